@@ -1,0 +1,43 @@
+# `make demo` and `make test` work as the first command in a fresh clone: they set up .venv by themselves.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+WORKERS ?= auto
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(READY)  ## create .venv and install torchperc with its tools
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "torchperc needs Python 3.10 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 2; }
+	@test -x $(BIN)/python || { echo "creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@echo "installing torchperc and its tools into $(VENV) (once; a few minutes) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## AND by rule and by gradient, side by side; then XOR, which no line separates
+	@$(BIN)/torchperc demo
+
+test: $(READY)  ## the test suite: unit, property, oracle and documentation tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
+
+test-slow: $(READY)  ## the checks that take minutes
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)  ## ruff and mypy (strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)  ## how fast, as ratios against peers measured in the same run
+	$(BIN)/python experiments/benchmarks/rule.py
+	$(BIN)/python experiments/benchmarks/kernel.py
+
+clean:  ## remove .venv, caches and runs
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info runs
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,271 @@
+"""Input checks, written once: each error names the parameter, the value found and the remedy.
+
+Nothing here changes its arguments, so a caller that checks first loses nothing when a check fails.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Data: TypeAlias = Any
+"""Anything data comes in as: a torch tensor, a numpy array, nested lists, a scipy sparse matrix where that is taken."""
+
+
+def one_of(name: str, value: object, choices: Sequence[str]) -> str:
+    """Return ``value`` if it is one of ``choices``.
+
+    Example:
+        >>> one_of("tie", "sign", ("update", "sign"))
+        'sign'
+    """
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, choices))}")
+    return value
+
+
+def number(name: str, value: object, *, above: float = -math.inf, at_least: float = -math.inf) -> float:
+    """Return ``value`` as a finite float with ``value > above`` and ``value >= at_least``.
+
+    Example:
+        >>> number("lr", 1, above=0)
+        1.0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise TypeError(f"{name} must be a number, found {type(value).__name__} {value!r}")
+    result = float(value)
+    limit = f"> {above:g}" if above > at_least else f">= {at_least:g}" if at_least > -math.inf else ""
+    if not math.isfinite(result) or result <= above or result < at_least:
+        raise ValueError(f"{name}={value!r} must be a finite number {limit}".rstrip())
+    return result
+
+
+def whole(name: str, value: object, *, at_least: int) -> int:
+    """Return ``value`` as an int with ``value >= at_least``.
+
+    Example:
+        >>> whole("max_epochs", 3, at_least=1)
+        3
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise TypeError(f"{name} must be a whole number, found {type(value).__name__} {value!r}")
+    if value < at_least:
+        raise ValueError(f"{name}={value!r} must be at least {at_least}")
+    return int(value)
+
+
+def is_sparse(X: object) -> bool:
+    """Whether ``X`` is a scipy sparse matrix; does not import scipy to find out.
+
+    Example:
+        >>> is_sparse(torch.zeros(2, 2))
+        False
+    """
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and bool(module.issparse(X))
+
+
+def floating(name: str, dtype: torch.dtype) -> torch.dtype:
+    """Return ``dtype`` if it is a real floating type.
+
+    Example:
+        >>> floating("dtype", torch.float64)
+        torch.float64
+    """
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise TypeError(f"{name}={dtype} must be a floating type such as torch.float32 or torch.float64")
+    return dtype
+
+
+def features(
+    X: Data,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+    width: int | None = None,
+    name: str = "X",
+) -> Tensor:
+    """Return dense ``X`` as a finite tensor of shape (N, d), N and d at least 1.
+
+    numpy arrays, lists and integer tensors are converted to ``dtype`` (integers only if that is exact); a floating
+    tensor must already have it, because its owner chose that precision.
+
+    Args:
+        X: samples in rows.
+        dtype: the type of the net that will see them.
+        device: where they go; where they are if ``None``.
+        width: the number of features they must have, if known.
+        name: the parameter's name for error messages.
+
+    Shape:
+        (N, d) in and out.
+
+    Example:
+        >>> features([[0, 1], [2, 3]], dtype=torch.float32)
+        tensor([[0., 1.],
+                [2., 3.]])
+    """
+    tensor = _as_tensor(X, name)
+    _check_shape(tuple(tensor.shape), width, name)
+    if tensor.is_floating_point() and isinstance(X, Tensor) and tensor.dtype != dtype:
+        raise TypeError(
+            f"{name} has dtype {tensor.dtype} but the net has {dtype}; convert one of them, "
+            f"with {name}.to({dtype}) or net.to({tensor.dtype})"
+        )
+    result = tensor.to(dtype=dtype, device=device)
+    if not tensor.is_floating_point() and not torch.equal(result.to(tensor.dtype), tensor.to(result.device)):
+        raise ValueError(
+            f"{name} holds integers that {dtype} cannot represent exactly; use net.double() or scale {name}"
+        )
+    _check_finite(result, tensor, name)
+    return result.detach()
+
+
+def sparse_features(X: Data, *, dtype: torch.dtype, width: int | None = None, name: str = "X") -> csr_array:
+    """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> sparse_features(csr_array([[0, 2.0]]), dtype=torch.float32).dtype
+        dtype('float32')
+    """
+    from scipy.sparse import csr_array
+
+    _check_shape(tuple(X.shape), width, name)
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, found dtype {X.dtype}")
+    result = csr_array(X).astype(torch.zeros(0, dtype=dtype).numpy().dtype)
+    result.sum_duplicates()
+    if not np.isfinite(result.data).all():
+        entry = int(np.flatnonzero(~np.isfinite(result.data))[0])
+        row = int(np.searchsorted(result.indptr, entry, side="right")) - 1
+        _not_finite(name, row, int(result.indices[entry]), float(result.data[entry]), dtype)
+    return result
+
+
+def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
+    """Return labels as an int64 tensor of −1 and +1; any other value is an error that names what was found.
+
+    Args:
+        y: the labels.
+        count: how many there must be.
+        name: the parameter's name for error messages.
+        both: demand that both classes occur.
+
+    Shape:
+        (N,) in and out.
+
+    Example:
+        >>> signs([1.0, -1.0], 2)
+        tensor([ 1, -1])
+    """
+    values = _labels(y, count, name)
+    found = torch.unique(values).tolist()
+    if any(value not in (-1, 1) for value in found):
+        raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; map your two labels to -1 and +1 first")
+    if both and len(found) < 2:
+        raise ValueError(
+            f"{name} has one class only, found {_some(found)}; there is nothing to separate "
+            "(online learning with partial_fit takes single-class chunks)"
+        )
+    return values.to(torch.int64)
+
+
+def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", both: bool = True) -> Tensor:
+    """Return labels as an int64 tensor of class indices 0 … K−1.
+
+    Example:
+        >>> class_indices([0, 2, 1], 3, 3)
+        tensor([0, 2, 1])
+    """
+    values = _labels(y, count, name)
+    found = torch.unique(values).tolist()
+    if any(value not in range(num_classes) for value in found):
+        raise ValueError(
+            f"{name} must hold class indices 0 to {num_classes - 1}, found {_some(found)}; "
+            "number your classes from 0 or give the net more of them"
+        )
+    if both and len(found) < 2:
+        raise ValueError(f"{name} has one class only, found {_some(found)}; there is nothing to tell apart")
+    return values.to(torch.int64)
+
+
+def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight") -> Tensor:
+    """Return per-sample weights as float64, finite and at least 0, not all 0.
+
+    Example:
+        >>> nonnegative_weights([1, 0.5], 2)
+        tensor([1.0000, 0.5000], dtype=torch.float64)
+    """
+    values = _labels(weights, count, name).to(torch.float64)
+    if not torch.isfinite(values).all() or (values < 0).any():
+        bad = values[~torch.isfinite(values) | (values < 0)][0].item()
+        raise ValueError(f"{name} must hold finite numbers >= 0, found {bad}; a weight of 0 leaves the sample out")
+    if not (values > 0).any():
+        raise ValueError(f"{name} is 0 everywhere; at least one sample must count")
+    return values
+
+
+def _as_tensor(values: Data, name: str) -> Tensor:
+    if isinstance(values, Tensor):
+        if values.is_complex() or values.layout != torch.strided:
+            raise TypeError(f"{name} must be a dense real tensor, found {values.dtype}, layout {values.layout}")
+        return values
+    if is_sparse(values):
+        raise TypeError(f"{name} is a sparse matrix, which is not taken here; pass {name}.toarray()")
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be rectangular, its rows equally long: {error}") from None
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers, found dtype {array.dtype} in a {type(values).__name__}")
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int64)
+    return torch.tensor(array) if not array.flags.writeable else torch.from_numpy(np.ascontiguousarray(array))
+
+
+def _check_shape(shape: tuple[int, ...], width: int | None, name: str) -> None:
+    if len(shape) != 2:
+        raise ValueError(
+            f"{name} must have two dimensions (samples, features), found shape {shape}; "
+            f"use {name}.reshape(-1, 1) for one feature or {name}.reshape(1, -1) for one sample"
+        )
+    if 0 in shape:
+        raise ValueError(f"{name} is empty, found shape {shape}; give at least one sample with one feature")
+    if width is not None and shape[1] != width:
+        raise ValueError(f"{name} has {shape[1]} features but {width} are needed, as the net or training data has")
+
+
+def _check_finite(result: Tensor, given: Tensor, name: str) -> None:
+    finite = torch.isfinite(result)
+    if not finite.all():
+        row, column = torch.nonzero(~finite)[0].tolist()
+        _not_finite(name, row, column, float(given[row, column]), result.dtype)
+
+
+def _not_finite(name: str, row: int, column: int, value: float, dtype: torch.dtype) -> None:
+    why = f"too large for {dtype}" if math.isfinite(value) else "not a finite number"
+    raise ValueError(f"{name}[{row}, {column}] = {value} is {why}; remove, replace or rescale it")
+
+
+def _labels(y: Data, count: int, name: str) -> Tensor:
+    values = _as_tensor(y, name).detach()
+    if values.dim() != 1:
+        raise ValueError(f"{name} must have one dimension, found shape {tuple(values.shape)}; use {name}.reshape(-1)")
+    if len(values) != count:
+        raise ValueError(f"{name} has {len(values)} values for {count} samples; they must be equally many")
+    return values
+
+
+def _some(values: list[Any]) -> str:
+    shown = ", ".join(str(value) for value in values[:5])
+    return f"{shown}, … ({len(values)} different values)" if len(values) > 5 else shown

@@ -1,0 +1,128 @@
+"""Tables from text files: numbers in columns, one column of labels, which may be any words."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Table:
+    """Samples with their labels mapped: two labels to −1/+1, more to class indices, both in sorted order.
+
+    Args:
+        X: the features in float64.
+        y: −1/+1 for two labels, 0 … K−1 for K.
+        labels: the labels as the file has them, in the order of their codes.
+        names: of the features.
+
+    Shape:
+        X (N, d), y (N,).
+    """
+
+    X: Tensor
+    y: Tensor
+    labels: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def classes(self) -> int | None:
+        """``None`` for two labels, else their number."""
+        return None if len(self.labels) == 2 else len(self.labels)
+
+
+def read_csv(path: str | Path, target: str | None = None) -> Table:
+    """Read a CSV file with a column of labels; a first line that is not all numbers but for the labels is a header.
+
+    Args:
+        path: the file, UTF-8, comma-separated.
+        target: the column of labels, by name or by position from 1; the last one by default.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "fruit.csv"
+        >>> _ = file.write_text("weight,length,fruit\\n120,7,apple\\n110,19,banana\\n")
+        >>> table = read_csv(file)
+        >>> table.X.tolist(), table.y.tolist(), table.labels
+        ([[120.0, 7.0], [110.0, 19.0]], [-1, 1], ('apple', 'banana'))
+    """
+    path = Path(path)
+    lines = _lines(path)
+    header = lines[0][1] if _is_header(lines, target) else [str(i + 1) for i in range(len(lines[0][1]))]
+    body = lines[1:] if _is_header(lines, target) else lines
+    if not body:
+        raise ValueError(f"{path} has a header but no rows of data")
+    column = _target_column(header, target, path)
+    labels = tuple(sorted({row[column] for _, row in body}, key=_label_key))
+    if len(labels) < 2:
+        raise ValueError(f"{path} has one label only in column {header[column]!r}: {labels[0]!r}; two are needed")
+    values = [[_number(cell, path, line, header[j]) for j, cell in enumerate(row) if j != column] for line, row in body]
+    codes = {label: 2 * k - 1 if len(labels) == 2 else k for k, label in enumerate(labels)}
+    names = tuple(name for j, name in enumerate(header) if j != column)
+    X = torch.tensor(values, dtype=torch.float64)
+    return Table(X, torch.tensor([codes[row[column]] for _, row in body]), labels, names)
+
+
+def _lines(path: Path) -> list[tuple[int, list[str]]]:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, skipinitialspace=True)
+            lines = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(map(str.strip, row))]
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} is not a CSV file in UTF-8: {error}") from None
+    if not lines:
+        raise ValueError(f"{path} is empty")
+    width = len(lines[0][1])
+    if width < 2:
+        raise ValueError(f"{path} has one column; a feature and a label are needed, separated by commas")
+    for line, row in lines:
+        if len(row) != width:
+            raise ValueError(f"{path}, line {line}: {len(row)} columns where the first line has {width}")
+    return lines
+
+
+def _is_header(lines: list[tuple[int, list[str]]], target: str | None) -> bool:
+    first = lines[0][1]
+    if target is not None and target in first:
+        return True
+    words = [not _is_number(cell) for cell in first]
+    # a single word may be a label among numbers; two words, or a word above a column of numbers, are names
+    return sum(words) > 1 or (sum(words) == 1 and len(lines) > 1 and _is_number(lines[1][1][words.index(True)]))
+
+
+def _target_column(header: list[str], target: str | None, path: Path) -> int:
+    if target is None:
+        return len(header) - 1
+    if target in header:
+        return header.index(target)
+    if target.isdigit() and 1 <= int(target) <= len(header):
+        return int(target) - 1
+    raise ValueError(f"{path} has no column {target!r}; it has {', '.join(header)}")
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _number(cell: str, path: Path, line: int, name: str) -> float:
+    if not _is_number(cell):
+        what = f"{cell!r} is not a number" if cell else "the value is missing"
+        raise ValueError(f"{path}, line {line}, column {name!r}: {what}")
+    if not math.isfinite(float(cell)):
+        raise ValueError(f"{path}, line {line}, column {name!r}: {cell} is not a finite number")
+    return float(cell)
+
+
+def _label_key(label: str) -> tuple[bool, float, str]:
+    return (False, float(label), label) if _is_number(label) else (True, 0.0, label)

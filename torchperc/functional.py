@@ -1,0 +1,436 @@
+"""The mathematics as pure functions: scores, decisions, losses, mistakes, geometry, feature maps.
+
+Every loss module, head and trainer is a shell over what stands here. ``s`` is a score w·x + b, ``y`` a label −1/+1;
+with K classes ``s`` has a last dimension of K and ``y`` holds class indices.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchperc import checks
+
+REDUCTIONS = ("mean", "sum", "none")
+TIES = ("update", "sign", "strict")
+LOSS_TIES = ("update", "sign", "ignore")
+TARGETS = ("-1/+1", "0/1")
+POSITIONS = ("first", "last")
+
+
+# --- scores and decisions -----------------------------------------------------------------------------------------
+
+
+def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Linear scores s = w·x + b, one for each sample, or one for each sample and class.
+
+    Args:
+        x: samples.
+        weight: (1, d) for one score a sample, (K, d) for K.
+        bias: (1,) or (K,), or ``None`` for a hyperplane through the origin.
+
+    Shape:
+        x (…, d) → (…,) with a (1, d) weight, (…, K) with a (K, d) weight.
+
+    Example:
+        >>> scores(torch.tensor([[1.0, 1.0]]), torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]))
+        tensor([1.])
+    """
+    result = F.linear(x, weight, bias)
+    return result.squeeze(-1) if weight.shape[0] == 1 else result
+
+
+def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
+    """Two-class decision: s ≥ threshold → +1, else −1 (int64).
+
+    Shape:
+        any → the same.
+
+    Example:
+        >>> decide(torch.tensor([-0.5, 0.0, 2.0]))
+        tensor([-1,  1,  1])
+    """
+    return torch.where(s >= threshold, 1, -1)
+
+
+def decide_class(s: Tensor) -> Tensor:
+    """K-class decision: the lowest index among the largest scores.
+
+    Shape:
+        (…, K) → (…,).
+
+    Example:
+        >>> decide_class(torch.tensor([[0.0, 2.0, 2.0]]))
+        tensor([1])
+    """
+    return s.argmax(-1)
+
+
+def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Score and index of the strongest wrong class (the lowest index among the largest).
+
+    The index is found first and the score gathered at it, so that a tie sends its gradient to one class and not, as
+    ``amax`` does, to all of them.
+
+    Shape:
+        s (…, K), y (…,) → two tensors (…,).
+
+    Example:
+        >>> rival_scores(torch.tensor([[1.0, 3.0, 3.0]]), torch.tensor([1]))
+        (tensor([3.]), tensor([2]))
+    """
+    own = F.one_hot(y, s.shape[-1]).to(torch.bool)
+    index = s.detach().masked_fill(own, float("-inf")).argmax(-1)
+    return s.gather(-1, index.unsqueeze(-1)).squeeze(-1), index
+
+
+def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) -> Tensor:
+    """Which samples are mistakes: the test at the heart of the rule.
+
+    With slack m = y·s (two classes) or m = s_y − max_{r≠y} s_r (K classes):
+    ``"update"``: m ≤ margin · ``"strict"``: m < margin · ``"sign"``: the decision differs from y.
+
+    Args:
+        s: scores.
+        y: labels −1/+1, or class indices if ``s`` has one dimension more.
+        tie: what a score on the boundary counts as.
+        margin: the slack every sample must exceed; not with ``"sign"``, where a decision has no slack.
+
+    Shape:
+        s (…,) and y (…,), or s (…, K) and y (…,) → bool (…,).
+
+    Example:
+        >>> s, y = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([1, -1, 1])
+        >>> [mistakes(s, y, tie=tie).tolist() for tie in ("update", "sign", "strict")]
+        [[True, True, False], [False, True, False], [False, False, False]]
+    """
+    checks.one_of("tie", tie, TIES)
+    if s.dim() == y.dim():
+        slack = y * s
+        differs = decide(s) != y
+    else:
+        slack = s.gather(-1, y.unsqueeze(-1)).squeeze(-1) - rival_scores(s, y)[0]
+        differs = decide_class(s) != y
+    # written as "not >" so that a score that is not a number counts as a mistake, never as a success
+    return differs if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
+
+
+# --- losses -------------------------------------------------------------------------------------------------------
+
+
+def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
+    r"""Perceptron criterion: L = max(0, −y·s).
+
+    At the kink y·s = 0 the value is 0 and the derivative in s is a choice: ``"update"`` takes −y, which is the
+    perceptron rule; ``"ignore"`` takes 0, so zero weights never move; ``"sign"`` takes −y where the decision
+    (s ≥ 0 → +1) is wrong, that is for y = −1 only.
+
+    Args:
+        s: scores.
+        y: labels −1/+1.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        tie: the choice at the kink.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> s = torch.tensor([2.0, -1.0, 0.0], requires_grad=True)
+        >>> perceptron_loss(s, torch.tensor([-1, -1, 1]), reduction="sum").backward()
+        >>> s.grad
+        tensor([ 1., 0., -1.])
+    """
+    _same_shape(s, y)
+    wrong = _active(s.detach(), y, tie)
+    return _reduce(torch.where(wrong, -y * s, torch.zeros_like(s)), reduction)
+
+
+def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
+    """K-class perceptron criterion: L = max(0, max_{r≠y} s_r − s_y).
+
+    The choices at the kink are those of :func:`perceptron_loss`, with the slack s_y − max s_r in place of y·s.
+
+    Shape:
+        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> multiclass_perceptron_loss(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
+        tensor(2.)
+    """
+    _class_shape(s, y)
+    wrong = _active(s.detach(), y, tie)
+    slack = s.gather(-1, y.unsqueeze(-1)).squeeze(-1) - rival_scores(s, y)[0]
+    return _reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
+
+
+def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
+    """Least mean squares: L = ½(t − s)², averaged as 1/(2M)·Σ by ``reduction="mean"``.
+
+    Labels stay −1/+1; ``targets`` says what the score is drawn to: t = y, or t = (y + 1)/2 with ``"0/1"``.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> lms_loss(torch.tensor([0.5, 0.5]), torch.tensor([1, -1]), reduction="none")
+        tensor([0.1250, 1.1250])
+    """
+    _same_shape(s, y)
+    t = y.to(s.dtype)
+    if checks.one_of("targets", targets, TARGETS) == "0/1":
+        t = (t + 1) / 2
+    return _reduce((t - s).square() / 2, reduction)
+
+
+def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Logistic loss: L = log(1 + exp(−y·s)) = softplus(−y·s), without overflow for any finite score.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> logistic_loss(torch.tensor([-1e4, 1e4]), torch.tensor([1, 1]), reduction="none")
+        tensor([10000., 0.])
+    """
+    _same_shape(s, y)
+    z = -y * s
+    return _reduce(torch.logaddexp(z, torch.zeros_like(z)), reduction)
+
+
+def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
+    """K-class least mean squares: L = ½ Σ_k (t_k − s_k)², t one-hot in the chosen targets.
+
+    Shape:
+        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> multiclass_lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
+        tensor(0.5000)
+    """
+    _class_shape(s, y)
+    signs = 2 * F.one_hot(y, s.shape[-1]) - 1
+    return _reduce(lms_loss(s, signs, reduction="none", targets=targets).sum(-1), reduction)
+
+
+def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
+    """K-class logistic loss: L = log Σ_k exp(s_k) − s_y (softmax cross-entropy).
+
+    Shape:
+        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> multiclass_logistic_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
+        tensor(0.6931)
+    """
+    _class_shape(s, y)
+    return _reduce(s.logsumexp(-1) - s.gather(-1, y.unsqueeze(-1)).squeeze(-1), reduction)
+
+
+def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: float = 0.0) -> Tensor:
+    """Zero-one loss: 1 where the decision differs from y. Its mean is the error rate; it has no gradient.
+
+    Shape:
+        s and y (…,), or s (…, K) with class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> zero_one_loss(torch.tensor([1.0, -1.0]), torch.tensor([1, 1]))
+        tensor(0.5000)
+    """
+    decision = decide(s, threshold) if s.dim() == y.dim() else decide_class(s)
+    return _reduce((decision != y).to(s.dtype), reduction)
+
+
+def cost_loss(
+    s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean", threshold: float = 0.0
+) -> Tensor:
+    """Asymmetric cost: ``fp`` for a false positive, ``fn`` for a false negative, 0 for a right decision.
+
+    These are the two weights γ₁, γ₂ of a test in which missing the ill is worse than alarming the healthy.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> cost_loss(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]), fp=1, fn=10, reduction="none")
+        tensor([ 1., 10.])
+    """
+    _same_shape(s, y)
+    fp, fn = checks.number("fp", fp, at_least=0), checks.number("fn", fn, at_least=0)
+    price = torch.where(y > 0, fn, fp).to(s.dtype)
+    return _reduce(price * (decide(s, threshold) != y), reduction)
+
+
+def _active(s: Tensor, y: Tensor, tie: str) -> Tensor:
+    checks.one_of("tie", tie, LOSS_TIES)
+    return mistakes(s, y, tie="strict" if tie == "ignore" else tie)
+
+
+def _reduce(values: Tensor, reduction: str) -> Tensor:
+    checks.one_of("reduction", reduction, REDUCTIONS)
+    return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
+
+
+def _same_shape(s: Tensor, y: Tensor) -> None:
+    # (N, 1) against (N,) would broadcast to (N, N) without a word
+    if s.shape != y.shape:
+        raise ValueError(f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; they must be equal")
+
+
+def _class_shape(s: Tensor, y: Tensor) -> None:
+    if s.dim() != y.dim() + 1 or s.shape[:-1] != y.shape:
+        raise ValueError(
+            f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; K classes need (…, K) and (…,)"
+        )
+
+
+# --- geometry of the hyperplane -----------------------------------------------------------------------------------
+
+
+def unit_normal(weight: Tensor) -> Tensor:
+    """Unit normal of the hyperplane: w/‖w‖.
+
+    Shape:
+        (1, d) → (d,).
+
+    Example:
+        >>> unit_normal(torch.tensor([[3.0, 4.0]]))
+        tensor([0.6000, 0.8000])
+    """
+    return weight[0] / _norm(weight)
+
+
+def offset(weight: Tensor, bias: Tensor) -> Tensor:
+    """Signed distance of the hyperplane from the origin along its normal: −b/‖w‖.
+
+    Shape:
+        (1, d), (1,) → scalar.
+
+    Example:
+        >>> offset(torch.tensor([[3.0, 4.0]]), torch.tensor([-10.0]))
+        tensor(2.)
+    """
+    return -bias[0] / _norm(weight)
+
+
+def signed_distance(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Signed distance of points from the hyperplane: (w·x + b)/‖w‖, positive on the +1 side.
+
+    Shape:
+        x (…, d) → (…,).
+
+    Example:
+        >>> signed_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([-10.0]))
+        tensor([3.])
+    """
+    return scores(x, weight, bias) / _norm(weight)
+
+
+def margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Margin of a hyperplane on labelled data: γ = min_n y_n·(w·x_n + b)/‖w‖; negative if a point is on the wrong side.
+
+    Shape:
+        x (N, d), y (N,) → scalar.
+
+    Example:
+        >>> x, y = torch.tensor([[0.0], [4.0]]), torch.tensor([-1, 1])
+        >>> margin(x, y, torch.tensor([[1.0]]), torch.tensor([-1.0]))
+        tensor(1.)
+    """
+    return (y * signed_distance(x, weight, bias)).min()
+
+
+def squared_radius(x: Tensor) -> Tensor:
+    """Squared radius of the data: R² = max_n ‖x_n‖², computed without a root so that integers stay exact.
+
+    Shape:
+        (N, d) → scalar.
+
+    Example:
+        >>> squared_radius(torch.tensor([[3.0, 4.0], [1.0, 1.0]]))
+        tensor(25.)
+    """
+    return x.square().sum(-1).max()
+
+
+def _norm(weight: Tensor) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(weight)
+    if norm == 0:
+        raise ValueError("the weights are all zero, so they define no hyperplane; train the net first")
+    return norm
+
+
+# --- feature maps -------------------------------------------------------------------------------------------------
+
+
+def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
+    """Homogeneous coordinates: x with a constant feature, so that the bias becomes a weight.
+
+    Args:
+        x: samples.
+        position: ``"last"`` gives (x, 1), ``"first"`` gives (1, x).
+        value: the constant; R instead of 1 makes a unit step on the weight a step of R² on the bias.
+
+    Shape:
+        (…, d) → (…, d + 1).
+
+    Example:
+        >>> homogeneous(torch.tensor([[5.0, 6.0]]), "first")
+        tensor([[1., 5., 6.]])
+    """
+    return _put(x, x.new_full((*x.shape[:-1], 1), value), position)
+
+
+def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
+    """Weights of the same model in homogeneous coordinates: (w, b/value).
+
+    Shape:
+        (K, d), (K,) → (K, d + 1).
+
+    Example:
+        >>> fold_bias(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]), "first")
+        tensor([[-4., 3., 2.]])
+    """
+    return _put(weight, bias.unsqueeze(-1) / value, position)
+
+
+def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Inverse of :func:`fold_bias`: weight and bias of a model in homogeneous coordinates.
+
+    Shape:
+        (K, d + 1) → (K, d), (K,).
+
+    Example:
+        >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
+        (tensor([[3., 2.]]), tensor([-4.]))
+    """
+    first = checks.one_of("position", position, POSITIONS) == "first"
+    return (weight[:, 1:], weight[:, 0] * value) if first else (weight[:, :-1], weight[:, -1] * value)
+
+
+def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
+    """Joint features φ(x, k) for every class k: (x, 1) in the k-th of K blocks, zeros elsewhere.
+
+    One vector w over φ then scores class k as w·φ(x, k), which is w_k·x + b_k with the blocks of w as rows.
+
+    Args:
+        x: samples.
+        num_classes: K.
+        bias: append a 1 to x in each block.
+
+    Shape:
+        x (N, d) → (N, K, K·(d + 1)), or (N, K, K·d) without bias.
+
+    Example:
+        >>> joint_features(torch.tensor([[5.0]]), 2)
+        tensor([[[5., 1., 0., 0.],
+                 [0., 0., 5., 1.]]])
+    """
+    block = homogeneous(x) if bias else x
+    eye = torch.eye(num_classes, dtype=x.dtype, device=x.device)
+    return torch.einsum("kl,nd->nkld", eye, block).flatten(-2)
+
+
+def _put(values: Tensor, column: Tensor, position: str) -> Tensor:
+    first = checks.one_of("position", position, POSITIONS) == "first"
+    return torch.cat((column, values) if first else (values, column), -1)

@@ -1,0 +1,126 @@
+"""Heads: what a linear score means. Perceptron, LMS and logistic classifiers differ in nothing else.
+
+A head turns scores into an output (what the model says), a loss (what training lowers) and a decision (a label).
+Scores of shape (N,) go with labels −1/+1, scores of shape (N, K) with class indices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchperc import checks
+from torchperc import functional as tpf
+
+
+@dataclass(frozen=True)
+class Head(ABC):
+    """What the three heads share: decisions, and the split into two classes and K classes."""
+
+    @property
+    def threshold(self) -> float:
+        """The score from which the decision is +1."""
+        return 0.0
+
+    @abstractmethod
+    def output(self, scores: Tensor) -> Tensor:
+        """What the model says for these scores."""
+
+    @abstractmethod
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """What training lowers."""
+
+    def decide(self, scores: Tensor) -> Tensor:
+        """Labels: −1/+1 for scores (N,), class indices for scores (N, K)."""
+        return tpf.decide_class(scores) if scores.dim() > 1 else tpf.decide(scores, self.threshold)
+
+
+@dataclass(frozen=True)
+class PerceptronHead(Head):
+    """Threshold unit: output sign(s) (one-hot of the argmax for K classes), loss max(0, −y·s), decision s ≥ 0.
+
+    Args:
+        tie: derivative of the loss at y·s = 0, see :func:`torchperc.functional.perceptron_loss`.
+
+    Example:
+        >>> head = PerceptronHead()
+        >>> head.output(torch.tensor([-2.0, 0.5])), head.decide(torch.tensor([-2.0, 0.5]))
+        (tensor([-1., 1.]), tensor([-1, 1]))
+    """
+
+    tie: str = "update"
+
+    def __post_init__(self) -> None:
+        checks.one_of("tie", self.tie, tpf.LOSS_TIES)
+
+    def output(self, scores: Tensor) -> Tensor:
+        """The thresholded score, in the scores' dtype."""
+        label = self.decide(scores)
+        return (F.one_hot(label, scores.shape[-1]) if scores.dim() > 1 else label).to(scores.dtype)
+
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """Perceptron criterion, two or K classes."""
+        loss = tpf.multiclass_perceptron_loss if scores.dim() > 1 else tpf.perceptron_loss
+        return loss(scores, y, reduction=reduction, tie=self.tie)
+
+
+@dataclass(frozen=True)
+class LMSHead(Head):
+    """Linear unit (Adaline): output s itself, loss ½(t − s)², decision at the middle of the two targets.
+
+    Args:
+        targets: ``"-1/+1"`` (decision s ≥ 0) or ``"0/1"`` (decision s ≥ ½).
+
+    Example:
+        >>> LMSHead(targets="0/1").decide(torch.tensor([0.4, 0.6]))
+        tensor([-1, 1])
+    """
+
+    targets: str = "-1/+1"
+
+    def __post_init__(self) -> None:
+        checks.one_of("targets", self.targets, tpf.TARGETS)
+
+    @property
+    def threshold(self) -> float:
+        """0, or ½ with 0/1 targets."""
+        return 0.5 if self.targets == "0/1" else 0.0
+
+    def output(self, scores: Tensor) -> Tensor:
+        """The score itself."""
+        return scores
+
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """Squared error, two or K classes."""
+        loss = tpf.multiclass_lms_loss if scores.dim() > 1 else tpf.lms_loss
+        return loss(scores, y, reduction=reduction, targets=self.targets)
+
+
+@dataclass(frozen=True)
+class LogisticHead(Head):
+    """Sigmoid unit: output P(+1) = 1/(1 + e^−s) (softmax for K classes), loss softplus(−y·s), decision P > ½.
+
+    The decision is strict, so a score of exactly 0 is decided −1; it is taken on the score, where P > ½ ⇔ s > 0
+    holds without rounding.
+
+    Example:
+        >>> LogisticHead().output(torch.tensor([0.0])), LogisticHead().decide(torch.tensor([0.0, 1e-9]))
+        (tensor([0.5000]), tensor([-1, 1]))
+    """
+
+    def output(self, scores: Tensor) -> Tensor:
+        """Probability of +1, or of each class."""
+        return scores.softmax(-1) if scores.dim() > 1 else scores.sigmoid()
+
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """Logistic loss, two or K classes."""
+        loss = tpf.multiclass_logistic_loss if scores.dim() > 1 else tpf.logistic_loss
+        return loss(scores, y, reduction=reduction)
+
+    def decide(self, scores: Tensor) -> Tensor:
+        """Labels: +1 where P > ½, or the most probable class."""
+        return tpf.decide_class(scores) if scores.dim() > 1 else torch.where(scores > 0, 1, -1)

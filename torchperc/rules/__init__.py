@@ -1,0 +1,1 @@
+"""Learning by rule: conventions, engines, the mistake log and the trainer."""

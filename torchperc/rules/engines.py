@@ -1,0 +1,253 @@
+"""Engines: how a pass over the samples is made. Each gives the same mistakes; they differ in speed and reach.
+
+An engine holds the state of a run. It is handed samples to present, in order, and answers with the mistakes it made;
+epochs, verdicts and selections are the trainer's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from torchperc import functional as tpf
+from torchperc.rules.conventions import mistaken_for
+from torchperc.rules.models import Model
+from torchperc.rules.rows import Rows
+from torchperc.rules.spaces import Entries, KernelSpace, LinearSpace, Space, Weights
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned and by which test: samples, labels, the coefficient of each sample, tie and margin."""
+
+    space: Space
+    y: Tensor
+    coefs: Tensor
+    tie: str
+    margin: float
+
+    def coef(self, i: int, own: int) -> float:
+        """The coefficient of an update with sample i: η·weight, times y with two classes."""
+        return float(self.coefs[i]) * (own if self.space.classes is None else 1)
+
+
+class Found(NamedTuple):
+    """A mistake as an engine reports it: position in the presented order, sample, coefficient, class taken for."""
+
+    position: int
+    sample: int
+    coef: float
+    wrong: int
+
+
+class Presentation(NamedTuple):
+    """What happened when one sample was presented: its scores, and the mistake if it was one."""
+
+    scores: list[float]
+    mistake: Found | None
+
+
+class Engine(ABC):
+    """The state of a run and the way it moves."""
+
+    task: Task
+
+    @abstractmethod
+    def run(self, order: Tensor) -> list[Found]:
+        """Present these samples in order, making every update on the way."""
+
+    @abstractmethod
+    def training_scores(self) -> Tensor:
+        """Scores of all training samples under the current weights: (N, K)."""
+
+    @abstractmethod
+    def scores(self, rows: Rows) -> Tensor:
+        """Scores of other samples under the current weights: (N, K)."""
+
+    @abstractmethod
+    def model(self) -> Model:
+        """The classifier with the current weights."""
+
+    @abstractmethod
+    def norm(self) -> float:
+        """Length of the weights in the space where the update happens, bias included."""
+
+    @abstractmethod
+    def _numbers(self) -> list[Tensor]:
+        """The numbers that make up the state."""
+
+    def digest(self) -> bytes:
+        """A fingerprint of the state; the same exactly when the state is the same."""
+        digest = hashlib.blake2b(digest_size=16)
+        for numbers in self._numbers():
+            digest.update((numbers.double() + 0.0).contiguous().cpu().numpy().data)  # + 0.0 turns −0 into 0
+        return digest.digest()
+
+    def mistakes(self) -> Tensor:
+        """Which training samples are mistakes under the current weights, all looked at together: bool (N,)."""
+        task, scores = self.task, self.training_scores()
+        if not torch.isfinite(scores).all():
+            raise ValueError("a score is not finite any more: the weights overflow; scale X down or lower lr")
+        return tpf.mistakes(_shaped(scores, task.space), task.y, tie=task.tie, margin=task.margin)
+
+
+class ReferenceEngine(Engine):
+    """A plain loop: score a sample; if it is a mistake, add it; go on."""
+
+    def __init__(self, task: Task, start: Weights) -> None:
+        assert isinstance(task.space, LinearSpace)
+        self.task, self.space = task, task.space
+        self.weights = start.clone()
+        self._y = task.y.tolist()
+
+    def present(self, i: int, position: int = 0) -> Presentation:
+        """Present one sample."""
+        scores = self.space.score(self.weights, i)
+        wrong = mistaken_for(scores, self._y[i], tie=self.task.tie, margin=self.task.margin)
+        if wrong is None:
+            return Presentation(scores, None)
+        coef = self.task.coef(i, self._y[i])
+        self.space.update(self.weights, i, coef, self._y[i], wrong)
+        return Presentation(scores, Found(position, i, coef, wrong))
+
+    def run(self, order: Tensor) -> list[Found]:
+        """Present these samples in order."""
+        presented = (self.present(i, position) for position, i in enumerate(order.tolist()))
+        return [presentation.mistake for presentation in presented if presentation.mistake is not None]
+
+    def training_scores(self) -> Tensor:
+        """w·x + b for all training samples."""
+        return self.scores(self.space.rows)
+
+    def scores(self, rows: Rows) -> Tensor:
+        """w·x + b."""
+        return self.space.all_scores(self.weights, rows)
+
+    def model(self) -> Model:
+        """The classifier with a copy of the current weights."""
+        return self.space.model(self.weights.clone())
+
+    def norm(self) -> float:
+        """√(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
+        scale = self.space.bias_scale
+        bias = float(self.weights.bias.double().square().sum()) / scale if scale else 0.0
+        return math.sqrt(float(self.weights.weight.double().square().sum()) + bias)
+
+    def _numbers(self) -> list[Tensor]:
+        return [self.weights.weight, self.weights.bias]
+
+
+class KernelEngine(Engine):
+    """The rule in a kernel's space, where the weights are known by their scores on the samples only.
+
+    Every sample's scores are kept, with the number of log entries they include. A block of samples is brought up to
+    date by one matrix product with the support vectors that are new to it; within the block the samples up to the next
+    mistake are passed over together, and a mistake costs one Gram row. Exact, because a score is used only once it
+    includes every earlier mistake.
+    """
+
+    block = 512
+
+    def __init__(self, task: Task) -> None:
+        assert isinstance(task.space, KernelSpace)
+        self.task, self.space = task, task.space
+        rows = self.space.rows
+        self._scores = torch.zeros(len(rows), self.space.outputs, dtype=rows.dtype, device=rows.device)
+        self._included = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+        self._found: list[Found] = []
+        self._dual = torch.zeros(len(rows), self.space.outputs, dtype=torch.float64, device=rows.device)
+        self._squared_norm = 0.0
+
+    def run(self, order: Tensor) -> list[Found]:
+        """Present these samples in order, a block at a time."""
+        before = len(self._found)
+        for first in range(0, len(order), self.block):
+            self._run_block(order[first : first + self.block], first)
+        return self._found[before:]
+
+    def _run_block(self, ids: Tensor, first: int) -> None:
+        if len(ids.unique()) < len(ids):  # a sample twice in one block: its first visit may change its second score
+            for at, i in enumerate(ids):
+                self._run_block(i[None], first + at)
+            return
+        scores, rows = self._up_to_date(ids), self.space.rows.take(ids)
+        y, at = self.task.y[ids], 0
+        while True:
+            if not torch.isfinite(scores[at:]).all():
+                raise ValueError("a score became infinite: the kernel's values are too large; scale X down")
+            shaped = _shaped(scores[at:], self.space)
+            ahead = tpf.mistakes(shaped, y[at:], tie=self.task.tie, margin=self.task.margin).nonzero()
+            if not len(ahead):
+                break
+            at += int(ahead[0])
+            self._update(int(ids[at]), first + at, scores[at].clone())
+            scores += self._effect(rows, len(self._found) - 1)[:, 0]
+            at += 1
+        self._scores[ids] = scores
+        self._included[ids] = len(self._found)
+
+    def _update(self, i: int, position: int, scores: Tensor) -> None:
+        own = int(self.task.y[i])
+        wrong = -own if self.space.classes is None else int(tpf.rival_scores(scores, self.task.y[i])[1])
+        coef = self.task.coef(i, own)
+        self._found.append(Found(position, i, coef, wrong))
+        signed = self._columns(len(self._found) - 1).signed(self.space.classes)[0]
+        self._dual[i] += signed
+        length = self.space.kernel.squared_norm(self.space.rows.take(torch.tensor([i]))) + self.space.bias_scale
+        self._squared_norm += float(2 * signed @ scores.double() + signed.square().sum() * length)
+
+    def _up_to_date(self, ids: Tensor) -> Tensor:
+        scores, included = self._scores[ids], self._included[ids]
+        oldest = int(included.min())
+        if oldest == len(self._found):
+            return scores
+        effect = self._effect(self.space.rows.take(ids), oldest)
+        new = torch.arange(oldest, len(self._found), device=ids.device) >= included[:, None]
+        return scores + (effect * new[:, :, None]).sum(1)
+
+    def _effect(self, rows: Rows, since: int) -> Tensor:
+        entries = self._columns(since)
+        unique, place = entries.sample.unique(return_inverse=True)
+        products = self.space.gram(rows, unique)[:, place] + self.space.bias_scale
+        return products[:, :, None] * entries.signed(self.space.classes).to(products.dtype)
+
+    def _columns(self, since: int) -> Entries:
+        found, device = self._found[since:], self.task.y.device
+        at = torch.tensor([mistake.sample for mistake in found], dtype=torch.int64, device=device)
+        coefs = torch.tensor([mistake.coef for mistake in found], dtype=torch.float64, device=device)
+        wrong = torch.tensor([mistake.wrong for mistake in found], dtype=torch.int64, device=device)
+        return Entries(at, coefs, self.task.y[at], wrong)
+
+    def training_scores(self) -> Tensor:
+        """Every sample's scores, brought up to date."""
+        for ids in torch.arange(len(self.space.rows), device=self._scores.device).split(self.block):
+            self._scores[ids] = self._up_to_date(ids)
+            self._included[ids] = len(self._found)
+        return self._scores
+
+    def scores(self, rows: Rows) -> Tensor:
+        """Σ α·k(x_i, x) over the support vectors so far."""
+        return self.model().row_scores(rows)
+
+    def model(self) -> Model:
+        """The current support vectors and coefficients."""
+        nothing = torch.zeros(0, device=self._scores.device)
+        return self.space.replay(Weights(nothing, nothing), self._columns(0))
+
+    def norm(self) -> float:
+        """√(Σ Σ α_i·α_j·k(x_i, x_j)), kept up to date from mistake to mistake."""
+        return math.sqrt(max(self._squared_norm, 0.0))
+
+    def _numbers(self) -> list[Tensor]:
+        return [self._dual]
+
+
+def _shaped(scores: Tensor, space: Space) -> Tensor:
+    """(N, 1) → (N,) for two classes, (N, K) as it is."""
+    return scores.squeeze(-1) if space.classes is None else scores

@@ -1,0 +1,73 @@
+"""Kernels: inner products in a feature space that is never built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.rules.rows import Rows
+
+KERNELS = ("linear", "poly", "rbf")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """k(x, z): ``"linear"`` x·z, ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), or a function.
+
+    Args:
+        name: one of the above, or a function from (N, d) and (M, d) to the (N, M) matrix of k.
+        degree: of ``"poly"``, at least 1.
+        gamma: of ``"rbf"``, above 0.
+
+    Example:
+        >>> from torchperc.rules.rows import as_rows
+        >>> x = as_rows([[0, 1], [1, 1]], dtype=torch.float32)
+        >>> Kernel("poly", degree=2).gram(x, x)
+        tensor([[4., 4.],
+                [4., 9.]])
+    """
+
+    name: str | Callable[[Any, Any], Any]
+    degree: int = 3
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.name):
+            checks.one_of("kernel", self.name, KERNELS)
+        checks.whole("degree", self.degree, at_least=1)
+        checks.number("gamma", self.gamma, above=0)
+
+    def gram(self, rows: Rows, others: Rows) -> Tensor:
+        """k of each of N samples with each of M others.
+
+        Shape:
+            (N, d), (M, d) → (N, M).
+        """
+        if callable(self.name):
+            return _checked(self.name(rows.raw(), others.raw()), rows, others)
+        if self.name == "rbf":
+            distance = rows.squared_norms()[:, None] - 2 * rows.dots(others) + others.squared_norms()
+            return distance.clamp_(min=0).mul_(-self.gamma).exp_()
+        dots = rows.dots(others)
+        return dots if self.name == "linear" else dots.add_(1).pow_(self.degree)
+
+    def squared_norm(self, row: Rows) -> float:
+        """k(x, x) of a single sample."""
+        return float(self.gram(row, row))
+
+
+def _checked(gram: Any, rows: Rows, others: Rows) -> Tensor:
+    result = torch.as_tensor(gram, dtype=rows.dtype, device=rows.device)
+    if result.shape != (len(rows), len(others)):
+        raise ValueError(
+            f"the kernel function returned shape {tuple(result.shape)} for {len(rows)} and {len(others)} samples; "
+            f"it must return ({len(rows)}, {len(others)})"
+        )
+    if not torch.isfinite(result).all():
+        raise ValueError("the kernel function returned numbers that are not finite; scale the data or the kernel")
+    return result

@@ -1,0 +1,350 @@
+"""The mistake log: everything a run by rule has learned, and everything one can ask of it.
+
+A perceptron's weights are its starting weights plus Σ cⱼ·x_{iⱼ} over the mistakes made so far. So the log of mistakes
+is the model: last, averaged, voted and pocket weights, the weights at any moment, the dual form and the learning curve
+are functions of the log and the data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc import functional as tpf
+from torchperc.rules.kernels import Kernel
+from torchperc.rules.models import Model
+from torchperc.rules.rows import Rows, as_rows
+from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights
+
+_FORMAT = 1
+
+
+class Mistake(NamedTuple):
+    """One entry: at ``step`` (samples seen before it), ``sample`` was a mistake and was added ``coef`` times.
+
+    ``wrong`` is the class it was taken for; with two classes that is −y.
+    """
+
+    sample: int
+    step: int
+    coef: float
+    wrong: int
+
+
+@dataclass(frozen=True, eq=False)
+class MistakeLog:
+    """The mistakes of a run in order, bound to the data they were made on.
+
+    Args:
+        space: the training samples and the space in which they are added up.
+        y: the labels, −1/+1 or class indices.
+        start: the weights before the first sample.
+        index: which sample, for each mistake.
+        step: how many samples were presented before it.
+        coef: η·y·(sample weight), or η·(sample weight) with K classes.
+        wrong: the class it was taken for.
+        steps: how many samples were presented in all.
+        epoch_ends: the number of samples presented by the end of each epoch.
+        cost: what an error on each sample costs, for the pocket; 1 unless samples were weighted.
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("AND")
+        >>> log = tp.RuleTrainer().fit(tp.Perceptron(2), X, y).log
+        >>> len(log), log[0]
+        (18, Mistake(sample=0, step=0, coef=-1.0, wrong=1))
+        >>> log.last().bias, log.last().weight
+        (tensor([-4.]), tensor([[3., 2.]]))
+    """
+
+    space: Space
+    y: Tensor
+    start: Weights
+    index: Tensor
+    step: Tensor
+    coef: Tensor
+    wrong: Tensor
+    steps: int
+    epoch_ends: Tensor
+    cost: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        space: Space,
+        y: Tensor,
+        start: Weights,
+        mistakes: Sequence[Mistake],
+        epoch_ends: Sequence[int],
+        cost: Tensor | None = None,
+    ) -> MistakeLog:
+        """A log from its entries."""
+        sample, step, coef, wrong = zip(*mistakes, strict=True) if mistakes else ((), (), (), ())
+
+        def column(values: Sequence[float], dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.tensor(values, dtype=dtype, device=y.device)
+
+        return cls(
+            space,
+            y,
+            start,
+            index=column(sample),
+            step=column(step),
+            coef=column(coef, torch.float64),
+            wrong=column(wrong),
+            steps=epoch_ends[-1] if epoch_ends else 0,
+            epoch_ends=column(epoch_ends),
+            cost=torch.ones(len(y), dtype=torch.float64, device=y.device) if cost is None else cost,
+        )
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, j: int) -> Mistake:
+        return Mistake(int(self.index[j]), int(self.step[j]), float(self.coef[j]), int(self.wrong[j]))
+
+    def __iter__(self) -> Iterator[Mistake]:
+        columns = (self.index, self.step, self.coef, self.wrong)
+        return (Mistake(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True))
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The columns a space works with."""
+        return Entries(self.index, self.coef, self.y[self.index], self.wrong)
+
+    # --- the models ---
+
+    def last(self) -> Model:
+        """The weights at the end of training, bit for bit."""
+        return self.state_at(len(self))
+
+    def state_at(self, t: int) -> Model:
+        """The weights after the first ``t`` mistakes; ``state_at(0)`` is the start."""
+        if checks.whole("t", t, at_least=0) > len(self):
+            raise ValueError(f"t={t} is beyond the log, which has {len(self)} mistakes")
+        return self.space.replay(self.start, self.entries.part(0, t))
+
+    def averaged(self) -> Model:
+        """The mean of the weights after each presented sample: start + Σ cⱼ·(T − tⱼ)/T·x_{iⱼ}."""
+        return self.space.average(self.start, self.entries, self.steps - self.step, self.steps)
+
+    def voted(self) -> VotedModel:
+        """Every weight vector votes, as often as the number of samples it survived."""
+        return VotedModel((self,))
+
+    def pocket(self) -> Model:
+        """The weights with the lowest training error of all that occurred, the earliest of equals."""
+        return self.state_at(self.pocket_index())
+
+    def best_validation(self, X: checks.Data, y: checks.Data) -> Model:
+        """The weights at the end of the epoch with the lowest error on validation data, the earliest of equals."""
+        ends = self.mistakes_by_epoch().cumsum(0)
+        return self.state_at(int(ends[self.errors(X, y)[ends].argmin()]))
+
+    # --- what happened ---
+
+    def dual(self) -> Tensor:
+        """A coefficient for each training sample, Σ of its entries: (N,), or (N, K) with K classes."""
+        total = torch.zeros(len(self.y), self.space.outputs, dtype=torch.float64, device=self.y.device)
+        total.index_add_(0, self.index, self.entries.signed(self.space.classes))
+        return total.squeeze(-1) if self.space.classes is None else total
+
+    def survivals(self) -> Tensor:
+        """For each state, from the start to the last, the number of samples it was left as it is: (len + 1,)."""
+        bounds = torch.cat((self.step.new_zeros(1), self.step, self.step.new_tensor([self.steps])))
+        return bounds.diff()
+
+    def mistakes_by_epoch(self) -> Tensor:
+        """The learning curve that costs nothing: mistakes in each epoch."""
+        return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
+
+    def errors(self, X: checks.Data | None = None, y: checks.Data | None = None) -> Tensor:
+        """Number of wrong decisions of every state, start to last, on the training data or on other data.
+
+        On the training data an error counts its sample's cost, which is 1 unless samples were weighted. The lowest so
+        far, ``errors().cummin(0).values``, is the pocket's training error: a ratchet that never rises.
+
+        Shape:
+            (len + 1,) in float64.
+        """
+        if X is None:
+            return self._errors(self.space.rows, self.y, self.cost)
+        rows = as_rows(X, dtype=self.space.rows.dtype, device=self.y.device, width=self.space.rows.width)
+        labels = check_labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
+        return self._errors(rows, labels, torch.ones(len(rows), dtype=torch.float64, device=self.y.device))
+
+    def pocket_index(self) -> int:
+        """How many mistakes had been made when the pocket weights came up."""
+        return int(self.errors().argmin())
+
+    def equals(self, other: MistakeLog) -> bool:
+        """Whether two runs made the same mistakes at the same moments with the same coefficients."""
+        return self.steps == other.steps and list(self) == list(other)
+
+    def _errors(self, rows: Rows, y: Tensor, cost: Tensor) -> Tensor:
+        total = torch.zeros(len(self) + 1, dtype=torch.float64, device=y.device)
+        for block, first, path in self.space.paths(self.start, self.entries, rows):
+            decision = tpf.decide(path[..., 0]) if self.space.classes is None else tpf.decide_class(path)
+            total[first : first + path.shape[1]] += cost[block] @ (decision != y[block, None]).double()
+        return total
+
+    # --- on disk ---
+
+    def save(self, path: str | Path) -> None:
+        """Write the log to one ``.npz`` file, without pickle and without the data, whose hash it carries.
+
+        The file appears whole or not at all.
+        """
+        about = {
+            "format": _FORMAT,
+            "dtype": str(self.space.rows.dtype).removeprefix("torch."),
+            "data": self.space.rows.hash(self.y),
+            "classes": self.space.classes,
+            "bias_scale": self.space.bias_scale,
+            "steps": self.steps,
+            **_describe(self.space),
+        }
+        columns = {name: getattr(self, name).cpu().numpy() for name in _COLUMNS}
+        start = {"weight": self.start.weight.double().cpu().numpy(), "bias": self.start.bias.double().cpu().numpy()}
+        _write_whole(Path(path), about=np.array(json.dumps(about)), **columns, **start)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        X: checks.Data,
+        y: checks.Data,
+        *,
+        kernel: Callable[[Any, Any], Any] | None = None,
+        features: Callable[[Tensor], Tensor] | None = None,
+    ) -> MistakeLog:
+        """Read a log and bind it to its data; other data are refused.
+
+        Args:
+            path: a file that :meth:`save` wrote.
+            X: the samples the log was made on.
+            y: their labels.
+            kernel: the kernel function, if the run used one of the user's own.
+            features: the joint features φ, if the run used any of the user's own.
+        """
+        about, columns = _read(Path(path))
+        rows = as_rows(X, dtype=getattr(torch, about["dtype"]))
+        labels = check_labels(y, len(rows), about["classes"], both=False)
+        if rows.hash(labels) != about["data"]:
+            raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
+        weight, bias = (columns.pop(name).to(rows.dtype) for name in ("weight", "bias"))
+        space = _space(about, rows, kernel, features)
+        return cls(space, labels, Weights(weight, bias), steps=about["steps"], **columns)
+
+
+_COLUMNS = ("index", "step", "coef", "wrong", "epoch_ends", "cost")
+
+
+@dataclass(frozen=True)
+class VotedModel(Model):
+    """The vote of all weight vectors that the logs went through, weighted by the samples each survived.
+
+    Scores are Σ count·sign(s), or votes for each class. The vectors are never all in memory: each block of samples
+    walks through them by their increments.
+    """
+
+    logs: tuple[MistakeLog, ...]
+
+    @property
+    def classes(self) -> int | None:  # type: ignore[override]  # read-only here, taken from the logs
+        """``None`` for two classes, else their number."""
+        return self.logs[0].space.classes
+
+    def _admit(self, X: checks.Data) -> Rows:
+        rows = self.logs[0].space.rows
+        return as_rows(X, dtype=rows.dtype, device=rows.device, width=rows.width)
+
+    def row_scores(self, rows: Rows) -> Tensor:
+        """Votes: (N, 1) or (N, K)."""
+        votes = torch.zeros(len(rows), self.classes or 1, dtype=torch.float64, device=rows.device)
+        for log in self.logs:
+            counts = log.survivals().double()
+            for block, first, path in log.space.paths(log.start, log.entries, rows):
+                weight = counts[first : first + path.shape[1]]
+                if self.classes is None:
+                    votes[block, 0] += tpf.decide(path[..., 0]).double() @ weight
+                else:
+                    ballots = tpf.decide_class(path)
+                    votes[block].scatter_add_(1, ballots, weight.expand_as(ballots))
+        return votes.to(rows.dtype)
+
+
+def check_labels(y: checks.Data, count: int, classes: int | None, *, name: str = "y", both: bool = True) -> Tensor:
+    """Labels −1/+1 for ``classes=None``, class indices otherwise."""
+    if classes is None:
+        return checks.signs(y, count, name=name, both=both)
+    return checks.class_indices(y, count, classes, name=name, both=both)
+
+
+def _describe(space: Space) -> dict[str, Any]:
+    if isinstance(space, KernelSpace):
+        name = space.kernel.name if isinstance(space.kernel.name, str) else "function"
+        return {"space": "kernel", "kernel": name, "degree": space.kernel.degree, "gamma": space.kernel.gamma}
+    if isinstance(space, JointSpace):
+        block = isinstance(space.features, partial) and space.features.func is tpf.joint_features
+        return {"space": "joint", "block_bias": space.features.keywords["bias"] if block else None}  # type: ignore[attr-defined]
+    return {"space": "linear"}
+
+
+def _space(
+    about: dict[str, Any],
+    rows: Rows,
+    kernel: Callable[[Any, Any], Any] | None,
+    features: Callable[[Tensor], Tensor] | None,
+) -> Space:
+    common = (rows, about["classes"], about["bias_scale"])
+    if about["space"] == "kernel":
+        if about["kernel"] == "function" and kernel is None:
+            raise ValueError("kernel=None, but this log was made with a kernel function; pass the same function again")
+        name = kernel if about["kernel"] == "function" and kernel is not None else about["kernel"]
+        return KernelSpace(*common, Kernel(name, about["degree"], about["gamma"]))
+    if about["space"] == "joint":
+        if about["block_bias"] is not None:
+            features = partial(tpf.joint_features, num_classes=about["classes"], bias=about["block_bias"])
+        if features is None:
+            raise ValueError("features=None, but this log was made with joint features of its own; pass them again")
+        return JointSpace(*common, features)
+    return LinearSpace(*common)
+
+
+def _write_whole(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part", delete=False) as file:
+        try:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # the stubs type allow_pickle into **arrays
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            about = json.loads(str(file["about"]))
+            columns = {name: torch.from_numpy(file[name]) for name in (*_COLUMNS, "weight", "bias")}
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a mistake log, or is damaged ({error}); save it again") from None
+    if about.get("format") != _FORMAT:
+        raise ValueError(f"{path} has log format {about.get('format')!r}; this torchperc reads format {_FORMAT}")
+    return about, columns

@@ -1,0 +1,98 @@
+"""What a log turns into: classifiers that score and predict, by weights, by support vectors or by vote."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc import functional as tpf
+from torchperc.rules.kernels import Kernel
+from torchperc.rules.rows import Rows, as_rows
+
+_BLOCK = 1024
+
+
+class Model(ABC):
+    """A classifier of samples in rows: scores, and the decisions that follow from them."""
+
+    classes: int | None
+
+    @abstractmethod
+    def _admit(self, X: checks.Data) -> Rows:
+        """Checked samples in the model's width and dtype."""
+
+    @abstractmethod
+    def row_scores(self, rows: Rows) -> Tensor:
+        """Scores of samples that are checked already: (N, K), K = 1 for two classes."""
+
+    def scores(self, X: checks.Data) -> Tensor:
+        """Scores: (N,) for two classes, (N, K) for K."""
+        scores = self.row_scores(self._admit(X))
+        return scores.squeeze(-1) if self.classes is None else scores
+
+    def predict(self, X: checks.Data) -> Tensor:
+        """Labels −1/+1, or class indices: (N,)."""
+        scores = self.scores(X)
+        return tpf.decide(scores) if self.classes is None else tpf.decide_class(scores)
+
+
+@dataclass(frozen=True)
+class LinearModel(Model):
+    """Weight (K, d) and bias (K,), or one weight vector (1, D) over joint features.
+
+    Example:
+        >>> LinearModel(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0])).predict([[0, 0], [1, 1]])
+        tensor([-1, 1])
+    """
+
+    weight: Tensor
+    bias: Tensor
+    classes: int | None = None
+    width: int | None = None
+    features: Callable[[Tensor], Tensor] | None = None
+
+    def _admit(self, X: checks.Data) -> Rows:
+        width = self.width or self.weight.shape[1]
+        return as_rows(X, dtype=self.weight.dtype, device=self.weight.device, width=width)
+
+    def row_scores(self, rows: Rows) -> Tensor:
+        """w·x + b, or w·φ(x, k)."""
+        if self.features is not None:
+            return joint_scores(rows, self.weight, self.features)
+        return rows.scores(self.weight, self.bias)
+
+
+@dataclass(frozen=True)
+class KernelModel(Model):
+    """Support vectors, their coefficients (M, K) and a bias (K,): s = Σ_m α_m·k(x_m, x) + b.
+
+    ``index`` says which training samples the support vectors are.
+    """
+
+    support: Rows
+    index: Tensor
+    coefs: Tensor
+    bias: Tensor
+    kernel: Kernel
+    classes: int | None = None
+
+    def _admit(self, X: checks.Data) -> Rows:
+        return as_rows(X, dtype=self.support.dtype, device=self.support.device, width=self.support.width)
+
+    def row_scores(self, rows: Rows) -> Tensor:
+        """Σ α·k + b, in blocks of samples."""
+        blocks = torch.arange(len(rows), device=rows.device).split(_BLOCK)
+        return torch.cat(
+            [self.kernel.gram(rows.take(block), self.support) @ self.coefs + self.bias for block in blocks]
+        )
+
+
+def joint_scores(rows: Rows, weight: Tensor, features: Callable[[Tensor], Tensor]) -> Tensor:
+    """w·φ(x, k) for every sample and class, in blocks of samples: (N, K)."""
+    blocks = torch.arange(len(rows), device=rows.device).split(_BLOCK)
+    return torch.cat([features(rows.take(block).dense()) @ weight[0] for block in blocks])

@@ -1,0 +1,64 @@
+"""What online learning remembers from one chunk of samples to the next."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from torchperc.rules.log import MistakeLog, VotedModel
+from torchperc.rules.models import LinearModel
+from torchperc.rules.problem import Net
+from torchperc.rules.run import RuleResult
+from torchperc.rules.spaces import LinearSpace, Weights
+
+
+class Stream:
+    """The weights that a stream of samples has led to, their running average, and for a vote the logs so far."""
+
+    def __init__(self) -> None:
+        self.weights: Weights | None = None
+        self._sum: Weights | None = None
+        self._steps = 0
+        self._logs: tuple[MistakeLog, ...] = ()
+        self._left: Weights | None = None
+
+    def fits(self, net: Net) -> bool:
+        """Whether the net still has the weights that this stream left in it."""
+        left = self._left
+        return left is not None and (
+            torch.equal(net.weight, left.weight) and (net.bias is None or torch.equal(net.bias, left.bias))
+        )
+
+    def take(self, result: RuleResult) -> RuleResult:
+        """Add a chunk's result to the stream; return it with the model that the whole stream selects."""
+        last = result.log.last()
+        assert isinstance(last, LinearModel)
+        self.weights = Weights(last.weight, last.bias)
+        if result.select == "last":
+            return result
+        self._add_average(result.log)
+        if result.select == "voted":
+            self._logs += (result.log,)
+            return replace(result, model=VotedModel(self._logs))
+        return replace(result, model=self.averaged(result.log))
+
+    def averaged(self, log: MistakeLog) -> LinearModel:
+        """The mean of the weights after each sample of the stream."""
+        assert self._sum is not None
+        assert isinstance(log.space, LinearSpace)
+        dtype = log.space.rows.dtype
+        weight, bias = self._sum.weight / self._steps, self._sum.bias / self._steps
+        return log.space.model(Weights(weight.to(dtype), bias.to(dtype)))
+
+    def remember(self, net: Net) -> None:
+        """Note the weights that were left in the net."""
+        bias = net.weight.new_zeros(0) if net.bias is None else net.bias
+        self._left = Weights(net.weight.detach().clone(), bias.detach().clone())
+
+    def _add_average(self, log: MistakeLog) -> None:
+        assert isinstance(log.space, LinearSpace)
+        total = log.space.total(log.start, log.entries, log.steps - log.step, log.steps)
+        if self._sum is not None:
+            total = Weights(self._sum.weight + total.weight, self._sum.bias + total.bias)
+        self._sum, self._steps = total, self._steps + log.steps

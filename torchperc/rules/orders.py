@@ -1,0 +1,105 @@
+"""The order in which samples are presented: pass after pass, as chunks of sample numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.rules.conventions import ORDERS
+
+
+class Order:
+    """The passes of one run.
+
+    Args:
+        order: ``"given"``, ``"shuffled"`` (a new permutation each epoch), ``"random-mistake"`` (any sample that is a
+            mistake now, N picks to the epoch), one sequence of sample numbers for every epoch, or one row of sample
+            numbers for each.
+        ids: the samples that take part, in their given order.
+        seed: of the permutations and picks.
+        max_epochs: how many epochs there will be at most.
+
+    Example:
+        >>> order = Order("shuffled", torch.arange(4), seed=0)
+        >>> [chunk.tolist() for chunk in order.epoch(0, lambda: torch.ones(4, dtype=torch.bool))]
+        [[0, 1, 3, 2]]
+    """
+
+    def __init__(
+        self,
+        order: str | Sequence[Any] | Tensor | np.ndarray[Any, Any],
+        ids: Tensor,
+        seed: int = 0,
+        max_epochs: int = 1,
+    ) -> None:
+        self.name = order if isinstance(order, str) else "explicit"
+        self.ids = ids
+        self.table = None if isinstance(order, str) else _table(order, ids, max_epochs)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.ran_dry = False
+
+    @property
+    def repeats(self) -> bool:
+        """Whether every epoch presents the same samples in the same order, so that equal states have equal futures."""
+        return self.name == "given" or (self.table is not None and self.table.dim() == 1)
+
+    def covers(self, number: int) -> bool:
+        """Whether epoch ``number`` presents every sample that takes part."""
+        if self.table is None:
+            return True
+        return len((self.table if self.table.dim() == 1 else self.table[number]).unique()) == len(self.ids)
+
+    def epoch(self, number: int, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
+        """Chunks of sample numbers that make up epoch ``number``; ``mistakes()`` tells which samples are wrong now."""
+        if self.table is not None:
+            yield self.table if self.table.dim() == 1 else self.table[number]
+        elif self.name == "given":
+            yield self.ids
+        elif self.name == "shuffled":
+            yield self.ids[torch.randperm(len(self.ids), generator=self.generator).to(self.ids.device)]
+        else:
+            yield from self._picks(mistakes)
+
+    def _picks(self, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
+        for _ in range(len(self.ids)):
+            wrong = self.ids[mistakes()[self.ids]]
+            if not len(wrong):
+                self.ran_dry = True  # no sample is a mistake any more
+                return
+            yield wrong[int(torch.randint(len(wrong), (1,), generator=self.generator))][None]
+
+
+def check_order(order: Any) -> Any:
+    """Refuse what cannot be an order, before there is data to compare it with."""
+    if isinstance(order, str):
+        return checks.one_of("order", order, ORDERS)
+    if not isinstance(order, (Sequence, Tensor, np.ndarray)):
+        raise TypeError(f"order must be one of {', '.join(ORDERS)} or sample numbers, found {type(order).__name__}")
+    return order
+
+
+def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:
+    try:
+        table = torch.as_tensor(np.asarray(order.cpu() if isinstance(order, Tensor) else order))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"order must be sample numbers, or rows of equally many: {error}") from None
+    if table.dim() not in (1, 2) or table.numel() == 0 or table.is_floating_point() or table.dtype == torch.bool:
+        raise ValueError(
+            f"order must be whole sample numbers in one or two dimensions, found {table.dtype}, shape "
+            f"{tuple(table.shape)}"
+        )
+    if table.dim() == 2 and max_epochs > len(table):
+        raise ValueError(f"max_epochs={max_epochs}, but order has rows for {len(table)} epochs only")
+    known = set(ids.tolist())
+    unknown = [i for i in table.unique().tolist() if i not in known]
+    if unknown:
+        raise ValueError(
+            f"order names sample {unknown[0]}, which does not take part; samples run from 0 to "
+            f"{int(ids.max())} and need a weight above 0"
+        )
+    return table.to(dtype=torch.int64, device=ids.device)

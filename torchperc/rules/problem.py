@@ -1,0 +1,122 @@
+"""From a net and a user's data to a task that an engine can run, with every check on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torchperc import checks
+from torchperc.modules import JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc.rules.kernels import Kernel
+from torchperc.rules.log import check_labels
+from torchperc.rules.models import LinearModel, Model
+from torchperc.rules.rows import Rows, as_rows
+from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
+
+Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
+
+
+def linear_problem(net: object, X: checks.Data, bias_step: str | None) -> tuple[Space, Weights]:
+    """The space of a net's weights over checked samples, and the weights the net has now."""
+    if not isinstance(net, Net):
+        raise TypeError(
+            "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
+            f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
+        )
+    weight = net.weight.detach()
+    if checks.is_sparse(X) and (weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64)):
+        raise TypeError(
+            f"X is sparse, which needs a float32 or float64 net on the CPU, found {weight.dtype} on "
+            f"{weight.device}; move the net, or pass X.toarray()"
+        )
+    bias = torch.zeros_like(weight[:, 0]) if net.bias is None else net.bias.detach()
+    if not torch.isfinite(weight).all() or not torch.isfinite(bias).all():
+        raise ValueError("net has weights that are not finite; reset them first")
+    rows = as_rows(X, dtype=weight.dtype, device=weight.device, width=net.in_features)
+    step = bias_step or ("unit" if net.bias is not None else "none")
+    if net.bias is None and step != "none":
+        raise ValueError(f"bias_step={step!r} but the net has no bias; use bias_step='none', or a net with a bias")
+    start = Weights(weight.clone(), bias.clone())
+    if isinstance(net, JointPerceptron):
+        return JointSpace(rows, net.num_classes, 0.0, net.features), start
+    return LinearSpace(rows, None if len(weight) == 1 else len(weight), bias_scale(rows, step)), start
+
+
+def kernel_problem(
+    net: object, X: checks.Data, bias_step: str | None, kernel: Kernel, num_classes: int | None
+) -> tuple[Space, Weights]:
+    """A kernel's space over checked samples; it starts with no support vectors."""
+    if net is not None:
+        raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
+    classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
+    if isinstance(X, Tensor) and X.is_floating_point():
+        dtype = X.dtype
+    else:
+        dtype = torch.float32 if getattr(X, "dtype", None) == np.float32 else torch.float64
+    rows = as_rows(X, dtype=dtype)
+    none = torch.zeros(classes or 1, 0, dtype=dtype, device=rows.device)
+    start = Weights(none, torch.zeros(classes or 1, dtype=dtype, device=rows.device))
+    return KernelSpace(rows, classes, bias_scale(rows, bias_step or "none"), kernel), start
+
+
+def bias_scale(rows: Rows, step: str) -> float:
+    """What a coefficient of 1 adds to the bias: 1, R² or 0."""
+    return float(rows.squared_norms().max()) if step == "radius" else float(step == "unit")
+
+
+def held_out(validation: tuple[checks.Data, checks.Data] | None, space: Space) -> tuple[Rows, Tensor] | None:
+    """Checked validation samples and labels, of the training data's width and dtype."""
+    if validation is None:
+        return None
+    if not isinstance(validation, tuple) or len(validation) != 2:
+        raise TypeError(f"validation must be a pair (X, y), found {type(validation).__name__}")
+    rows = as_rows(
+        validation[0],
+        dtype=space.rows.dtype,
+        device=space.rows.device,
+        width=space.rows.width,
+        name="validation X",
+    )
+    labels = check_labels(validation[1], len(rows), space.classes, name="validation y", both=False)
+    return rows, labels.to(rows.device)
+
+
+def sample_factors(
+    y: Tensor, sample_weight: checks.Data | None, class_weight: Mapping[int, float] | str | None, classes: int | None
+) -> Tensor:
+    """The factor of each sample's updates: its own weight times its class's, in float64."""
+    factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
+    if sample_weight is not None:
+        factors = checks.nonnegative_weights(sample_weight, len(y)).to(y.device)
+    for label, factor in _class_factors(y, class_weight, classes).items():
+        factors = torch.where(y == label, factors * factor, factors)
+    return factors
+
+
+def write(net: Net | None, model: Model) -> None:
+    """Put a model's weights into the net it was learned for."""
+    if net is None:
+        return
+    assert isinstance(model, LinearModel)
+    with torch.no_grad():
+        net.weight.copy_(model.weight)
+        if net.bias is not None:
+            net.bias.copy_(model.bias)
+
+
+def _class_factors(
+    y: Tensor, class_weight: Mapping[int, float] | str | None, classes: int | None
+) -> Mapping[int, float]:
+    if class_weight is None:
+        return {}
+    if isinstance(class_weight, str):
+        present, counts = y.unique(return_counts=True)
+        return {k: len(y) / (len(present) * n) for k, n in zip(present.tolist(), counts.tolist(), strict=True)}
+    labels = (-1, 1) if classes is None else range(classes)
+    if unknown := [label for label in class_weight if label not in labels]:
+        raise ValueError(f"class_weight names label {unknown[0]!r}; the labels are {', '.join(map(str, labels))}")
+    return class_weight

@@ -1,0 +1,235 @@
+"""Samples in rows, dense or sparse, behind the few operations that learning by rule needs.
+
+The engines, the log and the kernels speak to :class:`Rows`; whether a row is a slice of a tensor or a handful of
+non-zeros is settled here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchperc import checks
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+class Rows(ABC):
+    """N samples of d features in one dtype on one device."""
+
+    dtype: torch.dtype
+    device: torch.device
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """d."""
+
+    @abstractmethod
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x_i + b for each row of the weight: (K,)."""
+
+    @abstractmethod
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        """target += coef·x_i, in place: (d,)."""
+
+    @abstractmethod
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x + b for all samples: (N, K)."""
+
+    @abstractmethod
+    def combine(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i in float64: coefs (N, K) → (K, d)."""
+
+    @abstractmethod
+    def dots(self, other: Rows) -> Tensor:
+        """Inner products of these samples with others: (N, M)."""
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """‖x_i‖² for all samples: (N,)."""
+
+    @abstractmethod
+    def take(self, index: Tensor) -> Rows:
+        """Some of the samples, in the order of the index."""
+
+    @abstractmethod
+    def double(self) -> Rows:
+        """The samples in float64."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """The samples as a tensor: (N, d)."""
+
+    @abstractmethod
+    def raw(self) -> Any:
+        """The samples as a user's own kernel function sees them: a tensor, or a scipy CSR array."""
+
+    @abstractmethod
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """The numbers behind the samples, for hashing."""
+
+    def hash(self, y: Tensor) -> str:
+        """A digest of samples and labels, by which a saved log knows its data."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(f"{type(self).__name__} {len(self)}x{self.width} {self.dtype}".encode())
+        for array in (*self.arrays(), y.cpu().numpy()):
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+        return digest.hexdigest()
+
+
+class DenseRows(Rows):
+    """Rows of a tensor."""
+
+    def __init__(self, X: Tensor) -> None:
+        self.X = X
+        self.dtype, self.device = X.dtype, X.device
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def width(self) -> int:
+        """d."""
+        return self.X.shape[1]
+
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x_i + b by the same call as a net's ``forward`` on one sample, so both round alike."""
+        return F.linear(self.X[i], weight, bias)
+
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        """target += coef·x_i by the same call as a step of ``torch.optim.SGD``."""
+        target.add_(self.X[i], alpha=coef)
+
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x + b for all samples."""
+        return F.linear(self.X, weight, bias)
+
+    def combine(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i, over the samples that have a coefficient."""
+        used = coefs.abs().sum(-1).nonzero().squeeze(-1)
+        return coefs[used].double().T @ self.X[used].double()
+
+    def dots(self, other: Rows) -> Tensor:
+        """X·Zᵀ."""
+        return self.X @ other.dense().T
+
+    def squared_norms(self) -> Tensor:
+        """‖x_i‖²."""
+        return self.X.square().sum(-1)
+
+    def take(self, index: Tensor) -> DenseRows:
+        """Some of the samples."""
+        return DenseRows(self.X[index])
+
+    def double(self) -> DenseRows:
+        """The samples in float64."""
+        return DenseRows(self.X.double())
+
+    def dense(self) -> Tensor:
+        """The tensor itself."""
+        return self.X
+
+    def raw(self) -> Tensor:
+        """The tensor itself."""
+        return self.X
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """The tensor's numbers, as bits (numpy has no bfloat16)."""
+        return [self.X.contiguous().cpu().view(torch.uint8).numpy()]
+
+
+class CsrRows(Rows):
+    """Rows of a scipy CSR array; a score reads the non-zeros only."""
+
+    def __init__(self, X: csr_array) -> None:
+        self.X = X
+        self.dtype, self.device = torch.from_numpy(X.data[:0]).dtype, torch.device("cpu")
+        self._starts = X.indptr.tolist()
+        self._columns = torch.from_numpy(X.indices.astype(np.int64))
+        self._values = torch.from_numpy(X.data)
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def width(self) -> int:
+        """d."""
+        return int(self.X.shape[1])
+
+    def _row(self, i: int) -> tuple[Tensor, Tensor]:
+        start, stop = self._starts[i], self._starts[i + 1]
+        return self._columns[start:stop], self._values[start:stop]
+
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x_i + b over the non-zeros of x_i."""
+        columns, values = self._row(i)
+        return F.linear(values, weight[:, columns], bias)
+
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        """target += coef·x_i at the non-zeros of x_i."""
+        columns, values = self._row(i)
+        target.index_add_(0, columns, values, alpha=coef)
+
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x + b for all samples."""
+        return torch.from_numpy(self.X @ weight.detach().numpy().T) + bias
+
+    def combine(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i."""
+        return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
+
+    def dots(self, other: Rows) -> Tensor:
+        """X·Zᵀ, sparse times sparse where both are."""
+        if isinstance(other, CsrRows):
+            return torch.from_numpy((self.X @ other.X.T).toarray())
+        return torch.from_numpy(self.X @ other.dense().numpy().T)
+
+    def squared_norms(self) -> Tensor:
+        """‖x_i‖²."""
+        return torch.from_numpy(np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)).to(self.dtype)
+
+    def take(self, index: Tensor) -> CsrRows:
+        """Some of the samples."""
+        return CsrRows(self.X[index.numpy()])
+
+    def double(self) -> CsrRows:
+        """The samples in float64."""
+        return CsrRows(self.X.astype(np.float64))
+
+    def dense(self) -> Tensor:
+        """The samples as a tensor."""
+        return torch.from_numpy(self.X.toarray())
+
+    def raw(self) -> csr_array:
+        """The CSR array itself."""
+        return self.X
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """Starts, columns and values."""
+        return [self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data]
+
+
+def as_rows(
+    X: checks.Data, *, dtype: torch.dtype, device: torch.device | None = None, width: int | None = None, name: str = "X"
+) -> Rows:
+    """Checked samples in rows, from a tensor, an array, lists or a scipy sparse matrix.
+
+    Example:
+        >>> rows = as_rows([[3, 4], [0, 1]], dtype=torch.float32)
+        >>> len(rows), rows.width, rows.squared_norms()
+        (2, 2, tensor([25., 1.]))
+    """
+    if checks.is_sparse(X):
+        return CsrRows(checks.sparse_features(X, dtype=dtype, width=width, name=name))
+    return DenseRows(checks.features(X, dtype=dtype, device=device, width=width, name=name))

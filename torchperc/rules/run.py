@@ -1,0 +1,191 @@
+"""A run by rule, epoch by epoch, and what it gives back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from torchperc import checks
+from torchperc import functional as tpf
+from torchperc.rules.conventions import Verdict
+from torchperc.rules.engines import Engine
+from torchperc.rules.log import Mistake, MistakeLog
+from torchperc.rules.models import Model
+from torchperc.rules.orders import Order
+from torchperc.rules.rows import Rows
+from torchperc.rules.spaces import Weights
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch: its number from 1, the mistakes made in it, the length of the weights after it, validation error."""
+
+    epoch: int
+    mistakes: int
+    norm: float
+    validation_error: float | None
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """What a run by rule gives back.
+
+    Args:
+        verdict: how it ended.
+        log: the mistakes, and through them every model of the run.
+        history: a record for each epoch.
+        select: which weights were asked for.
+        model: the classifier that ``select`` names.
+        cycle: for ``CYCLING``, the epochs (0 is the start) after which the same weights were seen first and again.
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("XOR")
+        >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
+        >>> result.verdict.name, result.mistakes, result.period
+        ('CYCLING', 4, 1)
+        >>> result.history[0]
+        EpochRecord(epoch=1, mistakes=4, norm=0.0, validation_error=None)
+    """
+
+    verdict: Verdict
+    log: MistakeLog
+    history: tuple[EpochRecord, ...]
+    select: str
+    model: Model
+    cycle: tuple[int, int] | None = None
+
+    @property
+    def mistakes(self) -> int:
+        """How many mistakes were made in all."""
+        return len(self.log)
+
+    @property
+    def epochs(self) -> int:
+        """How many passes were begun, the clean one included."""
+        return len(self.history)
+
+    @property
+    def period(self) -> int | None:
+        """For ``CYCLING``, after how many epochs the weights come back."""
+        return None if self.cycle is None else self.cycle[1] - self.cycle[0]
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, with the figures of this run."""
+        many = f"{self.epochs} epoch{'s' * (self.epochs != 1)} and {self.mistakes} mistake{'s' * (self.mistakes != 1)}"
+        text = f"{self.verdict.name} after {many}: {self.verdict.sentence}"
+        return text if self.cycle is None else f"{text} (period {self.period}, first seen after epoch {self.cycle[0]})"
+
+    def scores(self, X: checks.Data) -> Tensor:
+        """Scores of the selected model: (N,), or (N, K). For ``"voted"``, the votes."""
+        return self.model.scores(X)
+
+    def predict(self, X: checks.Data) -> Tensor:
+        """Labels by the selected model: −1/+1, or class indices: (N,)."""
+        return self.model.predict(X)
+
+
+class RuleRun:
+    """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`.
+
+    Args:
+        engine: holds the task and the weights.
+        start: the weights it started from.
+        order: the passes.
+        max_epochs: how many at most.
+        select: the weights wanted in the end.
+        cost: what an error on each sample costs, for the pocket.
+        validation: samples and labels whose error is taken after each epoch.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        start: Weights,
+        order: Order,
+        *,
+        max_epochs: int,
+        select: str,
+        cost: Tensor,
+        validation: tuple[Rows, Tensor] | None = None,
+    ) -> None:
+        self.verdict: Verdict | None = None
+        self.history: list[EpochRecord] = []
+        self.cycle: tuple[int, int] | None = None
+        self._engine, self._start, self._order = engine, start, order
+        self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
+        self._mistakes: list[Mistake] = []
+        self._ends: list[int] = []
+        self._seen = {engine.digest(): 0}
+
+    def epoch(self) -> EpochRecord:
+        """Make one pass, take down what happened, and settle the verdict if it can be settled."""
+        before, presented = len(self._mistakes), self._ends[-1] if self._ends else 0
+        for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
+            for found in self._engine.run(chunk):
+                self._mistakes.append(Mistake(found.sample, presented + found.position, found.coef, found.wrong))
+            presented += len(chunk)
+        self._ends.append(presented)
+        norm = self._engine.norm()
+        if not math.isfinite(norm):
+            raise ValueError("the weights overflow; scale X down or lower lr")
+        record = EpochRecord(len(self.history) + 1, len(self._mistakes) - before, norm, self._validation_error())
+        self.history.append(record)
+        self.verdict = self._judge(record)
+        return record
+
+    def result(self) -> RuleResult:
+        """The log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
+        log = self._log()
+        verdict = self.verdict or Verdict.BUDGET
+        return RuleResult(verdict, log, tuple(self.history), self._select, self._selected(log), self.cycle)
+
+    def _judge(self, record: EpochRecord) -> Verdict | None:
+        clean = record.mistakes == 0 or self._order.ran_dry
+        if clean and (self._clean_is_separated(record.epoch - 1) or not self._wrong_decisions()):
+            return Verdict.SEPARATED
+        if clean or self._order.repeats:
+            state = self._engine.digest()
+            if state in self._seen:
+                self.cycle = (self._seen[state], record.epoch)
+                return Verdict.CYCLING
+            self._seen[state] = record.epoch
+        return Verdict.BUDGET if record.epoch >= self._max_epochs else None
+
+    def _clean_is_separated(self, number: int) -> bool:
+        # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
+        return self._engine.task.tie != "strict" and self._order.covers(number)
+
+    def _wrong_decisions(self) -> bool:
+        task = self._engine.task
+        wrong = _errors(self._engine.training_scores(), task.y, task.space.classes)
+        return bool(wrong[self._order.ids].any())
+
+    def _validation_error(self) -> float | None:
+        if self._validation is None:
+            return None
+        rows, y = self._validation
+        return float(_errors(self._engine.scores(rows), y, self._engine.task.space.classes).double().mean())
+
+    def _log(self) -> MistakeLog:
+        task = self._engine.task
+        return MistakeLog.of(task.space, task.y, self._start, self._mistakes, self._ends, self._cost)
+
+    def _selected(self, log: MistakeLog) -> Model:
+        if self._select == "averaged":
+            return log.averaged()
+        if self._select == "voted":
+            return log.voted()
+        if self._select == "pocket":
+            return log.pocket()
+        if self._select == "best-validation":
+            best = min(self.history, key=lambda record: (record.validation_error, record.epoch))
+            return log.state_at(sum(record.mistakes for record in self.history[: best.epoch]))
+        return self._engine.model()
+
+
+def _errors(scores: Tensor, y: Tensor, classes: int | None) -> Tensor:
+    return (tpf.decide(scores.squeeze(-1)) if classes is None else tpf.decide_class(scores)) != y

@@ -1,0 +1,241 @@
+"""Where the update happens: the space of the weights (linear), of a kernel, or of joint features.
+
+A space knows what one log entry does to the scores and to the weights, and nothing about loops, orders or verdicts.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchperc.rules.kernels import Kernel
+from torchperc.rules.models import KernelModel, LinearModel, Model, joint_scores
+from torchperc.rules.rows import Rows
+
+_BLOCK = 1024
+
+
+@dataclass
+class Weights:
+    """The numbers that the rule moves: weight (K, d) and bias (K,)."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def clone(self) -> Weights:
+        """A copy."""
+        return Weights(self.weight.clone(), self.bias.clone())
+
+
+class Entries(NamedTuple):
+    """Log entries as columns: sample, coefficient, right label, class it was taken for."""
+
+    sample: Tensor
+    coef: Tensor
+    own: Tensor
+    wrong: Tensor
+
+    def part(self, start: int, stop: int) -> Entries:
+        """Entries start to stop."""
+        return Entries(*(column[start:stop] for column in self))
+
+    def signed(self, classes: int | None) -> Tensor:
+        """The coefficient that each entry adds to each row of scores: (C, 1), or (C, K) with +c at y and −c at r."""
+        if classes is None:
+            return self.coef[:, None]
+        direction = F.one_hot(self.own, classes) - F.one_hot(self.wrong, classes)
+        return self.coef[:, None] * direction
+
+
+@dataclass(frozen=True)
+class Space(ABC):
+    """Training samples, the number of classes (``None``: two, by one score) and the bias step for coefficient 1."""
+
+    rows: Rows
+    classes: int | None
+    bias_scale: float
+
+    @property
+    def outputs(self) -> int:
+        """How many scores a sample has."""
+        return self.classes or 1
+
+    @abstractmethod
+    def gram(self, rows: Rows, index: Tensor) -> Tensor:
+        """Inner products of samples with training samples, where the update happens but for the bias: (N, M)."""
+
+    @abstractmethod
+    def start_scores(self, start: Weights, rows: Rows) -> Tensor:
+        """Scores under the starting weights, in float64: (N, K)."""
+
+    @abstractmethod
+    def average(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Model:
+        """The mean of the weights after each of the steps; ``left`` says how many steps an entry lasts."""
+
+    @abstractmethod
+    def replay(self, start: Weights, entries: Entries) -> Model:
+        """The model after these entries, made one after the other as in training."""
+
+    def increments(self, rows: Rows, entries: Entries) -> Tensor:
+        """What each entry adds to each score, in float64: (N, C, K)."""
+        unique, place = entries.sample.unique(return_inverse=True)
+        products = self.gram(rows, unique).double()[:, place] + self.bias_scale
+        return products[:, :, None] * entries.signed(self.classes)
+
+    def paths(self, start: Weights, entries: Entries, rows: Rows) -> Iterator[tuple[slice, int, Tensor]]:
+        """Scores of every sample under every state the log went through, in blocks of bounded size.
+
+        Yields a slice of the samples, the number of the first state, and scores (block, states, K) in float64.
+        """
+        chunk = max(1, 2**22 // (_BLOCK * self.outputs))
+        for first in range(0, len(rows), _BLOCK):
+            block = slice(first, min(first + _BLOCK, len(rows)))
+            part = rows.take(torch.arange(block.start, block.stop, device=rows.device))
+            now = self.start_scores(start, part)
+            yield block, 0, now[:, None]
+            for j in range(0, len(entries.sample), chunk):
+                path = self.increments(part, entries.part(j, j + chunk)).cumsum_(1).add_(now[:, None])
+                yield block, j + 1, path
+                now = path[:, -1]
+
+
+@dataclass(frozen=True)
+class LinearSpace(Space):
+    """Weight (K, d) and bias (K,): w_y += c·x, w_r −= c·x, and the bias likewise with c·bias_scale."""
+
+    def score(self, weights: Weights, i: int) -> list[float]:
+        """The scores of one training sample."""
+        scores: list[float] = self.rows.score(i, weights.weight, weights.bias).tolist()
+        return scores
+
+    def update(self, weights: Weights, i: int, coef: float, own: int, wrong: int) -> None:
+        """Make one entry's update, in place."""
+        steps = ((0, coef),) if self.classes is None else ((own, coef), (wrong, -coef))
+        for row, step in steps:
+            self.rows.add(i, step, weights.weight[row])
+            if self.bias_scale:
+                weights.bias[row].add_(step * self.bias_scale)
+
+    def all_scores(self, weights: Weights, rows: Rows) -> Tensor:
+        """The scores of all samples: (N, K)."""
+        return rows.scores(weights.weight, weights.bias)
+
+    def gram(self, rows: Rows, index: Tensor) -> Tensor:
+        """Inner products in float64, so that integer-valued data stay exact."""
+        return rows.double().dots(self.rows.take(index).double())
+
+    def start_scores(self, start: Weights, rows: Rows) -> Tensor:
+        """Scores under the starting weights."""
+        return self.all_scores(Weights(start.weight.double(), start.bias.double()), rows.double())
+
+    def average(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> LinearModel:
+        """The sum over all steps, divided by their number."""
+        total = self.total(start, entries, left, steps)
+        dtype = self.rows.dtype
+        return self.model(Weights((total.weight / steps).to(dtype), (total.bias / steps).to(dtype)))
+
+    def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
+        """The weights after each step, added up in float64: one weighted sum of rows."""
+        coefs = _dual(len(self.rows), entries._replace(coef=entries.coef * left), self.classes)
+        weight = start.weight.double() * steps + self.rows.combine(coefs)
+        return Weights(weight, start.bias.double() * steps + coefs.sum(0) * self.bias_scale)
+
+    def replay(self, start: Weights, entries: Entries) -> LinearModel:
+        """The updates in their order, rounding as training did."""
+        weights = start.clone()
+        for i, coef, own, wrong in zip(*(column.tolist() for column in entries), strict=True):
+            self.update(weights, i, coef, own, wrong)
+        return self.model(weights)
+
+    def model(self, weights: Weights) -> LinearModel:
+        """The classifier with these weights."""
+        return LinearModel(weights.weight, weights.bias, self.classes)
+
+
+@dataclass(frozen=True)
+class JointSpace(LinearSpace):
+    """One weight vector (1, D) over φ(x, k): w += c·(φ(x, y) − φ(x, r))."""
+
+    features: Callable[[Tensor], Tensor]
+
+    def score(self, weights: Weights, i: int) -> list[float]:
+        """w·φ(x_i, k) for every class."""
+        scores: list[float] = (self._phi(torch.tensor([i]))[0] @ weights.weight[0]).tolist()
+        return scores
+
+    def update(self, weights: Weights, i: int, coef: float, own: int, wrong: int) -> None:
+        """Make one entry's update, in place."""
+        phi = self._phi(torch.tensor([i]))[0]
+        weights.weight[0].add_(phi[own] - phi[wrong], alpha=coef)
+
+    def all_scores(self, weights: Weights, rows: Rows) -> Tensor:
+        """The scores of all samples: (N, K)."""
+        return joint_scores(rows, weights.weight, self.features)
+
+    def start_scores(self, start: Weights, rows: Rows) -> Tensor:
+        """Scores under the starting weights."""
+        return joint_scores(rows, start.weight, self.features).double()
+
+    def increments(self, rows: Rows, entries: Entries) -> Tensor:
+        """c·(φ(x_i, y) − φ(x_i, r))·φ(x, k)."""
+        return torch.einsum("nkd,cd->nck", self.features(rows.dense()).double(), self._moves(entries))
+
+    def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
+        """The weights after each step, added up in float64, in blocks."""
+        weighted = entries._replace(coef=entries.coef * left)
+        total = start.weight.double() * steps
+        for j in range(0, len(entries.sample), _BLOCK):
+            total = total + self._moves(weighted.part(j, j + _BLOCK)).sum(0)
+        return Weights(total, start.bias.double())
+
+    def model(self, weights: Weights) -> LinearModel:
+        """The classifier with these weights."""
+        return LinearModel(weights.weight, weights.bias, self.classes, self.rows.width, self.features)
+
+    def _phi(self, index: Tensor) -> Tensor:
+        return self.features(self.rows.take(index.to(self.rows.device)).dense())
+
+    def _moves(self, entries: Entries) -> Tensor:
+        phi = self._phi(entries.sample).double()
+        at = torch.arange(len(phi), device=phi.device)
+        return (phi[at, entries.own] - phi[at, entries.wrong]) * entries.coef[:, None]
+
+
+@dataclass(frozen=True)
+class KernelSpace(Space):
+    """A feature space known by its inner products only; the model is a coefficient for each support vector."""
+
+    kernel: Kernel
+
+    def gram(self, rows: Rows, index: Tensor) -> Tensor:
+        """k(x, x_i)."""
+        return self.kernel.gram(rows, self.rows.take(index))
+
+    def start_scores(self, start: Weights, rows: Rows) -> Tensor:
+        """Zero: a kernel perceptron starts with no support vectors."""
+        return torch.zeros(len(rows), self.outputs, dtype=torch.float64, device=rows.device)
+
+    def average(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> KernelModel:
+        """Each entry counts for the steps it lasted."""
+        return self.replay(start, entries._replace(coef=entries.coef * left / steps))
+
+    def replay(self, start: Weights, entries: Entries) -> KernelModel:
+        """Support vectors with their coefficients, repeats merged."""
+        coefs = _dual(len(self.rows), entries, self.classes)
+        support = entries.sample.unique()
+        bias = (coefs.sum(0) * self.bias_scale).to(self.rows.dtype)
+        return KernelModel(
+            self.rows.take(support), support, coefs[support].to(self.rows.dtype), bias, self.kernel, self.classes
+        )
+
+
+def _dual(count: int, entries: Entries, classes: int | None) -> Tensor:
+    """The entries' coefficients summed by sample: (N, 1), or (N, K)."""
+    total = torch.zeros(count, classes or 1, dtype=torch.float64, device=entries.sample.device)
+    return total.index_add_(0, entries.sample, entries.signed(classes).double())

@@ -1,0 +1,222 @@
+"""The rule trainer: exact mistake-driven learning, without gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from torch import Tensor, nn
+
+from torchperc import checks
+from torchperc.rules.conventions import BIAS_STEPS, ENGINES, SELECTS, TIES
+from torchperc.rules.engines import Engine, KernelEngine, ReferenceEngine, Task
+from torchperc.rules.kernels import Kernel
+from torchperc.rules.log import check_labels
+from torchperc.rules.online import Stream
+from torchperc.rules.orders import Order, check_order
+from torchperc.rules.problem import Net, held_out, kernel_problem, linear_problem, sample_factors, write
+from torchperc.rules.run import RuleResult, RuleRun
+from torchperc.rules.spaces import LinearSpace, Weights
+
+
+class RuleTrainer:
+    """Learns by the perceptron rule: for each sample that is a mistake, w ← w + η·y·x and b ← b + η·y·(bias step).
+
+    With K classes, the right class's vector gains η·x and the strongest wrong one loses it. With a kernel, nothing is
+    added up but a coefficient for each support vector.
+
+    Args:
+        max_epochs: passes at most; the run ends earlier at a clean pass or when its weights repeat.
+        lr: the rate η. From zero weights it scales the result and changes nothing else.
+        tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
+        bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"`` for a
+            net with a bias, ``"none"`` for a net without one and for kernels, which bring a constant of their own.
+        order: ``"given"``, ``"shuffled"``, ``"random-mistake"``, sample numbers for every epoch, or a row for each.
+        select: which weights the net has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (the net gets the averaged
+            ones, their nearest single vector; ``result.predict`` votes), ``"pocket"``, ``"best-validation"``.
+        engine: ``"auto"`` or ``"reference"``.
+        seed: of shuffled and random orders.
+        margin: the slack y·s that every sample must exceed; 0 is the classic rule.
+        class_weight: a factor for each label's updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
+        kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
+            (M, d) to (N, M). Then ``fit`` takes ``None`` for the net.
+        degree: of the polynomial kernel.
+        gamma: of the rbf kernel.
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("AND")
+        >>> net = tp.Perceptron(2)
+        >>> result = tp.RuleTrainer().fit(net, X, y)
+        >>> result.verdict.name, result.mistakes, result.epochs
+        ('SEPARATED', 18, 9)
+        >>> net.bias.data, net.weight.data
+        (tensor([-4.]), tensor([[3., 2.]]))
+    """
+
+    def __init__(
+        self,
+        max_epochs: int = 100,
+        lr: float = 1.0,
+        tie: str = "update",
+        bias_step: str | None = None,
+        order: str | Sequence[Any] | Tensor | np.ndarray[Any, Any] = "given",
+        select: str = "last",
+        engine: str = "auto",
+        seed: int = 0,
+        *,
+        margin: float = 0.0,
+        class_weight: Mapping[int, float] | str | None = None,
+        kernel: str | Callable[[Any, Any], Any] | None = None,
+        degree: int = 3,
+        gamma: float = 1.0,
+    ) -> None:
+        self.max_epochs = checks.whole("max_epochs", max_epochs, at_least=1)
+        self.lr = checks.number("lr", lr, above=0)
+        self.tie = checks.one_of("tie", tie, TIES)
+        self.bias_step = None if bias_step is None else checks.one_of("bias_step", bias_step, BIAS_STEPS)
+        self.order = check_order(order)
+        self.select = checks.one_of("select", select, SELECTS)
+        self.engine = checks.one_of("engine", engine, ENGINES)
+        self.seed = checks.whole("seed", seed, at_least=0)
+        self.margin = checks.number("margin", margin, at_least=0)
+        if self.margin and tie == "sign":
+            raise ValueError(
+                f"margin={margin} means nothing to tie='sign', which looks at the decision only; "
+                "use tie='update' or tie='strict'"
+            )
+        self.class_weight = _class_weight(class_weight)
+        self.kernel = None if kernel is None else Kernel(kernel, degree, gamma)
+        self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
+
+    def fit(
+        self,
+        net: Net | None,
+        X: checks.Data,
+        y: checks.Data,
+        *,
+        validation: tuple[checks.Data, checks.Data] | None = None,
+        sample_weight: checks.Data | None = None,
+        num_classes: int | None = None,
+    ) -> RuleResult:
+        """Learn from the weights the net has now; leave the selected ones in it.
+
+        Args:
+            net: a :class:`Perceptron`, :class:`MulticlassPerceptron`, :class:`JointPerceptron` or ``nn.Linear``;
+                ``None`` with a kernel.
+            X: samples, as a tensor, a numpy array or a scipy sparse matrix.
+            y: labels −1/+1, or class indices for a net of K classes.
+            validation: samples and labels whose error is taken after each epoch.
+            sample_weight: a factor for each sample's updates; 0 leaves the sample out.
+            num_classes: with a kernel, the number of classes if ``y`` holds class indices.
+
+        Shape:
+            X (N, d), y (N,).
+        """
+        run = self.start(net, X, y, validation=validation, sample_weight=sample_weight, num_classes=num_classes)
+        while run.verdict is None:
+            run.epoch()
+        result = run.result()
+        write(net, result.log.averaged() if result.select == "voted" else result.model)
+        return result
+
+    def partial_fit(
+        self, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
+    ) -> RuleResult:
+        """Online learning: one pass over these samples, going on from where the last call left this net.
+
+        A chunk may hold one class only. ``select`` may be ``"last"``, or ``"averaged"`` and ``"voted"`` over all the
+        samples this trainer has shown this net; if the net's weights were changed from outside in between, the stream
+        begins anew from them. The result's log covers this chunk.
+
+        Example:
+            >>> import torchperc as tp
+            >>> net, trainer = tp.Perceptron(2), tp.RuleTrainer()
+            >>> trainer.partial_fit(net, [[2, 1]], [1]).mistakes, trainer.partial_fit(net, [[1, 1]], [1]).mistakes
+            (1, 0)
+        """
+        if self.select in ("pocket", "best-validation"):
+            raise ValueError(
+                f"select={self.select!r} looks back at all samples, which a stream has not kept; use fit, "
+                "or 'last', 'averaged' or 'voted'"
+            )
+        if self.kernel is not None:
+            raise ValueError(
+                "partial_fit needs a net, not a kernel: support vectors are samples, which a stream has "
+                "not kept; use fit"
+            )
+        if not isinstance(self.order, str) or self.order != "given":
+            raise ValueError("partial_fit takes samples as they come; use order='given'")
+        known = self._streams.get(net) if isinstance(net, nn.Module) else None
+        stream = known if known is not None and known.fits(net) else Stream()
+        run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
+        run.epoch()
+        result = stream.take(run.result())
+        write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
+        stream.remember(net)
+        self._streams[net] = stream
+        return result
+
+    def start(
+        self,
+        net: Net | None,
+        X: checks.Data,
+        y: checks.Data,
+        *,
+        validation: tuple[checks.Data, checks.Data] | None = None,
+        sample_weight: checks.Data | None = None,
+        num_classes: int | None = None,
+        online: Stream | None = None,
+    ) -> RuleRun:
+        """A run that has not made its first epoch. Everything is checked here, and nothing is changed."""
+        if self.kernel is not None:
+            space, start = kernel_problem(net, X, self.bias_step, self.kernel, num_classes)
+        elif num_classes is not None:
+            raise ValueError(f"num_classes={num_classes} goes with a kernel; a net has its number of classes already")
+        else:
+            space, start = linear_problem(net, X, self.bias_step)
+        labels = check_labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
+        factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
+        ids = factors.nonzero().squeeze(-1)
+        if len(labels[ids].unique()) < (1 if online else 2):
+            raise ValueError("sample_weight and class_weight leave one class only; there is nothing to separate")
+        if self.select == "best-validation" and validation is None:
+            raise ValueError("select='best-validation' needs validation=(X, y)")
+        if online and online.weights is not None:
+            start = online.weights
+        order = Order(self.order, ids, self.seed, self.max_epochs)
+        self._warn_if_stuck(start)
+        return RuleRun(
+            self._engine(Task(space, labels, self.lr * factors, self.tie, self.margin), start),
+            start,
+            order,
+            max_epochs=1 if online else self.max_epochs,
+            select="last" if online else self.select,
+            cost=factors,
+            validation=held_out(validation, space),
+        )
+
+    def _engine(self, task: Task, start: Weights) -> Engine:
+        return ReferenceEngine(task, start) if isinstance(task.space, LinearSpace) else KernelEngine(task)
+
+    def _warn_if_stuck(self, start: Weights) -> None:
+        if self.tie == "strict" and not self.margin and not start.weight.any() and not start.bias.any():
+            warnings.warn(
+                "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
+                "move. Use tie='update' (y·s ≤ 0), or start from other weights.",
+                UserWarning,
+                stacklevel=4,
+            )
+
+
+def _class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        return checks.one_of("class_weight", class_weight, ("balanced",))
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(f"class_weight must be a mapping {{label: factor}}, found {type(class_weight).__name__}")
+    return {label: checks.number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
