@@ -34,7 +34,7 @@ class Verdict(Enum):
         return {
             Verdict.SEPARATED: "a whole pass without a mistake: these weights separate the training data",
             Verdict.CYCLING: "the weights of an earlier epoch came back: in this order the run repeats for ever",
-            Verdict.BUDGET: "the epochs are used up and mistakes remain: raise max_epochs, or select averaged or pocket",
+            Verdict.BUDGET: "the epochs are used up and mistakes remain: try more epochs, or select averaged or pocket",
         }[self]
 
 

@@ -161,7 +161,6 @@ class KernelEngine(Engine):
         self._scores = torch.zeros(len(rows), self.space.outputs, dtype=rows.dtype, device=rows.device)
         self._included = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
         self._found: list[Found] = []
-        self._dual = torch.zeros(len(rows), self.space.outputs, dtype=torch.float64, device=rows.device)
         self._squared_norm = 0.0
 
     def run(self, order: Tensor) -> list[Found]:
@@ -198,7 +197,6 @@ class KernelEngine(Engine):
         coef = self.task.coef(i, own)
         self._found.append(Found(position, i, coef, wrong))
         signed = self._columns(len(self._found) - 1).signed(self.space.classes)[0]
-        self._dual[i] += signed
         length = self.space.kernel.squared_norm(self.space.rows.take(torch.tensor([i]))) + self.space.bias_scale
         self._squared_norm += float(2 * signed @ scores.double() + signed.square().sum() * length)
 
@@ -245,7 +243,8 @@ class KernelEngine(Engine):
         return math.sqrt(max(self._squared_norm, 0.0))
 
     def _numbers(self) -> list[Tensor]:
-        return [self._dual]
+        # not the coefficients: different ones may stand for the same weights; the future depends on the scores alone
+        return [self.training_scores()]
 
 
 def _shaped(scores: Tensor, space: Space) -> Tensor:

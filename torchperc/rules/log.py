@@ -43,7 +43,7 @@ class Mistake(NamedTuple):
     wrong: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class MistakeLog:
     """The mistakes of a run in order, bound to the data they were made on.
 
@@ -111,6 +111,9 @@ class MistakeLog:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def __repr__(self) -> str:
+        return f"MistakeLog({len(self)} mistakes in {self.steps} steps, {len(self.epoch_ends)} epochs)"
 
     def __getitem__(self, j: int) -> Mistake:
         return Mistake(int(self.index[j]), int(self.step[j]), float(self.coef[j]), int(self.wrong[j]))
@@ -338,7 +341,7 @@ def _write_whole(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             about = json.loads(str(file["about"]))
             columns = {name: torch.from_numpy(file[name]) for name in (*_COLUMNS, "weight", "bias")}
     except FileNotFoundError:

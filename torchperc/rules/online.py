@@ -30,18 +30,18 @@ class Stream:
             torch.equal(net.weight, left.weight) and (net.bias is None or torch.equal(net.bias, left.bias))
         )
 
-    def take(self, result: RuleResult) -> RuleResult:
+    def take(self, result: RuleResult, select: str) -> RuleResult:
         """Add a chunk's result to the stream; return it with the model that the whole stream selects."""
         last = result.log.last()
         assert isinstance(last, LinearModel)
         self.weights = Weights(last.weight, last.bias)
-        if result.select == "last":
+        if select == "last":
             return result
         self._add_average(result.log)
-        if result.select == "voted":
+        if select == "voted":
             self._logs += (result.log,)
-            return replace(result, model=VotedModel(self._logs))
-        return replace(result, model=self.averaged(result.log))
+        model = VotedModel(self._logs) if select == "voted" else self.averaged(result.log)
+        return replace(result, select=select, model=model)
 
     def averaged(self, log: MistakeLog) -> LinearModel:
         """The mean of the weights after each sample of the stream."""

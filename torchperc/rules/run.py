@@ -28,7 +28,7 @@ class EpochRecord:
     validation_error: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RuleResult:
     """What a run by rule gives back.
 
@@ -56,6 +56,9 @@ class RuleResult:
     select: str
     model: Model
     cycle: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"RuleResult({self.verdict.name}, {self.log!r}, select={self.select!r})"
 
     @property
     def mistakes(self) -> int:

@@ -18,7 +18,8 @@ from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import KernelModel, LinearModel, Model, joint_scores
 from torchperc.rules.rows import Rows
 
-_BLOCK = 1024
+_BLOCK = 1024  # samples and states at a time: 32 MB of scores
+_CHUNK = 4096
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Space(ABC):
 
         Yields a slice of the samples, the number of the first state, and scores (block, states, K) in float64.
         """
-        chunk = max(1, 2**22 // (_BLOCK * self.outputs))
+        chunk = max(1, _CHUNK // self.outputs)
         for first in range(0, len(rows), _BLOCK):
             block = slice(first, min(first + _BLOCK, len(rows)))
             part = rows.take(torch.arange(block.start, block.stop, device=rows.device))

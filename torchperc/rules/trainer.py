@@ -154,7 +154,7 @@ class RuleTrainer:
         stream = known if known is not None and known.fits(net) else Stream()
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
         run.epoch()
-        result = stream.take(run.result())
+        result = stream.take(run.result(), self.select)
         write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
         stream.remember(net)
         self._streams[net] = stream

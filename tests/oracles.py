@@ -1,0 +1,135 @@
+"""The algorithms once more, as plain loops over Python numbers: what the package is compared with.
+
+Nothing here imports torchperc. Integers stay integers, so results are exact.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+
+@dataclass
+class Run:
+    """What the plain loop saw: entries (sample, step, coef, wrong), every state after every step, passes made."""
+
+    entries: list = field(default_factory=list)
+    after_step: list = field(default_factory=list)
+    states: list = field(default_factory=list)
+    passes: int = 0
+    clean: bool = False
+
+    @property
+    def last(self):
+        return self.states[-1]
+
+
+def score(state, x):
+    """One score for each unit: b + w·x."""
+    return [b + sum(wi * xi for wi, xi in zip(w, x)) for b, w in state]
+
+
+def decide(scores):
+    if len(scores) == 1:
+        return 1 if scores[0] >= 0 else -1
+    return max(range(len(scores)), key=lambda k: (scores[k], -k))
+
+
+def taken_for(scores, y, tie, margin=0):
+    """The wrong label a sample is taken for, or None."""
+    if len(scores) == 1:
+        value, other = y * scores[0], -y
+    else:
+        other = max((k for k in range(len(scores)) if k != y), key=lambda k: (scores[k], -k))
+        value = scores[y] - scores[other]
+    if tie == "sign":
+        return other if decide(scores) != y else None
+    return other if (value <= margin if tie == "update" else value < margin) else None
+
+
+def perceptron(X, y, *, classes=None, tie="update", beta=1, lr=1, margin=0, passes=20, order=None, start=None, weights=None):
+    """The rule. ``order`` is a list of passes; a pass is a list of sample numbers. States are ((b, (w…)), …)."""
+    state = start or tuple((0, (0,) * len(X[0])) for _ in range(classes or 1))
+    run = Run(states=[state])
+    step = 0
+    for number in range(passes):
+        run.passes += 1
+        mistakes = 0
+        for i in order[number % len(order)] if order else range(len(X)):
+            wrong = taken_for(score(state, X[i]), y[i], tie, margin)
+            if wrong is not None:
+                mistakes += 1
+                size = lr * (1 if weights is None else weights[i])
+                changes = {0: size * y[i]} if classes is None else {y[i]: size, wrong: -size}
+                state = tuple(
+                    (b + changes.get(k, 0) * beta, tuple(wi + changes.get(k, 0) * xi for wi, xi in zip(w, X[i])))
+                    for k, (b, w) in enumerate(state)
+                )
+                run.entries.append((i, step, changes[0] if classes is None else size, wrong))
+                run.states.append(state)
+            run.after_step.append(state)
+            step += 1
+        if not mistakes:
+            run.clean = True
+            break
+    return run
+
+
+def mean_state(run):
+    """The exact mean of the weights after each step."""
+    count = len(run.after_step)
+    return tuple(
+        (
+            Fraction(sum(state[k][0] for state in run.after_step)) / count,
+            tuple(
+                Fraction(sum(state[k][1][j] for state in run.after_step)) / count
+                for j in range(len(run.after_step[0][k][1]))
+            ),
+        )
+        for k in range(len(run.after_step[0]))
+    )
+
+
+def votes(run, x, classes=None):
+    """Ballots of the weights after each step: Σ sign, or a count for each class."""
+    ballots = [decide(score(state, x)) for state in run.after_step]
+    return [sum(ballots)] if classes is None else [ballots.count(k) for k in range(classes)]
+
+
+def errors(state, X, y):
+    return sum(decide(score(state, x)) != t for x, t in zip(X, y))
+
+
+def kernel_perceptron(X, y, k, *, passes=20, tie="update", beta=0, classes=None):
+    """The dual rule: a coefficient for each sample and class. Returns entries and coefficients."""
+    units = classes or 1
+    alpha = [[0] * units for _ in X]
+    entries, step = [], 0
+    for _ in range(passes):
+        mistakes = 0
+        for i in range(len(X)):
+            s = [sum(alpha[j][u] * (k(X[j], X[i]) + beta) for j in range(len(X)) if alpha[j][u]) for u in range(units)]
+            wrong = taken_for(s, y[i], tie)
+            if wrong is not None:
+                mistakes += 1
+                if classes is None:
+                    alpha[i][0] += y[i]
+                else:
+                    alpha[i][y[i]] += 1
+                    alpha[i][wrong] -= 1
+                entries.append((i, step, y[i] if classes is None else 1, wrong))
+            step += 1
+        if not mistakes:
+            break
+    return entries, alpha
+
+
+def integers(seed, count=12, width=3, classes=None, spread=4):
+    """Small integer data with every class in it."""
+    rng = random.Random(seed)
+    X = [[rng.randint(-spread, spread) for _ in range(width)] for _ in range(count)]
+    labels = [-1, 1] if classes is None else list(range(classes))
+    y = [labels[i % len(labels)] for i in range(count)]
+    rng.shuffle(y)
+    return X, y

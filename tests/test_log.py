@@ -1,0 +1,247 @@
+"""The mistake log: each model it yields equals the one trained directly; it saves, loads and refuses other data."""
+
+import itertools
+import json
+import zipfile
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from scipy.sparse import csr_array
+from sklearn.datasets import load_breast_cancer
+
+import torchperc as tp
+
+CASES = list(itertools.product(range(4), (None, 2, 4), ("dense", "csr")))
+
+
+def trained(seed, classes, kind="dense", **options):
+    X, y = oracles.integers(seed, classes=classes)
+    net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
+    data = csr_array(np.array(X, dtype=np.float64)) if kind == "csr" else X
+    result = tp.RuleTrainer(max_epochs=6, **options).fit(net, data, y)
+    return X, y, net, result, oracles.perceptron(X, y, classes=classes, passes=result.epochs)
+
+
+def as_state(model):
+    return tuple((b, tuple(w)) for b, w in zip(model.bias.tolist(), model.weight.tolist(), strict=True))
+
+
+def scores_of(state, X):
+    return [oracles.score(state, x) for x in X]
+
+
+def column(scores, classes):
+    return scores[:, None].tolist() if classes is None else scores.tolist()
+
+
+@pytest.mark.parametrize(("seed", "classes", "kind"), CASES)
+def test_every_state_and_the_last(seed, classes, kind):
+    _, _, net, result, run = trained(seed, classes, kind)
+    assert [as_state(result.log.state_at(t)) for t in range(len(result.log) + 1)] == run.states
+    assert torch.equal(result.log.last().weight, net.weight)
+    assert torch.equal(result.log.last().bias, net.bias)
+
+
+def test_the_last_weights_are_those_of_training_to_the_bit_on_floats():
+    data = load_breast_cancer()
+    y = np.where(data.target == 0, 1, -1)
+    for dtype in (torch.float32, torch.float64):
+        net = tp.Perceptron(30, dtype=dtype)
+        result = tp.RuleTrainer(max_epochs=5, lr=0.1).fit(net, data.data, y)
+        assert torch.equal(result.log.last().weight, net.weight)
+        assert torch.equal(result.log.last().bias, net.bias)
+
+
+@pytest.mark.parametrize(("seed", "classes", "kind"), CASES)
+def test_averaged(seed, classes, kind):
+    X, _, net, result, run = trained(seed, classes, kind, select="averaged")
+    exact = oracles.mean_state(run)
+    expected = torch.tensor([[float(v) for v in w] for _, w in exact], dtype=torch.float64)
+    assert torch.equal(net.weight, expected.float())
+    assert torch.equal(net.bias, torch.tensor([float(b) for b, _ in exact], dtype=torch.float64).float())
+    assert torch.equal(result.scores(X), net(torch.tensor(X, dtype=torch.float32)))
+
+
+@pytest.mark.parametrize(("seed", "classes", "kind"), CASES)
+def test_voted(seed, classes, kind):
+    X, _, net, result, run = trained(seed, classes, kind, select="voted")
+    others = [[1, 2, 3], [-4, 0, 1], [0, 0, 0]]
+    for points in (X, others):
+        assert column(result.scores(points), classes) == [oracles.votes(run, x, classes) for x in points]
+    assert result.predict(X).tolist() == [oracles.decide(oracles.votes(run, x, classes)) for x in X]
+    assert torch.equal(net.weight, result.log.averaged().weight)  # the nearest single vector
+
+
+@pytest.mark.parametrize(("seed", "classes", "kind"), CASES)
+def test_pocket(seed, classes, kind):
+    X, y, net, result, run = trained(seed, classes, kind, select="pocket")
+    count = [oracles.errors(state, X, y) for state in run.states]
+    assert result.log.errors().tolist() == count
+    best = count.index(min(count))
+    assert as_state(net) == run.states[best]
+    ratchet = result.log.errors().cummin(0).values
+    assert (ratchet.diff() <= 0).all()
+    assert oracles.errors(as_state(net), X, y) == ratchet[-1]
+
+
+def test_the_pocket_of_weighted_samples_counts_their_weight():
+    X, y = oracles.integers(5, count=14)
+    weights = [1 + 5 * (i % 3 == 0) for i in range(14)]
+    result = tp.RuleTrainer(max_epochs=6).fit(tp.Perceptron(3), X, y, sample_weight=weights)
+    run = oracles.perceptron(X, y, weights=weights, passes=result.epochs)
+    cost = [
+        sum(w * (oracles.decide(oracles.score(s, x)) != t) for x, t, w in zip(X, y, weights, strict=True))
+        for s in run.states
+    ]
+    assert result.log.errors().tolist() == cost
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_best_validation(classes):
+    for seed in range(6):
+        X, y = oracles.integers(seed, count=20, classes=classes)
+        Xv, yv = oracles.integers(seed + 100, count=15, classes=classes)
+        net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
+        result = tp.RuleTrainer(max_epochs=6, select="best-validation").fit(net, X, y, validation=(Xv, yv))
+        ends, wrong = [], []
+        for epochs in range(1, result.epochs + 1):
+            state = oracles.perceptron(X, y, classes=classes, passes=epochs).last
+            ends.append(state)
+            wrong.append(oracles.errors(state, Xv, yv) / 15)
+        assert [record.validation_error for record in result.history] == pytest.approx(wrong)
+        assert as_state(net) == ends[wrong.index(min(wrong))]
+        assert torch.equal(result.log.best_validation(Xv, yv).weight, net.weight)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_dual_and_survivals(classes):
+    X, y, net, result, _ = trained(3, classes)
+    dual = result.log.dual().reshape(len(X), -1)
+    assert torch.equal((dual.T @ torch.tensor(X, dtype=torch.float64)).float(), net.weight)
+    assert torch.equal(dual.sum(0).float(), net.bias)
+    lives = result.log.survivals()
+    assert lives.sum() == result.log.steps == len(X) * result.epochs
+    assert (lives >= 0).all()
+    assert len(lives) == len(result.log) + 1
+
+
+def test_voting_walks_through_long_logs_in_chunks(monkeypatch):
+    X, _, _, result, run = trained(2, None)
+    monkeypatch.setattr("torchperc.rules.spaces._BLOCK", 5)
+    monkeypatch.setattr("torchperc.rules.spaces._CHUNK", 7)
+    assert len(result.log) > 7
+    assert result.log.voted().scores(X).tolist() == [oracles.votes(run, x)[0] for x in X]
+    assert result.log.errors().tolist() == [oracles.errors(s, X, trained(2, None)[1]) for s in run.states]
+
+
+# --- on disk ---
+
+RUNS = {
+    "two classes": lambda: (tp.Perceptron(3), {}, {}, None),
+    "many classes": lambda: (tp.MulticlassPerceptron(3, 3), {}, {}, 3),
+    "joint": lambda: (tp.JointPerceptron(3, 3), {}, {}, 3),
+    "own features": lambda: (tp.JointPerceptron(3, 3, features=shared), {}, {"features": shared}, 3),
+    "poly": lambda: (None, {"kernel": "poly", "degree": 2}, {}, None),
+    "own kernel": lambda: (None, {"kernel": dot}, {"kernel": dot}, None),
+    "double": lambda: (tp.Perceptron(3, dtype=torch.float64), {}, {}, None),
+}
+
+
+def dot(a, b):
+    return a @ b.T
+
+
+def shared(x):
+    return torch.stack([x * k for k in (1.0, -1.0, 0.5)], 1)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_log_comes_back_as_it_was(name, tmp_path):
+    net, options, given, classes = RUNS[name]()
+    X, y = oracles.integers(4, classes=classes)
+    result = tp.RuleTrainer(max_epochs=4, **options).fit(net, X, y)
+    result.log.save(tmp_path / "log.npz")
+    assert [p.name for p in tmp_path.iterdir()] == ["log.npz"]
+    loaded = tp.MistakeLog.load(tmp_path / "log.npz", X, y, **given)
+    assert loaded.equals(result.log)
+    for model in ("last", "averaged", "voted", "pocket"):
+        assert torch.equal(getattr(loaded, model)().scores(X), getattr(result.log, model)().scores(X))
+    assert torch.equal(loaded.epoch_ends, result.log.epoch_ends)
+    with zipfile.ZipFile(tmp_path / "log.npz") as file:
+        assert not any(b"pickle" in file.read(part) for part in file.namelist())
+
+
+def saved(tmp_path):
+    X, y = oracles.integers(4)
+    tp.RuleTrainer(max_epochs=4).fit(tp.Perceptron(3), X, y).log.save(tmp_path / "log.npz")
+    return tmp_path / "log.npz", X, y
+
+
+def test_other_data_are_refused(tmp_path):
+    path, X, y = saved(tmp_path)
+    tp.MistakeLog.load(path, np.array(X, dtype=float), torch.tensor(y))  # the same data in other clothes
+    X[3][1] += 1
+    with pytest.raises(ValueError, match="other data"):
+        tp.MistakeLog.load(path, X, y)
+    X[3][1] -= 1
+    with pytest.raises(ValueError, match="other data"):
+        tp.MistakeLog.load(path, X, [-label for label in y])
+    with pytest.raises(ValueError, match="other data"):
+        tp.MistakeLog.load(path, X[:-1], y[:-1])
+
+
+def test_damaged_files_are_refused(tmp_path):
+    path, X, y = saved(tmp_path)
+    whole = path.read_bytes()
+    for damaged in (b"", b"hello", whole[: len(whole) // 2], whole[:200] + b"\0" * 50 + whole[250:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="not a mistake log"):
+            tp.MistakeLog.load(path, X, y)
+    np.savez(path, index=np.zeros(3))
+    with pytest.raises(ValueError, match="not a mistake log"):
+        tp.MistakeLog.load(path, X, y)
+    with pytest.raises(FileNotFoundError):
+        tp.MistakeLog.load(tmp_path / "none.npz", X, y)
+
+
+def test_a_later_format_is_named(tmp_path):
+    path, X, y = saved(tmp_path)
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays["about"] = np.array(json.dumps({**json.loads(str(arrays["about"])), "format": 99}))
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match="format 99"):
+        tp.MistakeLog.load(path, X, y)
+
+
+def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
+    path, X, y = saved(tmp_path)
+    before = path.read_bytes()
+
+    def full(*_, **__):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(np, "savez_compressed", full)
+    log = tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(3), X, y).log
+    with pytest.raises(OSError, match="no space"):
+        log.save(path)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["log.npz"]
+
+
+def test_functions_of_the_user_must_be_given_again(tmp_path):
+    for name, word in (("own kernel", "kernel"), ("own features", "features")):
+        net, options, _, classes = RUNS[name]()
+        X, y = oracles.integers(4, classes=classes)
+        tp.RuleTrainer(max_epochs=2, **options).fit(net, X, y).log.save(tmp_path / "log.npz")
+        with pytest.raises(ValueError, match=f"{word}=None"):
+            tp.MistakeLog.load(tmp_path / "log.npz", X, y)
+
+
+def test_moments_beyond_the_log_are_refused():
+    log = trained(1, None)[3].log
+    for t in (-1, len(log) + 1):
+        with pytest.raises(ValueError, match=f"t={t}"):
+            log.state_at(t)

@@ -1,0 +1,126 @@
+"""Nets, losses and heads as modules: shapes, state dicts, seeds, repr."""
+
+import pytest
+import torch
+from torch import nn
+
+import torchperc as tp
+
+
+def test_perceptron_and_linear_load_each_other():
+    net, linear = tp.Perceptron(3, init="normal", seed=1), nn.Linear(3, 1)
+    linear.load_state_dict(net.state_dict())
+    x = torch.randn(5, 3)
+    assert torch.equal(linear(x).squeeze(-1), net(x))
+    tp.Perceptron(3).load_state_dict(nn.Linear(3, 1).state_dict())
+    assert net(x).shape == (5,)
+    assert set(net.predict(x).tolist()) <= {-1, 1}
+
+
+def test_multiclass_and_linear_load_each_other():
+    net, linear = tp.MulticlassPerceptron(3, 4, init="uniform", seed=1), nn.Linear(3, 4)
+    linear.load_state_dict(net.state_dict())
+    x = torch.randn(5, 3)
+    assert torch.equal(linear(x), net(x))
+    assert torch.equal(net.predict(x), net(x).argmax(1))
+
+
+def test_linear_nets_start_at_zero():
+    assert not any(p.any() for p in tp.Perceptron(3).parameters())
+    assert not any(p.any() for p in tp.MulticlassPerceptron(3, 2).parameters())
+
+
+@pytest.mark.parametrize("init", ["uniform", "normal"])
+def test_seeds_make_starts_repeatable_and_leave_the_global_generator_alone(init):
+    state = torch.random.get_rng_state()
+    one, two, other = (tp.Perceptron(5, init=init, seed=s).weight for s in (1, 1, 2))
+    nets = [tp.MLP(2, (3, 4), init=init, seed=s).state_dict() for s in (1, 1)]
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+    assert all(torch.equal(nets[0][key], nets[1][key]) for key in nets[0])
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def test_mlp_default_start_has_the_range_of_linear():
+    net = tp.MLP(100, (50,), seed=0)
+    assert net.layers[0].weight.abs().max() <= 0.1
+    assert net.layers[0].bias.abs().max() <= 0.1
+    assert net.layers[0].weight.abs().max() > 0.099
+    assert net.layers[1].weight.abs().max() <= 50**-0.5
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid", "softplus", "identity", torch.sin])
+def test_mlp_is_its_formula(activation):
+    net = tp.MLP(2, (3,), activation=activation, seed=0)
+    functions = {"identity": lambda v: v, "softplus": nn.functional.softplus}
+    act = activation if callable(activation) else functions.get(activation) or getattr(torch, activation)
+    x = torch.randn(7, 2)
+    torch.testing.assert_close(net(x), net.layers[1](act(net.layers[0](x))).squeeze(-1))
+
+
+def test_mlp_shapes():
+    x = torch.randn(5, 2)
+    assert tp.MLP(2)(x).shape == (5,)
+    assert tp.MLP(2, (), num_classes=3)(x).shape == (5, 3)
+    assert tp.MLP(2, (4, 4), num_classes=3).predict(x).shape == (5,)
+    assert tp.MLP(2, dtype=torch.float64)(x.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tp.Perceptron(0), "in_features=0"),
+        (lambda: tp.Perceptron(2, init="ones"), "init='ones'"),
+        (lambda: tp.MulticlassPerceptron(2, 1), "num_classes=1"),
+        (lambda: tp.MLP(2, (0,)), "hidden=0"),
+        (lambda: tp.MLP(2, activation="sign"), "derivative 0"),
+        (lambda: tp.MLP(2, activation="swish"), "activation='swish'"),
+        (lambda: tp.PerceptronLoss("max"), "reduction='max'"),
+        (lambda: tp.PerceptronLoss(tie="relu"), "tie='relu'"),
+        (lambda: tp.LMSHead("1/2"), "targets='1/2'"),
+        (lambda: tp.JointPerceptron(2, 3, features=lambda x: x), "features must map"),
+    ],
+)
+def test_wrong_options_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
+def test_nets_are_real_and_floating(dtype):
+    with pytest.raises(TypeError, match="floating"):
+        tp.Perceptron(2, dtype=dtype)
+
+
+def test_losses_show_their_options():
+    assert repr(tp.CostLoss(fp=1, fn=5)) == "CostLoss(reduction='mean', fp=1.0, fn=5.0)"
+    assert repr(tp.PerceptronLoss(tie="ignore")) == "PerceptronLoss(reduction='mean', tie='ignore')"
+
+
+@pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()])
+def test_heads_go_with_two_and_with_k_classes(head):
+    s, y = torch.tensor([2.0, -2.0, 0.6]), torch.tensor([1, -1, 1])
+    assert head.decide(s).tolist() == [1, -1, 1]
+    assert head.output(s).shape == s.shape
+    assert head.loss(s, y).dim() == 0
+    sk, yk = torch.tensor([[0.0, 3.0, 1.0]]), torch.tensor([1])
+    assert head.decide(sk).tolist() == [1]
+    assert head.output(sk).shape == sk.shape
+    assert head.loss(sk, yk, reduction="none").shape == (1,)
+
+
+def test_where_the_heads_draw_the_line():
+    s = torch.tensor([0.0, 0.3, 0.5])
+    assert tp.PerceptronHead().decide(s).tolist() == [1, 1, 1]
+    assert tp.LMSHead("0/1").decide(s).tolist() == [-1, -1, 1]
+    assert tp.LogisticHead().decide(s).tolist() == [-1, 1, 1]
+    assert tp.LogisticHead().output(torch.tensor([0.0])).item() == 0.5
+    assert tp.PerceptronHead().output(torch.tensor([[0.0, 1.0]])).tolist() == [[0, 1]]
+
+
+def test_homogeneous_net_is_the_same_model():
+    net = tp.Perceptron(3, init="normal", seed=0)
+    x = torch.randn(6, 3)
+    torch.testing.assert_close(net.homogeneous("first")(tp.functional.homogeneous(x, "first")), net(x))
+    assert net.margin(x, net.predict(x)) > 0
+    assert torch.allclose(net.signed_distance(net.unit_normal()[None] * net.offset()), torch.zeros(1), atol=1e-6)

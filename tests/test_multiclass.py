@@ -1,0 +1,77 @@
+"""K classes in two formulations, one vector a class and one joint vector: the same model, update for update."""
+
+import oracles
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import torchperc as tp
+
+
+def blocks(joint, classes):
+    """Weight and bias of one vector a class, from the blocks of a joint vector."""
+    return tp.functional.unfold_bias(joint.weight.reshape(classes, -1))
+
+
+@pytest.mark.parametrize("tie", ["update", "sign"])
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_both_formulations_are_the_same_model_update_for_update(tie, classes):
+    for seed in range(5):
+        X, y = oracles.integers(seed, count=15, classes=classes)
+        one, joint = tp.MulticlassPerceptron(3, classes), tp.JointPerceptron(3, classes)
+        results = [tp.RuleTrainer(max_epochs=5, tie=tie).fit(net, X, y) for net in (one, joint)]
+        assert results[0].log.equals(results[1].log)
+        for t in range(len(results[0].log) + 1):
+            here, there = (result.log.state_at(t) for result in results)
+            weight, bias = blocks(there, classes)
+            assert torch.equal(weight, here.weight)
+            assert torch.equal(bias, here.bias)
+            assert torch.equal(here.scores(X), there.scores(X))
+
+
+@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
+def test_both_formulations_select_the_same(select):
+    X, y = oracles.integers(7, count=15, classes=3)
+    other = oracles.integers(8, count=9, classes=3)
+    nets = tp.MulticlassPerceptron(3, 3), tp.JointPerceptron(3, 3)
+    trainer = tp.RuleTrainer(max_epochs=5, select=select)
+    results = [trainer.fit(net, X, y, validation=other) for net in nets]
+    assert torch.equal(results[0].predict(other[0]), results[1].predict(other[0]))
+    weight, bias = blocks(nets[1], 3)
+    assert torch.equal(weight, nets[0].weight)
+    assert torch.equal(bias, nets[0].bias)
+
+
+def test_two_classes_by_two_vectors_make_the_mistakes_of_one():
+    """w₁ − w₀ moves by 2·x where the single vector moves by x, so from zero the mistakes are the same."""
+    X, y = tp.data.gate("AND")
+    one, two = tp.Perceptron(2), tp.MulticlassPerceptron(2, 2)
+    single = tp.RuleTrainer().fit(one, X, y)
+    double = tp.RuleTrainer().fit(two, X, (y + 1) // 2)
+    assert single.log.step.tolist() == double.log.step.tolist()
+    assert torch.equal(two.weight[1] - two.weight[0], 2 * one.weight[0])
+
+
+def test_features_of_the_user():
+    """Classes may share features: with φ(x, k) = k-th multiple of x, one vector of width d scores all classes."""
+
+    def phi(x):
+        return torch.stack([x * k for k in (-1.0, 0.0, 1.0)], 1)
+
+    net = tp.JointPerceptron(1, 3, features=phi)
+    X = torch.tensor([[-2.0], [2.0], [-3.0], [1.0]])
+    result = tp.RuleTrainer().fit(net, X, torch.tensor([0, 2, 0, 2]))
+    assert result.verdict.name == "SEPARATED"
+    assert net.weight.shape == (1, 1)
+    assert net.predict(X).tolist() == [0, 2, 0, 2]
+
+
+def test_digits():
+    digits = load_digits()
+    net = tp.MulticlassPerceptron(64, 10)
+    result = tp.RuleTrainer(max_epochs=3).fit(net, digits.data, digits.target)
+    X, y = digits.data.astype(int).tolist(), digits.target.tolist()
+    run = oracles.perceptron(X[:300], y[:300], classes=10, passes=1)
+    first = [tuple(e) for e in result.log if e.step < 300]
+    assert first == run.entries
+    assert torch.equal(result.log.last().weight, net.weight)

@@ -1,0 +1,319 @@
+"""The rule: the figures it must reach, and a plain loop over integers in every convention."""
+
+import itertools
+import warnings
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
+
+import torchperc as tp
+from torchperc import Verdict
+
+AND, XOR = tp.data.gate("AND"), tp.data.gate("XOR")
+
+
+def fit(X, y, net=None, **options):
+    net = net or tp.Perceptron(len(X[0]))
+    result = tp.RuleTrainer(**options).fit(net, X, y)
+    return net, result
+
+
+def state(net):
+    """(bias, weights) of each unit as plain numbers."""
+    bias = [0.0] * len(net.weight) if net.bias is None else net.bias.tolist()
+    return tuple((b, tuple(w)) for b, w in zip(bias, net.weight.tolist(), strict=True))
+
+
+# --- what must come out ---
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_and(dtype):
+    net, result = fit(*tp.data.gate("AND", dtype=dtype), tp.Perceptron(2, dtype=dtype))
+    assert (state(net), result.mistakes, result.epochs) == (((-4, (3, 2)),), 18, 9)
+    assert result.verdict is Verdict.SEPARATED
+    assert result.history[-1].mistakes == 0
+    assert [record.mistakes for record in result.history] == result.log.mistakes_by_epoch().tolist()
+
+
+def test_and_with_sign_ties():
+    net, result = fit(*AND, tie="sign")
+    assert (state(net), result.mistakes, result.epochs) == (((-3, (2, 1)),), 11, 6)
+    assert result.verdict is Verdict.SEPARATED
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "shuffled"}, {"order": "random-mistake"}, {"bias_step": "radius"}])
+def test_strict_ties_from_zero_warn_and_do_not_claim_to_separate(options):
+    with pytest.warns(UserWarning, match="nothing will ever move"):
+        net, result = fit(*AND, tie="strict", max_epochs=5, **options)
+    assert (state(net), result.mistakes) == (((0, (0, 0)),), 0)
+    assert result.verdict is not Verdict.SEPARATED
+
+
+def test_strict_ties_from_elsewhere_do_not_warn():
+    net = tp.Perceptron(2, init="normal", seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, result = fit(*AND, net, tie="strict")
+    assert result.verdict is Verdict.SEPARATED
+    assert torch.equal(net.predict(AND[0]), AND[1])
+
+
+def test_xor_cycles():
+    net, result = fit(*XOR)
+    assert (state(net), result.mistakes, result.epochs) == (((0, (0, 0)),), 4, 1)
+    assert (result.verdict, result.period, result.cycle) == (Verdict.CYCLING, 1, (0, 1))
+
+
+def test_xor_cycles_with_sign_ties():
+    net, result = fit(*XOR, tie="sign")
+    assert (state(net), result.epochs, result.period) == (((0, (-1, 0)),), 3, 1)
+    assert result.verdict is Verdict.CYCLING
+
+
+def test_xor_in_a_shuffled_order_ends_with_the_budget():
+    _, result = fit(*XOR, order="shuffled", max_epochs=7)
+    assert (result.verdict, result.epochs) == (Verdict.BUDGET, 7)
+    assert "BUDGET after 7 epochs" in result.sentence
+
+
+def test_iris_setosa():
+    iris = load_iris()
+    net, result = fit(iris.data, np.where(iris.target == 0, 1, -1), tp.Perceptron(4, dtype=torch.float64))
+    assert result.mistakes == 5
+    assert net.weight[0].tolist() == pytest.approx([1.3, 4.1, -5.2, -2.2], abs=1e-12)
+    assert net.bias.item() == 1.0
+
+
+@given(st.integers(0, 200), st.integers(-6, 6))
+def test_the_rate_scales_the_weights_and_nothing_else(seed, power):
+    X, y = oracles.integers(seed)
+    one, at_one = fit(X, y, max_epochs=10)
+    other, at_other = fit(X, y, max_epochs=10, lr=2.0**power)
+    assert torch.equal(at_one.log.index, at_other.log.index)
+    assert torch.equal(at_one.log.step, at_other.log.step)
+    assert torch.equal(one.weight * 2.0**power, other.weight)
+    assert torch.equal(one.bias * 2.0**power, other.bias)
+
+
+@pytest.mark.parametrize("lr", [0.1, 0.3, 3.7])
+def test_any_rate_makes_the_mistakes_of_rate_one(lr):
+    iris = load_iris()
+    y = np.where(iris.target == 0, 1, -1)
+    runs = [fit(iris.data, y, tp.Perceptron(4, dtype=torch.float64), lr=rate) for rate in (1.0, lr)]
+    assert torch.equal(runs[0][1].log.step, runs[1][1].log.step)
+    torch.testing.assert_close(runs[0][0].weight * lr, runs[1][0].weight, rtol=1e-12, atol=1e-12)
+
+
+@given(st.integers(0, 200))
+def test_flipped_labels_negate_the_weights(seed):
+    X, y = oracles.integers(seed)
+    one, _ = fit(X, y, max_epochs=10)
+    other, _ = fit(X, [-label for label in y], max_epochs=10)
+    assert torch.equal(one.weight, -other.weight)
+    assert torch.equal(one.bias, -other.bias)
+
+
+# --- against the plain loop ---
+
+CONVENTIONS = list(itertools.product(("update", "sign", "strict"), ("unit", "radius", "none"), (None, 3)))
+
+
+def make(kind, X):
+    return {"list": X, "numpy": np.array(X), "torch": torch.tensor(X), "csr": csr_array(np.array(X, dtype=float))}[kind]
+
+
+@pytest.mark.parametrize(("tie", "bias_step", "classes"), CONVENTIONS)
+@pytest.mark.parametrize("kind", ["list", "numpy", "torch", "csr"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_every_convention_is_the_plain_loop(tie, bias_step, classes, kind, dtype):
+    for seed in range(6):
+        X, y = oracles.integers(seed, classes=classes)
+        beta = {"unit": 1, "none": 0, "radius": max(sum(v * v for v in x) for x in X)}[bias_step]
+        start = tuple((1 - 2 * k, (k, -1, 2)) for k in range(classes or 1))
+        net = (
+            tp.Perceptron(3, dtype=dtype) if classes is None else tp.MulticlassPerceptron(3, classes, dtype=dtype)
+        )
+        with torch.no_grad():
+            net.weight.copy_(torch.tensor([w for _, w in start]))
+            net.bias.copy_(torch.tensor([b for b, _ in start]))
+        trainer = tp.RuleTrainer(max_epochs=8, tie=tie, bias_step=bias_step, lr=2)
+        run = oracles.perceptron(X, y, classes=classes, tie=tie, beta=beta, lr=2, passes=8, start=start)
+        result = trainer.fit(net, make(kind, X), y)
+        length = len(result.log)
+        assert [tuple(entry) for entry in result.log] == run.entries[:length]
+        assert state(net) == run.states[length]
+        # the plain loop does not notice cycles; the run may end earlier, but only by noticing one
+        assert length == len(run.entries) or result.verdict is Verdict.CYCLING
+
+
+@pytest.mark.parametrize("classes", [None, 2, 4])
+def test_margins_are_the_plain_loop(classes):
+    for seed, margin in itertools.product(range(5), (1, 7)):
+        X, y = oracles.integers(seed, classes=classes)
+        net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
+        result = tp.RuleTrainer(max_epochs=5, margin=margin).fit(net, X, y)
+        run = oracles.perceptron(X, y, classes=classes, margin=margin, passes=result.epochs)
+        assert [tuple(entry) for entry in result.log] == run.entries
+
+
+def test_a_margin_is_exceeded_in_the_end():
+    X, y = AND
+    net, result = fit(X, y, margin=5)
+    assert result.verdict is Verdict.SEPARATED
+    assert (y * net(X) > 5).all()
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_weights_scale_the_updates(classes):
+    for seed in range(5):
+        X, y = oracles.integers(seed, classes=classes)
+        weights = [1 + (i * 7) % 3 for i in range(len(X))]
+        by_class = {label: 1 + label % 2 for label in set(y)}
+        net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
+        trainer = tp.RuleTrainer(max_epochs=5, class_weight=by_class)
+        result = trainer.fit(net, X, y, sample_weight=weights)
+        both = [w * by_class[label] for w, label in zip(weights, y, strict=True)]
+        run = oracles.perceptron(X, y, classes=classes, weights=both, passes=result.epochs)
+        assert [tuple(entry) for entry in result.log] == run.entries
+        assert state(net) == run.last
+
+
+def test_a_weight_of_zero_leaves_the_sample_out():
+    X, y = oracles.integers(1, count=10)
+    weights = [0, 1, 1, 0, 1, 1, 1, 1, 0, 1]
+    kept = [i for i, w in enumerate(weights) if w]
+    net = tp.Perceptron(3)
+    result = tp.RuleTrainer(max_epochs=6, select="averaged").fit(net, X, y, sample_weight=weights)
+    without, alone = tp.Perceptron(3), tp.RuleTrainer(max_epochs=6, select="averaged")
+    expected = alone.fit(without, [X[i] for i in kept], [y[i] for i in kept])
+    assert torch.equal(net.weight, without.weight)
+    assert torch.equal(net.bias, without.bias)
+    assert result.log.index.tolist() == [kept[i] for i in expected.log.index.tolist()]
+    assert result.verdict is expected.verdict
+
+
+def test_balanced_class_weights():
+    y = [1, -1, -1, -1]
+    result = tp.RuleTrainer(max_epochs=1, class_weight="balanced").fit(tp.Perceptron(2), AND[0], y)
+    sizes = {result.log.y[e.sample].item(): abs(e.coef) for e in result.log}
+    assert sizes == {1: 4 / (2 * 1), -1: 4 / (2 * 3)}
+
+
+def test_cost_weights_move_the_errors():
+    """A heavier class is missed less often: the point of cost-sensitive learning."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(400, 2, generator=generator)
+    y = torch.where(X[:, 0] + 1.5 * torch.randn(400, generator=generator) > 0, 1, -1)
+    missed = []
+    for factor in (1.0, 8.0):
+        trainer = tp.RuleTrainer(max_epochs=10, select="averaged", class_weight={1: factor})
+        decided = trainer.fit(tp.Perceptron(2), X, y).predict(X)
+        missed.append(int(((decided == -1) & (y == 1)).sum()))
+    assert missed[1] < missed[0]
+
+
+# --- orders ---
+
+
+def test_an_explicit_order_is_followed():
+    X, y = oracles.integers(2, count=6)
+    order = [5, 0, 3, 3, 1, 2, 4]
+    net, result = fit(X, y, order=order, max_epochs=4)
+    run = oracles.perceptron(X, y, order=[order], passes=result.epochs)
+    assert [tuple(entry) for entry in result.log] == run.entries
+
+
+def test_one_order_an_epoch():
+    X, y = oracles.integers(3, count=5)
+    table = np.array([[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]])
+    _, result = fit(X, y, order=table, max_epochs=3)
+    run = oracles.perceptron(X, y, order=table.tolist(), passes=result.epochs)
+    assert [tuple(entry) for entry in result.log] == run.entries
+    with pytest.raises(ValueError, match="max_epochs=4"):
+        fit(X, y, order=table, max_epochs=4)
+
+
+def test_an_order_that_leaves_samples_out_does_not_claim_to_separate_them():
+    _, result = fit(*AND, order=[0, 1], max_epochs=10)
+    assert result.verdict is Verdict.CYCLING
+    assert not torch.equal(result.predict(AND[0]), AND[1])
+
+
+def test_shuffled_is_a_seeded_permutation_of_each_epoch():
+    X, y = oracles.integers(4, count=9)
+    generator = torch.Generator().manual_seed(5)
+    order = [torch.randperm(9, generator=generator).tolist() for _ in range(6)]
+    runs = [fit(X, y, order="shuffled", seed=5, max_epochs=6)[1] for _ in range(2)]
+    run = oracles.perceptron(X, y, order=order, passes=runs[0].epochs)
+    assert [tuple(entry) for entry in runs[0].log] == run.entries
+    assert runs[0].log.equals(runs[1].log)
+    assert not runs[0].log.equals(fit(X, y, order="shuffled", seed=6, max_epochs=6)[1].log)
+
+
+def test_random_mistake_picks_only_mistakes_until_none_is_left():
+    X, y = AND
+    for seed in range(10):
+        net, result = fit(X, y, order="random-mistake", seed=seed)
+        assert result.verdict is Verdict.SEPARATED
+        assert torch.equal(net.predict(X), y)
+        for t, entry in enumerate(result.log):
+            before = result.log.state_at(t).scores(X)
+            assert y[entry.sample] * before[entry.sample] <= 0
+        assert result.log.step.tolist() == list(range(len(result.log)))  # each step is a mistake
+    kinds = {tuple(fit(X, y, order="random-mistake", seed=seed)[1].log.index.tolist()) for seed in range(10)}
+    assert len(kinds) > 1
+
+
+# --- nets ---
+
+
+def test_any_linear_net_is_trained():
+    linear = torch.nn.Linear(2, 1)
+    torch.nn.init.zeros_(linear.weight)
+    torch.nn.init.zeros_(linear.bias)
+    _, result = fit(*AND, linear)
+    assert state(linear) == ((-4, (3, 2)),)
+    assert result.mistakes == 18
+
+
+def test_without_bias_in_homogeneous_coordinates_the_log_is_the_same():
+    X, y = AND
+    _, with_bias = fit(X, y)
+    net, folded = fit(tp.functional.homogeneous(X, "first"), y, tp.Perceptron(3, bias=False))
+    assert folded.log.equals(with_bias.log)
+    assert net.weight.tolist() == [[-4, 3, 2]]
+    X = X * torch.tensor([3.0, 4.0])  # now the largest ‖x‖ is 5; a constant feature of 5 makes a bias step of 25
+    _, by_radius = fit(X, y, bias_step="radius")
+    _, by_feature = fit(tp.functional.homogeneous(X, value=5.0), y, tp.Perceptron(3, bias=False))
+    assert by_radius.log.equals(by_feature.log)
+
+
+def test_fit_goes_on_from_the_weights_of_the_net():
+    net = tp.Perceptron(2)
+    first = tp.RuleTrainer(max_epochs=3).fit(net, *AND)
+    second = tp.RuleTrainer().fit(net, *AND)
+    assert first.mistakes + second.mistakes == 18
+    assert state(net) == ((-4, (3, 2)),)
+
+
+def test_norms_are_those_of_the_space_of_the_update():
+    _, unit = fit(*AND)
+    assert unit.history[-1].norm == pytest.approx((16 + 9 + 4) ** 0.5)
+    X, y = AND
+    net, by_radius = fit(X, y, bias_step="radius")
+    expected = (net.weight.square().sum() + net.bias.square().sum() / 2).sqrt().item()
+    assert by_radius.history[-1].norm == pytest.approx(expected)
+
+
+def test_inputs_are_left_alone():
+    X, y, weights = AND[0].numpy().copy(), AND[1].numpy().copy(), np.ones(4)
+    copies = X.copy(), y.copy(), weights.copy()
+    tp.RuleTrainer(select="pocket").fit(tp.Perceptron(2), X, y, sample_weight=weights, validation=(X, y))
+    assert all(np.array_equal(a, b) for a, b in zip((X, y, weights), copies, strict=True))
