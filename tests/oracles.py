@@ -27,7 +27,7 @@ class Run:
 
 def score(state, x):
     """One score for each unit: b + w·x."""
-    return [b + sum(wi * xi for wi, xi in zip(w, x)) for b, w in state]
+    return [b + sum(wi * xi for wi, xi in zip(w, x, strict=False)) for b, w in state]
 
 
 def decide(scores):
@@ -48,7 +48,9 @@ def taken_for(scores, y, tie, margin=0):
     return other if (value <= margin if tie == "update" else value < margin) else None
 
 
-def perceptron(X, y, *, classes=None, tie="update", beta=1, lr=1, margin=0, passes=20, order=None, start=None, weights=None):
+def perceptron(
+    X, y, *, classes=None, tie="update", beta=1, lr=1, margin=0, passes=20, order=None, start=None, weights=None
+):
     """The rule. ``order`` is a list of passes; a pass is a list of sample numbers. States are ((b, (w…)), …)."""
     state = start or tuple((0, (0,) * len(X[0])) for _ in range(classes or 1))
     run = Run(states=[state])
@@ -63,7 +65,10 @@ def perceptron(X, y, *, classes=None, tie="update", beta=1, lr=1, margin=0, pass
                 size = lr * (1 if weights is None else weights[i])
                 changes = {0: size * y[i]} if classes is None else {y[i]: size, wrong: -size}
                 state = tuple(
-                    (b + changes.get(k, 0) * beta, tuple(wi + changes.get(k, 0) * xi for wi, xi in zip(w, X[i])))
+                    (
+                        b + changes.get(k, 0) * beta,
+                        tuple(wi + changes.get(k, 0) * xi for wi, xi in zip(w, X[i], strict=False)),
+                    )
                     for k, (b, w) in enumerate(state)
                 )
                 run.entries.append((i, step, changes[0] if classes is None else size, wrong))
@@ -98,7 +103,7 @@ def votes(run, x, classes=None):
 
 
 def errors(state, X, y):
-    return sum(decide(score(state, x)) != t for x, t in zip(X, y))
+    return sum(decide(score(state, x)) != t for x, t in zip(X, y, strict=False))
 
 
 def kernel_perceptron(X, y, k, *, passes=20, tie="update", beta=0, classes=None):

@@ -65,9 +65,7 @@ def test_the_kink_is_a_named_choice(tie, slope):
     assert s.grad.tolist() == slope
 
 
-@pytest.mark.parametrize(
-    ("tie", "slope"), [("update", [-1, 1, 0]), ("ignore", [0, 0, 0]), ("sign", [0, 0, 0])]
-)
+@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1, 0]), ("ignore", [0, 0, 0]), ("sign", [0, 0, 0])])
 def test_the_class_kink_sends_its_gradient_to_one_rival(tie, slope):
     s = torch.zeros(1, 3, requires_grad=True)
     tpf.multiclass_perceptron_loss(s, torch.tensor([0]), tie=tie).backward()
@@ -107,7 +105,9 @@ def test_logistic_is_stable_in_float32():
     assert torch.isfinite(s.grad).all()
     assert s.grad[0] == -1
     exact = tpf.logistic_loss(torch.tensor([30.0], dtype=torch.float64), torch.tensor([1]))
-    assert exact.item() == pytest.approx(math.log1p(math.exp(-30)), rel=1e-12)  # torch's softplus would say 0 or lose digits
+    assert exact.item() == pytest.approx(
+        math.log1p(math.exp(-30)), rel=1e-12
+    )  # torch's softplus would say 0 or lose digits
 
 
 def test_class_logistic_is_cross_entropy():

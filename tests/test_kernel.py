@@ -41,9 +41,7 @@ def test_poly_is_the_plain_dual_loop(classes, tie, bias_step, kind):
         assert result.log.dual().reshape(len(X), -1).tolist() == alpha
         k, units = poly(2), classes or 1
         others = [[1, 0, 2], [-3, 1, 1]]
-        scores = [
-            [sum(alpha[j][u] * (k(X[j], x) + beta) for j in range(len(X))) for u in range(units)] for x in others
-        ]
+        scores = [[sum(alpha[j][u] * (k(X[j], x) + beta) for j in range(len(X))) for u in range(units)] for x in others]
         assert result.scores(others).reshape(2, -1).tolist() == scores
         assert len(result.model.index) == len(set(result.log.index.tolist()))  # repeats are merged
 
@@ -108,7 +106,10 @@ def test_rbf_is_its_formula():
     own = tp.RuleTrainer(kernel=lambda a, b: (-0.7 * torch.cdist(a, b) ** 2).exp(), max_epochs=50).fit(None, X, y)
     assert own.log.equals(result.log)
     Z = torch.randn(20, 3, dtype=torch.float64)
-    plain = [sum(a * np.exp(-0.7 * ((x - z) ** 2).sum()) for a, x in zip(result.log.dual().numpy(), X.numpy(), strict=True)) for z in Z.numpy()]
+    plain = [
+        sum(a * np.exp(-0.7 * ((x - z) ** 2).sum()) for a, x in zip(result.log.dual().numpy(), X.numpy(), strict=True))
+        for z in Z.numpy()
+    ]
     torch.testing.assert_close(result.scores(Z), torch.tensor(plain, dtype=torch.float64))
 
 

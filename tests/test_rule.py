@@ -137,9 +137,7 @@ def test_every_convention_is_the_plain_loop(tie, bias_step, classes, kind, dtype
         X, y = oracles.integers(seed, classes=classes)
         beta = {"unit": 1, "none": 0, "radius": max(sum(v * v for v in x) for x in X)}[bias_step]
         start = tuple((1 - 2 * k, (k, -1, 2)) for k in range(classes or 1))
-        net = (
-            tp.Perceptron(3, dtype=dtype) if classes is None else tp.MulticlassPerceptron(3, classes, dtype=dtype)
-        )
+        net = tp.Perceptron(3, dtype=dtype) if classes is None else tp.MulticlassPerceptron(3, classes, dtype=dtype)
         with torch.no_grad():
             net.weight.copy_(torch.tensor([w for _, w in start]))
             net.bias.copy_(torch.tensor([b for b, _ in start]))
@@ -225,7 +223,7 @@ def test_cost_weights_move_the_errors():
 def test_an_explicit_order_is_followed():
     X, y = oracles.integers(2, count=6)
     order = [5, 0, 3, 3, 1, 2, 4]
-    net, result = fit(X, y, order=order, max_epochs=4)
+    _net, result = fit(X, y, order=order, max_epochs=4)
     run = oracles.perceptron(X, y, order=[order], passes=result.epochs)
     assert [tuple(entry) for entry in result.log] == run.entries
 

@@ -42,7 +42,10 @@ def number(name: str, value: object, *, above: float = -math.inf, at_least: floa
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} must be a number, found {type(value).__name__} {value!r}")
-    result = float(value)
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
     limit = f"> {above:g}" if above > at_least else f">= {at_least:g}" if at_least > -math.inf else ""
     if not math.isfinite(result) or result <= above or result < at_least:
         raise ValueError(f"{name}={value!r} must be a finite number {limit}".rstrip())
@@ -58,9 +61,22 @@ def whole(name: str, value: object, *, at_least: int) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be a whole number, found {type(value).__name__} {value!r}")
-    if value < at_least:
-        raise ValueError(f"{name}={value!r} must be at least {at_least}")
+    if not at_least <= value < 2**63:
+        limit = f"at least {at_least}" if value < at_least else "below 2**63"
+        raise ValueError(f"{name}={value!r} must be {limit}")
     return int(value)
+
+
+def flag(name: str, value: object) -> bool:
+    """Return ``value`` if it is True or False.
+
+    Example:
+        >>> flag("bias", True)
+        True
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, found {type(value).__name__} {value!r}")
+    return value
 
 
 def is_sparse(X: object) -> bool:
@@ -86,6 +102,22 @@ def floating(name: str, dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
+def representable(name: str, values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return positive ``values`` if a net of ``dtype`` can tell each of them from 0 and from infinity.
+
+    Example:
+        >>> representable("lr", torch.tensor([0.5], dtype=torch.float64), torch.float32)
+        tensor([0.5000], dtype=torch.float64)
+    """
+    there = values.to(dtype)
+    lost = values[(there == 0) & (values > 0) | ~torch.isfinite(there)]
+    if len(lost):
+        raise ValueError(
+            f"{name} makes steps of {lost[0].item():g}, which {dtype} cannot hold; scale it, or use net.double()"
+        )
+    return values
+
+
 def features(
     X: Data,
     *,
@@ -93,11 +125,12 @@ def features(
     device: torch.device | None = None,
     width: int | None = None,
     name: str = "X",
+    convert: bool = False,
 ) -> Tensor:
     """Return dense ``X`` as a finite tensor of shape (N, d), N and d at least 1.
 
     numpy arrays, lists and integer tensors are converted to ``dtype`` (integers only if that is exact); a floating
-    tensor must already have it, because its owner chose that precision.
+    tensor must already have it, because its owner chose that precision, unless ``convert`` says otherwise.
 
     Args:
         X: samples in rows.
@@ -105,6 +138,7 @@ def features(
         device: where they go; where they are if ``None``.
         width: the number of features they must have, if known.
         name: the parameter's name for error messages.
+        convert: convert floating tensors too.
 
     Shape:
         (N, d) in and out.
@@ -116,16 +150,14 @@ def features(
     """
     tensor = _as_tensor(X, name)
     _check_shape(tuple(tensor.shape), width, name)
-    if tensor.is_floating_point() and isinstance(X, Tensor) and tensor.dtype != dtype:
+    if tensor.is_floating_point() and isinstance(X, Tensor) and tensor.dtype != dtype and not convert:
         raise TypeError(
-            f"{name} has dtype {tensor.dtype} but the net has {dtype}; convert one of them, "
-            f"with {name}.to({dtype}) or net.to({tensor.dtype})"
+            f"{name} has dtype {tensor.dtype} but {dtype} is needed, as the net or training data has; "
+            f"convert one of them, with .to({dtype}) or net.to({tensor.dtype})"
         )
     result = tensor.to(dtype=dtype, device=device)
     if not tensor.is_floating_point() and not torch.equal(result.to(tensor.dtype), tensor.to(result.device)):
-        raise ValueError(
-            f"{name} holds integers that {dtype} cannot represent exactly; use net.double() or scale {name}"
-        )
+        raise ValueError(_inexact(name, dtype))
     _check_finite(result, tensor, name)
     return result.detach()
 
@@ -143,12 +175,18 @@ def sparse_features(X: Data, *, dtype: torch.dtype, width: int | None = None, na
     _check_shape(tuple(X.shape), width, name)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, found dtype {X.dtype}")
-    result = csr_array(X).astype(torch.zeros(0, dtype=dtype).numpy().dtype)
-    result.sum_duplicates()
+    if dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} is sparse, which needs float32 or float64, found {dtype}; pass {name}.toarray()")
+    given = csr_array(X, copy=True)
+    given.sum_duplicates()
+    with np.errstate(over="ignore"):
+        result = given.astype(np.float32 if dtype == torch.float32 else np.float64)
     if not np.isfinite(result.data).all():
         entry = int(np.flatnonzero(~np.isfinite(result.data))[0])
         row = int(np.searchsorted(result.indptr, entry, side="right")) - 1
-        _not_finite(name, row, int(result.indices[entry]), float(result.data[entry]), dtype)
+        _not_finite(name, row, int(result.indices[entry]), float(given.data[entry]), dtype)
+    if given.dtype.kind in "biu" and not np.array_equal(result.data.astype(given.dtype), given.data):
+        raise ValueError(_inexact(name, dtype))
     return result
 
 
@@ -170,14 +208,14 @@ def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
     """
     values = _labels(y, count, name)
     found = torch.unique(values).tolist()
-    if any(value not in (-1, 1) for value in found):
+    if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
         raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; map your two labels to -1 and +1 first")
     if both and len(found) < 2:
         raise ValueError(
             f"{name} has one class only, found {_some(found)}; there is nothing to separate "
             "(online learning with partial_fit takes single-class chunks)"
         )
-    return values.to(torch.int64)
+    return values.to(torch.int64, copy=True)
 
 
 def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", both: bool = True) -> Tensor:
@@ -196,7 +234,7 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
         )
     if both and len(found) < 2:
         raise ValueError(f"{name} has one class only, found {_some(found)}; there is nothing to tell apart")
-    return values.to(torch.int64)
+    return values.to(torch.int64, copy=True)
 
 
 def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight") -> Tensor:
@@ -217,9 +255,12 @@ def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight
 
 def _as_tensor(values: Data, name: str) -> Tensor:
     if isinstance(values, Tensor):
-        if values.is_complex() or values.layout != torch.strided:
-            raise TypeError(f"{name} must be a dense real tensor, found {values.dtype}, layout {values.layout}")
-        return values
+        if values.is_complex() or values.layout != torch.strided or values.is_meta or values.is_quantized:
+            raise TypeError(
+                f"{name} must be a dense tensor of real numbers, found {values.dtype} on {values.device}, layout "
+                f"{values.layout}; convert it first"
+            )
+        return values.detach()
     if is_sparse(values):
         raise TypeError(f"{name} is a sparse matrix, which is not taken here; pass {name}.toarray()")
     try:
@@ -227,10 +268,22 @@ def _as_tensor(values: Data, name: str) -> Tensor:
     except ValueError as error:
         raise ValueError(f"{name} must be rectangular, its rows equally long: {error}") from None
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers, found dtype {array.dtype} in a {type(values).__name__}")
+        raise TypeError(
+            f"{name} must hold real numbers, found dtype {array.dtype} in a {type(values).__name__}; "
+            "convert it to numbers first"
+        )
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked values; fill them or leave them out")
+    return torch.from_numpy(np.require(array, _torch_dtype(array, name), ["C", "W"]))
+
+
+def _torch_dtype(array: np.ndarray[Any, Any], name: str) -> np.dtype[Any]:
+    """The nearest type that torch has: unsigned to signed, long double to double, in native byte order."""
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
-        array = array.astype(np.int64)
-    return torch.tensor(array) if not array.flags.writeable else torch.from_numpy(np.ascontiguousarray(array))
+        if array.size and array.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} holds {array.max()}, too large for a signed integer; convert it to float first")
+        return np.dtype(np.int64)
+    return np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
 
 
 def _check_shape(shape: tuple[int, ...], width: int | None, name: str) -> None:
@@ -255,6 +308,10 @@ def _check_finite(result: Tensor, given: Tensor, name: str) -> None:
 def _not_finite(name: str, row: int, column: int, value: float, dtype: torch.dtype) -> None:
     why = f"too large for {dtype}" if math.isfinite(value) else "not a finite number"
     raise ValueError(f"{name}[{row}, {column}] = {value} is {why}; remove, replace or rescale it")
+
+
+def _inexact(name: str, dtype: torch.dtype) -> str:
+    return f"{name} holds integers too large for {dtype} to be exact; use net.double() or scale {name}"
 
 
 def _labels(y: Data, count: int, name: str) -> Tensor:

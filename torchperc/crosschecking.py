@@ -25,7 +25,7 @@ from torchperc.rules.conventions import BIAS_STEPS, TIES
 from torchperc.rules.engines import ReferenceEngine, Task
 from torchperc.rules.log import Mistake, MistakeLog, check_labels
 from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import linear_problem
+from torchperc.rules.problem import check_steps, linear_problem, warn_if_stuck
 from torchperc.rules.spaces import LinearSpace, Space, Weights
 
 MODES = ("sample", "batch")
@@ -70,9 +70,10 @@ class CrossCheck:
 
     Args:
         equal: the same mistakes, and the same weights: to the bit where the arithmetic is exact (integer-valued
-            samples, a rate that is a power of two), else within a few units in the last place.
+            samples, a rate that is a power of two), else within a few units in the last place (in batch mode, where
+            both sides add up in different orders, within the rounding bound of such sums).
         exact: the weights are the same to the bit.
-        ulps: how far apart the weights were at most, in units of the last place of the largest weight.
+        ulps: how far apart the weights were at most, in units of the last place of the largest number added up.
         rule: the rule's log.
         gradient: autograd's log.
         first_difference: where they part, or ``None``.
@@ -127,7 +128,7 @@ def crosscheck(
     """
     problem = _Problem(X, y, lr, epochs, tie, dtype, order, seed, bias_step, num_classes)
     steps = problem.samples() if checks.one_of("mode", mode, MODES) == "sample" else problem.batches()
-    return _compare(problem, steps)
+    return _compare(problem, steps, mode)
 
 
 def trace(X: checks.Data, y: checks.Data, lr: float = 1.0, epochs: int = 5, tie: str = "update") -> Iterator[Step]:
@@ -162,20 +163,35 @@ class _Problem:
         checks.one_of("bias_step", bias_step, BIAS_STEPS)
         self.lr = checks.number("lr", lr, above=0)
         self.epochs = checks.whole("epochs", epochs, at_least=1)
-        self.X = checks.features(_cast(X, dtype), dtype=_dtype(X, dtype))
+        self.X = checks.features(X, dtype=_dtype(X, dtype), convert=True)
         net = _net(self.X, num_classes)
         self.space, self.start = linear_problem(net, self.X, bias_step)
         assert isinstance(self.space, LinearSpace)
         self.y = check_labels(y, len(self.X), self.space.classes).to(self.X.device)
-        rates = torch.full((len(self.y),), self.lr, dtype=torch.float64, device=self.X.device)
+        ones = torch.ones(len(self.y), dtype=torch.float64, device=self.X.device)
+        rates = check_steps(self.lr, ones, self.space)
         self.rule = ReferenceEngine(Task(self.space, self.y, rates, tie, 0.0), self.start)
         self.autograd = _Autograd(net, self.lr, tie, self.space)
         everyone = torch.arange(len(self.y), device=self.X.device)
         self.order = Order(check_order(order), everyone, checks.whole("seed", seed, at_least=0), self.epochs)
+        warn_if_stuck(tie, 0.0, self.start, stacklevel=4)
 
-    @property
-    def arithmetic_is_exact(self) -> bool:
-        return bool((self.X.round() == self.X).all()) and math.frexp(self.lr)[0] == 0.5
+    def tolerance(self, mode: str) -> float:
+        """How far the weights may be apart, in units of the last place of the largest number that entered them.
+
+        0 where every sum is exact: whole numbers, a rate that is a power of two, and no sum beyond the type's mantissa.
+        A few at one sample a step. In batch mode the two sides add the same numbers in different orders, which by the
+        usual bound on sums costs up to N units an epoch.
+        """
+        largest = float(self.X.abs().sum(0).max()) * self.epochs * max(1.0, self.space.bias_scale)
+        whole = bool((self.X.round() == self.X).all()) and math.frexp(self.lr)[0] == 0.5
+        if whole and largest < 1 / torch.finfo(self.X.dtype).eps:
+            return 0.0
+        return FEW_ULPS if mode == "sample" else FEW_ULPS + len(self.X) * self.epochs
+
+    def entered(self, mode: str) -> float:
+        """The size of the numbers that a batch step adds up, which a sum that cancels does not show."""
+        return 0.0 if mode == "sample" else self.lr * float(self.X.abs().sum(0).max()) * self.epochs
 
     def samples(self) -> Iterator[Step]:
         for epoch in range(self.epochs):
@@ -249,10 +265,10 @@ class _Autograd:
         return Side(seen, wrong, self.lr * float(slope[wrong]))
 
 
-def _compare(problem: _Problem, steps: Iterator[Step]) -> CrossCheck:
+def _compare(problem: _Problem, steps: Iterator[Step], mode: str) -> CrossCheck:
     logs: tuple[list[Mistake], list[Mistake]] = ([], [])
     ends: list[int] = []
-    allowed = 0.0 if problem.arithmetic_is_exact else FEW_ULPS
+    allowed, entered = problem.tolerance(mode), problem.entered(mode)
     worst, first, number = 0.0, None, 0
     for number, step in enumerate(steps, 1):
         if step.epoch > len(ends):
@@ -261,7 +277,7 @@ def _compare(problem: _Problem, steps: Iterator[Step]) -> CrossCheck:
         for log, side in zip(logs, (step.rule, step.gradient), strict=True):
             if side.wrong is not None:
                 log.append(Mistake(step.sample, number - 1, side.coef, side.wrong))
-        apart = _ulps(step.rule_weights, step.gradient_weights)
+        apart = _ulps(step.rule_weights, step.gradient_weights, entered)
         worst = max(worst, apart)
         differs = (step.rule.wrong, step.rule.coef) != (step.gradient.wrong, step.gradient.coef) or apart > allowed
         if differs and first is None:
@@ -270,12 +286,12 @@ def _compare(problem: _Problem, steps: Iterator[Step]) -> CrossCheck:
     return CrossCheck(first is None, worst == 0.0, worst, made[0], made[1], first)
 
 
-def _ulps(one: Weights, other: Weights) -> float:
+def _ulps(one: Weights, other: Weights, entered: float) -> float:
     pairs = ((one.weight, other.weight.detach()), (one.bias, other.bias.detach()))
     if all(torch.equal(a, b) for a, b in pairs):
         return 0.0
     apart = max(float((a - b).abs().max()) for a, b in pairs)
-    largest = max(float(a.abs().max()) for pair in pairs for a in pair)
+    largest = max(entered, *(float(a.abs().max()) for pair in pairs for a in pair))
     return apart / (largest * torch.finfo(one.weight.dtype).eps) if math.isfinite(apart) else math.inf
 
 
@@ -295,10 +311,6 @@ def _dtype(X: checks.Data, dtype: torch.dtype | None) -> torch.dtype:
     if isinstance(own, torch.dtype):
         return own if own.is_floating_point else torch.get_default_dtype()
     return {"float32": torch.float32, "float64": torch.float64}.get(str(own), torch.get_default_dtype())
-
-
-def _cast(X: checks.Data, dtype: torch.dtype | None) -> checks.Data:
-    return X.to(dtype) if dtype is not None and isinstance(X, Tensor) and X.is_floating_point() else X
 
 
 def _net(X: Tensor, num_classes: int | None) -> Perceptron | MulticlassPerceptron:

@@ -41,6 +41,9 @@ class Dialect:
     lr: float
     remark: str
 
+    def __post_init__(self) -> None:
+        self.trainer()  # which refuses conventions that do not exist
+
     def trainer(self, **changes: Any) -> RuleTrainer:
         """A :class:`RuleTrainer` that follows the dialect, but for the given changes."""
         conventions = {name: getattr(self, name) for name in ("tie", "bias_step", "order", "select", "lr")}

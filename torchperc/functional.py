@@ -1,7 +1,8 @@
 """The mathematics as pure functions: scores, decisions, losses, mistakes, geometry, feature maps.
 
 Every loss module, head and trainer is a shell over what stands here. ``s`` is a score w·x + b, ``y`` a label −1/+1;
-with K classes ``s`` has a last dimension of K and ``y`` holds class indices.
+with K classes ``s`` has a last dimension of K and ``y`` holds class indices. Losses look at the values of their labels
+where that costs nothing: not on a GPU, which a look would stall, and not under ``torch.compile`` or ``vmap``.
 """
 
 from __future__ import annotations
@@ -80,8 +81,8 @@ def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         >>> rival_scores(torch.tensor([[1.0, 3.0, 3.0]]), torch.tensor([1]))
         (tensor([3.]), tensor([2]))
     """
-    own = F.one_hot(y, s.shape[-1]).to(torch.bool)
-    index = s.detach().masked_fill(own, float("-inf")).argmax(-1)
+    index = s.detach().masked_fill(_one_hot(y, s.shape[-1]), float("-inf")).argmax(-1)
+    index = torch.where(index == y, (y == 0).long(), index)  # all others are −inf: the lowest of them
     return s.gather(-1, index.unsqueeze(-1)).squeeze(-1), index
 
 
@@ -106,12 +107,14 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
         [[True, True, False], [False, True, False], [False, False, False]]
     """
     checks.one_of("tie", tie, TIES)
+    if margin and tie == "sign":
+        raise ValueError(f"margin={margin} means nothing to tie='sign'; use tie='update' or tie='strict'")
     if s.dim() == y.dim():
-        slack = y * s
-        differs = decide(s) != y
+        _same_shape(s, y)
+        slack, differs = y * s, decide(s) != y
     else:
-        slack = s.gather(-1, y.unsqueeze(-1)).squeeze(-1) - rival_scores(s, y)[0]
-        differs = decide_class(s) != y
+        _class_shape(s, y)
+        slack, differs = _own_scores(s, y) - rival_scores(s, y)[0], decide_class(s) != y
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success
     return differs if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
 
@@ -141,9 +144,9 @@ def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str =
         >>> s.grad
         tensor([ 1., 0., -1.])
     """
-    _same_shape(s, y)
+    _check_signs(s, y)
     wrong = _active(s.detach(), y, tie)
-    return _reduce(torch.where(wrong, -y * s, torch.zeros_like(s)), reduction)
+    return _reduce(torch.where(wrong, -(y * s), torch.zeros_like(s)), reduction)
 
 
 def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
@@ -158,9 +161,9 @@ def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean",
         >>> multiclass_perceptron_loss(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
         tensor(2.)
     """
-    _class_shape(s, y)
+    _check_classes(s, y)
     wrong = _active(s.detach(), y, tie)
-    slack = s.gather(-1, y.unsqueeze(-1)).squeeze(-1) - rival_scores(s, y)[0]
+    slack = _own_scores(s, y) - rival_scores(s, y)[0]
     return _reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
 
 
@@ -176,7 +179,7 @@ def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-
         >>> lms_loss(torch.tensor([0.5, 0.5]), torch.tensor([1, -1]), reduction="none")
         tensor([0.1250, 1.1250])
     """
-    _same_shape(s, y)
+    _check_signs(s, y)
     t = y.to(s.dtype)
     if checks.one_of("targets", targets, TARGETS) == "0/1":
         t = (t + 1) / 2
@@ -193,8 +196,8 @@ def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
         >>> logistic_loss(torch.tensor([-1e4, 1e4]), torch.tensor([1, 1]), reduction="none")
         tensor([10000., 0.])
     """
-    _same_shape(s, y)
-    z = -y * s
+    _check_signs(s, y)
+    z = -(y * s)
     return _reduce(torch.logaddexp(z, torch.zeros_like(z)), reduction)
 
 
@@ -208,8 +211,8 @@ def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", target
         >>> multiclass_lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
         tensor(0.5000)
     """
-    _class_shape(s, y)
-    signs = 2 * F.one_hot(y, s.shape[-1]) - 1
+    _check_classes(s, y)
+    signs = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
     return _reduce(lms_loss(s, signs, reduction="none", targets=targets).sum(-1), reduction)
 
 
@@ -223,8 +226,8 @@ def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -
         >>> multiclass_logistic_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
         tensor(0.6931)
     """
-    _class_shape(s, y)
-    return _reduce(s.logsumexp(-1) - s.gather(-1, y.unsqueeze(-1)).squeeze(-1), reduction)
+    _check_classes(s, y)
+    return _reduce(s.logsumexp(-1) - _own_scores(s, y), reduction)
 
 
 def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: float = 0.0) -> Tensor:
@@ -237,8 +240,13 @@ def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: f
         >>> zero_one_loss(torch.tensor([1.0, -1.0]), torch.tensor([1, 1]))
         tensor(0.5000)
     """
-    decision = decide(s, threshold) if s.dim() == y.dim() else decide_class(s)
-    return _reduce((decision != y).to(s.dtype), reduction)
+    if s.dim() == y.dim():
+        _check_signs(s, y)
+        return _reduce((decide(s, threshold) != y).to(s.dtype), reduction)
+    _check_classes(s, y)
+    if threshold:
+        raise ValueError(f"threshold={threshold} goes with one score a sample; K classes are decided by the largest")
+    return _reduce((decide_class(s) != y).to(s.dtype), reduction)
 
 
 def cost_loss(
@@ -255,9 +263,9 @@ def cost_loss(
         >>> cost_loss(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]), fp=1, fn=10, reduction="none")
         tensor([ 1., 10.])
     """
-    _same_shape(s, y)
+    _check_signs(s, y)
     fp, fn = checks.number("fp", fp, at_least=0), checks.number("fn", fn, at_least=0)
-    price = torch.where(y > 0, fn, fp).to(s.dtype)
+    price = torch.where(y > 0, torch.full_like(s, fn), torch.full_like(s, fp))
     return _reduce(price * (decide(s, threshold) != y), reduction)
 
 
@@ -282,6 +290,44 @@ def _class_shape(s: Tensor, y: Tensor) -> None:
         raise ValueError(
             f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; K classes need (…, K) and (…,)"
         )
+    if s.shape[-1] < 2:
+        raise ValueError(
+            f"scores have shape {tuple(s.shape)}, a single class; K classes need K ≥ 2, and one score a sample needs "
+            "scores.squeeze(-1)"
+        )
+
+
+def _check_signs(s: Tensor, y: Tensor) -> None:
+    _same_shape(s, y)
+    if _seen((y != 1) & (y != -1)):
+        raise ValueError(f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first")
+
+
+def _check_classes(s: Tensor, y: Tensor) -> None:
+    _class_shape(s, y)
+    if y.is_floating_point():
+        raise TypeError(f"class indices must be whole numbers, found {y.dtype}; use y.long()")
+    if _seen((y < 0) | (y >= s.shape[-1])):
+        raise ValueError(f"labels must be class indices 0 to {s.shape[-1] - 1}, found {y.unique().tolist()[:5]}")
+
+
+def _seen(condition: Tensor) -> bool:
+    """Whether the condition holds anywhere, as far as one can look without stalling a device or breaking a trace."""
+    if torch.compiler.is_compiling() or condition.device.type != "cpu":
+        return False
+    try:
+        return bool(condition.any())
+    except RuntimeError:  # under vmap there is no single answer
+        return False
+
+
+def _one_hot(y: Tensor, classes: int) -> Tensor:
+    """As ``F.one_hot`` but boolean, for any whole type, and under vmap."""
+    return torch.arange(classes, device=y.device) == y.unsqueeze(-1)
+
+
+def _own_scores(s: Tensor, y: Tensor) -> Tensor:
+    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
 
 # --- geometry of the hyperplane -----------------------------------------------------------------------------------
@@ -297,7 +343,7 @@ def unit_normal(weight: Tensor) -> Tensor:
         >>> unit_normal(torch.tensor([[3.0, 4.0]]))
         tensor([0.6000, 0.8000])
     """
-    return weight[0] / _norm(weight)
+    return (weight / _norm(weight))[0]
 
 
 def offset(weight: Tensor, bias: Tensor) -> Tensor:
@@ -337,7 +383,9 @@ def margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> 
         >>> margin(x, y, torch.tensor([[1.0]]), torch.tensor([-1.0]))
         tensor(1.)
     """
-    return (y * signed_distance(x, weight, bias)).min()
+    distance = signed_distance(x, weight, bias)
+    _same_shape(distance, y)
+    return (y * distance).min()
 
 
 def squared_radius(x: Tensor) -> Tensor:
@@ -350,12 +398,14 @@ def squared_radius(x: Tensor) -> Tensor:
         >>> squared_radius(torch.tensor([[3.0, 4.0], [1.0, 1.0]]))
         tensor(25.)
     """
-    return x.square().sum(-1).max()
+    return (x if x.is_floating_point() else x.long()).square().sum(-1).max()
 
 
 def _norm(weight: Tensor) -> Tensor:
+    if weight.dim() != 2 or len(weight) != 1:
+        raise ValueError(f"weight has shape {tuple(weight.shape)}; one hyperplane has (1, d)")
     norm: Tensor = torch.linalg.vector_norm(weight)
-    if norm == 0:
+    if _seen(norm == 0):
         raise ValueError("the weights are all zero, so they define no hyperplane; train the net first")
     return norm
 
@@ -378,6 +428,8 @@ def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor
         >>> homogeneous(torch.tensor([[5.0, 6.0]]), "first")
         tensor([[1., 5., 6.]])
     """
+    value = checks.number("value", value, above=0)
+    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     return _put(x, x.new_full((*x.shape[:-1], 1), value), position)
 
 
@@ -391,7 +443,7 @@ def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float
         >>> fold_bias(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]), "first")
         tensor([[-4., 3., 2.]])
     """
-    return _put(weight, bias.unsqueeze(-1) / value, position)
+    return _put(weight, bias.unsqueeze(-1) / checks.number("value", value, above=0), position)
 
 
 def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -404,7 +456,7 @@ def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> t
         >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
         (tensor([[3., 2.]]), tensor([-4.]))
     """
-    first = checks.one_of("position", position, POSITIONS) == "first"
+    first, value = checks.one_of("position", position, POSITIONS) == "first", checks.number("value", value, above=0)
     return (weight[:, 1:], weight[:, 0] * value) if first else (weight[:, :-1], weight[:, -1] * value)
 
 
@@ -426,7 +478,7 @@ def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
         tensor([[[5., 1., 0., 0.],
                  [0., 0., 5., 1.]]])
     """
-    block = homogeneous(x) if bias else x
+    block = homogeneous(x) if checks.flag("bias", bias) else x
     eye = torch.eye(num_classes, dtype=x.dtype, device=x.device)
     return torch.einsum("kl,nd->nkld", eye, block).flatten(-2)
 

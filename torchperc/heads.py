@@ -36,7 +36,15 @@ class Head(ABC):
 
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: −1/+1 for scores (N,), class indices for scores (N, K)."""
-        return tpf.decide_class(scores) if scores.dim() > 1 else tpf.decide(scores, self.threshold)
+        return tpf.decide_class(scores) if _many(scores) else tpf.decide(scores, self.threshold)
+
+
+def _many(scores: Tensor, y: Tensor | None = None) -> bool:
+    """Whether these are scores of K classes: one dimension more than the labels, or more than one."""
+    many = scores.dim() > (1 if y is None else y.dim())
+    if many and scores.shape[-1] < 2:
+        raise ValueError(f"scores have shape {tuple(scores.shape)}; for one score a sample pass scores.squeeze(-1)")
+    return many
 
 
 @dataclass(frozen=True)
@@ -60,11 +68,11 @@ class PerceptronHead(Head):
     def output(self, scores: Tensor) -> Tensor:
         """The thresholded score, in the scores' dtype."""
         label = self.decide(scores)
-        return (F.one_hot(label, scores.shape[-1]) if scores.dim() > 1 else label).to(scores.dtype)
+        return (F.one_hot(label, scores.shape[-1]) if _many(scores) else label).to(scores.dtype)
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Perceptron criterion, two or K classes."""
-        loss = tpf.multiclass_perceptron_loss if scores.dim() > 1 else tpf.perceptron_loss
+        loss = tpf.multiclass_perceptron_loss if _many(scores, y) else tpf.perceptron_loss
         return loss(scores, y, reduction=reduction, tie=self.tie)
 
 
@@ -96,7 +104,7 @@ class LMSHead(Head):
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Squared error, two or K classes."""
-        loss = tpf.multiclass_lms_loss if scores.dim() > 1 else tpf.lms_loss
+        loss = tpf.multiclass_lms_loss if _many(scores, y) else tpf.lms_loss
         return loss(scores, y, reduction=reduction, targets=self.targets)
 
 
@@ -114,13 +122,13 @@ class LogisticHead(Head):
 
     def output(self, scores: Tensor) -> Tensor:
         """Probability of +1, or of each class."""
-        return scores.softmax(-1) if scores.dim() > 1 else scores.sigmoid()
+        return scores.softmax(-1) if _many(scores) else scores.sigmoid()
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Logistic loss, two or K classes."""
-        loss = tpf.multiclass_logistic_loss if scores.dim() > 1 else tpf.logistic_loss
+        loss = tpf.multiclass_logistic_loss if _many(scores, y) else tpf.logistic_loss
         return loss(scores, y, reduction=reduction)
 
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: +1 where P > ½, or the most probable class."""
-        return tpf.decide_class(scores) if scores.dim() > 1 else torch.where(scores > 0, 1, -1)
+        return tpf.decide_class(scores) if _many(scores) else torch.where(scores > 0, 1, -1)

@@ -14,6 +14,17 @@ from torch import Tensor, nn
 from torchperc import checks
 from torchperc import functional as tpf
 
+
+def identity(x: Tensor) -> Tensor:
+    """x as it is.
+
+    Example:
+        >>> identity(torch.tensor(3.0))
+        tensor(3.)
+    """
+    return x
+
+
 INITS = ("zeros", "uniform", "normal")
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -24,7 +35,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "silu": F.silu,
     "softplus": F.softplus,
-    "identity": lambda x: x,
+    "identity": identity,
 }
 
 
@@ -47,6 +58,7 @@ class _LinearNet(nn.Module):
         super().__init__()
         self.in_features = checks.whole("in_features", in_features, at_least=1)
         self.init = checks.one_of("init", init, INITS)
+        checks.flag("bias", bias)
         self.seed = None if seed is None else checks.whole("seed", seed, at_least=0)
         dtype = checks.floating("dtype", dtype or torch.get_default_dtype())
         self.weight = nn.Parameter(torch.zeros(rows, in_features, dtype=dtype, device=device))
@@ -229,12 +241,15 @@ class JointPerceptron(_LinearNet):
     ) -> None:
         checks.whole("num_classes", num_classes, at_least=2)
         checks.whole("in_features", in_features, at_least=1)
+        if features is not None and not callable(features):
+            raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
+        if features is not None and not bias:
+            raise ValueError("bias=False goes with the block features; features of your own have the constant you give")
         joint = features or partial(tpf.joint_features, num_classes=num_classes, bias=bias)
         probe = joint(torch.zeros(1, in_features, dtype=dtype, device=device))
-        if probe.dim() != 3 or probe.shape[:2] != (1, num_classes):
-            raise ValueError(
-                f"features must map (N, {in_features}) to (N, {num_classes}, D), found {tuple(probe.shape)} for N = 1"
-            )
+        if not isinstance(probe, Tensor) or probe.dim() != 3 or probe.shape[:2] != (1, num_classes):
+            found = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
+            raise ValueError(f"features must map (N, {in_features}) to (N, {num_classes}, D), found {found} for N = 1")
         super().__init__(probe.shape[2], 1, False, init, seed, device, dtype)
         self.in_features = in_features
         self.num_classes = num_classes
@@ -247,6 +262,10 @@ class JointPerceptron(_LinearNet):
             (N, d) → (N, K).
         """
         return self.features(x) @ self.weight[0]
+
+    def extra_repr(self) -> str:
+        """The sizes, for ``print(net)``."""
+        return f"in_features={self.in_features}, num_classes={self.num_classes}, joint={self.weight.shape[1]}"
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
@@ -296,14 +315,16 @@ class MLP(nn.Module):
     ) -> None:
         super().__init__()
         self.in_features = checks.whole("in_features", in_features, at_least=1)
+        if not isinstance(hidden, Sequence):
+            raise TypeError(f"hidden must be a sequence of widths such as (2,), found {type(hidden).__name__}")
         self.hidden = tuple(checks.whole("hidden", width, at_least=1) for width in hidden)
         self.num_classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
         self.init = checks.one_of("init", init, ("default", "uniform", "normal"))
         self.seed = None if seed is None else checks.whole("seed", seed, at_least=0)
-        self.activation = activation if callable(activation) else ACTIVATIONS[_activation(activation)]
+        self.activation = _activation(activation)
         self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
         widths = (in_features, *self.hidden, num_classes or 1)
-        made: dict[str, Any] = {"device": device, "dtype": dtype}
+        made: dict[str, Any] = {"device": device, "dtype": checks.floating("dtype", dtype or torch.get_default_dtype())}
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws as it is made; reset_parameters draws again
             self.layers = nn.ModuleList(nn.Linear(m, n, **made) for m, n in pairwise(widths))
         self.reset_parameters()
@@ -333,13 +354,15 @@ class MLP(nn.Module):
         return f"activation={self.activation_name!r}, init={self.init!r}"
 
 
-def _activation(name: str) -> str:
-    if name in ("sign", "step"):
+def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    if activation in ("sign", "step", torch.sign, torch.sgn):
         raise ValueError(
-            f"activation={name!r} has derivative 0 almost everywhere, so gradient descent cannot train it; "
+            f"activation={activation!r} has derivative 0 almost everywhere, so gradient descent cannot train it; "
             "use 'tanh', its smooth relative"
         )
-    return checks.one_of("activation", name, tuple(ACTIVATIONS))
+    if callable(activation):
+        return activation
+    return ACTIVATIONS[checks.one_of("activation", activation, tuple(ACTIVATIONS))]
 
 
 @torch.no_grad()

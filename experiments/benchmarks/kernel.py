@@ -30,7 +30,11 @@ def main() -> None:
     learned = time.perf_counter() - start
     print(f"learned 60,000 × 784, degree 2, in {learned:.1f} s: {result.sentence}")
     print(f"support vectors: {len(result.log.index.unique())}, from {result.mistakes} mistakes")
-    for name, model in (("last", result.log.last()), ("averaged", result.log.averaged()), ("voted", result.log.voted())):
+    for name, model in (
+        ("last", result.log.last()),
+        ("averaged", result.log.averaged()),
+        ("voted", result.log.voted()),
+    ):
         start = time.perf_counter()
         error = float((model.predict(X_test) != y_test).double().mean())
         print(f"{name:9} test error {100 * error:.2f} % on 10,000, predicted in {time.perf_counter() - start:.1f} s")

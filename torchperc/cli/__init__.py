@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 _TIES = ("update", "sign", "strict")
 _BIAS_STEPS = ("unit", "radius", "none")
 
 
 class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
     def error(self, message: str) -> None:  # type: ignore[override]  # argparse prints the whole usage first
         """One line on stderr, exit code 2."""
         fail(f"{message} (see {self.prog} --help)")
@@ -34,6 +39,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             from torchperc.cli import crosscheck
 
             crosscheck.run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
     except KeyboardInterrupt:

@@ -30,7 +30,7 @@ def run(arguments: argparse.Namespace) -> None:
         num_classes=classes,
         mode=arguments.mode,
     )
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)  # names and labels are the user's, brackets and all
     console.print(f"{arguments.data}: {len(X)} samples, {X.shape[1]} features, labels {labels}")
     console.print(_table(check))
     console.print(_conclusion(check))

@@ -36,8 +36,8 @@ class Table:
         return None if len(self.labels) == 2 else len(self.labels)
 
 
-def read_csv(path: str | Path, target: str | None = None) -> Table:
-    """Read a CSV file with a column of labels; a first line that is not all numbers but for the labels is a header.
+def read_csv(path: str | Path, target: str | int | None = None) -> Table:
+    """Read a CSV file with a column of labels. A first line without any number in it is a header.
 
     Args:
         path: the file, UTF-8, comma-separated.
@@ -51,21 +51,22 @@ def read_csv(path: str | Path, target: str | None = None) -> Table:
         >>> table.X.tolist(), table.y.tolist(), table.labels
         ([[120.0, 7.0], [110.0, 19.0]], [-1, 1], ('apple', 'banana'))
     """
-    path = Path(path)
+    path, target = Path(path), None if target is None else str(target)
     lines = _lines(path)
     header = lines[0][1] if _is_header(lines, target) else [str(i + 1) for i in range(len(lines[0][1]))]
     body = lines[1:] if _is_header(lines, target) else lines
     if not body:
         raise ValueError(f"{path} has a header but no rows of data")
     column = _target_column(header, target, path)
-    labels = tuple(sorted({row[column] for _, row in body}, key=_label_key))
+    given = [_label(row[column], path, line, header[column]) for line, row in body]
+    labels = tuple(sorted(set(given), key=_label_key))
     if len(labels) < 2:
         raise ValueError(f"{path} has one label only in column {header[column]!r}: {labels[0]!r}; two are needed")
     values = [[_number(cell, path, line, header[j]) for j, cell in enumerate(row) if j != column] for line, row in body]
     codes = {label: 2 * k - 1 if len(labels) == 2 else k for k, label in enumerate(labels)}
     names = tuple(name for j, name in enumerate(header) if j != column)
     X = torch.tensor(values, dtype=torch.float64)
-    return Table(X, torch.tensor([codes[row[column]] for _, row in body]), labels, names)
+    return Table(X, torch.tensor([codes[label] for label in given]), labels, names)
 
 
 def _lines(path: Path) -> list[tuple[int, list[str]]]:
@@ -90,11 +91,9 @@ def _lines(path: Path) -> list[tuple[int, list[str]]]:
 
 def _is_header(lines: list[tuple[int, list[str]]], target: str | None) -> bool:
     first = lines[0][1]
-    if target is not None and target in first:
+    if target is not None and target in first and not _is_number(target):
         return True
-    words = [not _is_number(cell) for cell in first]
-    # a single word may be a label among numbers; two words, or a word above a column of numbers, are names
-    return sum(words) > 1 or (sum(words) == 1 and len(lines) > 1 and _is_number(lines[1][1][words.index(True)]))
+    return not any(_is_number(cell) or not cell for cell in first)  # names are words, and every column has one
 
 
 def _target_column(header: list[str], target: str | None, path: Path) -> int:
@@ -102,9 +101,16 @@ def _target_column(header: list[str], target: str | None, path: Path) -> int:
         return len(header) - 1
     if target in header:
         return header.index(target)
-    if target.isdigit() and 1 <= int(target) <= len(header):
+    if target.isascii() and target.isdigit() and 1 <= int(target) <= len(header):
         return int(target) - 1
     raise ValueError(f"{path} has no column {target!r}; it has {', '.join(header)}")
+
+
+def _label(cell: str, path: Path, line: int, name: str) -> str:
+    """The label as written, or in one way of writing if it is a number: 1, 1.0 and +1 are the same label."""
+    if not cell or cell.lower() == "nan":
+        raise ValueError(f"{path}, line {line}, column {name!r}: the label is missing; fill it in or drop the row")
+    return f"{float(cell):.17g}" if _is_number(cell) else cell
 
 
 def _is_number(cell: str) -> bool:
@@ -112,13 +118,13 @@ def _is_number(cell: str) -> bool:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell  # Python's own way of writing 1_000, nobody's in a table
 
 
 def _number(cell: str, path: Path, line: int, name: str) -> float:
     if not _is_number(cell):
         what = f"{cell!r} is not a number" if cell else "the value is missing"
-        raise ValueError(f"{path}, line {line}, column {name!r}: {what}")
+        raise ValueError(f"{path}, line {line}, column {name!r}: {what}; correct it or drop the row")
     if not math.isfinite(float(cell)):
         raise ValueError(f"{path}, line {line}, column {name!r}: {cell} is not a finite number")
     return float(cell)

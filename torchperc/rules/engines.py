@@ -154,8 +154,9 @@ class KernelEngine(Engine):
 
     block = 512
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: Task, block: int | None = None) -> None:
         assert isinstance(task.space, KernelSpace)
+        self.block = block or self.block
         self.task, self.space = task, task.space
         rows = self.space.rows
         self._scores = torch.zeros(len(rows), self.space.outputs, dtype=rows.dtype, device=rows.device)
@@ -186,7 +187,7 @@ class KernelEngine(Engine):
                 break
             at += int(ahead[0])
             self._update(int(ids[at]), first + at, scores[at].clone())
-            scores += self._effect(rows, len(self._found) - 1)[:, 0]
+            scores += self._effect(rows, len(self._found) - 1)
             at += 1
         self._scores[ids] = scores
         self._included[ids] = len(self._found)
@@ -205,15 +206,16 @@ class KernelEngine(Engine):
         oldest = int(included.min())
         if oldest == len(self._found):
             return scores
-        effect = self._effect(self.space.rows.take(ids), oldest)
-        new = torch.arange(oldest, len(self._found), device=ids.device) >= included[:, None]
-        return scores + (effect * new[:, :, None]).sum(1)
+        return scores + self._effect(self.space.rows.take(ids), oldest, included)
 
-    def _effect(self, rows: Rows, since: int) -> Tensor:
+    def _effect(self, rows: Rows, since: int, included: Tensor | None = None) -> Tensor:
+        """What the mistakes from ``since`` on add to the scores, less those that are included already: (N, K)."""
         entries = self._columns(since)
         unique, place = entries.sample.unique(return_inverse=True)
-        products = self.space.gram(rows, unique)[:, place] + self.space.bias_scale
-        return products[:, :, None] * entries.signed(self.space.classes).to(products.dtype)
+        products = self.space.gram(rows, unique)[:, place].add_(self.space.bias_scale)
+        if included is not None and bool((included > since).any()):
+            products *= torch.arange(since, len(self._found), device=included.device) >= included[:, None]
+        return products @ entries.signed(self.space.classes).to(products.dtype)
 
     def _columns(self, since: int) -> Entries:
         found, device = self._found[since:], self.task.y.device

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,6 +63,9 @@ class Kernel:
 
 
 def _checked(gram: Any, rows: Rows, others: Rows) -> Tensor:
+    if not isinstance(gram, Tensor | np.ndarray) or (isinstance(gram, Tensor) and gram.is_complex()):
+        raise TypeError(f"the kernel function must return a tensor or an array of numbers, found {type(gram).__name__}")
+    gram = gram.detach() if isinstance(gram, Tensor) else gram
     result = torch.as_tensor(gram, dtype=rows.dtype, device=rows.device)
     if result.shape != (len(rows), len(others)):
         raise ValueError(

@@ -7,10 +7,10 @@ are functions of the log and the data.
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
-import tempfile
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -154,6 +154,8 @@ class MistakeLog:
     def best_validation(self, X: checks.Data, y: checks.Data) -> Model:
         """The weights at the end of the epoch with the lowest error on validation data, the earliest of equals."""
         ends = self.mistakes_by_epoch().cumsum(0)
+        if X is None or y is None:
+            raise TypeError("best_validation needs validation samples X and labels y, found None")
         return self.state_at(int(ends[self.errors(X, y)[ends].argmin()]))
 
     # --- what happened ---
@@ -182,7 +184,7 @@ class MistakeLog:
         Shape:
             (len + 1,) in float64.
         """
-        if X is None:
+        if X is None and y is None:
             return self._errors(self.space.rows, self.y, self.cost)
         rows = as_rows(X, dtype=self.space.rows.dtype, device=self.y.device, width=self.space.rows.width)
         labels = check_labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
@@ -219,9 +221,10 @@ class MistakeLog:
             "steps": self.steps,
             **_describe(self.space),
         }
-        columns = {name: getattr(self, name).cpu().numpy() for name in _COLUMNS}
-        start = {"weight": self.start.weight.double().cpu().numpy(), "bias": self.start.bias.double().cpu().numpy()}
-        _write_whole(Path(path), about=np.array(json.dumps(about)), **columns, **start)
+        arrays = {name: getattr(self, name).cpu().numpy() for name in _COLUMNS}
+        arrays |= {name: getattr(self.start, name).double().cpu().numpy() for name in _START}
+        arrays["about"] = np.array(json.dumps(about))
+        _write_whole(Path(path), **arrays, checksum=np.array(_checksum(arrays)))
 
     @classmethod
     def load(
@@ -247,15 +250,16 @@ class MistakeLog:
         labels = check_labels(y, len(rows), about["classes"], both=False)
         if rows.hash(labels) != about["data"]:
             raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
-        weight, bias = (columns.pop(name).to(rows.dtype) for name in ("weight", "bias"))
+        weight, bias = (columns.pop(name).to(rows.dtype) for name in _START)
         space = _space(about, rows, kernel, features)
         return cls(space, labels, Weights(weight, bias), steps=about["steps"], **columns)
 
 
 _COLUMNS = ("index", "step", "coef", "wrong", "epoch_ends", "cost")
+_START = ("weight", "bias")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class VotedModel(Model):
     """The vote of all weight vectors that the logs went through, weighted by the samples each survived.
 
@@ -313,41 +317,56 @@ def _space(
     features: Callable[[Tensor], Tensor] | None,
 ) -> Space:
     common = (rows, about["classes"], about["bias_scale"])
+    _given_as_needed("kernel", kernel, about.get("kernel") == "function")
+    _given_as_needed("features", features, about["space"] == "joint" and about["block_bias"] is None)
     if about["space"] == "kernel":
-        if about["kernel"] == "function" and kernel is None:
-            raise ValueError("kernel=None, but this log was made with a kernel function; pass the same function again")
-        name = kernel if about["kernel"] == "function" and kernel is not None else about["kernel"]
-        return KernelSpace(*common, Kernel(name, about["degree"], about["gamma"]))
+        return KernelSpace(*common, Kernel(kernel or about["kernel"], about["degree"], about["gamma"]))
     if about["space"] == "joint":
-        if about["block_bias"] is not None:
-            features = partial(tpf.joint_features, num_classes=about["classes"], bias=about["block_bias"])
-        if features is None:
-            raise ValueError("features=None, but this log was made with joint features of its own; pass them again")
-        return JointSpace(*common, features)
+        block = partial(tpf.joint_features, num_classes=about["classes"], bias=about["block_bias"])
+        return JointSpace(*common, features or block)
     return LinearSpace(*common)
 
 
+def _given_as_needed(name: str, value: object, needed: bool) -> None:
+    if needed and not callable(value):
+        raise ValueError(f"{name}={value!r}, but this log was made with a function of your own; pass it again")
+    if value is not None and not needed:
+        raise ValueError(f"{name} was given, but this log was made without a function of your own; leave it out")
+
+
+def _checksum(arrays: dict[str, np.ndarray[Any, Any]]) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.hexdigest()
+
+
 def _write_whole(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".part", delete=False) as file:
-        try:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot save {path}: there is no folder {path.parent}")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # the stubs type allow_pickle into **arrays
             file.flush()
             os.fsync(file.fileno())
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    content = path.read_bytes()
     try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            about = json.loads(str(file["about"]))
-            columns = {name: torch.from_numpy(file[name]) for name in (*_COLUMNS, "weight", "bias")}
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, TypeError, AttributeError) as error:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        if str(arrays.pop("checksum")) != _checksum(arrays):
+            raise ValueError("its checksum does not fit")
+        about = json.loads(str(arrays.pop("about")))
+        version = about["format"]
+    except Exception as error:  # whatever zip, zlib, numpy and json make of a damaged file
         raise ValueError(f"{path} is not a mistake log, or is damaged ({error}); save it again") from None
-    if about.get("format") != _FORMAT:
-        raise ValueError(f"{path} has log format {about.get('format')!r}; this torchperc reads format {_FORMAT}")
-    return about, columns
+    if version != _FORMAT:
+        raise ValueError(f"{path} has log format {version!r}; this torchperc reads format {_FORMAT}")
+    return about, {name: torch.from_numpy(arrays[name]) for name in (*_COLUMNS, *_START)}

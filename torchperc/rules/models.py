@@ -30,9 +30,12 @@ class Model(ABC):
     def row_scores(self, rows: Rows) -> Tensor:
         """Scores of samples that are checked already: (N, K), K = 1 for two classes."""
 
+    @torch.no_grad()
     def scores(self, X: checks.Data) -> Tensor:
         """Scores: (N,) for two classes, (N, K) for K."""
         scores = self.row_scores(self._admit(X))
+        if not torch.isfinite(scores).all():
+            raise ValueError("some scores are too large for the model's dtype; scale X down")
         return scores.squeeze(-1) if self.classes is None else scores
 
     def predict(self, X: checks.Data) -> Tensor:
@@ -41,7 +44,7 @@ class Model(ABC):
         return tpf.decide(scores) if self.classes is None else tpf.decide_class(scores)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class LinearModel(Model):
     """Weight (K, d) and bias (K,), or one weight vector (1, D) over joint features.
 
@@ -67,7 +70,7 @@ class LinearModel(Model):
         return rows.scores(self.weight, self.bias)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KernelModel(Model):
     """Support vectors, their coefficients (M, K) and a bias (K,): s = Σ_m α_m·k(x_m, x) + b.
 

@@ -26,9 +26,9 @@ class Stream:
     def fits(self, net: Net) -> bool:
         """Whether the net still has the weights that this stream left in it."""
         left = self._left
-        return left is not None and (
-            torch.equal(net.weight, left.weight) and (net.bias is None or torch.equal(net.bias, left.bias))
-        )
+        if left is None or (net.weight.dtype, net.weight.device) != (left.weight.dtype, left.weight.device):
+            return False
+        return torch.equal(net.weight, left.weight) and (net.bias is None or torch.equal(net.bias, left.bias))
 
     def take(self, result: RuleResult, select: str) -> RuleResult:
         """Add a chunk's result to the stream; return it with the model that the whole stream selects."""

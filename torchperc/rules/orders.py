@@ -85,14 +85,14 @@ def check_order(order: Any) -> Any:
 
 def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:
     try:
-        table = torch.as_tensor(np.asarray(order.cpu() if isinstance(order, Tensor) else order))
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"order must be sample numbers, or rows of equally many: {error}") from None
-    if table.dim() not in (1, 2) or table.numel() == 0 or table.is_floating_point() or table.dtype == torch.bool:
-        raise ValueError(
-            f"order must be whole sample numbers in one or two dimensions, found {table.dtype}, shape "
-            f"{tuple(table.shape)}"
-        )
+        array = np.asarray(order.detach().cpu() if isinstance(order, Tensor) else order)
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError(f"found {array.dtype}")
+        table = torch.from_numpy(array.astype(np.int64))
+    except (ValueError, TypeError, NotImplementedError) as error:
+        raise ValueError(f"order must be whole sample numbers, or rows of equally many: {error}") from None
+    if table.dim() not in (1, 2) or table.numel() == 0:
+        raise ValueError(f"order must be sample numbers in one or two dimensions, found shape {tuple(table.shape)}")
     if table.dim() == 2 and max_epochs > len(table):
         raise ValueError(f"max_epochs={max_epochs}, but order has rows for {len(table)} epochs only")
     known = set(ids.tolist())
@@ -102,4 +102,4 @@ def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:
             f"order names sample {unknown[0]}, which does not take part; samples run from 0 to "
             f"{int(ids.max())} and need a weight above 0"
         )
-    return table.to(dtype=torch.int64, device=ids.device)
+    return table.to(ids.device)

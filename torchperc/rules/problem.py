@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -27,11 +28,11 @@ def linear_problem(net: object, X: checks.Data, bias_step: str | None) -> tuple[
             "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
             f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
         )
+    _check_net(net)
     weight = net.weight.detach()
-    if checks.is_sparse(X) and (weight.device.type != "cpu" or weight.dtype not in (torch.float32, torch.float64)):
+    if checks.is_sparse(X) and weight.device.type != "cpu":
         raise TypeError(
-            f"X is sparse, which needs a float32 or float64 net on the CPU, found {weight.dtype} on "
-            f"{weight.device}; move the net, or pass X.toarray()"
+            f"X is sparse, which needs a net on the CPU, found {weight.device}; use net.cpu() or X.toarray()"
         )
     bias = torch.zeros_like(weight[:, 0]) if net.bias is None else net.bias.detach()
     if not torch.isfinite(weight).all() or not torch.isfinite(bias).all():
@@ -44,6 +45,42 @@ def linear_problem(net: object, X: checks.Data, bias_step: str | None) -> tuple[
     if isinstance(net, JointPerceptron):
         return JointSpace(rows, net.num_classes, 0.0, net.features), start
     return LinearSpace(rows, None if len(weight) == 1 else len(weight), bias_scale(rows, step)), start
+
+
+def _check_net(net: Net) -> None:
+    for name, values in (("weight", net.weight), ("bias", net.bias)):
+        if values is None:
+            continue
+        if not isinstance(values, nn.Parameter) or values.is_inference() or values.is_meta:
+            raise TypeError(
+                f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
+                f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
+            )
+        checks.floating(f"net.{name}'s dtype", values.dtype)
+    if net.bias is not None and net.bias.dtype != net.weight.dtype:
+        raise TypeError(
+            f"net.bias is {net.bias.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
+        )
+
+
+def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
+    """The coefficient of each sample's update, if the net's type can hold it and the step of the bias."""
+    coefs = lr * factors
+    what = f"lr={lr:g}" if bool((factors == 1).all()) else f"lr={lr:g} with sample and class weights"
+    for scale in {1.0, space.bias_scale or 1.0}:
+        checks.representable(what, coefs * scale, space.rows.dtype)
+    return coefs
+
+
+def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> None:
+    """Say that a strict tie never leaves zero weights."""
+    if tie == "strict" and not margin and not start.weight.any() and not start.bias.any():
+        warnings.warn(
+            "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
+            "move. Use tie='update' (y·s ≤ 0), or start from other weights.",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
 
 
 def kernel_problem(
@@ -68,12 +105,15 @@ def bias_scale(rows: Rows, step: str) -> float:
     return float(rows.squared_norms().max()) if step == "radius" else float(step == "unit")
 
 
-def held_out(validation: tuple[checks.Data, checks.Data] | None, space: Space) -> tuple[Rows, Tensor] | None:
+def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | None:
     """Checked validation samples and labels, of the training data's width and dtype."""
     if validation is None:
         return None
     if not isinstance(validation, tuple) or len(validation) != 2:
-        raise TypeError(f"validation must be a pair (X, y), found {type(validation).__name__}")
+        what = (
+            f"{type(validation).__name__} of {len(validation)}" if hasattr(validation, "__len__") else repr(validation)
+        )
+        raise TypeError(f"validation must be a pair (X, y), found {what}")
     rows = as_rows(
         validation[0],
         dtype=space.rows.dtype,

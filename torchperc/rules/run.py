@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from torchperc import checks
@@ -124,6 +125,7 @@ class RuleRun:
         self._ends: list[int] = []
         self._seen = {engine.digest(): 0}
 
+    @torch.no_grad()
     def epoch(self) -> EpochRecord:
         """Make one pass, take down what happened, and settle the verdict if it can be settled."""
         before, presented = len(self._mistakes), self._ends[-1] if self._ends else 0
@@ -140,8 +142,11 @@ class RuleRun:
         self.verdict = self._judge(record)
         return record
 
+    @torch.no_grad()
     def result(self) -> RuleResult:
         """The log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
+        if not self.history:
+            raise ValueError("the run has made no epoch yet, so there is no result; call epoch() first")
         log = self._log()
         verdict = self.verdict or Verdict.BUDGET
         return RuleResult(verdict, log, tuple(self.history), self._select, self._selected(log), self.cycle)
@@ -171,7 +176,10 @@ class RuleRun:
         if self._validation is None:
             return None
         rows, y = self._validation
-        return float(_errors(self._engine.scores(rows), y, self._engine.task.space.classes).double().mean())
+        scores = self._engine.scores(rows)
+        if not torch.isfinite(scores).all():
+            raise ValueError("scores of the validation samples are not finite; scale validation X down")
+        return float(_errors(scores, y, self._engine.task.space.classes).double().mean())
 
     def _log(self) -> MistakeLog:
         task = self._engine.task

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,7 +16,16 @@ from torchperc.rules.kernels import Kernel
 from torchperc.rules.log import check_labels
 from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import Net, held_out, kernel_problem, linear_problem, sample_factors, write
+from torchperc.rules.problem import (
+    Net,
+    check_steps,
+    held_out,
+    kernel_problem,
+    linear_problem,
+    sample_factors,
+    warn_if_stuck,
+    write,
+)
 from torchperc.rules.run import RuleResult, RuleRun
 from torchperc.rules.spaces import LinearSpace, Weights
 
@@ -37,14 +45,15 @@ class RuleTrainer:
         order: ``"given"``, ``"shuffled"``, ``"random-mistake"``, sample numbers for every epoch, or a row for each.
         select: which weights the net has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (the net gets the averaged
             ones, their nearest single vector; ``result.predict`` votes), ``"pocket"``, ``"best-validation"``.
-        engine: ``"auto"`` or ``"reference"``.
+        engine: ``"reference"`` presents one sample after the other in a plain loop; ``"auto"`` chooses the fastest that
+            makes the same mistakes.
         seed: of shuffled and random orders.
         margin: the slack y·s that every sample must exceed; 0 is the classic rule.
         class_weight: a factor for each label's updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
             (M, d) to (N, M). Then ``fit`` takes ``None`` for the net.
-        degree: of the polynomial kernel.
-        gamma: of the rbf kernel.
+        degree: of the polynomial kernel; 3 by default.
+        gamma: of the rbf kernel; 1 by default.
 
     Example:
         >>> import torchperc as tp
@@ -71,8 +80,8 @@ class RuleTrainer:
         margin: float = 0.0,
         class_weight: Mapping[int, float] | str | None = None,
         kernel: str | Callable[[Any, Any], Any] | None = None,
-        degree: int = 3,
-        gamma: float = 1.0,
+        degree: int | None = None,
+        gamma: float | None = None,
     ) -> None:
         self.max_epochs = checks.whole("max_epochs", max_epochs, at_least=1)
         self.lr = checks.number("lr", lr, above=0)
@@ -89,8 +98,15 @@ class RuleTrainer:
                 "use tie='update' or tie='strict'"
             )
         self.class_weight = _class_weight(class_weight)
-        self.kernel = None if kernel is None else Kernel(kernel, degree, gamma)
+        self.kernel = _kernel(kernel, degree, gamma)
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        # streams belong to nets of this process; a copy of the trainer begins its own
+        return {**vars(self), "_streams": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _streams=WeakKeyDictionary())
 
     def fit(
         self,
@@ -182,34 +198,37 @@ class RuleTrainer:
         factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
         ids = factors.nonzero().squeeze(-1)
         if len(labels[ids].unique()) < (1 if online else 2):
-            raise ValueError("sample_weight and class_weight leave one class only; there is nothing to separate")
+            left = "no sample" if online else "one class only"
+            raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
         if online and online.weights is not None:
             start = online.weights
         order = Order(self.order, ids, self.seed, self.max_epochs)
-        self._warn_if_stuck(start)
+        task = Task(space, labels, check_steps(self.lr, factors, space), self.tie, self.margin)
+        held = held_out(validation, space)
+        warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
         return RuleRun(
-            self._engine(Task(space, labels, self.lr * factors, self.tie, self.margin), start),
+            self._engine(task, start),
             start,
             order,
             max_epochs=1 if online else self.max_epochs,
             select="last" if online else self.select,
             cost=factors,
-            validation=held_out(validation, space),
+            validation=held,
         )
 
     def _engine(self, task: Task, start: Weights) -> Engine:
-        return ReferenceEngine(task, start) if isinstance(task.space, LinearSpace) else KernelEngine(task)
+        if isinstance(task.space, LinearSpace):
+            return ReferenceEngine(task, start)
+        return KernelEngine(task, 1 if self.engine == "reference" else None)
 
-    def _warn_if_stuck(self, start: Weights) -> None:
-        if self.tie == "strict" and not self.margin and not start.weight.any() and not start.bias.any():
-            warnings.warn(
-                "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
-                "move. Use tie='update' (y·s ≤ 0), or start from other weights.",
-                UserWarning,
-                stacklevel=4,
-            )
+
+def _kernel(kernel: str | Callable[[Any, Any], Any] | None, degree: int | None, gamma: float | None) -> Kernel | None:
+    for name, value, owner in (("degree", degree, "poly"), ("gamma", gamma, "rbf")):
+        if value is not None and kernel != owner:
+            raise ValueError(f"{name}={value!r} goes with kernel={owner!r}, found kernel={kernel!r}; leave it out")
+    return None if kernel is None else Kernel(kernel, 3 if degree is None else degree, 1.0 if gamma is None else gamma)
 
 
 def _class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:

@@ -1,0 +1,40 @@
+"""The same results on a CUDA device; skipped where there is none."""
+
+import oracles
+import pytest
+import torch
+
+import torchperc as tp
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
+def test_rule(classes, select):
+    X, y = oracles.integers(1, classes=classes)
+    runs = []
+    for device in ("cpu", "cuda"):
+        net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
+        trainer = tp.RuleTrainer(max_epochs=5, select=select, order="shuffled")
+        result = trainer.fit(net.to(device), X, y, validation=(X, y))
+        runs.append((net.cpu(), result))
+    assert runs[0][1].log.equals(runs[1][1].log)
+    assert torch.equal(runs[0][0].weight, runs[1][0].weight)
+    assert torch.equal(runs[0][1].predict(X), runs[1][1].predict(X).cpu())
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_kernel(classes):
+    X, y = oracles.integers(1, classes=classes)
+    data = torch.tensor(X, dtype=torch.float64)
+    trainer = tp.RuleTrainer(max_epochs=5, kernel="poly", degree=2)
+    here, there = (trainer.fit(None, data.to(device), y, num_classes=classes) for device in ("cpu", "cuda"))
+    assert here.log.equals(there.log)
+
+
+def test_crosscheck():
+    X, y = tp.data.gate("AND")
+    check = tp.crosscheck(X.cuda(), y, epochs=10)
+    assert check.equal
+    assert len(check.rule) == 18
