@@ -6,6 +6,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from torchperc.cli import main
+from torchperc.data import read_csv
 
 
 def call(capsys, *words):
@@ -90,8 +91,36 @@ FILES = {
     "word": ("a,b,c\n1,2,x\n1,two,y\n", "line 3, column 'b': 'two' is not a number"),
     "missing": ("a,b,c\n1,,x\n1,2,y\n", "line 2, column 'b': the value is missing"),
     "nan": ("a,b,c\n1,nan,x\n1,2,y\n", "line 2, column 'b': nan is not a finite number"),
+    "missing first": (",2,apple\n3,4,pear\n", "line 1, column '1': the value is missing"),
+    "missing label": ("1,2,\n3,4,a\n", "line 1, column '3': the label is missing"),
     "one label": ("a,b,c\n1,2,x\n1,3,x\n", "one label only in column 'c': 'x'"),
 }
+
+
+TABLES = {
+    "a position is no name": ("0,1,5\n1,2,6\n0,3,8\n1,4,9\n", "1", [[1, 5], [2, 6], [3, 8], [4, 9]], ("0", "1")),
+    "numbers in one way": ("1,2,1\n3,4,1.0\n5,6,+2\n7,8,2\n", None, [[1, 2], [3, 4], [5, 6], [7, 8]], ("1", "2")),
+    "labels are words": ("1,2,x\n3,4,y\n", None, [[1, 2], [3, 4]], ("x", "y")),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_read_as_they_are_meant(tmp_path, name):
+    text, target, X, labels = TABLES[name]
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    table = read_csv(path, target)
+    assert table.X.tolist() == X
+    assert table.labels == labels
+    assert len(table.names) == table.X.shape[1]
+
+
+def test_labels_with_brackets_are_printed_as_they_are(capsys, tmp_path):
+    path = tmp_path / "[bold]data.csv"
+    path.write_text("0,1,[/]\n1,0,[red]\n")
+    code, out, _ = call(capsys, "crosscheck", str(path))
+    assert code == 0
+    assert "[/] → -1, [red] → +1" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -117,6 +146,9 @@ def test_bad_files_are_one_line_and_exit_code_two(capsys, tmp_path, name):
         (["crosscheck", "AND", "--tie", "soft"], "invalid choice: 'soft'"),
         (["crosscheck", "AND", "--target", "x"], "--target=x goes with a file"),
         (["crosscheck", "AND", "--mode", "batch", "--order", "shuffled"], "order must be 'given'"),
+        (["crosscheck", "AND", "--lr", "1e300", "--dtype", "float32"], "lr=1e+300 makes steps of 1e+300"),
+        (["crosscheck", "AND", "--seed", "1" + "0" * 30], "must be below 2**63"),
+        (["crosscheck", "AND", "--ep", "3"], "unrecognized arguments: --ep 3"),
         (["crosscheck"], "the following arguments are required: data"),
         (["learn"], "invalid choice: 'learn'"),
         ([], "the following arguments are required: command"),

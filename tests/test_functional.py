@@ -129,6 +129,51 @@ def test_shapes_do_not_broadcast(loss):
         loss(S[:, None], Y)
 
 
+@pytest.mark.parametrize("name", CLASS_LOSSES)
+def test_class_vmap_and_grad_equal_autograd(name):
+    s, y = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1], dtype=torch.int32)
+    leaf = s.clone().requires_grad_()
+    CLASS_LOSSES[name](leaf, y, reduction="sum").backward()
+    each = torch.func.vmap(torch.func.grad(lambda s, y: CLASS_LOSSES[name](s, y)))(s, y)
+    torch.testing.assert_close(each, leaf.grad, rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES.values(), tpf.cost_loss, tpf.zero_one_loss])
+@pytest.mark.parametrize("labels", [[0, 1, 0, 1], [1, 2, -1, 1]])
+def test_losses_refuse_other_labels(loss, labels):
+    with pytest.raises(ValueError, match=r"labels must be -1 and \+1, found"):
+        loss(S, torch.tensor(labels))
+
+
+@pytest.mark.parametrize("loss", CLASS_LOSSES.values())
+def test_class_losses_refuse_other_labels(loss):
+    for labels in ([0, 3], [-1, 0]):
+        with pytest.raises(ValueError, match="class indices 0 to 2"):
+            loss(torch.zeros(2, 3), torch.tensor(labels))
+    with pytest.raises(ValueError, match="squeeze"):
+        loss(torch.zeros(2, 1), torch.tensor([0, 0]))
+    with pytest.raises(TypeError, match="whole numbers"):
+        loss(torch.zeros(2, 3), torch.tensor([0.0, 1.0]))
+
+
+def test_unsigned_labels_are_not_negated_around():
+    assert tpf.perceptron_loss(torch.tensor([-2.0]), torch.tensor([1], dtype=torch.uint8)) == 2
+
+
+def test_rivals_of_masked_classes_are_other_classes():
+    s = torch.tensor([[5.0, -math.inf, -math.inf], [-math.inf, 5.0, -math.inf]])
+    assert tpf.rival_scores(s, torch.tensor([0, 1]))[1].tolist() == [1, 0]
+
+
+def test_integers_do_not_overflow():
+    assert tpf.squared_radius(torch.tensor([[100, 100]], dtype=torch.int8)) == 20000
+    assert tpf.homogeneous(torch.tensor([[1, 2]]), value=0.5).tolist() == [[1, 2, 0.5]]
+
+
+def test_costs_keep_double_precision():
+    assert tpf.cost_loss(torch.tensor([1.0], dtype=torch.float64), torch.tensor([-1]), fp=0.1).item() == 0.1
+
+
 @given(
     st.lists(st.integers(-2, 2), min_size=1, max_size=4),
     st.sampled_from(["update", "sign", "strict"]),
@@ -148,6 +193,7 @@ def test_a_score_that_is_no_number_is_a_mistake():
     nan = torch.tensor([math.nan])
     assert tpf.mistakes(nan, torch.tensor([1])).item()
     assert tpf.mistakes(nan, torch.tensor([1]), tie="strict").item()
+    assert tpf.mistakes(nan, torch.tensor([-1]), tie="sign").item()
 
 
 def test_geometry():
@@ -182,6 +228,13 @@ def test_joint_features_score_as_one_vector_a_class():
     x, w, b = torch.randn(5, 3), torch.randn(4, 3), torch.randn(4)
     joint = tpf.joint_features(x, 4) @ tpf.fold_bias(w, b).flatten()
     torch.testing.assert_close(joint, tpf.scores(x, w, b))
+
+
+def test_geometry_is_that_of_one_hyperplane():
+    with pytest.raises(ValueError, match=r"\(2, 2\); one hyperplane has \(1, d\)"):
+        tpf.unit_normal(torch.ones(2, 2))
+    with pytest.raises(ValueError, match="must be equal"):
+        tpf.margin(torch.zeros(2, 1), torch.ones(2, 1), torch.ones(1, 1))
 
 
 def test_decisions_take_the_lowest_of_equals():

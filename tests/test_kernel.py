@@ -147,3 +147,38 @@ def test_a_net_and_a_kernel_exclude_each_other():
         tp.RuleTrainer().fit(None, X, y)
     with pytest.raises(ValueError, match="num_classes=3 goes with a kernel"):
         tp.RuleTrainer().fit(tp.Perceptron(2), X, y, num_classes=3)
+
+
+def test_rbf_holds_far_from_the_origin():
+    X = torch.tensor([[10000.0], [10001.0], [10003.0]])
+    result = tp.RuleTrainer(kernel="rbf", max_epochs=1).fit(None, X, [1, -1, 1])
+    gram = result.model.kernel.gram(result.log.space.rows, result.log.space.rows)
+    torch.testing.assert_close(gram[0], torch.tensor([0.0, -1.0, -9.0]).exp())
+
+
+def test_the_model_keeps_its_support_vectors():
+    X = torch.tensor([[1.0, 2.0], [-1.0, 0.0], [0.0, 1.0]])
+    result = tp.RuleTrainer(kernel="linear").fit(None, X, [1, -1, 1])
+    before = result.scores([[1.0, 1.0]])
+    X[:] = 99
+    assert torch.equal(result.scores([[1.0, 1.0]]), before)
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_the_reference_engine_presents_one_sample_at_a_time(engine):
+    X, y = oracles.integers(3)
+    result = tp.RuleTrainer(kernel="poly", degree=2, engine=engine, max_epochs=4).fit(None, X, y)
+    assert entries(result) == oracles.kernel_perceptron(X, y, poly(2), passes=result.epochs)[0]
+
+
+def test_numpy_numbers_are_options_too(tmp_path):
+    X, y = tp.data.gate("AND")
+    for options in ({"kernel": "poly", "degree": np.int64(2)}, {"kernel": "rbf", "gamma": np.float32(2)}):
+        tp.RuleTrainer(**options).fit(None, X, y).log.save(tmp_path / "log.npz")
+        tp.MistakeLog.load(tmp_path / "log.npz", X, y)
+
+
+@pytest.mark.parametrize("options", [{"degree": 2}, {"kernel": "rbf", "degree": 2}, {"kernel": "poly", "gamma": 1.0}])
+def test_options_of_another_kernel_are_refused(options):
+    with pytest.raises(ValueError, match="goes with kernel="):
+        tp.RuleTrainer(**options)

@@ -74,6 +74,8 @@ def test_mlp_shapes():
         (lambda: tp.MulticlassPerceptron(2, 1), "num_classes=1"),
         (lambda: tp.MLP(2, (0,)), "hidden=0"),
         (lambda: tp.MLP(2, activation="sign"), "derivative 0"),
+        (lambda: tp.MLP(2, activation=torch.sign), "derivative 0"),
+        (lambda: tp.JointPerceptron(2, 3, False, features=lambda x: x), "bias=False goes with the block"),
         (lambda: tp.MLP(2, activation="swish"), "activation='swish'"),
         (lambda: tp.PerceptronLoss("max"), "reduction='max'"),
         (lambda: tp.PerceptronLoss(tie="relu"), "tie='relu'"),
@@ -88,8 +90,44 @@ def test_wrong_options_are_named(make, message):
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
 def test_nets_are_real_and_floating(dtype):
-    with pytest.raises(TypeError, match="floating"):
-        tp.Perceptron(2, dtype=dtype)
+    for make in (tp.Perceptron, tp.MLP):
+        with pytest.raises(TypeError, match="floating"):
+            make(2, dtype=dtype)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: tp.Perceptron(2, bias="no"), "bias must be True or False"),
+        (lambda: tp.MLP(2, 3), "hidden must be a sequence"),
+        (lambda: tp.JointPerceptron(2, 2, features=5), "features must be a function"),
+    ],
+)
+def test_wrong_types_are_named(make, message):
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
+def test_features_keep_their_own_parameters():
+    class Phi(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(3.0))
+
+        def forward(self, x):
+            return torch.stack([x, -x], 1) * self.scale
+
+    net = tp.JointPerceptron(2, 2, features=Phi())
+    net.reset_parameters()
+    assert net.features.scale == 3
+    tp.RuleTrainer().fit(net, [[1.0, 2.0], [-1.0, -2.0]], [0, 1])
+    assert net.predict(torch.tensor([[1.0, 2.0], [-1.0, -2.0]])).tolist() == [0, 1]
+
+
+def test_heads_refuse_a_column_of_scores():
+    for call in (tp.LogisticHead().output, tp.PerceptronHead().decide, lambda s: tp.LMSHead().loss(s, torch.ones(3))):
+        with pytest.raises(ValueError, match="squeeze"):
+            call(torch.zeros(3, 1))
 
 
 def test_losses_show_their_options():

@@ -78,7 +78,10 @@ def test_what_a_stream_cannot_select(select):
         tp.RuleTrainer(select=select).partial_fit(tp.Perceptron(1), [[1.0]], [1])
 
 
-@pytest.mark.parametrize("options", [{"kernel": "rbf"}, {"order": "shuffled"}, {"order": [0]}])
+@pytest.mark.parametrize(
+    "options",
+    [{"kernel": "rbf"}, {"order": "shuffled"}, {"order": [0]}, {"bias_step": "radius"}, {"class_weight": "balanced"}],
+)
 def test_what_else_a_stream_cannot_do(options):
     with pytest.raises(ValueError, match="partial_fit"):
         tp.RuleTrainer(**options).partial_fit(tp.Perceptron(1), [[1.0]], [1])
@@ -93,3 +96,10 @@ def test_a_failed_chunk_changes_nothing():
     assert torch.equal(net.weight, before)
     trainer.partial_fit(net, [[1.0]], [-1])
     assert net.weight.item() == (2 + 1) / 2
+
+
+def test_a_net_in_another_type_begins_a_new_stream():
+    net, trainer = tp.Perceptron(1), tp.RuleTrainer()
+    trainer.partial_fit(net, [[2.0]], [1])
+    trainer.partial_fit(net.double(), [[1.0]], [-1])
+    assert net.weight.item() == 1

@@ -1,6 +1,7 @@
 """The rule: the figures it must reach, and a plain loop over integers in every convention."""
 
 import itertools
+import pickle
 import warnings
 
 import numpy as np
@@ -315,3 +316,49 @@ def test_inputs_are_left_alone():
     copies = X.copy(), y.copy(), weights.copy()
     tp.RuleTrainer(select="pocket").fit(tp.Perceptron(2), X, y, sample_weight=weights, validation=(X, y))
     assert all(np.array_equal(a, b) for a, b in zip((X, y, weights), copies, strict=True))
+
+
+# --- found by fuzzing ---
+
+
+@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket"])
+def test_nothing_to_pick_leaves_the_weights(select):
+    net = tp.Perceptron(2)
+    net.load_state_dict({"weight": torch.tensor([[1.0, 0.0]]), "bias": torch.zeros(1)})
+    result = tp.RuleTrainer(order="random-mistake", select=select).fit(net, [[1, 0], [-1, 0]], [1, -1])
+    assert result.verdict is Verdict.SEPARATED
+    assert net.weight.tolist() == [[1, 0]]
+    assert result.predict([[1, 0], [-1, 0]]).tolist() == [1, -1]
+
+
+def test_a_clean_row_that_leaves_samples_out_is_no_standstill():
+    net = tp.Perceptron(2)
+    net.load_state_dict({"weight": torch.tensor([[1.0, 0.0]]), "bias": torch.zeros(1)})
+    result = tp.RuleTrainer(order=[[0, 0], [1, 1]], max_epochs=2).fit(net, [[1, 0], [2, 0]], [1, -1])
+    assert result.epochs == 2
+    assert result.mistakes > 0
+
+
+def test_a_weight_of_zero_is_left_out_of_the_radius_and_the_balance():
+    X, y, weights = [[1, 0], [-1, 0], [10, 10]], [1, -1, 1], [1, 1, 0]
+    trainer = tp.RuleTrainer(bias_step="radius", class_weight="balanced")
+    result = trainer.fit(tp.Perceptron(2), X, y, sample_weight=weights)
+    assert result.log.space.bias_scale == 1
+    assert {abs(entry.coef) for entry in result.log} == {1.0}
+
+
+def test_margins_mean_the_same_to_every_test():
+    X = np.array([[1.0], [-1.0]], dtype=np.float32)
+    options = {"lr": 0.05, "margin": 0.1}
+    primal = tp.RuleTrainer(**options).fit(tp.Perceptron(1, bias=False), X, [1, -1])
+    dual = tp.RuleTrainer(**options, kernel="linear").fit(None, X, [1, -1])
+    picked = tp.RuleTrainer(**options, order="random-mistake").fit(tp.Perceptron(1, bias=False), X, [1, -1])
+    assert primal.mistakes == dual.mistakes == picked.mistakes
+
+
+def test_trainers_are_pickled_without_their_streams():
+    trainer = tp.RuleTrainer(select="averaged", lr=0.5)
+    trainer.partial_fit(tp.Perceptron(1), [[1.0]], [1])
+    copy = pickle.loads(pickle.dumps(trainer))
+    assert copy.lr == 0.5
+    copy.partial_fit(tp.Perceptron(1), [[1.0]], [1])

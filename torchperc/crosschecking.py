@@ -25,8 +25,8 @@ from torchperc.rules.conventions import BIAS_STEPS, TIES
 from torchperc.rules.engines import ReferenceEngine, Task
 from torchperc.rules.log import Mistake, MistakeLog, check_labels
 from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import check_steps, linear_problem, warn_if_stuck
-from torchperc.rules.spaces import LinearSpace, Space, Weights
+from torchperc.rules.problem import check_steps, linear_problem, warn_if_stuck, with_bias_step
+from torchperc.rules.spaces import Space, Weights
 
 MODES = ("sample", "batch")
 FEW_ULPS = 4.0
@@ -165,14 +165,14 @@ class _Problem:
         self.epochs = checks.whole("epochs", epochs, at_least=1)
         self.X = checks.features(X, dtype=_dtype(X, dtype), convert=True)
         net = _net(self.X, num_classes)
-        self.space, self.start = linear_problem(net, self.X, bias_step)
-        assert isinstance(self.space, LinearSpace)
+        space, self.start = linear_problem(net, self.X)
+        everyone = torch.arange(len(self.X), device=self.X.device)
+        self.space = with_bias_step(space, net, bias_step, everyone)
         self.y = check_labels(y, len(self.X), self.space.classes).to(self.X.device)
         ones = torch.ones(len(self.y), dtype=torch.float64, device=self.X.device)
         rates = check_steps(self.lr, ones, self.space)
         self.rule = ReferenceEngine(Task(self.space, self.y, rates, tie, 0.0), self.start)
         self.autograd = _Autograd(net, self.lr, tie, self.space)
-        everyone = torch.arange(len(self.y), device=self.X.device)
         self.order = Order(check_order(order), everyone, checks.whole("seed", seed, at_least=0), self.epochs)
         warn_if_stuck(tie, 0.0, self.start, stacklevel=4)
 

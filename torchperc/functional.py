@@ -116,7 +116,7 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
         _class_shape(s, y)
         slack, differs = _own_scores(s, y) - rival_scores(s, y)[0], decide_class(s) != y
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success
-    return differs if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
+    return differs | slack.isnan() if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
 
 
 # --- losses -------------------------------------------------------------------------------------------------------

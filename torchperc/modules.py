@@ -67,7 +67,8 @@ class _LinearNet(nn.Module):
 
     def reset_parameters(self) -> None:
         """Set the weights back to their start: zeros, U(−1, 1) or N(0, 1), drawn with the seed."""
-        _fill(self.parameters(), self.init, self.seed)
+        own = (self.weight,) if self.bias is None else (self.weight, self.bias)  # and no parameters of features
+        _fill(own, self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores w·x + b."""
@@ -239,8 +240,8 @@ class JointPerceptron(_LinearNet):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        checks.whole("num_classes", num_classes, at_least=2)
-        checks.whole("in_features", in_features, at_least=1)
+        num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        in_features = checks.whole("in_features", in_features, at_least=1)
         if features is not None and not callable(features):
             raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
         if features is not None and not bias:

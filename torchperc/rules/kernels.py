@@ -40,8 +40,8 @@ class Kernel:
     def __post_init__(self) -> None:
         if not callable(self.name):
             checks.one_of("kernel", self.name, KERNELS)
-        checks.whole("degree", self.degree, at_least=1)
-        checks.number("gamma", self.gamma, above=0)
+        object.__setattr__(self, "degree", checks.whole("degree", self.degree, at_least=1))
+        object.__setattr__(self, "gamma", checks.number("gamma", self.gamma, above=0))
 
     def gram(self, rows: Rows, others: Rows) -> Tensor:
         """k of each of N samples with each of M others.
@@ -52,8 +52,9 @@ class Kernel:
         if callable(self.name):
             return _checked(self.name(rows.raw(), others.raw()), rows, others)
         if self.name == "rbf":
-            distance = rows.squared_norms()[:, None] - 2 * rows.dots(others) + others.squared_norms()
-            return distance.clamp_(min=0).mul_(-self.gamma).exp_()
+            x, z = rows.double(), others.double()  # far from the origin the three terms cancel; float32 would be lost
+            distance = x.squared_norms()[:, None] - 2 * x.dots(z) + z.squared_norms()
+            return distance.clamp_(min=0).mul_(-self.gamma).exp_().to(rows.dtype)
         dots = rows.dots(others)
         return dots if self.name == "linear" else dots.add_(1).pow_(self.degree)
 

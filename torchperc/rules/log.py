@@ -48,7 +48,8 @@ class MistakeLog:
     """The mistakes of a run in order, bound to the data they were made on.
 
     Args:
-        space: the training samples and the space in which they are added up.
+        space: the training samples and the space in which they are added up. Samples are not copied: a caller who
+            changes X in place changes what the log says.
         y: the labels, −1/+1 or class indices.
         start: the weights before the first sample.
         index: which sample, for each mistake.
@@ -141,6 +142,8 @@ class MistakeLog:
 
     def averaged(self) -> Model:
         """The mean of the weights after each presented sample: start + Σ cⱼ·(T − tⱼ)/T·x_{iⱼ}."""
+        if not self.steps:  # no sample was presented, because none was a mistake: the start is all there is
+            return self.state_at(0)
         return self.space.average(self.start, self.entries, self.steps - self.step, self.steps)
 
     def voted(self) -> VotedModel:
@@ -153,9 +156,9 @@ class MistakeLog:
 
     def best_validation(self, X: checks.Data, y: checks.Data) -> Model:
         """The weights at the end of the epoch with the lowest error on validation data, the earliest of equals."""
-        ends = self.mistakes_by_epoch().cumsum(0)
         if X is None or y is None:
             raise TypeError("best_validation needs validation samples X and labels y, found None")
+        ends = self.mistakes_by_epoch().cumsum(0) if len(self.epoch_ends) else self.index.new_zeros(1)
         return self.state_at(int(ends[self.errors(X, y)[ends].argmin()]))
 
     # --- what happened ---
@@ -282,7 +285,7 @@ class VotedModel(Model):
         """Votes: (N, 1) or (N, K)."""
         votes = torch.zeros(len(rows), self.classes or 1, dtype=torch.float64, device=rows.device)
         for log in self.logs:
-            counts = log.survivals().double()
+            counts = log.survivals().double() if log.steps else torch.ones(1, dtype=torch.float64, device=rows.device)
             for block, first, path in log.space.paths(log.start, log.entries, rows):
                 weight = counts[first : first + path.shape[1]]
                 if self.classes is None:
@@ -290,7 +293,7 @@ class VotedModel(Model):
                 else:
                     ballots = tpf.decide_class(path)
                     votes[block].scatter_add_(1, ballots, weight.expand_as(ballots))
-        return votes.to(rows.dtype)
+        return votes
 
 
 def check_labels(y: checks.Data, count: int, classes: int | None, *, name: str = "y", both: bool = True) -> Tensor:
@@ -306,7 +309,7 @@ def _describe(space: Space) -> dict[str, Any]:
         return {"space": "kernel", "kernel": name, "degree": space.kernel.degree, "gamma": space.kernel.gamma}
     if isinstance(space, JointSpace):
         block = isinstance(space.features, partial) and space.features.func is tpf.joint_features
-        return {"space": "joint", "block_bias": space.features.keywords["bias"] if block else None}  # type: ignore[attr-defined]
+        return {"space": "joint", "block_bias": space.features.keywords.get("bias", True) if block else None}  # type: ignore[attr-defined]
     return {"space": "linear"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -21,8 +22,8 @@ from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, 
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 
 
-def linear_problem(net: object, X: checks.Data, bias_step: str | None) -> tuple[Space, Weights]:
-    """The space of a net's weights over checked samples, and the weights the net has now."""
+def linear_problem(net: object, X: checks.Data) -> tuple[Space, Weights]:
+    """The space of a net's weights over checked samples, the bias at rest, and the weights the net has now."""
     if not isinstance(net, Net):
         raise TypeError(
             "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
@@ -38,13 +39,10 @@ def linear_problem(net: object, X: checks.Data, bias_step: str | None) -> tuple[
     if not torch.isfinite(weight).all() or not torch.isfinite(bias).all():
         raise ValueError("net has weights that are not finite; reset them first")
     rows = as_rows(X, dtype=weight.dtype, device=weight.device, width=net.in_features)
-    step = bias_step or ("unit" if net.bias is not None else "none")
-    if net.bias is None and step != "none":
-        raise ValueError(f"bias_step={step!r} but the net has no bias; use bias_step='none', or a net with a bias")
     start = Weights(weight.clone(), bias.clone())
     if isinstance(net, JointPerceptron):
         return JointSpace(rows, net.num_classes, 0.0, net.features), start
-    return LinearSpace(rows, None if len(weight) == 1 else len(weight), bias_scale(rows, step)), start
+    return LinearSpace(rows, None if len(weight) == 1 else len(weight), 0.0), start
 
 
 def _check_net(net: Net) -> None:
@@ -83,9 +81,7 @@ def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> N
         )
 
 
-def kernel_problem(
-    net: object, X: checks.Data, bias_step: str | None, kernel: Kernel, num_classes: int | None
-) -> tuple[Space, Weights]:
+def kernel_problem(net: object, X: checks.Data, kernel: Kernel, num_classes: int | None) -> tuple[Space, Weights]:
     """A kernel's space over checked samples; it starts with no support vectors."""
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
@@ -97,12 +93,17 @@ def kernel_problem(
     rows = as_rows(X, dtype=dtype)
     none = torch.zeros(classes or 1, 0, dtype=dtype, device=rows.device)
     start = Weights(none, torch.zeros(classes or 1, dtype=dtype, device=rows.device))
-    return KernelSpace(rows, classes, bias_scale(rows, bias_step or "none"), kernel), start
+    return KernelSpace(rows, classes, 0.0, kernel), start
 
 
-def bias_scale(rows: Rows, step: str) -> float:
-    """What a coefficient of 1 adds to the bias: 1, R² or 0."""
-    return float(rows.squared_norms().max()) if step == "radius" else float(step == "unit")
+def with_bias_step(space: Space, net: object, bias_step: str | None, ids: Tensor) -> Space:
+    """The space with the bias moving by 1, R² or 0 for a coefficient of 1, R over the samples that take part."""
+    has_bias = getattr(net, "bias", None) is not None
+    if net is not None and not has_bias and bias_step not in (None, "none"):
+        raise ValueError(f"bias_step={bias_step!r} but the net has no bias; use bias_step='none', or a net with a bias")
+    step = bias_step or ("unit" if has_bias else "none")
+    scale = float(space.rows.squared_norms()[ids].max()) if step == "radius" else float(step == "unit")
+    return replace(space, bias_scale=scale)
 
 
 def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | None:
@@ -132,7 +133,7 @@ def sample_factors(
     factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
     if sample_weight is not None:
         factors = checks.nonnegative_weights(sample_weight, len(y)).to(y.device)
-    for label, factor in _class_factors(y, class_weight, classes).items():
+    for label, factor in _class_factors(y[factors > 0], class_weight, classes).items():
         factors = torch.where(y == label, factors * factor, factors)
     return factors
 

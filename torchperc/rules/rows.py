@@ -130,9 +130,6 @@ class DenseRows(Rows):
 
     def take(self, index: Tensor) -> DenseRows:
         """Some of the samples."""
-        first, count = (int(index[0]), len(index)) if len(index) else (0, 0)
-        if torch.equal(index, torch.arange(first, first + count, device=index.device)):
-            return DenseRows(self.X[first : first + count])  # neighbours: no copy
         return DenseRows(self.X[index])
 
     def double(self) -> DenseRows:

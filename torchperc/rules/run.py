@@ -155,7 +155,7 @@ class RuleRun:
         clean = record.mistakes == 0 or self._order.ran_dry
         if clean and (self._clean_is_separated(record.epoch - 1) or not self._wrong_decisions()):
             return Verdict.SEPARATED
-        if clean or self._order.repeats:
+        if self._order.repeats or (clean and self._order.covers(record.epoch - 1)):
             state = self._engine.digest()
             if state in self._seen:
                 self.cycle = (self._seen[state], record.epoch)

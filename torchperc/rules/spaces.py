@@ -161,7 +161,7 @@ class LinearSpace(Space):
 
 @dataclass(frozen=True)
 class JointSpace(LinearSpace):
-    """One weight vector (1, D) over φ(x, k): w += c·(φ(x, y) − φ(x, r))."""
+    """One weight vector (1, D) over φ(x, k): w += c·(φ(x, y) − φ(x, r)). The bias, if any, is a part of φ."""
 
     features: Callable[[Tensor], Tensor]
 

@@ -7,6 +7,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from torchperc import checks
@@ -24,6 +25,7 @@ from torchperc.rules.problem import (
     linear_problem,
     sample_factors,
     warn_if_stuck,
+    with_bias_step,
     write,
 )
 from torchperc.rules.run import RuleResult, RuleRun
@@ -166,6 +168,9 @@ class RuleTrainer:
             )
         if not isinstance(self.order, str) or self.order != "given":
             raise ValueError("partial_fit takes samples as they come; use order='given'")
+        if self.bias_step == "radius" or self.class_weight == "balanced":
+            what = "bias_step='radius'" if self.bias_step == "radius" else "class_weight='balanced'"
+            raise ValueError(f"{what} depends on all samples, which partial_fit never sees together; use fit")
         known = self._streams.get(net) if isinstance(net, nn.Module) else None
         stream = known if known is not None and known.fits(net) else Stream()
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
@@ -189,11 +194,11 @@ class RuleTrainer:
     ) -> RuleRun:
         """A run that has not made its first epoch. Everything is checked here, and nothing is changed."""
         if self.kernel is not None:
-            space, start = kernel_problem(net, X, self.bias_step, self.kernel, num_classes)
+            space, start = kernel_problem(net, X, self.kernel, num_classes)
         elif num_classes is not None:
             raise ValueError(f"num_classes={num_classes} goes with a kernel; a net has its number of classes already")
         else:
-            space, start = linear_problem(net, X, self.bias_step)
+            space, start = linear_problem(net, X)
         labels = check_labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
         factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
         ids = factors.nonzero().squeeze(-1)
@@ -202,10 +207,12 @@ class RuleTrainer:
             raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
+        space = with_bias_step(space, net, self.bias_step, ids)
         if online and online.weights is not None:
             start = online.weights
         order = Order(self.order, ids, self.seed, self.max_epochs)
-        task = Task(space, labels, check_steps(self.lr, factors, space), self.tie, self.margin)
+        margin = float(torch.tensor(self.margin, dtype=space.rows.dtype))  # as the scores it is compared with
+        task = Task(space, labels, check_steps(self.lr, factors, space), self.tie, margin)
         held = held_out(validation, space)
         warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
         return RuleRun(
