@@ -110,11 +110,8 @@ def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | Non
     """Checked validation samples and labels, of the training data's width and dtype."""
     if validation is None:
         return None
-    if not isinstance(validation, tuple) or len(validation) != 2:
-        what = (
-            f"{type(validation).__name__} of {len(validation)}" if hasattr(validation, "__len__") else repr(validation)
-        )
-        raise TypeError(f"validation must be a pair (X, y), found {what}")
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
     rows = as_rows(
         validation[0],
         dtype=space.rows.dtype,

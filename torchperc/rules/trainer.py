@@ -156,21 +156,7 @@ class RuleTrainer:
             >>> trainer.partial_fit(net, [[2, 1]], [1]).mistakes, trainer.partial_fit(net, [[1, 1]], [1]).mistakes
             (1, 0)
         """
-        if self.select in ("pocket", "best-validation"):
-            raise ValueError(
-                f"select={self.select!r} looks back at all samples, which a stream has not kept; use fit, "
-                "or 'last', 'averaged' or 'voted'"
-            )
-        if self.kernel is not None:
-            raise ValueError(
-                "partial_fit needs a net, not a kernel: support vectors are samples, which a stream has "
-                "not kept; use fit"
-            )
-        if not isinstance(self.order, str) or self.order != "given":
-            raise ValueError("partial_fit takes samples as they come; use order='given'")
-        if self.bias_step == "radius" or self.class_weight == "balanced":
-            what = "bias_step='radius'" if self.bias_step == "radius" else "class_weight='balanced'"
-            raise ValueError(f"{what} depends on all samples, which partial_fit never sees together; use fit")
+        self._check_stream()
         known = self._streams.get(net) if isinstance(net, nn.Module) else None
         stream = known if known is not None and known.fits(net) else Stream()
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
@@ -224,6 +210,20 @@ class RuleTrainer:
             cost=factors,
             validation=held,
         )
+
+    def _check_stream(self) -> None:
+        """Refuse what looks back at samples: a stream has not kept them."""
+        if self.select in ("pocket", "best-validation"):
+            raise ValueError(
+                f"select={self.select!r} needs all samples, which partial_fit never sees together; use fit"
+            )
+        if self.bias_step == "radius" or self.class_weight == "balanced":
+            what = "bias_step='radius'" if self.bias_step == "radius" else "class_weight='balanced'"
+            raise ValueError(f"{what} needs all samples, which partial_fit never sees together; use fit")
+        if self.kernel is not None:
+            raise ValueError("partial_fit with a kernel would have to keep its support vectors; use fit")
+        if not isinstance(self.order, str) or self.order != "given":
+            raise ValueError("partial_fit takes samples as they come; use order='given'")
 
     def _engine(self, task: Task, start: Weights) -> Engine:
         if isinstance(task.space, LinearSpace):
