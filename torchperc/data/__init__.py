@@ -1,6 +1,32 @@
-"""Data: Boolean gates and tables from files."""
+"""Data: gates, synthetic problems, tables from files, scaling and splits."""
 
-from torchperc.data.files import Table, read_csv
+from torchperc.data.files import Dataset, Table, read_csv
 from torchperc.data.gates import GATES, gate, is_gate
+from torchperc.data.scaling import SCALINGS, Identity, MinMax, Scaler, Standard, scaler
+from torchperc.data.sources import SOURCES, load
+from torchperc.data.splits import folds, split
+from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs, separator
 
-__all__ = ["GATES", "Table", "gate", "is_gate", "read_csv"]
+__all__ = [
+    "GATES",
+    "SCALINGS",
+    "SOURCES",
+    "Dataset",
+    "Identity",
+    "MinMax",
+    "Scaler",
+    "Standard",
+    "Table",
+    "circles",
+    "folds",
+    "gate",
+    "is_gate",
+    "load",
+    "moons",
+    "noisy_blobs",
+    "read_csv",
+    "scaler",
+    "separable_blobs",
+    "separator",
+    "split",
+]

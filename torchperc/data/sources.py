@@ -1,0 +1,92 @@
+"""Data sets by name: gates, synthetic data, scikit-learn's four small classics, CSV files."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc.data.files import Dataset, read_csv
+from torchperc.data.gates import GATES, gate, is_gate
+from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
+
+__all__ = ["SOURCES", "Dataset", "load"]
+
+_SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "separable-blobs": separable_blobs,
+    "noisy-blobs": noisy_blobs,
+    "moons": moons,
+    "circles": circles,
+}
+_SKLEARN = {"iris": "load_iris", "wine": "load_wine", "breast-cancer": "load_breast_cancer", "digits": "load_digits"}
+
+SOURCES = (*GATES, *_SYNTHETIC, *_SKLEARN)
+
+
+def load(source: str | Path, **options: Any) -> Dataset:
+    """A data set by name, or from a CSV file.
+
+    Args:
+        source: one of ``SOURCES`` (with a number for the n of ``parity-n``), or the path of a file: any ``Path``, or a
+            string that ends in ``.csv``.
+        options: of the source. Synthetic data take the arguments of their functions (``samples``, ``seed``, …);
+            scikit-learn's sets take ``positive``, a label to be +1 against the rest; files take ``target``, the column
+            of labels, and ``positive``; gates take none.
+
+    Example:
+        >>> load("AND").y.tolist()
+        [-1, -1, -1, 1]
+        >>> load("moons", samples=10, noise=0).X.shape
+        torch.Size([10, 2])
+        >>> iris = load("iris")
+        >>> iris.classes, iris.decode(iris.y[[0, 149]])
+        (3, ['setosa', 'virginica'])
+        >>> load("iris", positive="setosa").labels
+        ('not setosa', 'setosa')
+    """
+    if not isinstance(source, (str, Path)):
+        raise TypeError(f"source must be a name or a path, found {type(source).__name__} {source!r}")
+    if isinstance(source, Path) or source.lower().endswith(".csv"):
+        _check_options(source, options, ("target", "positive"))
+        return _file(source, **options)
+    if is_gate(source):
+        _check_options(source, options, ())
+        name = source.upper() if source.upper() in GATES else source.lower()
+        return _two_signs(*gate(source, dtype=torch.float64), name)
+    if source in _SYNTHETIC:
+        _check_options(source, options, tuple(inspect.signature(_SYNTHETIC[source]).parameters))
+        return _two_signs(*_SYNTHETIC[source](**options), source)
+    if source in _SKLEARN:
+        _check_options(source, options, ("positive",))
+        return _classic(source, **options)
+    raise ValueError(f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file")
+
+
+def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[str]) -> None:
+    for option, value in options.items():
+        if option not in known:
+            remedy = f"it takes {', '.join(known)}" if known else "it takes none"
+            raise ValueError(f"{option}={value!r} is no option of source {str(source)!r}; {remedy}")
+
+
+def _file(source: str | Path, target: str | int | None = None, positive: str | int | None = None) -> Dataset:
+    table = read_csv(source, target)
+    return table if positive is None else table.against_rest(positive)
+
+
+def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:
+    return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
+
+
+def _classic(source: str, positive: str | int | None = None) -> Dataset:
+    from sklearn import datasets
+
+    bunch = getattr(datasets, _SKLEARN[source])()
+    image_shape = (8, 8) if source == "digits" else None
+    labels = bunch.target_names[bunch.target]
+    made = Dataset.of(bunch.data, labels, names=bunch.feature_names, image_shape=image_shape, name=source)
+    return made if positive is None else made.against_rest(positive)

@@ -1,0 +1,142 @@
+"""Which samples train, which choose and which judge: seeded splits and folds, class by class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.checks import Data
+
+_PARTS = ("train", "validation", "test")
+
+
+def split(
+    y: Data, fractions: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0, stratify: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sample numbers of a train, a validation and a test part, each in ascending order.
+
+    The parts have no sample in common and hold all of them. Of a class with n samples a part with fraction f gets
+    ⌊n·f⌋ or ⌈n·f⌉, and the train part at least one.
+
+    Args:
+        y: the labels, of any kind.
+        fractions: of train, validation and test, adding up to 1; the last two may be 0.
+        seed: of the generator.
+        stratify: share out each class by itself; if not, all samples together.
+
+    Shape:
+        y (N,); three tensors of int64, N entries together.
+
+    Example:
+        >>> train, validation, test = split([-1] * 6 + [1] * 4, fractions=(0.5, 0.5, 0))
+        >>> len(train), len(validation), len(test), (train < 6).sum().item()
+        (5, 5, 0, 3)
+    """
+    classes = _classes(y, checks.flag("stratify", stratify))
+    shares = _shares(fractions)
+    counts = _counts(torch.bincount(classes).tolist(), shares)
+    for part, name in enumerate(_PARTS):
+        if fractions[part] > 0 and not any(count[part] for count in counts):
+            raise ValueError(
+                f"fractions={tuple(fractions)} leaves no sample for the {name} part of {len(classes)}; give more "
+                f"samples, or 0 for {name}"
+            )
+    chunks = _shuffled(classes, seed).split([size for count in counts for size in count])
+    train, validation, test = (torch.cat(chunks[part::3]).sort().values for part in range(3))
+    return train, validation, test
+
+
+def folds(y: Data | int, k: int = 5, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
+    """k pairs of sample numbers (train, held out): every sample is held out once, numbers in ascending order.
+
+    The folds differ in size by one sample at most, and so does each class from fold to fold. A class with one sample
+    only is missing from the train part of the fold that holds it out.
+
+    Args:
+        y: the labels, of any kind; or the number of samples, to share them out without regard to classes.
+        k: the number of folds, from 2 to N; N leaves one out at a time.
+        seed: of the generator.
+
+    Shape:
+        y (N,); k pairs of int64 tensors, N entries in each pair.
+
+    Example:
+        >>> for train, held_out in folds([-1] * 4 + [1] * 2, k=2):
+        ...     print(len(train), (held_out < 4).sum().item(), (held_out >= 4).sum().item())
+        3 2 1
+        3 2 1
+    """
+    whole = isinstance(y, (int, np.integer))
+    classes = torch.zeros(checks.whole("y", y, at_least=2), dtype=torch.int64) if whole else _classes(y, True)
+    k = checks.whole("k", k, at_least=2)
+    if k > len(classes):
+        raise ValueError(f"k={k} must be at most the number of samples, {len(classes)}")
+    fold = torch.empty_like(classes)
+    fold[_shuffled(classes, seed)] = torch.arange(len(classes)) % k  # dealt like cards, one class after the other
+    return [(torch.nonzero(fold != i)[:, 0], torch.nonzero(fold == i)[:, 0]) for i in range(k)]
+
+
+def _classes(y: Data, stratify: bool) -> Tensor:
+    """Class numbers from 0, all 0 without stratification."""
+    array: np.ndarray[Any, Any] = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"y must be one label a sample, found shape {array.shape}; give at least one sample")
+    if array.dtype == object:
+        strange = [value for value in array if not isinstance(value, str)]
+        if strange:
+            raise TypeError(f"y must hold numbers or words, found {type(strange[0]).__name__} {strange[0]!r}")
+        array = array.astype(str)
+    classes = torch.from_numpy(np.unique(array, return_inverse=True)[1])
+    return classes if stratify else torch.zeros_like(classes)
+
+
+def _shares(fractions: Sequence[float]) -> list[Fraction]:
+    """The fractions as they were meant: 0.29 of 100 samples is 29 of them, which it is not in binary."""
+    if not hasattr(fractions, "__len__") or len(fractions) != 3:
+        raise ValueError(f"fractions={fractions!r} must be three numbers: of train, validation and test")
+    values = [checks.number(f"fractions[{i}]", value, at_least=0) for i, value in enumerate(fractions)]
+    if abs(sum(values) - 1) > 1e-6:
+        raise ValueError(f"fractions={tuple(fractions)} must add up to 1, found {sum(values):g}")
+    if not values[0]:
+        raise ValueError(f"fractions={tuple(fractions)} leaves nothing to train on; the first must be above 0")
+    exact = [Fraction(value).limit_denominator(10**6) for value in values]
+    return [value / sum(exact) for value in exact]
+
+
+def _counts(sizes: list[int], shares: list[Fraction]) -> list[list[int]]:
+    """How many of each class go to each part.
+
+    What whole numbers leave over goes to the parts that are furthest behind so far, so that the parts as wholes come
+    near their shares too; small classes first, because they have the least choice.
+    """
+    counts = [[int(size * share) for share in shares] for size in sizes]
+    due = [Fraction(0)] * len(shares)
+    for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):
+        count = counts[number]
+        due = [d + sizes[number] * share - n for d, share, n in zip(due, shares, count, strict=True)]
+        for part in _furthest_behind(due, count, sizes[number], shares):
+            count[part] += 1
+            due[part] -= 1
+    return counts
+
+
+def _furthest_behind(due: list[Fraction], count: list[int], size: int, shares: list[Fraction]) -> list[int]:
+    """The parts that get one more of a class: as many as are left over, none that has its exact share already."""
+    open_parts = [part for part, share in enumerate(shares) if (size * share).denominator > 1]
+    untrained = count[0] == 0
+    open_parts.sort(key=lambda part: (not (untrained and part == 0), -due[part]))
+    return open_parts[: size - sum(count)]
+
+
+def _shuffled(classes: Tensor, seed: int) -> Tensor:
+    """Sample numbers, class after class, in random order within each."""
+    order = torch.randperm(
+        len(classes), generator=torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    )
+    return order[classes[order].argsort(stable=True)]
