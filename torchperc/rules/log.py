@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,6 +22,7 @@ from torch import Tensor
 
 from torchperc import checks
 from torchperc import functional as tpf
+from torchperc.exporting import write_whole
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Model
 from torchperc.rules.rows import Rows, as_rows
@@ -227,7 +227,9 @@ class MistakeLog:
         arrays = {name: getattr(self, name).cpu().numpy() for name in _COLUMNS}
         arrays |= {name: getattr(self.start, name).double().cpu().numpy() for name in _START}
         arrays["about"] = np.array(json.dumps(about))
-        _write_whole(Path(path), **arrays, checksum=np.array(_checksum(arrays)))
+        content = io.BytesIO()
+        np.savez_compressed(content, **arrays, checksum=np.array(_checksum(arrays)))
+        write_whole(Path(path), content.getvalue())
 
     @classmethod
     def load(
@@ -343,20 +345,6 @@ def _checksum(arrays: dict[str, np.ndarray[Any, Any]]) -> str:
         digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
         digest.update(arrays[name].tobytes())
     return digest.hexdigest()
-
-
-def _write_whole(path: Path, **arrays: np.ndarray[Any, Any]) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot save {path}: there is no folder {path.parent}")
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # the stubs type allow_pickle into **arrays
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

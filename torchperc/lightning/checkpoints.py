@@ -1,0 +1,249 @@
+"""Checkpoints that are whole, checked and free of code: Lightning's files, written and read with care.
+
+A file is what ``torch.save`` writes, a zip archive, whose archive comment holds a checksum of all bytes before it. So
+``torch.load``, ``unzip`` and Lightning without the plugin read it too; they do not look at the checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pytorch_lightning.plugins.io import CheckpointIO
+from torch import Tensor
+
+from torchperc.exporting import non_finite, write_whole
+
+_MARK = b"torchperc checkpoint 1 blake2b "
+_DIGEST = 64  # hex digits
+_TRAINED = ("state_dict", "optimizer_states")  # a callback's best score may be infinite, these may not
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that cannot be written or must not be loaded: which file, what was found and what to do.
+
+    Example:
+        >>> try:
+        ...     SafeCheckpointIO().load_checkpoint("none.ckpt")
+        ... except CheckpointError as error:
+        ...     print(error)
+        cannot read none.ckpt (No such file or directory); check the path
+    """
+
+
+class SafeCheckpointIO(CheckpointIO):
+    """Writes a Trainer's checkpoints whole or not at all, with a checksum, and loads nothing that could run code.
+
+    Lightning's own way stages the file in the temporary folder, from where a move to another file system can destroy
+    the checkpoint before it. Here the file is written beside its target, synced and renamed into place. What
+    :meth:`load_checkpoint` would refuse is not written, so the last good file stays.
+
+    Example:
+        >>> import tempfile
+        >>> from pytorch_lightning import Trainer
+        >>> _ = Trainer(plugins=[SafeCheckpointIO()], accelerator="cpu", logger=False, enable_checkpointing=False)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     SafeCheckpointIO().save_checkpoint({"state_dict": {"weight": torch.ones(2)}}, f"{folder}/last.ckpt")
+        ...     SafeCheckpointIO().load_checkpoint(f"{folder}/last.ckpt")
+        {'state_dict': {'weight': tensor([1., 1.])}}
+    """
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
+        """Write a checkpoint; on any error the file that was there before is still there.
+
+        Args:
+            checkpoint: what the Trainer dumps, with its ``"state_dict"``; made :func:`plain` on the way.
+            path: a local file; its folder is created if there is none, as Lightning relies on.
+            storage_options: not supported, must be ``None``.
+        """
+        if storage_options is not None:
+            raise TypeError(f"storage_options={storage_options!r} is not supported by SafeCheckpointIO; leave it out")
+        target = _local(path)
+        buffer = io.BytesIO()
+        torch.save(_sound(plain(checkpoint), f"cannot write {target}"), buffer)
+        try:
+            write_whole(target, _seal(buffer.getvalue()), make_folder=True)
+        except OSError as error:
+            raise CheckpointError(str(error)) from error
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """Read a checkpoint after checking its bytes, always with ``weights_only=True``.
+
+        Args:
+            path: a file that :meth:`save_checkpoint` wrote; any other is refused with a :class:`CheckpointError`.
+            map_location: as for ``torch.load``; the CPU by default, from where Lightning moves the weights on.
+            weights_only: ``None`` or ``True``.
+        """
+        if weights_only is False:
+            raise ValueError(
+                "weights_only=False would run code found in the file; leave it out, no checkpoint needs it"
+            )
+        return _open(_local(path), map_location)[1]
+
+    def remove_checkpoint(self, path: str | Path) -> None:
+        """Remove a checkpoint file; one that is not there is fine."""
+        target = _local(path)
+        try:
+            target.unlink(missing_ok=True)
+        except OSError as error:
+            raise CheckpointError(f"cannot remove {target} ({error.strerror or error}); remove it by hand") from error
+
+
+def verified(path: str | Path) -> io.BytesIO:
+    """Return the bytes of a checkpoint that passed every check, ready for ``load_from_checkpoint``.
+
+    ``LightningModule.load_from_checkpoint`` takes a path or an open file and does not ask the Trainer's plugin; given
+    ``verified(path)`` it reads only what :class:`SafeCheckpointIO` would.
+
+    Args:
+        path: a file that :class:`SafeCheckpointIO` wrote; any other is refused with a :class:`CheckpointError`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     SafeCheckpointIO().save_checkpoint({"state_dict": {}, "epoch": 3}, f"{folder}/last.ckpt")
+        ...     torch.load(verified(f"{folder}/last.ckpt"), weights_only=True)
+        {'state_dict': {}, 'epoch': 3}
+    """
+    return io.BytesIO(_open(_local(path), None)[0])
+
+
+def plain(value: Any) -> Any:
+    """Return a nested structure in plain types, which load again without running code.
+
+    Plain are dict, list, tuple, str, int, float, bool, ``None`` and tensors. Their subclasses, paths (to str), numpy
+    scalars, enums (to their value) and sets (to sorted lists) are converted; anything else is a ``TypeError`` that
+    says where it is.
+
+    Args:
+        value: the structure, which is left as it is; tensors are not copied.
+
+    Example:
+        >>> plain({"file": Path("a") / "b", "lr": np.float64(0.5), "classes": {"y", "x"}, "shape": torch.Size((2,))})
+        {'file': 'a/b', 'lr': 0.5, 'classes': ['x', 'y'], 'shape': (2,)}
+        >>> plain({"hyper_parameters": {"layers": [2, print]}})  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        TypeError: hyper_parameters.layers[1] is a builtin_function_or_method, ...
+    """
+    return _plain(value, "")
+
+
+def _plain(value: Any, at: str) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, Tensor):
+        return value.detach().as_subclass(Tensor)
+    if isinstance(value, Mapping):
+        return _plain_dict(value, at)
+    if isinstance(value, list | tuple):
+        items = (_plain(item, f"{at}[{i}]") for i, item in enumerate(value))
+        return tuple(items) if isinstance(value, tuple) else list(items)
+    if isinstance(value, set | frozenset):
+        return _sorted([_plain(item, f"{at}{{…}}") for item in value], at)
+    return _plain_leaf(value, at)
+
+
+def _plain_leaf(value: Any, at: str) -> Any:
+    if isinstance(value, Enum):
+        return _plain(value.value, at)
+    if isinstance(value, os.PathLike):
+        return _plain(os.fspath(value), at)
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):  # a longdouble stays one
+        return _plain(value.item(), at)
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    raise TypeError(
+        f"{at or 'the value'} is a {type(value).__name__}, which no checkpoint can carry safely; make it a dict, list, "
+        "tuple, str, int, float, bool, None or tensor, or leave it out, as save_hyperparameters(ignore=[...]) does"
+    )
+
+
+def _plain_dict(value: Mapping[Any, Any], at: str) -> dict[Any, Any]:
+    result: dict[Any, Any] = {}
+    for key, item in value.items():
+        here = f"{at}.{key}" if at else str(key)
+        name = _plain(key, f"the key {here}")
+        if isinstance(name, Tensor | list | dict) or name in result:
+            raise TypeError(f"the key {here} ({type(key).__name__}) cannot be kept apart; use a str or int of its own")
+        result[name] = _plain(item, here)
+    return result
+
+
+def _sorted(items: list[Any], at: str) -> list[Any]:
+    try:
+        return sorted(items)
+    except (TypeError, RuntimeError):  # 1 < "a", and tensors
+        raise TypeError(f"{at or 'the value'} is a set whose items have no order; make it a list") from None
+
+
+def _local(path: str | Path) -> Path:
+    if "://" in str(path):  # as a local path it would make a folder named after the protocol
+        raise CheckpointError(f"cannot use {path}: SafeCheckpointIO works on local files; give a path without '://'")
+    return Path(path)
+
+
+def _sound(checkpoint: Any, what: str) -> dict[str, Any]:
+    """The checkpoint, if it holds weights and all that was trained is finite."""
+    if not isinstance(checkpoint, dict) or not isinstance(checkpoint.get("state_dict"), dict):
+        found = list(checkpoint) if isinstance(checkpoint, dict) else type(checkpoint).__name__
+        raise CheckpointError(
+            f"{what}: there is no 'state_dict' with weights in it, found {found}; use Trainer's files"
+        )
+    bad = non_finite(pair for key in _TRAINED for pair in _tensors(checkpoint.get(key), key))
+    if bad:
+        raise CheckpointError(f"{what}: {bad}, so training has diverged; go back to an earlier checkpoint, lower lr")
+    return checkpoint
+
+
+def _tensors(value: Any, at: str) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, Tensor):
+        yield at, value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _tensors(item, f"{at}.{key}")
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from _tensors(item, f"{at}[{i}]")
+
+
+def _seal(archive: bytes) -> bytes:
+    """A zip archive with the checksum as its comment, whose length is the archive's last two bytes."""
+    body = archive[:-2] + (len(_MARK) + _DIGEST).to_bytes(2, "little")
+    return body + _MARK + _checksum(body)
+
+
+def _checksum(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=_DIGEST // 2).hexdigest().encode()
+
+
+def _open(path: Path, map_location: Any | None) -> tuple[bytes, dict[str, Any]]:
+    """The bytes and the content of a checkpoint, after every check; nothing is unpickled before the checksum fits."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path} ({error.strerror or error}); check the path") from error
+    body, mark, checksum = content[: -len(_MARK) - _DIGEST], content[:-_DIGEST][-len(_MARK) :], content[-_DIGEST:]
+    if mark != _MARK:
+        raise CheckpointError(
+            f"{path} is cut short or not written by SafeCheckpointIO: its checksum is missing; "
+            "use another checkpoint, or save this one again through Trainer(plugins=[SafeCheckpointIO()])"
+        )
+    if checksum != _checksum(body):
+        raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another checkpoint")
+    try:
+        checkpoint = torch.load(io.BytesIO(content), map_location=map_location or "cpu", weights_only=True)
+    except Exception as error:  # whatever torch makes of an archive that was not made here
+        raise CheckpointError(
+            f"{path} holds more than plain types and tensors ({type(error).__name__}); use another checkpoint"
+        ) from error  # its text advises loading without the guard, so it is not repeated
+    return content, _sound(checkpoint, f"cannot load {path}")
