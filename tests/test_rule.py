@@ -262,6 +262,7 @@ def test_random_mistake_picks_only_mistakes_until_none_is_left():
         net, result = fit(X, y, order="random-mistake", seed=seed)
         assert result.verdict is Verdict.SEPARATED
         assert torch.equal(net.predict(X), y)
+        assert result.epochs == len(result.log) // 4 + 1  # ends when nothing is left to pick, not an epoch later
         for t, entry in enumerate(result.log):
             before = result.log.state_at(t).scores(X)
             assert y[entry.sample] * before[entry.sample] <= 0

@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchperc import checks, data, dialects, functional, heads, losses, modules, rules
+    from torchperc import checks, data, dialects, functional, heads, lightning, losses, modules, plots, rules
     from torchperc.crosschecking import CrossCheck, crosscheck
     from torchperc.dialects import Dialect
     from torchperc.heads import LMSHead, LogisticHead, PerceptronHead
@@ -49,7 +49,7 @@ _HOME = {
     "RuleTrainer": "rules.trainer",
     "Verdict": "rules.conventions",
 }
-_ROOMS = ("checks", "data", "dialects", "functional", "heads", "losses", "modules", "rules")
+_ROOMS = ("checks", "data", "dialects", "functional", "heads", "lightning", "losses", "modules", "plots", "rules")
 
 __all__ = [
     "MLP",
@@ -77,8 +77,10 @@ __all__ = [
     "dialects",
     "functional",
     "heads",
+    "lightning",
     "losses",
     "modules",
+    "plots",
     "rules",
 ]
 

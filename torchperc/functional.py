@@ -410,6 +410,36 @@ def _norm(weight: Tensor) -> Tensor:
     return norm
 
 
+def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[Tensor, Tensor]:
+    """Starting weights from two samples, the first of either class: the flattest plane s = w·x + b through both.
+
+    w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁. With one feature this is the slope (t₂ − t₁)/(x₂ − x₁). With
+    more, dividing by each feature's own difference, as one may read, would count the same rise once a feature and fail
+    where two values are equal.
+
+    Args:
+        x: samples.
+        y: labels −1/+1, both of which must occur.
+        targets: ``"-1/+1"`` or ``"0/1"``, what the plane takes at the two samples.
+
+    Shape:
+        x (N, d), y (N,) → (1, d), (1,).
+
+    Example:
+        >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([-1, 1]))
+        (tensor([[1.]]), tensor([-2.]))
+    """
+    low = 0.0 if checks.one_of("targets", targets, TARGETS) == "0/1" else -1.0
+    if not ((y == 1).any() and (y == -1).any()):
+        raise ValueError(f"y must hold -1 and +1, found {y.unique().tolist()}; a start needs a sample of either class")
+    first, second = x[(y == -1).nonzero()[0, 0]], x[(y == 1).nonzero()[0, 0]]
+    step = second - first
+    if not step.any():
+        raise ValueError("the first samples of the two classes are equal, so no plane goes through both; shuffle X")
+    weight = (1.0 - low) * step / step.square().sum()
+    return weight[None], (low - weight @ first)[None]
+
+
 # --- feature maps -------------------------------------------------------------------------------------------------
 
 

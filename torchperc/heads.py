@@ -47,6 +47,22 @@ def _many(scores: Tensor, y: Tensor | None = None) -> bool:
     return many
 
 
+def head(name: str) -> Head:
+    """A head by name: ``"perceptron"``, ``"lms"``, ``"lms 0/1"`` or ``"logistic"``, with its default options.
+
+    Example:
+        >>> head("lms 0/1")
+        LMSHead(targets='0/1')
+    """
+    heads: dict[str, Head] = {
+        "perceptron": PerceptronHead(),
+        "lms": LMSHead(),
+        "lms 0/1": LMSHead(targets="0/1"),
+        "logistic": LogisticHead(),
+    }
+    return heads[checks.one_of("head", name, tuple(heads))]
+
+
 @dataclass(frozen=True)
 class PerceptronHead(Head):
     """Threshold unit: output sign(s) (one-hot of the argmax for K classes), loss max(0, −y·s), decision s ≥ 0.

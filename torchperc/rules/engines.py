@@ -10,7 +10,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -79,6 +79,14 @@ class Engine(ABC):
         """Length of the weights in the space where the update happens, bias included."""
 
     @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """The state as tensors and plain numbers, to go on from exactly."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state_dict` gave."""
+
+    @abstractmethod
     def _numbers(self) -> list[Tensor]:
         """The numbers that make up the state."""
 
@@ -138,6 +146,15 @@ class ReferenceEngine(Engine):
         scale = self.space.bias_scale
         bias = float(self.weights.bias.double().square().sum()) / scale if scale else 0.0
         return math.sqrt(float(self.weights.weight.double().square().sum()) + bias)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weight and bias."""
+        return {"weight": self.weights.weight.clone(), "bias": self.weights.bias.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Weight and bias again."""
+        self.weights.weight.copy_(state["weight"])
+        self.weights.bias.copy_(state["bias"])
 
     def _numbers(self) -> list[Tensor]:
         return [self.weights.weight, self.weights.bias]
@@ -243,6 +260,23 @@ class KernelEngine(Engine):
     def norm(self) -> float:
         """√(Σ Σ α_i·α_j·k(x_i, x_j)), kept up to date from mistake to mistake."""
         return math.sqrt(max(self._squared_norm, 0.0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The mistakes so far, and every sample's scores with the number of mistakes they include."""
+        found = [tuple(mistake) for mistake in self._found]
+        return {
+            "found": found,
+            "scores": self._scores.clone(),
+            "included": self._included.clone(),
+            "norm": self._squared_norm,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """All of that again."""
+        self._found = [Found(*mistake) for mistake in state["found"]]
+        self._scores.copy_(state["scores"])
+        self._included.copy_(state["included"])
+        self._squared_norm = state["norm"]
 
     def _numbers(self) -> list[Tensor]:
         # not the coefficients: different ones may stand for the same weights; the future depends on the scores alone

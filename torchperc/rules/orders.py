@@ -65,6 +65,15 @@ class Order:
         else:
             yield from self._picks(mistakes)
 
+    def state_dict(self) -> dict[str, Any]:
+        """The random state, to draw on from exactly."""
+        return {"random": self.generator.get_state(), "ran_dry": self.ran_dry}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Draw on from a state that :meth:`state_dict` gave."""
+        self.generator.set_state(state["random"])
+        self.ran_dry = state["ran_dry"]
+
     def _picks(self, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
         for _ in range(len(self.ids)):
             wrong = self.ids[mistakes()[self.ids]]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -150,6 +151,43 @@ class RuleRun:
         log = self._log()
         verdict = self.verdict or Verdict.BUDGET
         return RuleResult(verdict, log, tuple(self.history), self._select, self._selected(log), self.cycle)
+
+    def current(self) -> Model:
+        """The model as it is now, whatever is selected in the end."""
+        return self._engine.model()
+
+    def training_scores(self) -> Tensor:
+        """Scores of the training samples under the weights as they are now: (N, K), K = 1 for two classes."""
+        return self._engine.training_scores()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that a run needs to go on exactly, as tensors and plain types."""
+        return {
+            "data": self._engine.task.space.rows.hash(self._engine.task.y),
+            "engine": self._engine.state_dict(),
+            "mistakes": [tuple(mistake) for mistake in self._mistakes],
+            "ends": list(self._ends),
+            "history": [astuple(record) for record in self.history],
+            "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
+            "cycle": self.cycle,
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "start": [self._start.weight, self._start.bias],
+            "order": self._order.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state_dict` gave, on the same data."""
+        if state["data"] != self._engine.task.space.rows.hash(self._engine.task.y):
+            raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
+        self._engine.load_state_dict(state["engine"])
+        self._mistakes = [Mistake(*entry) for entry in state["mistakes"]]
+        self._ends = list(state["ends"])
+        self.history = [EpochRecord(*record) for record in state["history"]]
+        self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
+        self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
+        self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
+        self._start = Weights(*state["start"])
+        self._order.load_state_dict(state["order"])
 
     def _judge(self, record: EpochRecord) -> Verdict | None:
         clean = record.mistakes == 0 or self._order.ran_dry

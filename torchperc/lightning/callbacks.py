@@ -1,0 +1,216 @@
+"""Callbacks for every run: when to stop, what to keep, and how to leave when told to."""
+
+from __future__ import annotations
+
+import math
+import signal
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from torchperc import checks
+
+
+class EpsilonStop(pl.Callback):
+    """Stop when the training loss has settled: |L_i − L_{i−1}| < ε.
+
+    Args:
+        epsilon: ε, above 0.
+
+    Example:
+        >>> EpsilonStop(1e-6).epsilon
+        1e-06
+    """
+
+    def __init__(self, epsilon: float = 1e-6) -> None:
+        self.epsilon = checks.number("epsilon", epsilon, above=0)
+        self._last: float | None = None
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compare this epoch's loss with the last one's."""
+        loss = _metric(trainer, "loss/train")
+        if loss is not None and self._last is not None and abs(loss - self._last) < self.epsilon:
+            trainer.should_stop = True
+        self._last = loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """The last loss."""
+        return {"last": self._last}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The last loss again."""
+        self._last = state_dict["last"]
+
+
+class RestoreBest(pl.Callback):
+    """Keep the weights of the epoch with the lowest value of a metric; put them back at the end of the run.
+
+    Args:
+        monitor: the metric, ``"error/val"`` by default.
+
+    Example:
+        >>> RestoreBest().monitor
+        'error/val'
+    """
+
+    def __init__(self, monitor: str = "error/val") -> None:
+        self.monitor = monitor
+        self.best, self.epoch = math.inf, -1
+        self._weights: dict[str, Tensor] = {}
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Keep the weights if they are the best so far; the earliest of equals stays."""
+        value = _metric(trainer, self.monitor)
+        if value is None:
+            known = ", ".join(sorted(trainer.callback_metrics)) or "none"
+            raise ValueError(f"monitor={self.monitor!r} was not logged; the metrics are {known}")
+        if value < self.best:
+            self.best, self.epoch = value, trainer.current_epoch
+            self._weights = {name: values.detach().clone() for name, values in pl_module.state_dict().items()}
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Put them back."""
+        if self._weights:
+            pl_module.load_state_dict(self._weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best so far."""
+        return {"best": self.best, "epoch": self.epoch, "weights": self._weights}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """The best so far again."""
+        self.best, self.epoch, self._weights = state_dict["best"], state_dict["epoch"], state_dict["weights"]
+
+
+class DivergenceWarning(UserWarning):
+    """The loss or the weights of a run stopped being finite."""
+
+
+class StopOnDivergence(pl.Callback):
+    """Stop when loss or weights are not finite any more, keep the last finite weights, and say what to try.
+
+    Example:
+        >>> StopOnDivergence().diverged
+        False
+    """
+
+    def __init__(self) -> None:
+        self.diverged = False
+        self._finite: dict[str, Tensor] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The weights to fall back on."""
+        self._keep(pl_module)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Look at loss and weights once an epoch."""
+        loss = _metric(trainer, "loss/train")
+        finite = all(bool(torch.isfinite(p).all()) for p in pl_module.parameters())
+        if finite and (loss is None or math.isfinite(loss)):
+            self._keep(pl_module)
+            return
+        pl_module.load_state_dict(self._finite)
+        self.diverged = trainer.should_stop = True
+        warnings.warn(
+            f"the run diverged in epoch {trainer.current_epoch + 1}: "
+            f"{'the loss' if finite else 'a weight'} is not finite any more. The last finite weights are kept. "
+            "Try a smaller lr, or scaled data (scale='standard').",
+            DivergenceWarning,
+            stacklevel=2,
+        )
+
+    def _keep(self, pl_module: pl.LightningModule) -> None:
+        self._finite = {name: values.detach().clone() for name, values in pl_module.state_dict().items()}
+
+
+class SaveOnSignal(pl.Callback):
+    """Save a checkpoint when the process is told to stop, then leave with the usual exit code.
+
+    SIGTERM leaves with 143 and Ctrl-C with 130. The checkpoint is written at the end of the batch in which the signal
+    came, so it is a state that a run can be resumed from exactly.
+
+    Args:
+        path: of the checkpoint.
+
+    Example:
+        >>> SaveOnSignal("runs/last.ckpt").path.name
+        'last.ckpt'
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._received: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Listen."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self._received = number
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        """Save and leave, if a signal came; at the last batch of an epoch, at the end of the epoch."""
+        if self._received is not None and not trainer.is_last_batch:
+            self._leave(trainer)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Save and leave, if a signal came."""
+        if self._received is not None:
+            self._leave(trainer)
+
+    def _leave(self, trainer: pl.Trainer) -> None:
+        assert self._received is not None
+        trainer.save_checkpoint(self.path)
+        self._restore()
+        raise SystemExit(128 + self._received)
+
+    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Stop listening."""
+        self._restore()
+
+    def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
+        """Stop listening."""
+        self._restore()
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+
+class RandomState(pl.Callback):
+    """Takes torch's random state along in checkpoints, for nets that draw as they train.
+
+    Example:
+        >>> list(RandomState().state_dict())
+        ['torch']
+    """
+
+    def __init__(self) -> None:
+        self._loaded: Tensor | None = None
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Draw on from the checkpoint's state, if there is one."""
+        if self._loaded is not None:
+            torch.set_rng_state(self._loaded.cpu())
+            self._loaded = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of torch's generator."""
+        return {"torch": torch.get_rng_state()}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Keep it for the start of training."""
+        self._loaded = state_dict["torch"]
+
+
+def _metric(trainer: pl.Trainer, name: str) -> float | None:
+    value = trainer.callback_metrics.get(name)
+    return None if value is None else float(value)

@@ -1,0 +1,224 @@
+"""Gradient descent under a Lightning Trainer: any net that gives scores, any head."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities.types import OptimizerLRScheduler
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from torchperc import checks
+from torchperc import functional as tpf
+from torchperc.heads import Head, LMSHead
+from torchperc.heads import head as head_by_name
+from torchperc.lightning.metrics import EpochSums
+from torchperc.lightning.sample import check_linear, descend
+
+UPDATES = ("batch", "sample")
+STARTS = ("as-is", "two-sample")
+Batch = tuple[Tensor, Tensor]
+
+
+class LitClassifier(pl.LightningModule):
+    """Gradient descent on a head's loss: full batch, mini-batches or one sample at a time, as the loader cuts them.
+
+    Each epoch logs ``loss/train``, ``error/train``, ``mistakes``, ``margin`` and ``norm``, and ``loss/val`` and
+    ``error/val`` where there is validation data. Error and mistakes are counted as samples are presented, before the
+    step they lead to.
+
+    Args:
+        net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
+        head: what the scores mean: a head, or its name, see :func:`torchperc.heads.head`.
+        lr: the rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given.
+        update: ``"batch"`` makes one step a batch. ``"sample"`` makes one step a sample, in order, in one call for the
+            whole batch: the weights of ``batch_size=1`` without its cost. For linear nets and plain SGD.
+        optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
+        scheduler: a function from an optimizer to a scheduler, stepped once an epoch.
+        start: ``"as-is"``, or ``"two-sample"``: the plane through one sample of either class, see
+            :func:`torchperc.functional.two_sample_start`.
+
+    Example:
+        >>> import torchperc as tp
+        >>> lit = tp.lightning.LitClassifier(tp.Perceptron(2), tp.LogisticHead(), lr=0.5)
+        >>> lit(torch.zeros(3, 2))
+        tensor([0., 0., 0.], grad_fn=<SqueezeBackward1>)
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        head: Head | str = "perceptron",
+        lr: float | None = None,
+        update: str = "batch",
+        optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
+        scheduler: Callable[[Optimizer], LRScheduler] | None = None,
+        start: str = "as-is",
+    ) -> None:
+        super().__init__()
+        if not isinstance(net, nn.Module):
+            raise TypeError(f"net must be a module that gives scores, found {type(net).__name__}")
+        self.net = net
+        self.head = head_by_name(head) if isinstance(head, str) else head
+        if not isinstance(self.head, Head):
+            raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+        if lr is not None and optimizer is not None:
+            raise ValueError(f"lr={lr} is the rate of the default optimizer; give the rate to your optimizer instead")
+        self.lr = 0.1 if lr is None else checks.number("lr", lr, above=0)
+        self.update = checks.one_of("update", update, UPDATES)
+        self.start = checks.one_of("start", start, STARTS)
+        if update == "sample":
+            check_linear(net)
+            self.automatic_optimization = False
+        if start == "two-sample":
+            check_linear(net)
+        self._optimizer, self._scheduler = optimizer, scheduler
+        self.save_hyperparameters(
+            {
+                "model": type(net).__name__,
+                "rule": "gradient",
+                "head": type(self.head).__name__.removesuffix("Head").lower(),
+                "update_by": update,
+                "rate": self.lr if optimizer is None else "optimizer's",
+            }
+        )
+        self._sums = {stage: EpochSums() for stage in ("train", "val", "test")}
+
+    # --- the model ---
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores."""
+        scores: Tensor = self.net(x)
+        return scores
+
+    def predict_step(self, batch: Batch | Tensor, batch_idx: int = 0) -> Tensor:
+        """Labels −1/+1, or class indices."""
+        x = batch if isinstance(batch, Tensor) else batch[0]
+        return self.head.decide(self(x))
+
+    def configure_optimizers(self) -> OptimizerLRScheduler:
+        """The optimizer, and the scheduler stepped once an epoch."""
+        make = self._optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.lr))
+        optimizer = make(self.net.parameters())
+        if self.update == "sample":
+            _check_plain_sgd(optimizer)
+        if self._scheduler is None:
+            return optimizer
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self._scheduler(optimizer), "interval": "epoch"}}
+
+    # --- one step for all stages ---
+
+    def _observe(self, scores: Tensor, y: Tensor, stage: str) -> Tensor:
+        """Take a batch down under its stage; return its loss."""
+        loss = self.head.loss(scores, y)
+        self._sums[stage].add(loss, self.head.decide(scores.detach()), scores.detach(), y, self._length())
+        return loss
+
+    def training_step(self, batch: Batch, batch_idx: int = 0) -> Tensor | None:
+        """One step a batch, or one step a sample."""
+        x, y = batch
+        if self.update == "batch":
+            return self._observe(self(x), y, "train")
+        optimizer = self.optimizers()
+        assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
+        length = self._length()
+        scores = descend(check_linear(self.net), self.head, x, y, optimizer.param_groups[0]["lr"])
+        self._sums["train"].add(self.head.loss(scores, y), self.head.decide(scores), scores, y, length)
+        optimizer.step()  # no gradients, so nothing moves: it counts the step for checkpoints and max_steps
+        return None
+
+    def validation_step(self, batch: Batch, batch_idx: int = 0) -> None:
+        """Loss and error on validation data."""
+        self._observe(self(batch[0]), batch[1], "val")
+
+    def test_step(self, batch: Batch, batch_idx: int = 0) -> None:
+        """Loss and error on test data."""
+        self._observe(self(batch[0]), batch[1], "test")
+
+    def _length(self) -> Tensor | None:
+        """Length of a linear net's weights, by which a slack becomes a distance; ``None`` for other nets."""
+        weight = getattr(self.net, "weight", None)
+        return None if weight is None else torch.linalg.vector_norm(weight.detach())
+
+    # --- epochs ---
+
+    def on_fit_start(self) -> None:
+        """The two-sample start, unless the run is a resumed one."""
+        if self.start == "two-sample" and self.trainer.global_step == 0:
+            X, y = _all_batches(self.trainer)
+            targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
+            weight, bias = tpf.two_sample_start(X, y, targets=targets)
+            net = check_linear(self.net)
+            with torch.no_grad():
+                net.weight.copy_(weight)
+                if net.bias is not None:
+                    net.bias.copy_(bias)
+
+    def on_train_epoch_start(self) -> None:
+        """A new epoch, unless it is the rest of one."""
+        self._sums["train"].reset()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Log the epoch after its last batch, so that every callback finds it at the end of the epoch."""
+        if not self.trainer.is_last_batch:
+            return
+        values = self._sums["train"].means()
+        values["norm"] = math.sqrt(sum(float(p.detach().double().square().sum()) for p in self.net.parameters()))
+        values["lr"] = float(self.trainer.optimizers[0].param_groups[0]["lr"])
+        if self._length() is None:
+            del values["margin"]  # a slack is a distance only where there is one hyperplane
+        log_epoch(self, {_TAGS.get(name, name): value for name, value in values.items()})
+
+    def on_train_epoch_end(self) -> None:
+        """Step a scheduler that manual optimization leaves to us."""
+        if self.update == "sample" and self._scheduler is not None:
+            scheduler = self.lr_schedulers()
+            assert isinstance(scheduler, LRScheduler)
+            scheduler.step()
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget the last validation."""
+        self._sums["val"].reset()
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation."""
+        means = self._sums["val"].means()
+        log_epoch(self, {f"{name}/val": means[name] for name in ("loss", "error") if name in means})
+
+    def on_test_epoch_start(self) -> None:
+        """Forget the last test."""
+        self._sums["test"].reset()
+
+    def on_test_epoch_end(self) -> None:
+        """Log the test."""
+        means = self._sums["test"].means()
+        log_epoch(self, {f"{name}/test": means[name] for name in ("loss", "error") if name in means})
+
+
+def log_epoch(module: pl.LightningModule, values: dict[str, float]) -> None:
+    """Log an epoch's values for callbacks and progress bar; loggers are served by :class:`Board`, by epochs."""
+    for name, value in values.items():
+        shown = name in ("loss/train", "error/train", "error/val", "mistakes")
+        module.log(name, value, on_step=False, on_epoch=True, logger=False, prog_bar=shown, batch_size=1)
+
+
+_TAGS = {"loss": "loss/train", "error": "error/train"}
+
+
+def _check_plain_sgd(optimizer: Optimizer) -> None:
+    group = optimizer.param_groups[0]
+    extras = [name for name in ("momentum", "weight_decay", "dampening", "nesterov", "maximize") if group.get(name)]
+    if not isinstance(optimizer, torch.optim.SGD) or extras:
+        found = type(optimizer).__name__ + (f" with {', '.join(extras)}" if extras else "")
+        raise ValueError(f"update='sample' makes the steps of plain SGD, found {found}; use update='batch'")
+
+
+def _all_batches(trainer: pl.Trainer) -> Batch:
+    trainer.fit_loop.setup_data()
+    batches = list(trainer.train_dataloader or ())
+    return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])

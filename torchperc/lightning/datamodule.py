@@ -1,0 +1,133 @@
+"""Tables under a Trainer: a source by name or a file, split, scaled and cut into batches."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.data.files import Dataset
+from torchperc.data.gates import is_gate
+from torchperc.data.scaling import Scaler, scaler
+from torchperc.data.sources import load
+from torchperc.data.splits import split as split_rows
+from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+class TabularDataModule(pl.LightningDataModule):
+    """Samples in memory with train, validation and test parts.
+
+    The split is stratified and seeded, the scaling is fitted on the training part alone, and labels of any name are
+    mapped to −1/+1 or class indices; ``decode`` maps them back.
+
+    Args:
+        source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
+            ``"circles"``, ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, or the path of a CSV file.
+        options: of the source, see :func:`torchperc.data.load`.
+        batch_size: ``"full"`` for batch descent, a number for folds, 1 for one sample at a time.
+        order: ``"given"``, or ``"shuffled"`` anew each epoch; of the training part.
+        split: shares of train, validation and test. By default 0.6, 0.2 and 0.2; a gate is small enough to be learned
+            whole, so all of it is training data.
+        scale: ``"none"``, ``"minmax"`` or ``"standard"``.
+        seed: of split and order.
+        dtype: ``"float32"`` or ``"float64"``, as the net has.
+
+    Example:
+        >>> data = TabularDataModule("iris", options={"positive": "setosa"}, scale="standard")
+        >>> data.width, data.classes, [len(part[1]) for part in data.parts]
+        (4, None, [90, 30, 30])
+    """
+
+    def __init__(
+        self,
+        source: str = "AND",
+        options: dict[str, Any] | None = None,
+        batch_size: int | str = "full",
+        order: str = "given",
+        split: tuple[float, float, float] | None = None,
+        scale: str = "none",
+        seed: int = 0,
+        dtype: str = "float32",
+    ) -> None:
+        super().__init__()
+        self.source, self.options = source, dict(options or {})
+        check_batch_size(batch_size, 1)
+        self.batch_size = batch_size
+        self.order = checks.one_of("order", order, LOADER_ORDERS)
+        self.split = split
+        self.seed = checks.whole("seed", seed, at_least=0)
+        self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
+        self._unfitted = scaler(scale)
+        self.save_hyperparameters({"data": source, "batch": batch_size, "order": order, "scale": scale, "seed": seed})
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The whole source, as it is."""
+        return load(self.source, **self.options)
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return self.dataset.X.shape[1]
+
+    @property
+    def classes(self) -> int | None:
+        """``None`` for two labels, else their number."""
+        return self.dataset.classes
+
+    @cached_property
+    def indices(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Which samples are in the train, validation and test part."""
+        shares = self.split or ((1.0, 0.0, 0.0) if is_gate(self.source) else (0.6, 0.2, 0.2))
+        return split_rows(self.dataset.y, shares, self.seed)
+
+    @cached_property
+    def scaler(self) -> Scaler:
+        """The scaling, fitted on the training part."""
+        return self._unfitted.fit(self.dataset.X[self.indices[0]])
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """Scaled samples and labels of the three parts."""
+        X = self.scaler.transform(self.dataset.X).to(self.dtype)
+        return tuple((X[index], self.dataset.y[index]) for index in self.indices)
+
+    def decode(self, codes: Tensor) -> list[str]:
+        """Labels by the names the source gives them."""
+        return self.dataset.decode(codes)
+
+    def train_dataloader(self) -> SliceLoader:
+        """The training part in batches."""
+        return SliceLoader(*self.parts[0], self.batch_size, self.order, self.seed)
+
+    def val_dataloader(self) -> SliceLoader | list[SliceLoader]:
+        """The validation part as one batch; none if there is none."""
+        return self._whole(1)
+
+    def test_dataloader(self) -> SliceLoader | list[SliceLoader]:
+        """The test part as one batch; none if there is none."""
+        return self._whole(2)
+
+    def predict_dataloader(self) -> SliceLoader:
+        """All samples in their order."""
+        X = self.scaler.transform(self.dataset.X).to(self.dtype)
+        return SliceLoader(X, self.dataset.y)
+
+    def _whole(self, part: int) -> SliceLoader | list[SliceLoader]:
+        X, y = self.parts[part]
+        return SliceLoader(X, y) if len(y) else []
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was fitted, for those who apply the model elsewhere."""
+        return {"scaler": self.scaler.state(), "labels": list(self.dataset.labels)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Refuse to go on with other data than the run began with."""
+        if state_dict != self.state_dict():
+            raise ValueError(f"source={self.source!r} is not the data the checkpoint was made on, or its split differs")

@@ -1,0 +1,59 @@
+"""What an epoch adds up to: loss, error and margin, accumulated on the device and read once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from torchperc import functional as tpf
+
+
+class EpochSums:
+    """Sums over the batches of an epoch. Nothing is read off the device before :meth:`means`."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._loss: Tensor | None = None
+        self._errors: Tensor | None = None
+        self._slack: Tensor | None = None
+        self._count = 0
+
+    @torch.no_grad()
+    def add(self, loss: Tensor, decisions: Tensor, scores: Tensor, y: Tensor, norm: Tensor | None) -> None:
+        """Add a batch: its mean loss, its decisions, and its smallest slack over the length of the weights."""
+        wrong, slack = (decisions != y).sum(), smallest_slack(scores, y)
+        slack = slack if norm is None else slack / norm
+        if self._loss is None or self._errors is None or self._slack is None:
+            self._loss, self._errors, self._slack = loss.detach() * len(y), wrong, slack
+        else:
+            self._loss, self._errors = self._loss + loss.detach() * len(y), self._errors + wrong
+            self._slack = torch.minimum(self._slack, slack)
+        self._count += len(y)
+
+    def means(self) -> dict[str, float]:
+        """Mean loss, share of wrong decisions, their number, and the smallest slack."""
+        if self._loss is None or self._errors is None or self._slack is None:
+            return {}
+        errors = int(self._errors)
+        return {
+            "loss": float(self._loss) / self._count,
+            "error": errors / self._count,
+            "mistakes": float(errors),
+            "margin": float(self._slack),
+        }
+
+
+def smallest_slack(scores: Tensor, y: Tensor) -> Tensor:
+    """min y·s, or min s_y − max s_r with K classes: a scalar.
+
+    Example:
+        >>> smallest_slack(torch.tensor([2.0, -1.0]), torch.tensor([1, -1]))
+        tensor(1.)
+    """
+    if scores.dim() == y.dim():
+        return (y * scores).min()
+    own = scores.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+    return (own - tpf.rival_scores(scores, y)[0]).min()

@@ -1,0 +1,200 @@
+"""The rule under a Lightning Trainer: its epochs are the Trainer's epochs, with the same loggers and checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from torchperc.heads import PerceptronHead
+from torchperc.lightning.classifier import Batch, log_epoch
+from torchperc.lightning.metrics import EpochSums, smallest_slack
+from torchperc.rules.problem import Net, write
+from torchperc.rules.run import RuleResult, RuleRun
+from torchperc.rules.trainer import RuleTrainer
+
+
+class LitRule(pl.LightningModule):
+    """Learns by the perceptron rule, an epoch at a time; the run stops by itself at its verdict.
+
+    Logs what :class:`LitClassifier` logs, under the same tags, so that both lie on one chart: ``mistakes`` made in the
+    epoch, ``error/train`` as their share of the presented samples, ``loss/train`` (the perceptron criterion) and
+    ``margin`` after it, ``norm``, and ``loss/val`` and ``error/val`` where there is validation data.
+
+    Args:
+        net: a linear net, see :class:`~torchperc.rules.trainer.RuleTrainer`.
+        lr: the rate η.
+        tie: what is a mistake.
+        bias_step: how the bias moves.
+        order: in which samples are presented; the loader itself must hand out all of them, in the given order.
+        select: which weights the net has in the end; ``result`` has the others.
+        engine: as for the trainer.
+        seed: of the order.
+        margin: the slack that every sample must exceed.
+        class_weight: a factor for each label's updates.
+
+    Example:
+        >>> import torchperc as tp
+        >>> tp.lightning.LitRule(tp.Perceptron(2), order="shuffled").trainer_options["order"]
+        'shuffled'
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        lr: float = 1.0,
+        tie: str = "update",
+        bias_step: str | None = None,
+        order: str = "given",
+        select: str = "last",
+        engine: str = "auto",
+        seed: int = 0,
+        margin: float = 0.0,
+        class_weight: Mapping[int, float] | str | None = None,
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.trainer_options: dict[str, Any] = {
+            "lr": lr,
+            "tie": tie,
+            "bias_step": bias_step,
+            "order": order,
+            "select": select,
+            "engine": engine,
+            "seed": seed,
+            "margin": margin,
+            "class_weight": class_weight,
+        }
+        RuleTrainer(**self.trainer_options)  # refuses wrong options now rather than at the first epoch
+        self.automatic_optimization = False
+        self.head = PerceptronHead()
+        self.result: RuleResult | None = None
+        self.save_hyperparameters(
+            {"model": type(net).__name__, "rule": "mistakes", "rate": lr, "ties": tie, "keep": select}
+        )
+        self._run: RuleRun | None = None
+        self._resume: dict[str, Any] | None = None
+        self._sums = {stage: EpochSums() for stage in ("val", "test")}
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores."""
+        scores: Tensor = self.net(x)
+        return scores
+
+    def predict_step(self, batch: Batch | Tensor, batch_idx: int = 0) -> Tensor:
+        """Labels −1/+1, or class indices."""
+        return self.head.decide(self(batch if isinstance(batch, Tensor) else batch[0]))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """An optimizer that never sees a gradient: it counts the epochs as steps, for checkpoints and ``max_steps``."""
+        return torch.optim.SGD(self.net.parameters(), lr=self.trainer_options["lr"])
+
+    # --- epochs ---
+
+    def on_fit_start(self) -> None:
+        """A new run."""
+        self._run = self.result = None
+
+    def training_step(self, batch: Batch, batch_idx: int = 0) -> None:
+        """One epoch of the rule."""
+        if self._run is None:
+            self._run = self._begin(*batch)
+        record = self._run.epoch()
+        write(self.net, self._run.current())
+        optimizer = self.optimizers()
+        assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
+        optimizer.step()
+        values = {
+            "mistakes": float(record.mistakes),
+            "error/train": record.mistakes / len(batch[1]),
+            "norm": record.norm,
+        }
+        log_epoch(self, {**values, **self._afterwards(batch[1]), "lr": self.trainer_options["lr"]})
+        if self._run.verdict is not None:
+            self.trainer.should_stop = True
+
+    def _begin(self, X: Tensor, y: Tensor) -> RuleRun:
+        if self.trainer.num_training_batches != 1:
+            raise ValueError(
+                f"LitRule needs all samples in one batch, found {self.trainer.num_training_batches} batches; "
+                "use batch_size='full', the order is LitRule's own"
+            )
+        loader = self.trainer.train_dataloader
+        if getattr(loader, "order", "given") != "given":
+            raise ValueError("the loader shuffles; use order='given' there and LitRule(order='shuffled')")
+        epochs = self.trainer.max_epochs
+        budget = epochs if epochs is not None and epochs > 0 else 2**31
+        trainer = RuleTrainer(max_epochs=budget, **self.trainer_options)
+        run = trainer.start(self.net, X, y, validation=self._validation())
+        if self._resume is not None:
+            run.load_state_dict(self._resume)
+            self._resume = None
+        return run
+
+    def _validation(self) -> tuple[Tensor, Tensor] | None:
+        if self.trainer_options["select"] != "best-validation":
+            return None
+        batches = []
+        if self.trainer.enable_validation:
+            self.trainer.fit_loop.epoch_loop.val_loop.setup_data()
+            batches = list(self.trainer.val_dataloaders or ())
+        if not batches:
+            raise ValueError("select='best-validation' needs validation data; give the data module a share for it")
+        device = self.net.weight.device
+        return torch.cat([x for x, _ in batches]).to(device), torch.cat([y for _, y in batches]).to(device)
+
+    def _afterwards(self, y: Tensor) -> dict[str, float]:
+        assert self._run is not None
+        scores = self._run.training_scores()
+        scores = scores.squeeze(-1) if scores.shape[-1] == 1 else scores
+        length = float(torch.linalg.vector_norm(self.net.weight.detach()))
+        slack = float(smallest_slack(scores, y))
+        return {"loss/train": float(self.head.loss(scores, y)), "margin": slack / length if length else 0.0}
+
+    def on_train_end(self) -> None:
+        """Leave the selected weights in the net, and the result on the module."""
+        if self._run is not None and self._run.history:
+            self.result = self._run.result()
+            write(self.net, self.result.log.averaged() if self.result.select == "voted" else self.result.model)
+
+    # --- validation and test ---
+
+    def _observe(self, batch: Batch, stage: str) -> None:
+        x, y = batch
+        scores = self(x)
+        self._sums[stage].add(self.head.loss(scores, y), self.head.decide(scores), scores, y, None)
+
+    def _report(self, stage: str) -> None:
+        means = self._sums[stage].means()
+        log_epoch(self, {f"{name}/{stage}": means[name] for name in ("loss", "error") if name in means})
+        self._sums[stage].reset()
+
+    def validation_step(self, batch: Batch, batch_idx: int = 0) -> None:
+        """Loss and error on validation data."""
+        self._observe(batch, "val")
+
+    def test_step(self, batch: Batch, batch_idx: int = 0) -> None:
+        """Loss and error on test data."""
+        self._observe(batch, "test")
+
+    def on_validation_epoch_end(self) -> None:
+        """Log the validation."""
+        self._report("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Log the test."""
+        self._report("test")
+
+    # --- checkpoints ---
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take the run along: log, weights, random state."""
+        if self._run is not None:
+            checkpoint["rule"] = self._run.state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on from there at the first epoch."""
+        self._resume = checkpoint.get("rule")

@@ -1,0 +1,85 @@
+"""A Trainer with everything that a torchperc run needs, in one call."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import ModelCheckpoint
+from pytorch_lightning.loggers import TensorBoardLogger
+
+from torchperc.lightning.board import Board
+from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
+from torchperc.lightning.checkpoints import SafeCheckpointIO
+
+LAST = "last.ckpt"
+_CHATTER = (
+    r".*isinstance\(treespec, LeafSpec\).*",
+    r".*You defined a `validation_step` but have no `val_dataloader`.*",
+    r".*The number of training batches .* is smaller than the logging interval.*",
+    r".*Checkpoint directory .* exists and is not empty.*",
+    r".*does not have many workers.*",
+    r".*GPU available but not used.*",
+    r"The dirpath has changed from.*",
+    r"LightningCLI.s args parameter is intended.*",
+    r"Total length of `list` across ranks is zero.*",  # how a data module says that it has no validation part
+)
+
+
+def make_trainer(
+    folder: str | Path,
+    max_epochs: int,
+    *,
+    callbacks: Sequence[pl.Callback] = (),
+    picture_every: int = 10,
+    **options: Any,
+) -> pl.Trainer:
+    """A Trainer that logs curves by epochs, saves after each, stops on divergence and leaves safely when told to.
+
+    Args:
+        folder: of the run: event files for TensorBoard, and ``last.ckpt``, from which ``trainer.fit(ckpt_path=…)``
+            goes on exactly.
+        max_epochs: epochs at most.
+        callbacks: more of them.
+        picture_every: epochs between pictures of the boundary and histograms of the weights.
+        options: for ``pl.Trainer``.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> trainer = make_trainer(tempfile.mkdtemp(), 20, enable_progress_bar=False)
+        >>> lit = tp.lightning.LitRule(tp.Perceptron(2))
+        >>> trainer.fit(lit, tp.lightning.TabularDataModule("AND"))
+        >>> lit.result.verdict.name, lit.result.mistakes
+        ('SEPARATED', 18)
+    """
+    quiet()
+    folder = Path(folder)
+    own = [
+        Board(picture_every),
+        StopOnDivergence(),
+        RandomState(),
+        ModelCheckpoint(folder, filename="{epoch}", save_last=True, save_top_k=0, every_n_epochs=1),
+        SaveOnSignal(folder / LAST),
+    ]
+    settings: dict[str, Any] = {
+        "accelerator": "auto",
+        "devices": 1,
+        "logger": TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False),
+        "plugins": [SafeCheckpointIO()],
+        "enable_model_summary": False,
+        "log_every_n_steps": 1,
+        "num_sanity_val_steps": 0,
+    }
+    return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **{**settings, **options})
+
+
+def quiet() -> None:
+    """Mute Lightning's tips and hardware chatter; its other warnings and errors stay."""
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in _CHATTER:
+        warnings.filterwarnings("ignore", message=message)
