@@ -8,6 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+_CONFIGURED = {
+    "fit": "train from a config",
+    "validate": "validation loss and error of a checkpoint",
+    "test": "test loss and error of a checkpoint",
+    "predict": "labels by a checkpoint",
+}
 _TIES = ("update", "sign", "strict")
 _BIAS_STEPS = ("unit", "radius", "none")
 
@@ -29,16 +35,9 @@ def fail(message: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the ``torchperc`` command."""
-    arguments = _parser().parse_args(argv)
+    words = list(sys.argv[1:] if argv is None else argv)
     try:
-        if arguments.command == "demo":
-            from torchperc.cli import demo
-
-            demo.run()
-        else:
-            from torchperc.cli import crosscheck
-
-            crosscheck.run(arguments)
+        _dispatch(words)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -49,12 +48,38 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise SystemExit(130) from None
 
 
+def _dispatch(words: list[str]) -> None:
+    if words and words[0] in _CONFIGURED:
+        from torchperc.cli import configured
+
+        configured.run(words)
+        return
+    arguments = _parser().parse_args(words)
+    if arguments.command == "demo":
+        from torchperc.cli import demo
+
+        demo.run()
+    elif arguments.command == "xor":
+        from torchperc.cli import xor
+
+        xor.run(arguments)
+    else:
+        from torchperc.cli import crosscheck
+
+        crosscheck.run(arguments)
+
+
 def _parser() -> argparse.ArgumentParser:
+    from torchperc.cli import xor
+
     parser = _Parser(prog="torchperc", description="Perceptrons, learned by rule and by gradient.")
     parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    commands.add_parser("demo", help="AND by rule and by gradient, side by side; then XOR, which no line separates")
+    for name, text in _CONFIGURED.items():
+        commands.add_parser(name, help=text)
     _add_crosscheck(commands.add_parser("crosscheck", help="compare the rule with autograd on a gate or a CSV file"))
+    commands.add_parser("demo", help="a tour: AND, XOR, noisy data, by rule and by gradient")
+    xor.add_arguments(commands.add_parser("xor", help="the XOR lab: thousands of small nets trained at once"))
     return parser
 
 

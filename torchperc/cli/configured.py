@@ -1,0 +1,155 @@
+"""``torchperc fit | validate | test | predict``: runs from a config, as Lightning users know them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import yaml
+from jsonargparse import ArgumentError
+from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from rich.console import Console
+from rich.table import Table
+
+from torchperc.exporting import save_safetensors, write_whole
+from torchperc.lightning import LitRule, TabularDataModule, make_trainer, quiet
+
+
+class _CLI(LightningCLI):
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        """The run's folder, and what the net learns from the data."""
+        parser.add_argument("--folder", default="runs/last", help="of the run: event files, checkpoint, weights")
+        parser.add_argument("--picture_every", type=int, default=10, help="epochs between pictures (0: none)")
+        for name, option in (("width", "in_features"), ("classes", "num_classes")):
+            parser.link_arguments(f"data.{name}", f"model.init_args.net.init_args.{option}", apply_on="instantiate")
+
+    def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
+        """torchperc's own Trainer, with what the config says on top."""
+        config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
+        options = {name: value for name, value in config.items() if value is not None}
+        callbacks = options.pop("callbacks", [])
+        folder, every = self._get(self.config, "folder"), self._get(self.config, "picture_every")
+        epochs = options.pop("max_epochs", 100)
+        return make_trainer(folder, epochs, callbacks=callbacks, picture_every=every, **options)
+
+    def _parse_ckpt_path(self) -> None:
+        """Lightning would overrule the config by the checkpoint's hyper-parameters; here the config says what runs."""
+
+    def before_fit(self) -> None:
+        """Keep the config beside the run."""
+        folder = Path(self._get(self.config, "folder"))
+        text = self._parser("fit").dump(self.config["fit"], skip_none=True)
+        write_whole(folder / "config.yaml", text.encode(), make_folder=True)
+
+    def after_fit(self) -> None:
+        """Keep the weights, and say what came out."""
+        folder = Path(self._get(self.config, "folder"))
+        save_safetensors(self.model.net, folder / "weights.safetensors")
+        _summary(self.trainer, self.model, folder)
+
+    def after_validate(self) -> None:
+        """Say what came out."""
+        _print_metrics(self.trainer, [])
+
+    after_test = after_validate
+
+    def after_predict(self) -> None:
+        """Write the labels by their names."""
+        folder = Path(self._get(self.config, "folder"))
+        codes = torch.cat(self.trainer.predict_loop.predictions)
+        text = io.StringIO()
+        csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes.cpu()))])
+        write_whole(folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
+        Console(highlight=False, markup=False).print(f"{len(codes)} labels in {folder / 'predictions.csv'}")
+
+
+def run(argv: list[str]) -> None:
+    """Parse the config, make everything, run the command."""
+    quiet()
+    warnings.showwarning = _show_warning
+    try:
+        _CLI(
+            pl.LightningModule,
+            TabularDataModule,
+            subclass_mode_model=True,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
+            args=_with_bases(argv),
+        )
+    except (ArgumentError, ValueError, TypeError) as error:
+        raise ValueError(_readable(str(error))) from None
+
+
+def _readable(message: str) -> str:
+    """The one thing that is wrong, out of a list of all the types that a value might have had."""
+    head, found, errors = message.partition("Errors:\n")
+    if not found:
+        return message
+    key = re.search(r'Parser key "([^"]+)"', head)
+    reason = re.split(r"\n\s*(?:- |Given value)", errors.strip().removeprefix("- "))[0]
+    given = re.search(r"Given value: (\w+)$", message) if reason.startswith("Expected") else None
+    parts = (key.group(1) if key else "", reason, f"found {given.group(1)!r}" if given else "")
+    return ": ".join(" ".join(part.split()) for part in parts if part)
+
+
+def _with_bases(argv: list[str]) -> list[str]:
+    """Config files may name others to build on, ``base: [data/iris.yaml, …]``: put those before them."""
+    result: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word in ("--config", "-c"):
+            for layer in _layers(Path(next(words, "")), ()):
+                result += ["--config", layer]
+        else:
+            result.append(word)
+    return result
+
+
+def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
+    """A config and all it builds on, lowest first, each as the text of a YAML mapping."""
+    if path in above:
+        raise ValueError(f"{path} builds on itself: {' → '.join(map(str, (*above, path)))}")
+    try:
+        content = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ValueError(f"cannot read config {path}: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must be a mapping of options, found {type(content).__name__}")
+    bases = content.pop("base", [])
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise ValueError(f"{path}: base must be a list of files, found {bases!r}")
+    lower = [layer for base in bases for layer in _layers(path.parent / base, (*above, path))]
+    return [*lower, yaml.safe_dump(content)] if content else lower
+
+
+def _summary(trainer: pl.Trainer, model: pl.LightningModule, folder: Path) -> None:
+    rows = [("epochs", str(trainer.current_epoch))]
+    if isinstance(model, LitRule) and model.result is not None:
+        rows.append(("verdict", model.result.sentence))
+    console = _print_metrics(trainer, rows)
+    console.print(f"weights, checkpoint and curves are in {folder}; look at them with")
+    console.print(f"  tensorboard --logdir {folder.parent}")
+
+
+def _print_metrics(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> Console:
+    table = Table("what", "result")
+    metrics = [(name, f"{float(value):.6g}") for name, value in sorted(trainer.callback_metrics.items())]
+    for row in (*rows, *metrics):
+        table.add_row(*row)
+    console = Console(highlight=False, markup=False)
+    console.print(table)
+    return console
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"torchperc: warning: {' '.join(str(message).split())}", file=sys.stderr)
