@@ -30,16 +30,29 @@ def iris_csv(tmp_path):
     return path
 
 
-def test_demo(capsys):
-    code, out, err = call(capsys, "demo")
-    assert (code, err) == (0, "")
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+def test_demo(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = call(capsys, "demo")
+    assert code == 0
     assert len(re.findall(r"│ mistake ", out)) == 18
     assert len(re.findall(r"│ yes ", out)) == 36
-    assert "NO" not in out
+    assert "│ NO " not in out
     assert "weights      (-4; 3, 2)" in out
     assert "SEPARATED after 9 epochs and 18 mistakes" in out
     assert "18 mistakes by rule, 18 by gradient: equal to the bit" in out
     assert "CYCLING after 1 epoch and 4 mistakes" in out
+    rows = {
+        row[0]: row[1:] for row in ([cell.strip() for cell in line.split("│")[1:-1]] for line in out.split("\n")) if row
+    }
+    assert rows["AND by rule"] == ["9", "SEPARATED (-4; 3, 2)", "0.0%", ""]
+    assert rows["AND by gradient"] == ["20", "(-4; 3, 2)", "0.0%", ""]
+    assert rows["XOR, one layer"][2] == "50.0%"
+    assert rows["XOR, two layers"][2] == "0.0%"
+    assert float(rows["noisy, averaged"][3][:-1]) < float(rows["noisy, last"][3][:-1])
+    assert len(list((tmp_path / "runs/demo").glob("*.png"))) == 6
+    assert len(list((tmp_path / "runs/demo").glob("*/events*"))) == 6
 
 
 @pytest.mark.parametrize("mode", ["sample", "batch"])

@@ -45,7 +45,7 @@ class _CLI(LightningCLI):
     def before_fit(self) -> None:
         """Keep the config beside the run."""
         folder = Path(self._get(self.config, "folder"))
-        text = self._parser("fit").dump(self.config["fit"], skip_none=True)
+        text = self._parser("fit").dump(self.config["fit"], skip_unset=True)
         write_whole(folder / "config.yaml", text.encode(), make_folder=True)
 
     def after_fit(self) -> None:

@@ -1,26 +1,89 @@
-"""``torchperc demo``: AND learned twice, side by side; then XOR, which one unit cannot learn."""
+"""``torchperc demo``: AND learned twice, side by side; XOR, which one unit cannot learn and two layers can; noise."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from torchperc import data
 from torchperc.cli.show import figures, weights
 from torchperc.crosschecking import crosscheck, trace
-from torchperc.modules import Perceptron
+from torchperc.functional import zero_one_loss
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
+from torchperc.modules import MLP, Perceptron
+from torchperc.plots import decision_boundary
 from torchperc.rules.trainer import RuleTrainer
 
 _EPOCHS = 20
 
 
-def run() -> None:
-    """Print the tour."""
+def run(folder: Path = Path("runs/demo")) -> None:
+    """Print the tour; leave curves and pictures in the folder."""
     console = Console(highlight=False)
     _and(console)
     _xor(console)
-    console.print("\nNext: the examples in README.md, or the same comparison on data of your own:")
+    console.print("\n[bold]The same under a Lightning Trainer[/bold], with curves for TensorBoard")
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("training", total=len(_RUNS))
+        rows = []
+        for name in _RUNS:
+            progress.update(task, description=name)
+            rows.append(_RUNS[name](folder / name.replace(" ", "-").replace(",", "")))
+            progress.advance(task)
+    table = Table("run", "epochs", "result", "train error", "test error")
+    for name, row in zip(_RUNS, rows, strict=True):
+        table.add_row(name, *row)
+    console.print(table)
+    pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
+    console.print(f"pictures in {folder}: {pictures}")
+    console.print(f"curves, boundaries and weights:  [bold].venv/bin/tensorboard --logdir {folder}[/bold]")
+    console.print("next: README.md, or the comparison on data of your own:")
     console.print("      [bold].venv/bin/torchperc crosscheck yours.csv[/bold]")
+
+
+def _train(
+    lit: LitRule | LitClassifier, data: TabularDataModule, folder: Path, epochs: int
+) -> tuple[str, str, str, str]:
+    trainer = make_trainer(
+        folder, epochs, enable_progress_bar=False, accelerator="cpu", picture_every=max(1, epochs // 4)
+    )
+    trainer.fit(lit, data)
+    X, y = data.parts[0]
+    errors = [f"{float(zero_one_loss(lit(a), b)):.1%}" if len(b) else "" for a, b in (data.parts[0], data.parts[2])]
+    figure = decision_boundary(lit, X, y, title=folder.name)
+    figure.savefig(folder.parent / f"{folder.name}.png", dpi=100)
+    shown = lit.result.verdict.name if isinstance(lit, LitRule) and lit.result is not None else ""
+    if isinstance(lit.net, Perceptron) and lit.net.bias is not None:
+        shown = f"{shown} {weights(lit.net.weight, lit.net.bias, 3)}".strip()
+    return str(trainer.current_epoch), shown, errors[0], errors[1]
+
+
+def _noisy(select: str, folder: Path) -> tuple[str, str, str, str]:
+    data = TabularDataModule("noisy-blobs", {"samples": 600, "noise": 0.1}, split=(0.5, 0.0, 0.5), seed=1)
+    lit = LitRule(Perceptron(2), order="shuffled", select=select, seed=1)
+    return _train(lit, data, folder, 20)
+
+
+def _mlp(folder: Path) -> tuple[str, str, str, str]:
+    lit = LitClassifier(MLP(2, (4,), init="uniform", seed=0), "logistic", lr=1.0)
+    epochs, _, error, test = _train(lit, TabularDataModule("XOR"), folder, 1000)
+    return epochs, "2-4-1 tanh, logistic loss", error, test
+
+
+_RUNS: dict[str, Callable[[Path], tuple[str, str, str, str]]] = {
+    "AND by rule": lambda folder: _train(LitRule(Perceptron(2)), TabularDataModule("AND"), folder, 20),
+    "AND by gradient": lambda folder: _train(
+        LitClassifier(Perceptron(2), lr=1.0), TabularDataModule("AND", batch_size=1), folder, 20
+    ),
+    "XOR, one layer": lambda folder: _train(LitRule(Perceptron(2)), TabularDataModule("XOR"), folder, 20),
+    "XOR, two layers": _mlp,
+    "noisy, last": lambda folder: _noisy("last", folder),
+    "noisy, averaged": lambda folder: _noisy("averaged", folder),
+}
 
 
 def _and(console: Console) -> None:
