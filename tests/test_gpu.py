@@ -38,3 +38,21 @@ def test_crosscheck():
     check = tp.crosscheck(X.cuda(), y, epochs=10)
     assert check.equal
     assert len(check.rule) == 18
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
+@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
+@pytest.mark.parametrize("kind", ["rule", "sample", "batch"])
+def test_lightning(tmp_path, kind):
+    nets = []
+    for accelerator in ("cpu", "gpu"):
+        net = tp.Perceptron(2)
+        lit = tp.lightning.LitRule(net) if kind == "rule" else tp.lightning.LitClassifier(net, lr=1.0, update=kind)
+        size = 1 if kind == "batch" else "full"
+        trainer = tp.lightning.make_trainer(
+            tmp_path / accelerator, 12, accelerator=accelerator, enable_progress_bar=False
+        )
+        trainer.fit(lit, tp.lightning.TabularDataModule("AND", batch_size=size))
+        nets.append(net.cpu())
+    assert torch.equal(nets[0].weight, nets[1].weight)
+    assert nets[0].weight.tolist() == [[3, 2]]

@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
     pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
+    pytest.mark.filterwarnings("ignore:You called `self.log"),
 ]
 HEADS = [tp.PerceptronHead(), tp.PerceptronHead(tie="sign"), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()]
 
@@ -89,6 +90,32 @@ def test_the_rule_stops_at_its_verdict():
     trainer = trained(lit, L.SliceLoader(X, y), epochs=50)
     assert trainer.current_epoch == 1
     assert lit.result.verdict is tp.Verdict.CYCLING
+
+
+def test_mistakes_mean_the_same_to_rule_and_gradient():
+    X, y = tp.data.gate("AND")
+
+    class Count(pl.Callback):
+        def __init__(self):
+            self.mistakes, self.margins = [], []
+
+        def on_train_epoch_end(self, trainer, pl_module):
+            self.mistakes.append(int(trainer.callback_metrics["mistakes"]))
+            self.margins.append(float(trainer.callback_metrics["margin"]))
+
+    for lit in (L.LitRule(tp.Perceptron(2)), L.LitClassifier(tp.Perceptron(2), lr=1.0, update="sample")):
+        count = Count()
+        trained(lit, L.SliceLoader(X, y), epochs=9, callbacks=[count])
+        assert count.mistakes == [2, 3, 3, 2, 2, 3, 2, 1, 0]
+        assert all(map(math.isfinite, count.margins))
+
+
+def test_a_second_run_into_the_same_folder_replaces_its_checkpoint(tmp_path):
+    for epochs in (2, 3):
+        trainer = L.make_trainer(tmp_path / "run", epochs, enable_progress_bar=False, accelerator="cpu")
+        trainer.fit(L.LitClassifier(tp.Perceptron(2)), L.TabularDataModule("AND"))
+    assert [path.name for path in (tmp_path / "run").glob("*.ckpt")] == ["last.ckpt"]
+    assert L.SafeCheckpointIO().load_checkpoint(tmp_path / "run/last.ckpt")["epoch"] == 3
 
 
 def test_the_rule_logs_under_the_tags_of_gradient():
@@ -275,7 +302,7 @@ def test_the_best_validation_weights_come_back():
         descend(net, tp.PerceptronHead(), *next(iter(batch for batch in [*loader])), lr=0.5)
         errors.append(float(tp.functional.zero_one_loss(net(val[0]), val[1])))
         states.append(net.weight.detach().clone())
-    assert best.best == pytest.approx(min(errors), rel=1e-6)  # Lightning keeps metrics in float32
+    assert best.best == min(errors)
     assert best.epoch == errors.index(min(errors))
     assert torch.equal(lit.net.weight, states[best.epoch])
     with pytest.raises(ValueError, match="monitor='error/val' was not logged"):
@@ -307,7 +334,13 @@ class Squares(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "net", [Squares(), tp.MLP(4, (3,), seed=0, dtype=torch.float64), tp.Perceptron(4, init="normal", seed=0, dtype=torch.float64)], ids=["user", "mlp", "linear"]
+    "net",
+    [
+        Squares(),
+        tp.MLP(4, (3,), seed=0, dtype=torch.float64),
+        tp.Perceptron(4, init="normal", seed=0, dtype=torch.float64),
+    ],
+    ids=["user", "mlp", "linear"],
 )
 @pytest.mark.parametrize("head", HEADS, ids=str)
 def test_metrics_of_every_stage(net, head):
@@ -320,9 +353,10 @@ def test_metrics_of_every_stage(net, head):
     for stage in ("train", "val"):
         assert float(metrics[f"loss/{stage}"]) == pytest.approx(float(head.loss(scores, y)), rel=1e-5, abs=1e-6)
         assert float(metrics[f"error/{stage}"]) == pytest.approx(wrong / 30, abs=1e-6)
-    assert float(metrics["mistakes"]) == wrong
+    assert float(metrics["mistakes"]) == int(head.mistakes(scores, y).sum())
     assert ("margin" in metrics) == isinstance(net, tp.Perceptron)
-    trainer.test(lit, L.SliceLoader(X, y, 11), verbose=False)
+    tested = trainer.test(lit, L.SliceLoader(X, y, 11), verbose=False)
+    assert tested == [{name: float(trainer.callback_metrics[name]) for name in ("loss/test", "error/test")}]
     assert float(trainer.callback_metrics["error/test"]) == pytest.approx(wrong / 30, abs=1e-6)
     predicted = torch.cat(trainer.predict(lit, L.SliceLoader(X, y, 11)))
     assert torch.equal(predicted, head.decide(scores))

@@ -34,6 +34,10 @@ class Head(ABC):
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """What training lowers."""
 
+    def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Which samples count as mistakes: those decided wrongly, and for the perceptron what its tie says."""
+        return self.decide(scores) != y
+
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: −1/+1 for scores (N,), class indices for scores (N, K)."""
         return tpf.decide_class(scores) if _many(scores) else tpf.decide(scores, self.threshold)
@@ -85,6 +89,10 @@ class PerceptronHead(Head):
         """The thresholded score, in the scores' dtype."""
         label = self.decide(scores)
         return (F.one_hot(label, scores.shape[-1]) if _many(scores) else label).to(scores.dtype)
+
+    def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Samples that the loss moves the weights for."""
+        return tpf.mistakes(scores, y, tie="strict" if self.tie == "ignore" else self.tie)
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Perceptron criterion, two or K classes."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.trainer.states import TrainerFn
 from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -29,8 +30,8 @@ class LitClassifier(pl.LightningModule):
     """Gradient descent on a head's loss: full batch, mini-batches or one sample at a time, as the loader cuts them.
 
     Each epoch logs ``loss/train``, ``error/train``, ``mistakes``, ``margin`` and ``norm``, and ``loss/val`` and
-    ``error/val`` where there is validation data. Error and mistakes are counted as samples are presented, before the
-    step they lead to.
+    ``error/val`` where there is validation data. Error (wrong decisions) and mistakes (what the head's tie says) are
+    counted as samples are presented, before the step they lead to.
 
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
@@ -116,7 +117,7 @@ class LitClassifier(pl.LightningModule):
     def _observe(self, scores: Tensor, y: Tensor, stage: str) -> Tensor:
         """Take a batch down under its stage; return its loss."""
         loss = self.head.loss(scores, y)
-        self._sums[stage].add(loss, self.head.decide(scores.detach()), scores.detach(), y, self._length())
+        self._sums[stage].add(self.head, loss, scores.detach(), y, self._length())
         return loss
 
     def training_step(self, batch: Batch, batch_idx: int = 0) -> Tensor | None:
@@ -128,7 +129,7 @@ class LitClassifier(pl.LightningModule):
         assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
         length = self._length()
         scores = descend(check_linear(self.net), self.head, x, y, optimizer.param_groups[0]["lr"])
-        self._sums["train"].add(self.head.loss(scores, y), self.head.decide(scores), scores, y, length)
+        self._sums["train"].add(self.head, self.head.loss(scores, y), scores, y, length)
         optimizer.step()  # no gradients, so nothing moves: it counts the step for checkpoints and max_steps
         return None
 
@@ -201,10 +202,12 @@ class LitClassifier(pl.LightningModule):
 
 
 def log_epoch(module: pl.LightningModule, values: dict[str, float]) -> None:
-    """Log an epoch's values for callbacks and progress bar; loggers are served by :class:`Board`, by epochs."""
+    """Log an epoch's values: for callbacks and progress bar while fitting, where :class:`Board` serves the loggers."""
+    fitting = module.trainer.state.fn == TrainerFn.FITTING
     for name, value in values.items():
         shown = name in ("loss/train", "error/train", "error/val", "mistakes")
-        module.log(name, value, on_step=False, on_epoch=True, logger=False, prog_bar=shown, batch_size=1)
+        exact = torch.tensor(value, dtype=torch.float64)  # a number would be rounded to float32
+        module.log(name, exact, on_step=False, on_epoch=True, logger=not fitting, prog_bar=shown, batch_size=1)
 
 
 _TAGS = {"loss": "loss/train", "error": "error/train"}

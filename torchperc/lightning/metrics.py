@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from torchperc import functional as tpf
+from torchperc.heads import Head
 
 
 class EpochSums:
@@ -22,10 +23,13 @@ class EpochSums:
         self._count = 0
 
     @torch.no_grad()
-    def add(self, loss: Tensor, decisions: Tensor, scores: Tensor, y: Tensor, norm: Tensor | None) -> None:
-        """Add a batch: its mean loss, its decisions, and its smallest slack over the length of the weights."""
-        wrong, slack = (decisions != y).sum(), smallest_slack(scores, y)
-        slack = slack if norm is None else slack / norm
+    def add(self, head: Head, loss: Tensor, scores: Tensor, y: Tensor, norm: Tensor | None) -> None:
+        """Add a batch: its mean loss, its mistakes, and its smallest slack over the length of the weights."""
+        wrong, slack = (
+            torch.stack([(head.decide(scores) != y).sum(), head.mistakes(scores, y).sum()]),
+            smallest_slack(scores, y),
+        )
+        slack = slack if norm is None else torch.where(norm > 0, slack / norm, torch.zeros_like(slack))
         if self._loss is None or self._errors is None or self._slack is None:
             self._loss, self._errors, self._slack = loss.detach() * len(y), wrong, slack
         else:
@@ -34,14 +38,14 @@ class EpochSums:
         self._count += len(y)
 
     def means(self) -> dict[str, float]:
-        """Mean loss, share of wrong decisions, their number, and the smallest slack."""
+        """Mean loss, share of wrong decisions, number of mistakes as the head counts them, and the smallest slack."""
         if self._loss is None or self._errors is None or self._slack is None:
             return {}
-        errors = int(self._errors)
+        errors, mistakes = self._errors.tolist()
         return {
             "loss": float(self._loss) / self._count,
             "error": errors / self._count,
-            "mistakes": float(errors),
+            "mistakes": float(mistakes),
             "margin": float(self._slack),
         }
 

@@ -165,7 +165,7 @@ class LitRule(pl.LightningModule):
     def _observe(self, batch: Batch, stage: str) -> None:
         x, y = batch
         scores = self(x)
-        self._sums[stage].add(self.head.loss(scores, y), self.head.decide(scores), scores, y, None)
+        self._sums[stage].add(self.head, self.head.loss(scores, y), scores, y, None)
 
     def _report(self, stage: str) -> None:
         means = self._sums[stage].means()

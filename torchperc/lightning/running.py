@@ -25,6 +25,7 @@ _CHATTER = (
     r".*does not have many workers.*",
     r".*GPU available but not used.*",
     r"The dirpath has changed from.*",
+    r"You called `self.log\(.*logger=True\)` but have no logger configured.*",
     r"LightningCLI.s args parameter is intended.*",
     r"Total length of `list` across ranks is zero.*",  # how a data module says that it has no validation part
 )
@@ -62,7 +63,7 @@ def make_trainer(
         Board(picture_every),
         StopOnDivergence(),
         RandomState(),
-        ModelCheckpoint(folder, filename="{epoch}", save_last=True, save_top_k=0, every_n_epochs=1),
+        ModelCheckpoint(folder, filename="{epoch}", save_last=True, save_top_k=0, enable_version_counter=False),
         SaveOnSignal(folder / LAST),
     ]
     settings: dict[str, Any] = {
