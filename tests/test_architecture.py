@@ -23,8 +23,8 @@ ROOMS = [
     ["data.gates", "data.synthetic", "data.files", "data.sources", "data.scaling", "data.splits", "data"],
     ["dialects", "crosschecking", "xorlab", "plots"],
     [
-        "lightning.loader", "lightning.metrics", "lightning.sample", "lightning.classifier", "lightning.rule",
-        "lightning.datamodule", "lightning.checkpoints", "lightning.callbacks", "lightning.board", "lightning.running",
+        "lightning.checkpoints", "lightning.loader", "lightning.metrics", "lightning.sample", "lightning.classifier", "lightning.rule",
+        "lightning.datamodule", "lightning.callbacks", "lightning.board", "lightning.running",
         "lightning",
     ],
     ["cli.show", "cli.crosscheck", "cli.xor", "cli.configured", "cli.demo", "cli"],

@@ -110,6 +110,7 @@ def saved(folder, **more):
     net(torch.ones(2, 3)).sum().backward()
     optimizer.step()
     checkpoint = {"state_dict": net.state_dict(), "optimizer_states": [optimizer.state_dict()], "epoch": 2, **more}
+    checkpoint["pytorch-lightning_version"] = "2.6.6"
     SafeCheckpointIO().save_checkpoint(checkpoint, folder / "a.ckpt")
     return folder / "a.ckpt", checkpoint
 
@@ -501,7 +502,11 @@ def test_the_longest_file_name_can_be_saved(tmp_path):
 
 
 def save_step(step, path):
-    checkpoint = {"state_dict": {"weight": torch.full((5000,), float(step))}, "step": step}
+    checkpoint = {
+        "pytorch-lightning_version": "2.6.6",
+        "state_dict": {"weight": torch.full((5000,), float(step))},
+        "step": step,
+    }
     SafeCheckpointIO().save_checkpoint(checkpoint, path)
 
 

@@ -82,7 +82,7 @@ class Board(pl.Callback):
         if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):
             self._picture(trainer, pl_module, epoch)
 
-    def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The last picture, the hyper-parameters and the summary."""
         epoch = trainer.current_epoch
         if self.picture_every and self._pictured != epoch:

@@ -30,21 +30,26 @@ class EpsilonStop(pl.Callback):
     def __init__(self, epsilon: float = 1e-6) -> None:
         self.epsilon = checks.number("epsilon", epsilon, above=0)
         self._last: float | None = None
+        self._settled = False
+
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """A run that is resumed after it had settled stays so."""
+        trainer.should_stop = trainer.should_stop or self._settled
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare this epoch's loss with the last one's."""
         loss = _metric(trainer, "loss/train")
         if loss is not None and self._last is not None and abs(loss - self._last) < self.epsilon:
-            trainer.should_stop = True
+            trainer.should_stop = self._settled = True
         self._last = loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The last loss."""
-        return {"last": self._last}
+        """The last loss, and whether it had settled."""
+        return {"last": self._last, "settled": self._settled}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The last loss again."""
-        self._last = state_dict["last"]
+        """All of that again."""
+        self._last, self._settled = state_dict["last"], state_dict["settled"]
 
 
 class RestoreBest(pl.Callback):
@@ -77,6 +82,10 @@ class RestoreBest(pl.Callback):
         """Put them back."""
         if self._weights:
             pl_module.load_state_dict(self._weights)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Put them back too where a resumed run had no epoch left to train."""
+        self.on_train_end(trainer, pl_module)
 
     def state_dict(self) -> dict[str, Any]:
         """The best so far."""
@@ -115,6 +124,8 @@ class StopOnDivergence(pl.Callback):
             self._keep(pl_module)
             return
         pl_module.load_state_dict(self._finite)
+        for optimizer in trainer.optimizers:
+            optimizer.state.clear()  # moments of a run that has gone wrong, and would not be saved
         self.diverged = trainer.should_stop = True
         warnings.warn(
             f"the run diverged in epoch {trainer.current_epoch + 1}: "
@@ -148,7 +159,10 @@ class SaveOnSignal(pl.Callback):
         self._before: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen."""
+        """Listen, from after Lightning has begun to; leave at once if told to stop before."""
+        if trainer.received_sigterm:
+            self._received = signal.SIGTERM
+            self._leave(trainer)
         for number in (signal.SIGTERM, signal.SIGINT):
             self._before[number] = signal.signal(number, self._note)
 
@@ -172,12 +186,14 @@ class SaveOnSignal(pl.Callback):
         raise SystemExit(128 + self._received)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop listening."""
+        """Stop listening, before Lightning puts back what was there before the run."""
         self._restore()
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Stop listening."""
+        """Stop listening. Ctrl-C before the first epoch is still Ctrl-C, where Lightning would leave with 1."""
         self._restore()
+        if isinstance(exception, KeyboardInterrupt):
+            raise SystemExit(130) from None
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

@@ -246,4 +246,7 @@ def _open(path: Path, map_location: Any | None) -> tuple[bytes, dict[str, Any]]:
         raise CheckpointError(
             f"{path} holds more than plain types and tensors ({type(error).__name__}); use another checkpoint"
         ) from error  # its text advises loading without the guard, so it is not repeated
-    return content, _sound(checkpoint, f"cannot load {path}")
+    sound = _sound(checkpoint, f"cannot load {path}")
+    if "pytorch-lightning_version" not in sound:
+        raise CheckpointError(f"cannot load {path}: it holds weights but no run to go on with; use a Trainer's file")
+    return content, sound

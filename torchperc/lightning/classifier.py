@@ -18,6 +18,7 @@ from torchperc import checks
 from torchperc import functional as tpf
 from torchperc.heads import Head, LMSHead
 from torchperc.heads import head as head_by_name
+from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.metrics import EpochSums
 from torchperc.lightning.sample import check_linear, descend
 
@@ -88,6 +89,7 @@ class LitClassifier(pl.LightningModule):
                 "rate": self.lr if optimizer is None else "optimizer's",
             }
         )
+        self._rate = self.lr
         self._sums = {stage: EpochSums() for stage in ("train", "val", "test")}
 
     # --- the model ---
@@ -104,13 +106,30 @@ class LitClassifier(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer, and the scheduler stepped once an epoch."""
-        make = self._optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.lr))
-        optimizer = make(self.net.parameters())
+        optimizer = self._make_optimizer()
         if self.update == "sample":
             _check_plain_sgd(optimizer)
         if self._scheduler is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self._scheduler(optimizer), "interval": "epoch"}}
+
+    def _make_optimizer(self) -> Optimizer:
+        make = self._optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.lr))
+        return make(self.net.parameters())
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Take along what the epoch has added up to so far, and what kind of run it is."""
+        checkpoint["torchperc"] = self._kind()
+        checkpoint["sums"] = self._sums["train"].state_dict()
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse the checkpoint of another kind of run; go on with the epoch's sums."""
+        check_same_kind(self, checkpoint, self._kind())
+        self._sums["train"].load_state_dict(checkpoint["sums"])
+
+    def _kind(self) -> dict[str, str]:
+        optimizer = type(self._make_optimizer()).__name__
+        return {"run": "gradient", "head": repr(self.head), "update": self.update, "optimizer": optimizer}
 
     # --- one step for all stages ---
 
@@ -123,6 +142,7 @@ class LitClassifier(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int = 0) -> Tensor | None:
         """One step a batch, or one step a sample."""
         x, y = batch
+        self._rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # of this step, before a scheduler's next
         if self.update == "batch":
             return self._observe(self(x), y, "train")
         optimizer = self.optimizers()
@@ -150,7 +170,7 @@ class LitClassifier(pl.LightningModule):
 
     def on_fit_start(self) -> None:
         """The two-sample start, unless the run is a resumed one."""
-        if self.start == "two-sample" and self.trainer.global_step == 0:
+        if self.start == "two-sample" and self.trainer.ckpt_path is None:
             X, y = _all_batches(self.trainer)
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
             weight, bias = tpf.two_sample_start(X, y, targets=targets)
@@ -170,14 +190,11 @@ class LitClassifier(pl.LightningModule):
             return
         values = self._sums["train"].means()
         values["norm"] = math.sqrt(sum(float(p.detach().double().square().sum()) for p in self.net.parameters()))
-        values["lr"] = float(self.trainer.optimizers[0].param_groups[0]["lr"])
+        values["lr"] = self._rate
         if self._length() is None:
             del values["margin"]  # a slack is a distance only where there is one hyperplane
         log_epoch(self, {_TAGS.get(name, name): value for name, value in values.items()})
-
-    def on_train_epoch_end(self) -> None:
-        """Step a scheduler that manual optimization leaves to us."""
-        if self.update == "sample" and self._scheduler is not None:
+        if self.update == "sample" and self._scheduler is not None:  # which manual optimization leaves to us
             scheduler = self.lr_schedulers()
             assert isinstance(scheduler, LRScheduler)
             scheduler.step()
@@ -208,6 +225,24 @@ def log_epoch(module: pl.LightningModule, values: dict[str, float]) -> None:
         shown = name in ("loss/train", "error/train", "error/val", "mistakes")
         exact = torch.tensor(value, dtype=torch.float64)  # a number would be rounded to float32
         module.log(name, exact, on_step=False, on_epoch=True, logger=not fitting, prog_bar=shown, batch_size=1)
+
+
+def _is_fitting(module: pl.LightningModule) -> bool:
+    trainer = module._trainer  # the public name raises where there is none, as in load_from_checkpoint
+    return trainer is not None and trainer.state.fn == TrainerFn.FITTING
+
+
+def check_same_kind(module: pl.LightningModule, checkpoint: dict[str, Any], kind: dict[str, str]) -> None:
+    """Refuse a checkpoint that was made by another kind of run or for another net, before anything is loaded."""
+    found = checkpoint.get("torchperc")
+    if _is_fitting(module) and found != kind:
+        raise CheckpointError(
+            f"the checkpoint is of another run: it has {found}, this run is {kind}; resume the same run"
+        )
+    own = {name: tuple(values.shape) for name, values in module.state_dict().items()}
+    saved = {name: tuple(values.shape) for name, values in checkpoint["state_dict"].items()}
+    if own != saved:
+        raise CheckpointError(f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net")
 
 
 _TAGS = {"loss": "loss/train", "error": "error/train"}

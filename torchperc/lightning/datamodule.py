@@ -7,6 +7,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from torchperc import checks
@@ -16,6 +17,7 @@ from torchperc.data.scaling import Scaler, scaler
 from torchperc.data.sources import load
 from torchperc.data.splits import split as split_rows
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size
+from torchperc.rules.rows import DenseRows
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
@@ -125,9 +127,18 @@ class TabularDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted, for those who apply the model elsewhere."""
-        return {"scaler": self.scaler.state(), "labels": list(self.dataset.labels)}
+        return {
+            "scaler": self.scaler.state(),
+            "labels": list(self.dataset.labels),
+            "data": self._hash(),
+            "seed": self.seed,
+        }
+
+    def _hash(self) -> str:
+        return DenseRows(self.dataset.X).hash(torch.cat([self.dataset.y, *self.indices]))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to go on with other data than the run began with."""
-        if state_dict != self.state_dict():
+        fitting = self.trainer is None or self.trainer.state.fn == TrainerFn.FITTING
+        if fitting and state_dict != self.state_dict():
             raise ValueError(f"source={self.source!r} is not the data the checkpoint was made on, or its split differs")

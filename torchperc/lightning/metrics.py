@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -36,6 +38,15 @@ class EpochSums:
             self._loss, self._errors = self._loss + loss.detach() * len(y), self._errors + wrong
             self._slack = torch.minimum(self._slack, slack)
         self._count += len(y)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums so far."""
+        return {"loss": self._loss, "errors": self._errors, "slack": self._slack, "count": self._count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The sums so far again."""
+        self._loss, self._errors, self._slack = state["loss"], state["errors"], state["slack"]
+        self._count = state["count"]
 
     def means(self) -> dict[str, float]:
         """Mean loss, share of wrong decisions, number of mistakes as the head counts them, and the smallest slack."""

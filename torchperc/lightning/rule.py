@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from torchperc.heads import PerceptronHead
-from torchperc.lightning.classifier import Batch, log_epoch
+from torchperc.lightning.classifier import Batch, check_same_kind, log_epoch
 from torchperc.lightning.metrics import EpochSums, smallest_slack
+from torchperc.rules.conventions import Verdict
 from torchperc.rules.problem import Net, write
 from torchperc.rules.run import RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
@@ -95,8 +96,10 @@ class LitRule(pl.LightningModule):
     # --- epochs ---
 
     def on_fit_start(self) -> None:
-        """A new run."""
+        """A new run; one that is resumed after its verdict has nothing more to do."""
         self._run = self.result = None
+        if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
+            self.trainer.should_stop = True
 
     def training_step(self, batch: Batch, batch_idx: int = 0) -> None:
         """One epoch of the rule."""
@@ -132,6 +135,8 @@ class LitRule(pl.LightningModule):
         if self._resume is not None:
             run.load_state_dict(self._resume)
             self._resume = None
+            if run.verdict is Verdict.BUDGET:  # of the run before, which may have had fewer epochs
+                run.verdict = None
         return run
 
     def _validation(self) -> tuple[Tensor, Tensor] | None:
@@ -153,6 +158,15 @@ class LitRule(pl.LightningModule):
         length = float(torch.linalg.vector_norm(self.net.weight.detach()))
         slack = float(smallest_slack(scores, y))
         return {"loss/train": float(self.head.loss(scores, y)), "margin": slack / length if length else 0.0}
+
+    def on_fit_end(self) -> None:
+        """A run resumed after its last epoch has none to make, but a result to give."""
+        if self.result is None and self._resume is not None:
+            (batch,) = self.trainer.train_dataloader  # type: ignore[misc]  # one batch, as _begin makes sure
+            device = self.net.weight.device
+            self._run = self._begin(*(values.to(device) for values in batch))
+            self._run.verdict = self._run.verdict or Verdict.BUDGET
+            self.on_train_end()
 
     def on_train_end(self) -> None:
         """Leave the selected weights in the net, and the result on the module."""
@@ -192,9 +206,14 @@ class LitRule(pl.LightningModule):
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take the run along: log, weights, random state."""
-        if self._run is not None:
-            checkpoint["rule"] = self._run.state_dict()
+        checkpoint["torchperc"] = self._kind()
+        checkpoint["rule"] = self._resume if self._run is None else self._run.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from there at the first epoch."""
+        check_same_kind(self, checkpoint, self._kind())
         self._resume = checkpoint.get("rule")
+
+    def _kind(self) -> dict[str, str]:
+        options = ", ".join(f"{name}={value!r}" for name, value in self.trainer_options.items() if name != "engine")
+        return {"run": "rule", "options": options}

@@ -63,7 +63,13 @@ def make_trainer(
         Board(picture_every),
         StopOnDivergence(),
         RandomState(),
-        ModelCheckpoint(folder, filename="{epoch}", save_last=True, save_top_k=0, enable_version_counter=False),
+        ModelCheckpoint(
+            folder,
+            filename=Path(LAST).stem,
+            every_n_epochs=1,
+            save_on_train_epoch_end=True,
+            enable_version_counter=False,
+        ),
         SaveOnSignal(folder / LAST),
     ]
     settings: dict[str, Any] = {

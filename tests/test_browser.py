@@ -1,0 +1,180 @@
+"""What a user sees: TensorBoard in a headless Chromium, on a folder with a run of the rule and one by gradient."""
+
+import io
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect, sync_playwright
+
+import torchperc as tp
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
+
+pytestmark = pytest.mark.browser
+
+SHOTS = Path(__file__).parents[1] / "runs" / "browser"
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 30_000  # milliseconds
+MISSING = (
+    "Chromium is missing. `make test-browser` installs it; by hand: "
+    "apt-get update && apt-get install -y --no-install-recommends chromium"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="module")
+def runs(folder):
+    lits = {"rule": LitRule(tp.Perceptron(2)), "gradient": LitClassifier(tp.Perceptron(2), "logistic", lr=0.5)}
+    for name, lit in lits.items():
+        trainer = make_trainer(folder / name, 12, accelerator="cpu", enable_progress_bar=False)
+        trainer.fit(lit, TabularDataModule("noisy-blobs", options={"samples": 100}))
+    return lits
+
+
+@pytest.fixture(scope="module")
+def address(folder, runs):
+    """TensorBoard on a free port of its own choice."""
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--host", "127.0.0.1", "--port", "0"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    limit = threading.Timer(PATIENCE / 1000, server.kill)  # a server that says nothing is ended, and with it the wait
+    limit.start()
+    said = []
+    try:
+        for line in server.stdout:
+            said.append(line)
+            if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
+                break
+        else:
+            pytest.fail(f"TensorBoard did not start: {''.join(said)}")
+        limit.cancel()
+        yield found.group()
+    finally:
+        limit.cancel()
+        server.terminate()
+        server.communicate(timeout=PATIENCE / 1000)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail(MISSING)
+    profile = tmp_path_factory.mktemp("profile")
+    with sync_playwright() as driver:
+        window = driver.chromium.launch_persistent_context(
+            profile, executable_path=chromium, args=FLAGS, viewport={"width": 1600, "height": 1000}, timeout=PATIENCE
+        )
+        window.set_default_timeout(PATIENCE)
+        yield window
+        window.close()
+
+
+LOADED = """async () => {
+    const found = await (await fetch('data/plugin/text/tags')).json()
+    return ['rule', 'gradient'].every(run => found[run]?.includes('summary/text_summary'))
+}"""  # the summary is the last thing that a run writes
+
+
+@pytest.fixture(scope="module")
+def window(browser, address):
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page = browser.new_page()
+    page.goto(address)
+    page.wait_for_function(LOADED, polling=200)
+    return page
+
+
+@pytest.fixture
+def opened(window, address):
+    """Opens a tab anew, as large as asked for."""
+
+    def to(tab, width=1600, height=1000):
+        window.set_viewport_size({"width": width, "height": height})
+        window.goto(f"{address}#{tab}")
+        window.reload()
+        return window
+
+    return to
+
+
+def seen(locator):
+    """Wait until it is on the page."""
+    expect(locator.first).to_be_visible(timeout=PATIENCE)
+    return locator.first
+
+
+def lines_drawn(page, chart, count):
+    """Wait until a chart on a canvas, whose content a page does not tell, has lines of so many colours."""
+    for _ in range(40):
+        pixels = Image.open(io.BytesIO(chart.screenshot())).convert("HSV").get_flattened_data()
+        hues = Counter(hue // 16 for hue, saturation, _ in pixels if saturation > 80)
+        if sum(number > 30 for number in hues.values()) >= count:
+            return
+        page.wait_for_timeout(250)
+    pytest.fail(f"the chart shows no {count} lines: {hues}")
+
+
+def test_the_curves_of_both_runs_are_charted(opened):
+    page = opened("timeseries")
+    seen(page.get_by_role("combobox", name="Filter tags (regex)")).fill("loss/")
+    page.keyboard.press("Escape")  # closes the list of proposals
+    card = seen(page.locator("scalar-card").filter(has_text="loss/train"))
+    for run in ("rule", "gradient"):
+        seen(card.get_by_text(run, exact=True))
+    lines_drawn(page, card.locator("line-chart .series-view").first, 2)
+    page.screenshot(path=SHOTS / "time-series.png")
+
+
+def test_train_and_validation_of_both_runs_share_a_chart(opened):
+    page = opened("custom_scalars")
+    for title in ("learning curves", "rule and gradient", "loss", "error", "mistakes", "norm", "margin"):
+        seen(page.get_by_text(title, exact=True))
+    charts = page.locator("tf-custom-scalar-multi-line-chart-card")
+    expect(charts).to_have_count(5)
+    for number, curves in enumerate((4, 4, 2, 2, 2)):  # train and validation twice; the others twice
+        seen(charts.nth(number).get_by_text(f"Matches ({curves})"))
+    lines_drawn(page, charts.first, 2)
+    page.screenshot(path=SHOTS / "custom-scalars.png")
+
+
+def test_the_boundary_of_both_runs_is_pictured(opened):
+    page = opened("images")
+    pictures = page.locator("tf-image-loader img")
+    expect(pictures).to_have_count(2, timeout=PATIENCE)
+    for number in range(2):
+        picture = seen(pictures.nth(number))
+        page.wait_for_function("image => image.complete && image.naturalWidth == 500", arg=picture.element_handle())
+    page.screenshot(path=SHOTS / "images.png")
+
+
+def test_the_table_of_hyperparameters_has_the_options_and_last_metrics_of_both_runs(opened, runs):
+    page = opened("hparams", width=2000)
+    for column in ("rule", "rate", "head", "error/train", "error/val", "loss/train", "loss/val"):
+        seen(page.get_by_role("columnheader", name=column, exact=True))
+    for run, lit in runs.items():
+        row = seen(page.get_by_role("row").filter(has=page.get_by_role("gridcell", name=run, exact=True)))
+        for metric in ("error/train", "loss/train", "loss/val"):
+            value = f"{float(lit.trainer.callback_metrics[metric]):#.5g}"
+            seen(row.get_by_role("gridcell", name=value, exact=True))
+    for option in ("head", "update_by", "ties", "keep", "mistakes", "norm", "margin"):  # to be ticked
+        expect(page.locator("tf-hparams-query-pane").get_by_text(option, exact=True).first).to_be_attached()
+    page.screenshot(path=SHOTS / "hparams.png")
