@@ -115,7 +115,7 @@ def test_a_second_run_into_the_same_folder_replaces_its_checkpoint(tmp_path):
         trainer = L.make_trainer(tmp_path / "run", epochs, enable_progress_bar=False, accelerator="cpu")
         trainer.fit(L.LitClassifier(tp.Perceptron(2)), L.TabularDataModule("AND"))
     assert [path.name for path in (tmp_path / "run").glob("*.ckpt")] == ["last.ckpt"]
-    assert L.SafeCheckpointIO().load_checkpoint(tmp_path / "run/last.ckpt")["epoch"] == 3
+    assert L.SafeCheckpointIO().load_checkpoint(tmp_path / "run/last.ckpt")["epoch"] == 2
 
 
 def test_the_rule_logs_under_the_tags_of_gradient():

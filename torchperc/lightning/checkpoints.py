@@ -49,8 +49,9 @@ class SafeCheckpointIO(CheckpointIO):
         >>> import tempfile
         >>> from pytorch_lightning import Trainer
         >>> _ = Trainer(plugins=[SafeCheckpointIO()], accelerator="cpu", logger=False, enable_checkpointing=False)
+        >>> run = {"state_dict": {"weight": torch.ones(2)}, "pytorch-lightning_version": "2.6.6"}
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     SafeCheckpointIO().save_checkpoint({"state_dict": {"weight": torch.ones(2)}}, f"{folder}/last.ckpt")
+        ...     SafeCheckpointIO().save_checkpoint(run, f"{folder}/last.ckpt")
         ...     SafeCheckpointIO().load_checkpoint(f"{folder}/last.ckpt")
         {'state_dict': {'weight': tensor([1., 1.])}}
     """
@@ -109,8 +110,9 @@ def verified(path: str | Path) -> io.BytesIO:
 
     Example:
         >>> import tempfile
+        >>> run = {"state_dict": {}, "epoch": 3, "pytorch-lightning_version": "2.6.6"}
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     SafeCheckpointIO().save_checkpoint({"state_dict": {}, "epoch": 3}, f"{folder}/last.ckpt")
+        ...     SafeCheckpointIO().save_checkpoint(run, f"{folder}/last.ckpt")
         ...     torch.load(verified(f"{folder}/last.ckpt"), weights_only=True)
         {'state_dict': {}, 'epoch': 3}
     """
