@@ -12,6 +12,7 @@ from torchperc.cli import configured, main
 from torchperc.exporting import load_safetensors
 
 CONFIGS = Path(tp.__file__).parent.parent / "configs"
+RULE = CONFIGS / "experiment/and-rule.yaml"
 EXPERIMENTS = sorted((CONFIGS / "experiment").glob("*.yaml"))
 PARTS = sorted([*(CONFIGS / "data").glob("*.yaml"), *(CONFIGS / "model").glob("*.yaml")])
 pytestmark = [
@@ -86,6 +87,32 @@ def test_and_by_rule_and_by_gradient(capsys, tmp_path):
             assert "SEPARATED after 9 epochs and 18 mistakes" in " ".join(out.replace("│", " ").split())
 
 
+def test_optimizer_and_scheduler_come_from_the_config(capsys, tmp_path):
+    config = tmp_path / "adam.yaml"
+    choice = {
+        "lr": None,
+        "optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.08}},
+        "scheduler": {"class_path": "torch.optim.lr_scheduler.StepLR", "init_args": {"step_size": 2, "gamma": 0.5}},
+    }
+    base = str(CONFIGS / "experiment/xor-mlp.yaml")
+    config.write_text(yaml.safe_dump({"base": [base], "model": {"init_args": choice}}))
+    words = ("--config", config, "--folder", tmp_path / "run", *QUIET, "--trainer.max_epochs", 5)
+    code, out, err = call(capsys, "fit", *words)
+    assert (code, err) == (0, "")
+    assert "│ lr          │ 0.02 " in out
+    kept = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
+    assert kept["model"]["init_args"]["optimizer"]["class_path"] == "torch.optim.Adam"
+
+
+@pytest.mark.parametrize("folder", ["taken/run", "taken"])
+def test_a_folder_that_cannot_be_made_is_one_line(capsys, tmp_path, folder):
+    (tmp_path / "taken").write_text("a file")
+    code, _, err = call(capsys, "fit", "--config", RULE, "--folder", tmp_path / folder, *QUIET)
+    assert code == 2
+    assert "taken" in err
+    assert err.count("\n") == 1
+
+
 def test_xor_by_two_layers(capsys, tmp_path):
     config = CONFIGS / "experiment/xor-mlp.yaml"
     code, out, _ = call(capsys, "fit", "--config", config, "--folder", tmp_path / "run", *QUIET)
@@ -130,7 +157,6 @@ def test_a_diverging_run_says_so_in_one_line(capsys, tmp_path):
     assert torch.isfinite(net.weight).all()
 
 
-RULE = CONFIGS / "experiment/and-rule.yaml"
 WRONG = {
     "no file": (["--config", "nowhere.yaml"], "cannot read config nowhere.yaml: No such file"),
     "no model": ([], "model"),
