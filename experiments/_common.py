@@ -37,9 +37,9 @@ class Curves(pl.Callback):
 
 
 class Watch(pl.Callback):
-    """A figure of the net after every batch, at full precision, with the number of samples seen by then.
+    """A figure of the net after every batch, with the number of samples seen by then.
 
-    Logged metrics pass through float32 and are those of an epoch; some experiments need more.
+    Logged metrics are those of an epoch; some experiments need more.
     """
 
     def __init__(self, look: Callable[[Any], float]) -> None:
