@@ -107,6 +107,5 @@ def test_the_version_is_that_of_the_project(request):
 def test_every_public_name_has_a_docstring_with_an_example():
     for name in tp.__all__:
         value = getattr(tp, name)
-        if callable(value) and name not in ("Verdict",):
-            documented = value.__doc__ or ""
-            assert ">>>" in documented or name == "crosscheck", name
+        if callable(value):
+            assert ">>>" in (value.__doc__ or ""), name

@@ -125,6 +125,12 @@ def crosscheck(
 
     Shape:
         X (N, d), y (N,).
+
+    Example:
+        >>> import torchperc as tp
+        >>> check = crosscheck(*tp.data.gate("XOR"), epochs=3, tie="sign")
+        >>> check.equal, len(check.rule), check.first_difference
+        (True, 10, None)
     """
     problem = _Problem(X, y, lr, epochs, tie, dtype, order, seed, bias_step, num_classes)
     steps = problem.samples() if checks.one_of("mode", mode, MODES) == "sample" else problem.batches()

@@ -88,7 +88,7 @@ class Board(pl.Callback):
         if self.picture_every and self._pictured != epoch:
             self._picture(trainer, pl_module, epoch)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        options = {**_plain(pl_module.hparams), **_plain(getattr(trainer.datamodule, "hparams", {}))}  # type: ignore[attr-defined]
+        options = {**_plain(pl_module.hparams), **_plain(getattr(trainer.datamodule, "hparams", {}))}  # type: ignore[attr-defined]  # set by fit
         for board in _boards(trainer):
             _hyperparameters(board, options, epoch)
             board.experiment.add_text("summary", _summary(options, metrics, epoch), epoch)
@@ -106,7 +106,7 @@ class Board(pl.Callback):
         flat = bool(self._batches) and self._batches[0][0].shape[1:] == (2,)
         figure = self._boundary(pl_module, epoch) if boards and flat else None
         for board in boards:
-            for name, values in pl_module.net.named_parameters():  # type: ignore[union-attr]
+            for name, values in pl_module.net.named_parameters():  # type: ignore[union-attr]  # a Module
                 shown = _within_bins(values.detach().cpu().double())
                 if len(shown):
                     board.experiment.add_histogram(f"weights/{name}", shown, epoch)

@@ -228,8 +228,7 @@ class KernelEngine(Engine):
     def _effect(self, rows: Rows, since: int, included: Tensor | None = None) -> Tensor:
         """What the mistakes from ``since`` on add to the scores, less those that are included already: (N, K)."""
         entries = self._columns(since)
-        unique, place = entries.sample.unique(return_inverse=True)
-        products = self.space.gram(rows, unique)[:, place].add_(self.space.bias_scale)
+        products = self.space.products(rows, entries).add_(self.space.bias_scale)
         if included is not None and bool((included > since).any()):
             products *= torch.arange(since, len(self._found), device=included.device) >= included[:, None]
         return products @ entries.signed(self.space.classes).to(products.dtype)

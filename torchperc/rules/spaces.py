@@ -83,10 +83,14 @@ class Space(ABC):
     def replay(self, start: Weights, entries: Entries) -> Model:
         """The model after these entries, made one after the other as in training."""
 
+    def products(self, rows: Rows, entries: Entries) -> Tensor:
+        """Inner products of samples with the samples of entries, each computed once however often it recurs: (N, C)."""
+        unique, place = entries.sample.unique(return_inverse=True)
+        return self.gram(rows, unique)[:, place]
+
     def increments(self, rows: Rows, entries: Entries) -> Tensor:
         """What each entry adds to each score, in float64: (N, C, K)."""
-        unique, place = entries.sample.unique(return_inverse=True)
-        products = self.gram(rows, unique).double()[:, place] + self.bias_scale
+        products = self.products(rows, entries).double() + self.bias_scale
         return products[:, :, None] * entries.signed(self.classes)
 
     def paths(self, start: Weights, entries: Entries, rows: Rows) -> Iterator[tuple[slice, int, Tensor]]:
