@@ -17,17 +17,23 @@ ROOMS = [
     ["functional"],
     ["losses", "heads", "modules"],
     [
-        "rules.conventions", "rules.rows", "rules.kernels", "rules.models", "rules.spaces", "rules.log", "rules.engines",
-        "rules.orders", "rules.problem", "rules.run", "rules.online", "rules.trainer", "rules",
+        "rules.conventions", "rules.compiling", "rules.loops", "rules.loops_many", "rules.rows", "rules.parts", "rules.kernels", "rules.models", "rules.spaces", "rules.log", "rules.engines",
+        "rules.kernelized", "rules.compiled", "rules.blocked", "rules.choice", "rules.orders", "rules.problem",
+        "rules.run", "rules.progress", "rules.online", "rules.trainer", "rules",
     ],
+    ["descent", "optimum", "sweeping"],
     ["data.gates", "data.synthetic", "data.files", "data.sources", "data.scaling", "data.splits", "data"],
     ["dialects", "crosschecking", "xorlab", "plots"],
     [
-        "lightning.checkpoints", "lightning.loader", "lightning.metrics", "lightning.sample", "lightning.classifier", "lightning.rule",
+        "lightning.checkpoints", "lightning.loader", "lightning.metrics", "lightning.classifier", "lightning.rule",
         "lightning.datamodule", "lightning.callbacks", "lightning.board", "lightning.running",
         "lightning",
     ],
-    ["cli.show", "cli.crosscheck", "cli.xor", "cli.configured", "cli.demo", "cli"],
+    [
+        "benchmarks.timing", "benchmarks.samples", "benchmarks.peers", "benchmarks.rule_cases", "benchmarks.descent_cases",
+        "benchmarks.cases", "benchmarks.report", "benchmarks",
+    ],
+    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.configured", "cli.demo", "cli"],
 ]  # fmt: skip
 RANK = {module: number for number, module in enumerate(name for room in ROOMS for name in room)}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -7,7 +7,7 @@ import torch
 from scipy.sparse import csr_array
 
 import torchperc as tp
-from torchperc.rules.engines import KernelEngine
+from torchperc.rules.kernelized import KernelEngine
 
 
 def poly(degree):

@@ -13,7 +13,7 @@ from torch import nn
 
 import torchperc as tp
 from torchperc.lightning.callbacks import DivergenceWarning
-from torchperc.lightning.sample import descend
+from torchperc.descent import descend
 
 L = tp.lightning
 pytestmark = [

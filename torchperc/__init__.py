@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torchperc import checks, data, dialects, functional, heads, lightning, losses, modules, plots, rules
     from torchperc.crosschecking import CrossCheck, crosscheck
+    from torchperc.descent import descend
     from torchperc.dialects import Dialect
     from torchperc.heads import LMSHead, LogisticHead, PerceptronHead
     from torchperc.losses import (
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
         ZeroOneLoss,
     )
     from torchperc.modules import MLP, JointPerceptron, MulticlassPerceptron, Perceptron
+    from torchperc.optimum import Optimum, minimise
     from torchperc.rules.conventions import Verdict
     from torchperc.rules.log import MistakeLog
     from torchperc.rules.run import RuleResult
     from torchperc.rules.trainer import RuleTrainer
+    from torchperc.sweeping import Sweep, sweep
 
 _HOME = {
     "CrossCheck": "crosschecking",
@@ -48,6 +51,11 @@ _HOME = {
     "RuleResult": "rules.run",
     "RuleTrainer": "rules.trainer",
     "Verdict": "rules.conventions",
+    "Optimum": "optimum",
+    "minimise": "optimum",
+    "Sweep": "sweeping",
+    "sweep": "sweeping",
+    "descend": "descent",
 }
 _ROOMS = ("checks", "data", "dialects", "functional", "heads", "lightning", "losses", "modules", "plots", "rules")
 
@@ -64,24 +72,29 @@ __all__ = [
     "MistakeLog",
     "MulticlassPerceptron",
     "MulticlassPerceptronLoss",
+    "Optimum",
     "Perceptron",
     "PerceptronHead",
     "PerceptronLoss",
     "RuleResult",
     "RuleTrainer",
+    "Sweep",
     "Verdict",
     "ZeroOneLoss",
     "checks",
     "crosscheck",
     "data",
+    "descend",
     "dialects",
     "functional",
     "heads",
     "lightning",
     "losses",
+    "minimise",
     "modules",
     "plots",
     "rules",
+    "sweep",
 ]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -126,6 +127,8 @@ def features(
     width: int | None = None,
     name: str = "X",
     convert: bool = False,
+    first: int = 0,
+    finite: bool = True,
 ) -> Tensor:
     """Return dense ``X`` as a finite tensor of shape (N, d), N and d at least 1.
 
@@ -139,6 +142,8 @@ def features(
         width: the number of features they must have, if known.
         name: the parameter's name for error messages.
         convert: convert floating tensors too.
+        first: the number of the first row, where these are part of something larger.
+        finite: look at every number; not needed for what has been looked at before.
 
     Shape:
         (N, d) in and out.
@@ -149,7 +154,7 @@ def features(
                 [2., 3.]])
     """
     tensor = _as_tensor(X, name)
-    _check_shape(tuple(tensor.shape), width, name)
+    shape(tuple(tensor.shape), width, name)
     if tensor.is_floating_point() and isinstance(X, Tensor) and tensor.dtype != dtype and not convert:
         raise TypeError(
             f"{name} has dtype {tensor.dtype} but {dtype} is needed, as the net or training data has; "
@@ -158,11 +163,14 @@ def features(
     result = tensor.to(dtype=dtype, device=device)
     if not tensor.is_floating_point() and not torch.equal(result.to(tensor.dtype), tensor.to(result.device)):
         raise ValueError(_inexact(name, dtype))
-    _check_finite(result, tensor, name)
+    if finite:
+        _check_finite(result, tensor, name, first)
     return result.detach()
 
 
-def sparse_features(X: Data, *, dtype: torch.dtype, width: int | None = None, name: str = "X") -> csr_array:
+def sparse_features(
+    X: Data, *, dtype: torch.dtype, width: int | None = None, name: str = "X", first: int = 0
+) -> csr_array:
     """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
 
     Example:
@@ -172,19 +180,21 @@ def sparse_features(X: Data, *, dtype: torch.dtype, width: int | None = None, na
     """
     from scipy.sparse import csr_array
 
-    _check_shape(tuple(X.shape), width, name)
+    shape(tuple(X.shape), width, name)
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold real numbers, found dtype {X.dtype}")
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} is sparse, which needs float32 or float64, found {dtype}; pass {name}.toarray()")
-    given = csr_array(X, copy=True)
-    given.sum_duplicates()
+    given = csr_array(X)
+    if not given.has_canonical_format:
+        given = given.copy()
+        given.sum_duplicates()
     with np.errstate(over="ignore"):
-        result = given.astype(np.float32 if dtype == torch.float32 else np.float64)
-    if not np.isfinite(result.data).all():
+        result = given.astype(np.float32 if dtype == torch.float32 else np.float64, copy=False)
+    if not math.isfinite(shared(result.data).sum()) and not np.isfinite(result.data).all():
         entry = int(np.flatnonzero(~np.isfinite(result.data))[0])
         row = int(np.searchsorted(result.indptr, entry, side="right")) - 1
-        _not_finite(name, row, int(result.indices[entry]), float(given.data[entry]), dtype)
+        _not_finite(name, first + row, int(result.indices[entry]), float(given.data[entry]), dtype)
     if given.dtype.kind in "biu" and not np.array_equal(result.data.astype(given.dtype), given.data):
         raise ValueError(_inexact(name, dtype))
     return result
@@ -207,15 +217,16 @@ def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
         tensor([ 1, -1])
     """
     values = _labels(y, count, name)
+    plus, minus = int((values == 1).sum()), int((values == -1).sum())  # to uint8, −1 is 255
+    if values.dtype not in (torch.bool, torch.uint8) and plus + minus == count and ((plus and minus) or not both):
+        return values.to(torch.int64, copy=True)
     found = torch.unique(values).tolist()
     if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
         raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; map your two labels to -1 and +1 first")
-    if both and len(found) < 2:
-        raise ValueError(
-            f"{name} has one class only, found {_some(found)}; there is nothing to separate "
-            "(online learning with partial_fit takes single-class chunks)"
-        )
-    return values.to(torch.int64, copy=True)
+    raise ValueError(
+        f"{name} has one class only, found {_some(found)}; there is nothing to separate "
+        "(online learning with partial_fit takes single-class chunks)"
+    )
 
 
 def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", both: bool = True) -> Tensor:
@@ -226,6 +237,10 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
         tensor([0, 2, 1])
     """
     values = _labels(y, count, name)
+    if not values.is_floating_point() and values.dtype != torch.bool:
+        lowest, highest = (int(value) for value in values.aminmax())
+        if lowest >= 0 and highest < num_classes and (lowest < highest or not both):
+            return values.to(torch.int64, copy=True)
     found = torch.unique(values).tolist()
     if any(value not in range(num_classes) for value in found):
         raise ValueError(
@@ -274,7 +289,21 @@ def _as_tensor(values: Data, name: str) -> Tensor:
         )
     if np.ma.is_masked(values):
         raise ValueError(f"{name} has masked values; fill them or leave them out")
-    return torch.from_numpy(np.require(array, _torch_dtype(array, name), ["C", "W"]))
+    return shared(np.asarray(array, _torch_dtype(array, name)))
+
+
+def shared(array: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on an array's own memory, copied only if torch cannot have it as it lies; not to be written to.
+
+    Example:
+        >>> shared(np.arange(3.0)[::2])
+        tensor([0., 2.], dtype=torch.float64)
+    """
+    if any(stride < 0 or stride % array.itemsize for stride in array.strides) or not array.flags.aligned:
+        array = array.copy()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 def _torch_dtype(array: np.ndarray[Any, Any], name: str) -> np.dtype[Any]:
@@ -286,7 +315,12 @@ def _torch_dtype(array: np.ndarray[Any, Any], name: str) -> np.dtype[Any]:
     return np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
 
 
-def _check_shape(shape: tuple[int, ...], width: int | None, name: str) -> None:
+def shape(shape: tuple[int, ...], width: int | None = None, name: str = "X") -> None:
+    """Refuse samples that are not N rows of d numbers, or not of the given width.
+
+    Example:
+        >>> shape((4, 2), width=2)
+    """
     if len(shape) != 2:
         raise ValueError(
             f"{name} must have two dimensions (samples, features), found shape {shape}; "
@@ -298,11 +332,13 @@ def _check_shape(shape: tuple[int, ...], width: int | None, name: str) -> None:
         raise ValueError(f"{name} has {shape[1]} features but {width} are needed, as the net or training data has")
 
 
-def _check_finite(result: Tensor, given: Tensor, name: str) -> None:
-    finite = torch.isfinite(result)
+def _check_finite(result: Tensor, given: Tensor, name: str, first: int) -> None:
+    if math.isfinite(result.sum()):  # one pass; a number that is not finite never leaves a finite sum
+        return
+    finite = torch.isfinite(result)  # the sum itself may have overflowed
     if not finite.all():
         row, column = torch.nonzero(~finite)[0].tolist()
-        _not_finite(name, row, column, float(given[row, column]), result.dtype)
+        _not_finite(name, first + row, column, float(given[row, column]), result.dtype)
 
 
 def _not_finite(name: str, row: int, column: int, value: float, dtype: torch.dtype) -> None:

@@ -23,7 +23,7 @@ from torchperc.losses import MulticlassPerceptronLoss, PerceptronLoss
 from torchperc.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules.conventions import BIAS_STEPS, TIES
 from torchperc.rules.engines import ReferenceEngine, Task
-from torchperc.rules.log import Mistake, MistakeLog, check_labels
+from torchperc.rules.log import Mistake, MistakeLog, Mistakes, check_labels
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import check_steps, linear_problem, warn_if_stuck, with_bias_step
 from torchperc.rules.spaces import Space, Weights
@@ -288,7 +288,9 @@ def _compare(problem: _Problem, steps: Iterator[Step], mode: str) -> CrossCheck:
         differs = (step.rule.wrong, step.rule.coef) != (step.gradient.wrong, step.gradient.coef) or apart > allowed
         if differs and first is None:
             first = _difference(step)
-    made = [MistakeLog.of(problem.space, problem.y, problem.start, log, ends) for log in logs]
+    made = [
+        MistakeLog.of(problem.space, problem.y, problem.start, Mistakes.of(log, problem.y.device), ends) for log in logs
+    ]
     return CrossCheck(first is None, worst == 0.0, worst, made[0], made[1], first)
 
 

@@ -86,6 +86,21 @@ def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return s.gather(-1, index.unsqueeze(-1)).squeeze(-1), index
 
 
+def slacks(s: Tensor, y: Tensor) -> Tensor:
+    """How far each score is on its right side: y·s, or s_y − s_r against the strongest wrong class r.
+
+    Shape:
+        s (…,) and y (…,), or s (…, K) and y (…,) → (…,).
+
+    Example:
+        >>> slacks(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
+        tensor([ 2., -1.])
+    """
+    if s.dim() == y.dim():
+        return y * s
+    return _own_scores(s, y) - rival_scores(s, y)[0]
+
+
 def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) -> Tensor:
     """Which samples are mistakes: the test at the heart of the rule.
 
@@ -111,10 +126,10 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
         raise ValueError(f"margin={margin} means nothing to tie='sign'; use tie='update' or tie='strict'")
     if s.dim() == y.dim():
         _same_shape(s, y)
-        slack, differs = y * s, decide(s) != y
+        slack, differs = slacks(s, y), decide(s) != y
     else:
         _class_shape(s, y)
-        slack, differs = _own_scores(s, y) - rival_scores(s, y)[0], decide_class(s) != y
+        slack, differs = slacks(s, y), decide_class(s) != y
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success
     return differs | slack.isnan() if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
 

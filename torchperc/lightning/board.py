@@ -13,8 +13,8 @@ from pytorch_lightning.loggers import Logger, TensorBoardLogger
 from torch import Tensor
 
 from torchperc import checks
+from torchperc import functional as tpf
 from torchperc.heads import Head, PerceptronHead
-from torchperc.lightning.metrics import smallest_slack
 
 SAMPLES = 2000
 """How many samples a picture shows at most."""
@@ -127,7 +127,7 @@ class Board(pl.Callback):
         with torch.no_grad(), _resting(pl_module):
             scores = score(X)
             linear = scores.dim() == 1 and hasattr(pl_module.net, "weight")
-            slack = float(smallest_slack(scores - head.threshold, y)) if linear else 0.0
+            slack = float(tpf.slacks(scores - head.threshold, y).min()) if linear else 0.0
             return decision_boundary(
                 score, X, y, title=f"epoch {epoch}", margin=slack if slack > 0 else None, head=head
             )

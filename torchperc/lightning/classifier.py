@@ -16,11 +16,11 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc import checks
 from torchperc import functional as tpf
+from torchperc.descent import check_linear, descend
 from torchperc.heads import Head, LMSHead
 from torchperc.heads import head as head_by_name
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.metrics import EpochSums
-from torchperc.lightning.sample import check_linear, descend
 
 UPDATES = ("batch", "sample")
 STARTS = ("as-is", "two-sample")

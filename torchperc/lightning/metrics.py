@@ -29,7 +29,7 @@ class EpochSums:
         """Add a batch: its mean loss, its mistakes, and its smallest slack over the length of the weights."""
         wrong, slack = (
             torch.stack([(head.decide(scores) != y).sum(), head.mistakes(scores, y).sum()]),
-            smallest_slack(scores, y),
+            tpf.slacks(scores, y).min(),
         )
         slack = slack if norm is None else torch.where(norm > 0, slack / norm, torch.zeros_like(slack))
         if self._loss is None or self._errors is None or self._slack is None:
@@ -59,16 +59,3 @@ class EpochSums:
             "mistakes": float(mistakes),
             "margin": float(self._slack),
         }
-
-
-def smallest_slack(scores: Tensor, y: Tensor) -> Tensor:
-    """min y·s, or min s_y − max s_r with K classes: a scalar.
-
-    Example:
-        >>> smallest_slack(torch.tensor([2.0, -1.0]), torch.tensor([1, -1]))
-        tensor(1.)
-    """
-    if scores.dim() == y.dim():
-        return (y * scores).min()
-    own = scores.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
-    return (own - tpf.rival_scores(scores, y)[0]).min()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchperc.heads import PerceptronHead
 from torchperc.lightning.classifier import Batch, check_same_kind, log_epoch
-from torchperc.lightning.metrics import EpochSums, smallest_slack
+from torchperc.lightning.metrics import EpochSums
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.problem import Net, write
 from torchperc.rules.run import RuleResult, RuleRun
@@ -115,7 +115,7 @@ class LitRule(pl.LightningModule):
             "error/train": record.mistakes / len(batch[1]),
             "norm": record.norm,
         }
-        log_epoch(self, {**values, **self._afterwards(batch[1]), "lr": self.trainer_options["lr"]})
+        log_epoch(self, {**values, **self._afterwards(), "lr": self.trainer_options["lr"]})
         if self._run.verdict is not None:
             self.trainer.should_stop = True
 
@@ -151,13 +151,11 @@ class LitRule(pl.LightningModule):
         device = self.net.weight.device
         return torch.cat([x for x, _ in batches]).to(device), torch.cat([y for _, y in batches]).to(device)
 
-    def _afterwards(self, y: Tensor) -> dict[str, float]:
+    def _afterwards(self) -> dict[str, float]:
         assert self._run is not None
-        scores = self._run.training_scores()
-        scores = scores.squeeze(-1) if scores.shape[-1] == 1 else scores
+        loss, slack = self._run.survey()
         length = float(torch.linalg.vector_norm(self.net.weight.detach()))
-        slack = float(smallest_slack(scores, y))
-        return {"loss/train": float(self.head.loss(scores, y)), "margin": slack / length if length else 0.0}
+        return {"loss/train": loss, "margin": slack / length if length else 0.0}
 
     def on_fit_end(self) -> None:
         """A run resumed after its last epoch has none to make, but a result to give."""

@@ -11,7 +11,7 @@ from torchperc.functional import TIES
 BIAS_STEPS = ("unit", "radius", "none")
 ORDERS = ("given", "shuffled", "random-mistake")
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
-ENGINES = ("auto", "reference")
+ENGINES = ("auto", "reference", "compiled", "blocked")
 
 __all__ = ["BIAS_STEPS", "ENGINES", "ORDERS", "SELECTS", "TIES", "Verdict", "mistaken_for"]
 

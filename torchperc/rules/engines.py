@@ -12,14 +12,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc import functional as tpf
 from torchperc.rules.conventions import mistaken_for
+from torchperc.rules.log import Mistake, Mistakes
 from torchperc.rules.models import Model
 from torchperc.rules.rows import Rows
-from torchperc.rules.spaces import Entries, KernelSpace, LinearSpace, Space, Weights
+from torchperc.rules.spaces import LinearSpace, Space, Weights
 
 
 @dataclass(frozen=True)
@@ -37,20 +39,11 @@ class Task:
         return float(self.coefs[i]) * (own if self.space.classes is None else 1)
 
 
-class Found(NamedTuple):
-    """A mistake as an engine reports it: position in the presented order, sample, coefficient, class taken for."""
-
-    position: int
-    sample: int
-    coef: float
-    wrong: int
-
-
 class Presentation(NamedTuple):
     """What happened when one sample was presented: its scores, and the mistake if it was one."""
 
     scores: list[float]
-    mistake: Found | None
+    mistake: Mistake | None
 
 
 class Engine(ABC):
@@ -59,8 +52,8 @@ class Engine(ABC):
     task: Task
 
     @abstractmethod
-    def run(self, order: Tensor) -> list[Found]:
-        """Present these samples in order, making every update on the way."""
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order, making every update on the way; steps count from the first of them."""
 
     @abstractmethod
     def training_scores(self) -> Tensor:
@@ -94,40 +87,29 @@ class Engine(ABC):
         """A fingerprint of the state; the same exactly when the state is the same."""
         digest = hashlib.blake2b(digest_size=16)
         for numbers in self._numbers():
-            digest.update((numbers.double() + 0.0).contiguous().cpu().numpy().data)  # + 0.0 turns −0 into 0
+            digest.update(np.ascontiguousarray(_doubles(numbers) + 0.0).data)  # + 0.0 turns −0 into 0
         return digest.digest()
+
+    def survey(self) -> tuple[float, float]:
+        """The mean perceptron criterion and the smallest slack of all training samples under the current weights."""
+        slack = tpf.slacks(shaped(self.training_scores(), self.task.space), self.task.y).double()
+        return float((-slack).clamp_min(0).mean()), float(slack.min())
 
     def mistakes(self) -> Tensor:
         """Which training samples are mistakes under the current weights, all looked at together: bool (N,)."""
         task, scores = self.task, self.training_scores()
         if not torch.isfinite(scores).all():
             raise ValueError("a score is not finite any more: the weights overflow; scale X down or lower lr")
-        return tpf.mistakes(_shaped(scores, task.space), task.y, tie=task.tie, margin=task.margin)
+        return tpf.mistakes(shaped(scores, task.space), task.y, tie=task.tie, margin=task.margin)
 
 
-class ReferenceEngine(Engine):
-    """A plain loop: score a sample; if it is a mistake, add it; go on."""
+class LinearEngine(Engine):
+    """An engine whose state is a weight and a bias."""
 
     def __init__(self, task: Task, start: Weights) -> None:
         assert isinstance(task.space, LinearSpace)
         self.task, self.space = task, task.space
         self.weights = start.clone()
-        self._y = task.y.tolist()
-
-    def present(self, i: int, position: int = 0) -> Presentation:
-        """Present one sample."""
-        scores = self.space.score(self.weights, i)
-        wrong = mistaken_for(scores, self._y[i], tie=self.task.tie, margin=self.task.margin)
-        if wrong is None:
-            return Presentation(scores, None)
-        coef = self.task.coef(i, self._y[i])
-        self.space.update(self.weights, i, coef, self._y[i], wrong)
-        return Presentation(scores, Found(position, i, coef, wrong))
-
-    def run(self, order: Tensor) -> list[Found]:
-        """Present these samples in order."""
-        presented = (self.present(i, position) for position, i in enumerate(order.tolist()))
-        return [presentation.mistake for presentation in presented if presentation.mistake is not None]
 
     def training_scores(self) -> Tensor:
         """w·x + b for all training samples."""
@@ -144,8 +126,8 @@ class ReferenceEngine(Engine):
     def norm(self) -> float:
         """√(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
         scale = self.space.bias_scale
-        bias = float(self.weights.bias.double().square().sum()) / scale if scale else 0.0
-        return math.sqrt(float(self.weights.weight.double().square().sum()) + bias)
+        weight, bias = (float(np.square(_doubles(numbers)).sum()) for numbers in self._numbers())
+        return math.sqrt(weight + (bias / scale if scale else 0.0))
 
     def state_dict(self) -> dict[str, Any]:
         """Weight and bias."""
@@ -160,128 +142,37 @@ class ReferenceEngine(Engine):
         return [self.weights.weight, self.weights.bias]
 
 
-class KernelEngine(Engine):
-    """The rule in a kernel's space, where the weights are known by their scores on the samples only.
+class ReferenceEngine(LinearEngine):
+    """A plain loop: score a sample; if it is a mistake, add it; go on."""
 
-    Every sample's scores are kept, with the number of log entries they include. A block of samples is brought up to
-    date by one matrix product with the support vectors that are new to it; within the block the samples up to the next
-    mistake are passed over together, and a mistake costs one Gram row. Exact, because a score is used only once it
-    includes every earlier mistake.
-    """
+    def __init__(self, task: Task, start: Weights) -> None:
+        super().__init__(task, start)
+        self._y = task.y.tolist()
 
-    block = 512
+    def present(self, i: int, position: int = 0) -> Presentation:
+        """Present one sample."""
+        scores = self.space.score(self.weights, i)
+        wrong = mistaken_for(scores, self._y[i], tie=self.task.tie, margin=self.task.margin)
+        if wrong is None:
+            return Presentation(scores, None)
+        coef = self.task.coef(i, self._y[i])
+        self.space.update(self.weights, i, coef, self._y[i], wrong)
+        return Presentation(scores, Mistake(i, position, coef, wrong))
 
-    def __init__(self, task: Task, block: int | None = None) -> None:
-        assert isinstance(task.space, KernelSpace)
-        self.block = block or self.block
-        self.task, self.space = task, task.space
-        rows = self.space.rows
-        self._scores = torch.zeros(len(rows), self.space.outputs, dtype=rows.dtype, device=rows.device)
-        self._included = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
-        self._found: list[Found] = []
-        self._squared_norm = 0.0
-
-    def run(self, order: Tensor) -> list[Found]:
-        """Present these samples in order, a block at a time."""
-        before = len(self._found)
-        for first in range(0, len(order), self.block):
-            self._run_block(order[first : first + self.block], first)
-        return self._found[before:]
-
-    def _run_block(self, ids: Tensor, first: int) -> None:
-        if len(ids.unique()) < len(ids):  # a sample twice in one block: its first visit may change its second score
-            for at, i in enumerate(ids):
-                self._run_block(i[None], first + at)
-            return
-        scores, rows = self._up_to_date(ids), self.space.rows.take(ids)
-        y, at = self.task.y[ids], 0
-        while True:
-            if not torch.isfinite(scores[at:]).all():
-                raise ValueError("a score became infinite: the kernel's values are too large; scale X down")
-            shaped = _shaped(scores[at:], self.space)
-            ahead = tpf.mistakes(shaped, y[at:], tie=self.task.tie, margin=self.task.margin).nonzero()
-            if not len(ahead):
-                break
-            at += int(ahead[0])
-            self._update(int(ids[at]), first + at, scores[at].clone())
-            scores += self._effect(rows, len(self._found) - 1)
-            at += 1
-        self._scores[ids] = scores
-        self._included[ids] = len(self._found)
-
-    def _update(self, i: int, position: int, scores: Tensor) -> None:
-        own = int(self.task.y[i])
-        wrong = -own if self.space.classes is None else int(tpf.rival_scores(scores, self.task.y[i])[1])
-        coef = self.task.coef(i, own)
-        self._found.append(Found(position, i, coef, wrong))
-        signed = self._columns(len(self._found) - 1).signed(self.space.classes)[0]
-        length = self.space.kernel.squared_norm(self.space.rows.take(torch.tensor([i]))) + self.space.bias_scale
-        self._squared_norm += float(2 * signed @ scores.double() + signed.square().sum() * length)
-
-    def _up_to_date(self, ids: Tensor) -> Tensor:
-        scores, included = self._scores[ids], self._included[ids]
-        oldest = int(included.min())
-        if oldest == len(self._found):
-            return scores
-        return scores + self._effect(self.space.rows.take(ids), oldest, included)
-
-    def _effect(self, rows: Rows, since: int, included: Tensor | None = None) -> Tensor:
-        """What the mistakes from ``since`` on add to the scores, less those that are included already: (N, K)."""
-        entries = self._columns(since)
-        products = self.space.products(rows, entries).add_(self.space.bias_scale)
-        if included is not None and bool((included > since).any()):
-            products *= torch.arange(since, len(self._found), device=included.device) >= included[:, None]
-        return products @ entries.signed(self.space.classes).to(products.dtype)
-
-    def _columns(self, since: int) -> Entries:
-        found, device = self._found[since:], self.task.y.device
-        at = torch.tensor([mistake.sample for mistake in found], dtype=torch.int64, device=device)
-        coefs = torch.tensor([mistake.coef for mistake in found], dtype=torch.float64, device=device)
-        wrong = torch.tensor([mistake.wrong for mistake in found], dtype=torch.int64, device=device)
-        return Entries(at, coefs, self.task.y[at], wrong)
-
-    def training_scores(self) -> Tensor:
-        """Every sample's scores, brought up to date."""
-        for ids in torch.arange(len(self.space.rows), device=self._scores.device).split(self.block):
-            self._scores[ids] = self._up_to_date(ids)
-            self._included[ids] = len(self._found)
-        return self._scores
-
-    def scores(self, rows: Rows) -> Tensor:
-        """Σ α·k(x_i, x) over the support vectors so far."""
-        return self.model().row_scores(rows)
-
-    def model(self) -> Model:
-        """The current support vectors and coefficients."""
-        nothing = torch.zeros(0, device=self._scores.device)
-        return self.space.replay(Weights(nothing, nothing), self._columns(0))
-
-    def norm(self) -> float:
-        """√(Σ Σ α_i·α_j·k(x_i, x_j)), kept up to date from mistake to mistake."""
-        return math.sqrt(max(self._squared_norm, 0.0))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The mistakes so far, and every sample's scores with the number of mistakes they include."""
-        found = [tuple(mistake) for mistake in self._found]
-        return {
-            "found": found,
-            "scores": self._scores.clone(),
-            "included": self._included.clone(),
-            "norm": self._squared_norm,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """All of that again."""
-        self._found = [Found(*mistake) for mistake in state["found"]]
-        self._scores.copy_(state["scores"])
-        self._included.copy_(state["included"])
-        self._squared_norm = state["norm"]
-
-    def _numbers(self) -> list[Tensor]:
-        # not the coefficients: different ones may stand for the same weights; the future depends on the scores alone
-        return [self.training_scores()]
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order."""
+        presented = (self.present(i, position) for position, i in enumerate(order.tolist()))
+        found = [presentation.mistake for presentation in presented if presentation.mistake is not None]
+        return Mistakes.of(found, self.task.y.device)
 
 
-def _shaped(scores: Tensor, space: Space) -> Tensor:
+def _doubles(numbers: Tensor) -> np.ndarray[Any, Any]:
+    # numpy has no bfloat16, and no threads to wake for a few thousand numbers
+    narrow = numbers.dtype not in (torch.float32, torch.float64)
+    array = (numbers.double() if narrow else numbers).detach().cpu().numpy()
+    return array.astype(np.float64)
+
+
+def shaped(scores: Tensor, space: Space) -> Tensor:
     """(N, 1) → (N,) for two classes, (N, K) as it is."""
     return scores.squeeze(-1) if space.classes is None else scores

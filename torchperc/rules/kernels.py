@@ -26,7 +26,7 @@ class Kernel:
         gamma: of ``"rbf"``, above 0.
 
     Example:
-        >>> from torchperc.rules.rows import as_rows
+        >>> from torchperc.rules.parts import as_rows
         >>> x = as_rows([[0, 1], [1, 1]], dtype=torch.float32)
         >>> Kernel("poly", degree=2).gram(x, x)
         tensor([[4., 4.],

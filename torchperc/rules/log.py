@@ -25,7 +25,8 @@ from torchperc import functional as tpf
 from torchperc.exporting import write_whole
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Model
-from torchperc.rules.rows import Rows, as_rows
+from torchperc.rules.parts import as_rows
+from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights
 
 _FORMAT = 1
@@ -41,6 +42,31 @@ class Mistake(NamedTuple):
     step: int
     coef: float
     wrong: int
+
+
+class Mistakes(NamedTuple):
+    """Entries as columns, the way engines report them and logs keep them; see :class:`Mistake` for what they mean."""
+
+    sample: Tensor
+    step: Tensor
+    coef: Tensor
+    wrong: Tensor
+
+    @classmethod
+    def of(cls, entries: Sequence[Mistake], device: torch.device | None = None) -> Mistakes:
+        """Columns from single entries."""
+        sample, step, coef, wrong = zip(*entries, strict=True) if entries else ((), (), (), ())
+        whole = [torch.tensor(values, dtype=torch.int64, device=device) for values in (sample, step, wrong)]
+        return cls(whole[0], whole[1], torch.tensor(coef, dtype=torch.float64, device=device), whole[2])
+
+    @classmethod
+    def joined(cls, parts: Sequence[Mistakes], device: torch.device | None = None) -> Mistakes:
+        """The entries of several parts, one after the other."""
+        return cls(*map(torch.cat, zip(*parts, strict=True))) if parts else cls.of((), device)
+
+    def later(self, steps: int) -> Mistakes:
+        """The same entries, so many steps later."""
+        return self._replace(step=self.step + steps)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,27 +113,22 @@ class MistakeLog:
         space: Space,
         y: Tensor,
         start: Weights,
-        mistakes: Sequence[Mistake],
+        mistakes: Mistakes,
         epoch_ends: Sequence[int],
         cost: Tensor | None = None,
     ) -> MistakeLog:
         """A log from its entries."""
-        sample, step, coef, wrong = zip(*mistakes, strict=True) if mistakes else ((), (), (), ())
-
-        def column(values: Sequence[float], dtype: torch.dtype = torch.int64) -> Tensor:
-            return torch.tensor(values, dtype=dtype, device=y.device)
-
         return cls(
             space,
             y,
             start,
-            index=column(sample),
-            step=column(step),
-            coef=column(coef, torch.float64),
-            wrong=column(wrong),
+            index=mistakes.sample,
+            step=mistakes.step,
+            coef=mistakes.coef,
+            wrong=mistakes.wrong,
             steps=epoch_ends[-1] if epoch_ends else 0,
-            epoch_ends=column(epoch_ends),
-            cost=torch.ones(len(y), dtype=torch.float64, device=y.device) if cost is None else cost,
+            epoch_ends=torch.tensor(epoch_ends, dtype=torch.int64, device=y.device),
+            cost=torch.ones((), dtype=torch.float64, device=y.device).expand(len(y)) if cost is None else cost,
         )
 
     def __len__(self) -> int:
@@ -199,7 +220,11 @@ class MistakeLog:
 
     def equals(self, other: MistakeLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
-        return self.steps == other.steps and list(self) == list(other)
+        columns = (
+            (getattr(self, name).cpu(), getattr(other, name).cpu()) for name in ("index", "step", "coef", "wrong")
+        )
+        same = (torch.equal(mine, theirs) for mine, theirs in columns)
+        return self.steps == other.steps and all(same)
 
     def _errors(self, rows: Rows, y: Tensor, cost: Tensor) -> Tensor:
         total = torch.zeros(len(self) + 1, dtype=torch.float64, device=y.device)

@@ -12,7 +12,8 @@ from torch import Tensor
 from torchperc import checks
 from torchperc import functional as tpf
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.rows import Rows, as_rows
+from torchperc.rules.parts import as_rows
+from torchperc.rules.rows import Rows
 
 _BLOCK = 1024
 

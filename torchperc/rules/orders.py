@@ -23,6 +23,8 @@ class Order:
         ids: the samples that take part, in their given order.
         seed: of the permutations and picks.
         max_epochs: how many epochs there will be at most.
+        bounds: where the parts begin and end, for samples that are read in parts: then ``"shuffled"`` shuffles the
+            parts and the samples within each.
 
     Example:
         >>> order = Order("shuffled", torch.arange(4), seed=0)
@@ -36,12 +38,14 @@ class Order:
         ids: Tensor,
         seed: int = 0,
         max_epochs: int = 1,
+        bounds: Tensor | None = None,
     ) -> None:
         self.name = order if isinstance(order, str) else "explicit"
         self.ids = ids
         self.table = None if isinstance(order, str) else _table(order, ids, max_epochs)
         self.generator = torch.Generator().manual_seed(seed)
         self.ran_dry = False
+        self._parts = () if bounds is None else self.ids.split(torch.searchsorted(ids, bounds).diff().tolist())
 
     @property
     def repeats(self) -> bool:
@@ -61,7 +65,7 @@ class Order:
         elif self.name == "given":
             yield self.ids
         elif self.name == "shuffled":
-            yield self.ids[torch.randperm(len(self.ids), generator=self.generator).to(self.ids.device)]
+            yield from self._shuffled()
         else:
             yield from self._picks(mistakes)
 
@@ -73,6 +77,16 @@ class Order:
         """Draw on from a state that :meth:`state_dict` gave."""
         self.generator.set_state(state["random"])
         self.ran_dry = state["ran_dry"]
+
+    def _shuffled(self) -> Iterator[Tensor]:
+        if not self._parts:
+            yield self._permuted(self.ids)
+            return
+        for number in torch.randperm(len(self._parts), generator=self.generator).tolist():
+            yield self._permuted(self._parts[number])
+
+    def _permuted(self, ids: Tensor) -> Tensor:
+        return ids[torch.randperm(len(ids), generator=self.generator).to(ids.device)]
 
     def _picks(self, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
         for _ in range(len(self.ids)):

@@ -16,7 +16,8 @@ from torchperc.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.log import check_labels
 from torchperc.rules.models import LinearModel, Model
-from torchperc.rules.rows import Rows, as_rows
+from torchperc.rules.parts import PartRows, as_rows
+from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
 
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
@@ -63,11 +64,12 @@ def _check_net(net: Net) -> None:
 
 def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
     """The coefficient of each sample's update, if the net's type can hold it and the step of the bias."""
-    coefs = lr * factors
-    what = f"lr={lr:g}" if bool((factors == 1).all()) else f"lr={lr:g} with sample and class weights"
+    different = factors[:1] if factors.stride(0) == 0 else factors
+    coefs = lr * different
+    what = f"lr={lr:g}" if bool((different == 1).all()) else f"lr={lr:g} with sample and class weights"
     for scale in {1.0, space.bias_scale or 1.0}:
         checks.representable(what, coefs * scale, space.rows.dtype)
-    return coefs
+    return coefs.expand(len(factors))
 
 
 def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> None:
@@ -123,11 +125,28 @@ def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | Non
     return rows, labels.to(rows.device)
 
 
+def part_bounds(rows: Rows, order: object) -> Tensor | None:
+    """Where the parts of samples that are read in parts begin and end; says what that means for shuffling."""
+    if not isinstance(rows, PartRows):
+        return None
+    if isinstance(order, str) and order == "shuffled":
+        warnings.warn(
+            "X is read in parts, so order='shuffled' shuffles the parts and the samples within each part, not all "
+            "samples among each other",
+            UserWarning,
+            stacklevel=4,
+        )
+    return rows.bounds
+
+
 def sample_factors(
     y: Tensor, sample_weight: checks.Data | None, class_weight: Mapping[int, float] | str | None, classes: int | None
 ) -> Tensor:
-    """The factor of each sample's updates: its own weight times its class's, in float64."""
-    factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
+    """The factor of each sample's updates: its own weight times its class's, in float64.
+
+    Where nothing is weighted, one number in memory stands for all.
+    """
+    factors = torch.ones(1, dtype=torch.float64, device=y.device).expand(len(y))
     if sample_weight is not None:
         factors = checks.nonnegative_weights(sample_weight, len(y)).to(y.device)
     for label, factor in _class_factors(y[factors > 0], class_weight, classes).items():

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +23,15 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
+_BLOCK = 65536
+
+
 class Rows(ABC):
     """N samples of d features in one dtype on one device."""
 
     dtype: torch.dtype
     device: torch.device
+    sparse = False
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -52,6 +58,10 @@ class Rows(ABC):
         """Σ_i coef_ik·x_i in float64: coefs (N, K) → (K, d)."""
 
     @abstractmethod
+    def mix(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i in the samples' own type: coefs (N, K) → (K, d)."""
+
+    @abstractmethod
     def dots(self, other: Rows) -> Tensor:
         """Inner products of these samples with others: (N, M)."""
 
@@ -75,14 +85,31 @@ class Rows(ABC):
     def raw(self) -> Any:
         """The samples as a user's own kernel function sees them: a tensor, or a scipy CSR array."""
 
+    @property
     @abstractmethod
-    def arrays(self) -> list[np.ndarray[Any, Any]]:
+    def row_bytes(self) -> int:
+        """How many bytes a sample has, on average."""
+
+    @abstractmethod
+    def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """The samples as compiled loops see them: (X,), or (values, columns, starts)."""
+
+    def parts(self, order: Tensor) -> Iterator[tuple[Rows, Tensor]]:
+        """The samples of an order in pieces that fit into memory: rows, and the numbers of the samples within them."""
+        yield self, order
+
+    @abstractmethod
+    def arrays(self) -> Iterable[np.ndarray[Any, Any]]:
         """The numbers behind the samples, for hashing."""
+
+    def kind(self) -> str:
+        """What the samples are, for hashing."""
+        return type(self).__name__
 
     def hash(self, y: Tensor) -> str:
         """A digest of samples and labels, by which a saved log knows its data."""
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(f"{type(self).__name__} {len(self)}x{self.width} {self.dtype}".encode())
+        digest.update(f"{self.kind()} {len(self)}x{self.width} {self.dtype}".encode())
         for array in (*self.arrays(), y.cpu().numpy()):
             digest.update(np.ascontiguousarray(array).view(np.uint8).data)
         return digest.hexdigest()
@@ -118,7 +145,14 @@ class DenseRows(Rows):
     def combine(self, coefs: Tensor) -> Tensor:
         """Σ_i coef_ik·x_i, over the samples that have a coefficient."""
         used = coefs.abs().sum(-1).nonzero().squeeze(-1)
-        return coefs[used].double().T @ self.X[used].double()
+        total = torch.zeros(coefs.shape[1], self.width, dtype=torch.float64, device=self.device)
+        for part in used.split(_BLOCK):
+            total += coefs[part].double().T @ self.X[part].double()
+        return total
+
+    def mix(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i."""
+        return coefs.T @ self.X
 
     def dots(self, other: Rows) -> Tensor:
         """X·Zᵀ."""
@@ -126,7 +160,7 @@ class DenseRows(Rows):
 
     def squared_norms(self) -> Tensor:
         """‖x_i‖²."""
-        return self.X.square().sum(-1)
+        return torch.cat([part.square().sum(-1) for part in self.X.split(_BLOCK)])
 
     def take(self, index: Tensor) -> DenseRows:
         """Some of the samples."""
@@ -144,6 +178,15 @@ class DenseRows(Rows):
         """The tensor itself."""
         return self.X
 
+    @property
+    def row_bytes(self) -> int:
+        """d numbers."""
+        return self.X.shape[1] * self.X.element_size()
+
+    def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """The tensor as an array, sharing its memory."""
+        return (self.X.numpy(),)
+
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """The tensor's numbers, as bits (numpy has no bfloat16)."""
         return [self.X.contiguous().cpu().view(torch.uint8).numpy()]
@@ -152,12 +195,25 @@ class DenseRows(Rows):
 class CsrRows(Rows):
     """Rows of a scipy CSR array; a score reads the non-zeros only."""
 
+    sparse = True
+
     def __init__(self, X: csr_array) -> None:
         self.X = X
-        self.dtype, self.device = torch.from_numpy(X.data[:0]).dtype, torch.device("cpu")
-        self._starts = X.indptr.tolist()
-        self._columns = torch.from_numpy(X.indices.astype(np.int64))
-        self._values = torch.from_numpy(X.data)
+        self.dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+        self.device = torch.device("cpu")
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts: list[int] = self.X.indptr.tolist()
+        return starts
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        return torch.from_numpy(self.X.indices.astype(np.int64))
+
+    @cached_property
+    def _values(self) -> Tensor:
+        return checks.shared(self.X.data)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -189,6 +245,10 @@ class CsrRows(Rows):
         """Σ_i coef_ik·x_i."""
         return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
 
+    def mix(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i."""
+        return torch.from_numpy((self.X.T @ coefs.numpy()).T)
+
     def dots(self, other: Rows) -> Tensor:
         """X·Zᵀ, sparse times sparse where both are."""
         if isinstance(other, CsrRows):
@@ -215,21 +275,16 @@ class CsrRows(Rows):
         """The CSR array itself."""
         return self.X
 
+    @property
+    def row_bytes(self) -> int:
+        """A value and a column for each non-zero."""
+        size = self.X.data.itemsize + self.X.indices.itemsize
+        return max(1, int(self.X.nnz) * int(size) // len(self))
+
+    def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Values, columns and starts."""
+        return self.X.data, self.X.indices, self.X.indptr
+
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         """Starts, columns and values."""
         return [self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data]
-
-
-def as_rows(
-    X: checks.Data, *, dtype: torch.dtype, device: torch.device | None = None, width: int | None = None, name: str = "X"
-) -> Rows:
-    """Checked samples in rows, from a tensor, an array, lists or a scipy sparse matrix.
-
-    Example:
-        >>> rows = as_rows([[3, 4], [0, 1]], dtype=torch.float32)
-        >>> len(rows), rows.width, rows.squared_norms()
-        (2, 2, tensor([25., 1.]))
-    """
-    if checks.is_sparse(X):
-        return CsrRows(checks.sparse_features(X, dtype=dtype, width=width, name=name))
-    return DenseRows(checks.features(X, dtype=dtype, device=device, width=width, name=name))

@@ -13,7 +13,7 @@ from torchperc import checks
 from torchperc import functional as tpf
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.engines import Engine
-from torchperc.rules.log import Mistake, MistakeLog
+from torchperc.rules.log import MistakeLog, Mistakes
 from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
 from torchperc.rules.rows import Rows
@@ -122,23 +122,25 @@ class RuleRun:
         self.cycle: tuple[int, int] | None = None
         self._engine, self._start, self._order = engine, start, order
         self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
-        self._mistakes: list[Mistake] = []
+        self._mistakes: list[Mistakes] = []
         self._ends: list[int] = []
         self._seen = {engine.digest(): 0}
 
     @torch.no_grad()
     def epoch(self) -> EpochRecord:
         """Make one pass, take down what happened, and settle the verdict if it can be settled."""
-        before, presented = len(self._mistakes), self._ends[-1] if self._ends else 0
+        made, presented = 0, self._ends[-1] if self._ends else 0
         for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
-            for found in self._engine.run(chunk):
-                self._mistakes.append(Mistake(found.sample, presented + found.position, found.coef, found.wrong))
+            found = self._engine.run(chunk)
+            if len(found.step):
+                self._mistakes.append(found.later(presented))
+            made += len(found.step)
             presented += len(chunk)
         self._ends.append(presented)
         norm = self._engine.norm()
         if not math.isfinite(norm):
             raise ValueError("the weights overflow; scale X down or lower lr")
-        record = EpochRecord(len(self.history) + 1, len(self._mistakes) - before, norm, self._validation_error())
+        record = EpochRecord(len(self.history) + 1, made, norm, self._validation_error())
         self.history.append(record)
         self.verdict = self._judge(record)
         return record
@@ -152,6 +154,11 @@ class RuleRun:
         verdict = self.verdict or Verdict.BUDGET
         return RuleResult(verdict, log, tuple(self.history), self._select, self._selected(log), self.cycle)
 
+    @property
+    def rows(self) -> Rows:
+        """The training samples."""
+        return self._engine.task.space.rows
+
     def current(self) -> Model:
         """The model as it is now, whatever is selected in the end."""
         return self._engine.model()
@@ -160,12 +167,16 @@ class RuleRun:
         """Scores of the training samples under the weights as they are now: (N, K), K = 1 for two classes."""
         return self._engine.training_scores()
 
+    def survey(self) -> tuple[float, float]:
+        """The mean perceptron criterion and the smallest slack on the training samples as the weights are now."""
+        return self._engine.survey()
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that a run needs to go on exactly, as tensors and plain types."""
         return {
             "data": self._engine.task.space.rows.hash(self._engine.task.y),
             "engine": self._engine.state_dict(),
-            "mistakes": [tuple(mistake) for mistake in self._mistakes],
+            "mistakes": tuple(self._columns()),
             "ends": list(self._ends),
             "history": [astuple(record) for record in self.history],
             "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
@@ -180,7 +191,7 @@ class RuleRun:
         if state["data"] != self._engine.task.space.rows.hash(self._engine.task.y):
             raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
         self._engine.load_state_dict(state["engine"])
-        self._mistakes = [Mistake(*entry) for entry in state["mistakes"]]
+        self._mistakes = [Mistakes(*state["mistakes"])]
         self._ends = list(state["ends"])
         self.history = [EpochRecord(*record) for record in state["history"]]
         self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
@@ -219,9 +230,13 @@ class RuleRun:
             raise ValueError("scores of the validation samples are not finite; scale validation X down")
         return float(_errors(scores, y, self._engine.task.space.classes).double().mean())
 
+    def _columns(self) -> Mistakes:
+        self._mistakes = [Mistakes.joined(self._mistakes, self._engine.task.y.device)]
+        return self._mistakes[0]
+
     def _log(self) -> MistakeLog:
         task = self._engine.task
-        return MistakeLog.of(task.space, task.y, self._start, self._mistakes, self._ends, self._cost)
+        return MistakeLog.of(task.space, task.y, self._start, self._columns(), self._ends, self._cost)
 
     def _selected(self, log: MistakeLog) -> Model:
         if self._select == "averaged":

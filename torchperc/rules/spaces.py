@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchperc.rules import compiling
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import KernelModel, LinearModel, Model, joint_scores
 from torchperc.rules.rows import Rows
@@ -153,10 +155,26 @@ class LinearSpace(Space):
 
     def replay(self, start: Weights, entries: Entries) -> LinearModel:
         """The updates in their order, rounding as training did."""
+        if type(self) is LinearSpace and compiling.pays(self.rows.dtype, self.rows.device, len(entries.sample)):
+            return self.model(self._replay_compiled(start, entries))
         weights = start.clone()
         for i, coef, own, wrong in zip(*(column.tolist() for column in entries), strict=True):
             self.update(weights, i, coef, own, wrong)
         return self.model(weights)
+
+    def _replay_compiled(self, start: Weights, entries: Entries) -> Weights:
+        from torchperc.rules import loops
+
+        laid, bias = compiling.laid_out(start.weight, self.rows.sparse), start.bias.clone()
+        own = torch.ones_like(entries.own) if self.classes is None else entries.own  # one score: the label is in coef
+        columns = [column.contiguous().numpy() for column in (entries.coef, own, entries.wrong)]
+        done = 0
+        for rows, at in self.rows.parts(entries.sample):
+            coefs, own_part, wrong = (column[done : done + len(at)] for column in columns)
+            numbers = at.contiguous().numpy().view(np.uint64)
+            loops.replay(rows.plain(), numbers, coefs, own_part, wrong, laid.loop, bias.numpy(), float(self.bias_scale))
+            done += len(at)
+        return Weights(laid.tensor, bias)
 
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights."""

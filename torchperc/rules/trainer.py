@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from torchperc import checks
+from torchperc.rules.choice import choose_engine
 from torchperc.rules.conventions import BIAS_STEPS, ENGINES, SELECTS, TIES
-from torchperc.rules.engines import Engine, KernelEngine, ReferenceEngine, Task
+from torchperc.rules.engines import Engine, Task
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.log import check_labels
 from torchperc.rules.online import Stream
@@ -23,13 +24,15 @@ from torchperc.rules.problem import (
     held_out,
     kernel_problem,
     linear_problem,
+    part_bounds,
     sample_factors,
     warn_if_stuck,
     with_bias_step,
     write,
 )
+from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
-from torchperc.rules.spaces import LinearSpace, Weights
+from torchperc.rules.spaces import Weights
 
 
 class RuleTrainer:
@@ -47,8 +50,9 @@ class RuleTrainer:
         order: ``"given"``, ``"shuffled"``, ``"random-mistake"``, sample numbers for every epoch, or a row for each.
         select: which weights the net has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (the net gets the averaged
             ones, their nearest single vector; ``result.predict`` votes), ``"pocket"``, ``"best-validation"``.
-        engine: ``"reference"`` presents one sample after the other in a plain loop; ``"auto"`` chooses the fastest that
-            makes the same mistakes.
+        engine: how passes are made; the mistakes are the same. ``"reference"``: a plain loop in torch, any device and
+            type. ``"compiled"``: the same loop compiled by numba, float32 and float64 on the CPU. ``"blocked"``: blocks
+            of samples by matrix products, for GPUs. ``"auto"``: the fastest of them for this data.
         seed: of shuffled and random orders.
         margin: the slack y·s that every sample must exceed; 0 is the classic rule.
         class_weight: a factor for each label's updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
@@ -56,6 +60,8 @@ class RuleTrainer:
             (M, d) to (N, M). Then ``fit`` takes ``None`` for the net.
         degree: of the polynomial kernel; 3 by default.
         gamma: of the rbf kernel; 1 by default.
+        progress: show a progress bar on standard error; by default for data that are read in parts (a large
+            ``numpy.memmap``, :class:`~torchperc.rules.parts.CsrParts`), if that is a terminal.
 
     Example:
         >>> import torchperc as tp
@@ -84,6 +90,7 @@ class RuleTrainer:
         kernel: str | Callable[[Any, Any], Any] | None = None,
         degree: int | None = None,
         gamma: float | None = None,
+        progress: bool | None = None,
     ) -> None:
         self.max_epochs = checks.whole("max_epochs", max_epochs, at_least=1)
         self.lr = checks.number("lr", lr, above=0)
@@ -101,6 +108,7 @@ class RuleTrainer:
             )
         self.class_weight = _class_weight(class_weight)
         self.kernel = _kernel(kernel, degree, gamma)
+        self.progress = None if progress is None else checks.flag("progress", progress)
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -135,8 +143,9 @@ class RuleTrainer:
             X (N, d), y (N,).
         """
         run = self.start(net, X, y, validation=validation, sample_weight=sample_weight, num_classes=num_classes)
-        while run.verdict is None:
-            run.epoch()
+        with bar(run.rows, self.progress) as after_epoch:
+            while run.verdict is None:
+                after_epoch(run.epoch())
         result = run.result()
         write(net, result.log.averaged() if result.select == "voted" else result.model)
         return result
@@ -187,8 +196,10 @@ class RuleTrainer:
             space, start = linear_problem(net, X)
         labels = check_labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
         factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
-        ids = factors.nonzero().squeeze(-1)
-        if len(labels[ids].unique()) < (1 if online else 2):
+        ids = torch.arange(len(labels), device=labels.device)
+        if factors.stride(0):
+            ids = ids[factors > 0]
+        if not len(ids) or (not online and labels[ids].min() == labels[ids].max()):
             left = "no sample" if online else "one class only"
             raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
         if self.select == "best-validation" and validation is None:
@@ -196,7 +207,7 @@ class RuleTrainer:
         space = with_bias_step(space, net, self.bias_step, ids)
         if online and online.weights is not None:
             start = online.weights
-        order = Order(self.order, ids, self.seed, self.max_epochs)
+        order = Order(self.order, ids, self.seed, self.max_epochs, part_bounds(space.rows, self.order))
         margin = float(torch.tensor(self.margin, dtype=space.rows.dtype))  # as the scores it is compared with
         task = Task(space, labels, check_steps(self.lr, factors, space), self.tie, margin)
         held = held_out(validation, space)
@@ -226,9 +237,7 @@ class RuleTrainer:
             raise ValueError("partial_fit takes samples as they come; use order='given'")
 
     def _engine(self, task: Task, start: Weights) -> Engine:
-        if isinstance(task.space, LinearSpace):
-            return ReferenceEngine(task, start)
-        return KernelEngine(task, 1 if self.engine == "reference" else None)
+        return choose_engine(self.engine, task, start)
 
 
 def _kernel(kernel: str | Callable[[Any, Any], Any] | None, degree: int | None, gamma: float | None) -> Kernel | None:

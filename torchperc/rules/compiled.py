@@ -1,0 +1,119 @@
+"""The compiled engine: the plain loop at the speed of memory, on two cores where mistakes are rare."""
+
+from __future__ import annotations
+
+import math
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc.rules import compiling
+from torchperc.rules.engines import LinearEngine, Task
+from torchperc.rules.log import Mistakes
+from torchperc.rules.rows import Rows
+from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
+
+_Array: TypeAlias = "np.ndarray[Any, Any]"
+_SEGMENT = 2**25
+"""Bytes of samples between two looks at whether a second core is worth it."""
+_STRETCH, _LOOK = 2**15, 2**12
+"""Bytes of samples below which two cores are slower than one, and after which they look at each other's work."""
+
+
+def obstacle(space: Space) -> str | None:
+    """Why a task in this space cannot be compiled, or ``None``."""
+    if not compiling.numba_is_there():
+        return "numba is not installed; pip install numba"
+    if not isinstance(space, LinearSpace) or isinstance(space, JointSpace):
+        return "only linear nets are compiled, not kernels and joint features"
+    if space.rows.device.type != "cpu":
+        return f"X is on {space.rows.device}, and loops are compiled for the CPU; use engine='blocked'"
+    if space.rows.dtype not in (torch.float32, torch.float64):
+        return f"loops are compiled for float32 and float64, found {space.rows.dtype}; use net.float()"
+    return None
+
+
+class CompiledEngine(LinearEngine):
+    """The loop of the reference engine, compiled by numba; its mistakes and its weights are the same.
+
+    Where the last mistakes were far apart, a second core scores samples ahead of the first with the weights as they
+    are. What it finds counts only if the weights have not changed since, so the result is that of the plain loop.
+    """
+
+    def __init__(self, task: Task, start: Weights) -> None:
+        super().__init__(task, start)
+        self._gap = 0.0
+        laid = compiling.laid_out(self.weights.weight, self.space.rows.sparse)
+        self.weights.weight, self._w = laid.tensor, laid.loop
+        self._b = self.weights.bias.numpy()
+        coefs = task.coefs[:1] if task.coefs.stride(0) == 0 else task.coefs
+        self._y, self._coefs = task.y.numpy(), coefs.contiguous().numpy()
+
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order, a segment at a time."""
+        found, before = [], 0
+        for rows, at in self.space.rows.parts(order):
+            ids = order[before : before + len(at)].numpy().view(np.uint64)
+            numbers = at.numpy().view(np.uint64)
+            size = max(4096, _SEGMENT // rows.row_bytes)
+            for first in range(0, len(at), size):
+                part = slice(first, first + size)
+                found.append(self._segment(rows, numbers[part], ids[part]).later(before + first))
+            before += len(at)
+        return Mistakes.joined(found)
+
+    def survey(self) -> tuple[float, float]:
+        """The mean perceptron criterion and the smallest slack, in one pass on all cores."""
+        from torchperc.rules import loops_many
+
+        loss, least, done = 0.0, math.inf, 0
+        with compiling.threads():
+            for rows, _ in self.space.rows.parts(torch.arange(len(self.task.y))):
+                part = self._y[done : done + len(rows)]
+                added, lowest = loops_many.survey(rows.plain(), part, self._w, self._b)
+                loss, least, done = loss + added, min(least, lowest), done + len(rows)
+        return loss / done, least
+
+    def _segment(self, rows: Rows, at: _Array, ids: _Array) -> Mistakes:
+        from torchperc.rules import loops
+
+        task = self.task
+        position, wrong = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
+        seen = (rows.plain(), at, ids, self._y)
+        test = (compiling.TIES[task.tie], float(task.margin))
+        state = (self._w, self._b)
+        step, shortest = max(1, _LOOK // rows.row_bytes), max(2, _STRETCH // rows.row_bytes)
+        if self._gap / 2 >= shortest and compiling.cores() > 1:
+            talk = np.zeros(loops.TALK, np.int64)
+            _second_core().submit(loops.assist, *seen, *state, *test, step, talk)
+            found = loops.learn_ahead(
+                *seen, self._coefs, *state, float(self.space.bias_scale), *test, step, shortest, self._gap, talk,
+                position, wrong,
+            )  # fmt: skip
+        else:
+            found = loops.learn(*seen, self._coefs, *state, float(self.space.bias_scale), *test, 0, position, wrong, 0)
+        if found < 0:
+            raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
+        self._gap = len(at) / (found + 0.5)
+        return self._entries(ids, position[:found].copy(), wrong[:found].copy())
+
+    def _entries(self, ids: _Array, position: _Array, wrong: _Array) -> Mistakes:
+        # in numpy, since torch would wake its threads for a few thousand numbers
+        sample = ids[position].view(np.int64)
+        coef = self._coefs[sample if len(self._coefs) > 1 else np.zeros_like(sample)]
+        columns = sample, position, coef * self._y[sample] if self.space.classes is None else coef, wrong
+        return Mistakes(*map(torch.from_numpy, columns))
+
+
+@cache
+def _second_core() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(1, thread_name_prefix="torchperc")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork, so a child makes its own
+    os.register_at_fork(after_in_child=_second_core.cache_clear)

@@ -1,0 +1,542 @@
+"""The loops that numba compiles: passes of the rule and of single-sample descent over dense and CSR rows.
+
+Samples come as a tuple, ``(X,)`` for dense rows and ``(values, columns, starts)`` for CSR; weights as ``(d,)`` for one
+score, ``(K, d)`` for K scores of dense rows, and ``(d, K)`` for K scores of CSR rows, where one gather serves all
+classes. The small functions at the top are chosen by these types when a loop is compiled, so each loop is written once.
+
+Sums may be reordered and fused (that is what makes them fast), but NaN and infinity keep their meaning. An update
+rounds exactly as torch does: dense rows by a fused multiply-add like ``add_``, CSR rows by a product and a sum like
+``index_add_``. So two runs with the same mistakes have the same weights to the bit, whichever engine made them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+SUM = {"reassoc", "contract", "nsz"}
+EXACT = {"nsz"}
+
+UPDATE, SIGN, STRICT = 0, 1, 2
+PERCEPTRON, LMS, LOGISTIC = 0, 1, 2
+OVERFLOW = -(2**31)
+"""In the place of the class a sample was taken for: its score is not finite."""
+
+TURN, LOW, HIGH, DONE, FIRST, TALK = 0, 1, 2, 16, 17, 32
+"""Places in the array through which two threads talk; those that one of them writes share no cache line with others."""
+_SHIFT = 40
+
+
+# --- one sample ---
+
+
+def _score(rows, i, w):  # pragma: no cover - compiled
+    """w·x_i."""
+
+
+@overload(_score, jit_options={"fastmath": SUM})
+def _score_of(rows, i, w):
+    if len(rows) == 1:
+
+        def dense(rows, i, w):
+            X = rows[0]
+            total = w.dtype.type(0)
+            for j in range(np.uint64(len(w))):
+                total += X[i, j] * w[j]
+            return total
+
+        return dense
+
+    def csr(rows, i, w):
+        values, columns, starts = rows
+        total = w.dtype.type(0)
+        for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
+            total += values[j] * w[np.uint64(columns[j])]
+        return total
+
+    return csr
+
+
+def _scores(rows, i, w, out):  # pragma: no cover - compiled
+    """out_k = w_k·x_i."""
+
+
+@overload(_scores, jit_options={"fastmath": SUM})
+def _scores_dense(rows, i, w, out):
+    if len(rows) != 1:
+        return None
+
+    def dense(rows, i, w, out):
+        X = rows[0]
+        for k in range(np.uint64(w.shape[0])):
+            total = w.dtype.type(0)
+            for j in range(np.uint64(w.shape[1])):
+                total += X[i, j] * w[k, j]
+            out[k] = total
+
+    return dense
+
+
+@intrinsic
+def _add_eight(typingctx, out, k, value, w, column):
+    """out[k : k + 8] += value·w[column, k : k + 8], as one vector: numba leaves such short loops to scalars."""
+
+    def codegen(context, builder, signature, args):
+        element = context.get_data_type(signature.args[2])
+        eight = ir.VectorType(element, 8)
+
+        def place(number, index):
+            array = context.make_array(signature.args[number])(context, builder, args[number])
+            pointer = cgutils.get_item_pointer(context, builder, signature.args[number], array, index, wraparound=False)
+            return builder.bitcast(pointer, eight.as_pointer())
+
+        there, bytes_each = place(0, [args[1]]), context.get_abi_sizeof(element)
+        one = builder.insert_element(ir.Constant(eight, ir.Undefined), args[2], ir.Constant(ir.IntType(32), 0))
+        same = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+        values = builder.shuffle_vector(one, ir.Constant(eight, ir.Undefined), same)
+        weights = builder.load(place(3, [args[4], args[1]]), align=bytes_each)
+        product = builder.fmul(values, weights, flags=("contract",))
+        total = builder.fadd(builder.load(there, align=bytes_each), product, flags=("contract",))
+        builder.store(total, there, align=bytes_each)
+        return context.get_dummy_value()
+
+    return types.void(out, types.uint64, value, w, types.uint64), codegen
+
+
+@overload(_scores)
+def _scores_csr(rows, i, w, out):
+    if len(rows) != 3:
+        return None
+
+    def csr(rows, i, w, out):
+        values, columns, starts = rows
+        slots = np.uint64(w.shape[1])  # a multiple of eight
+        out[:slots] = 0
+        for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
+            value, column = values[j], np.uint64(columns[j])
+            for k in range(np.uint64(0), slots, np.uint64(8)):
+                _add_eight(out, k, value, w, column)
+
+    return csr
+
+
+def _add(rows, i, coef, w, k):  # pragma: no cover - compiled
+    """w_k += coef·x_i."""
+
+
+@overload(_add, jit_options={"fastmath": SUM})
+def _add_dense(rows, i, coef, w, k):
+    if len(rows) != 1:
+        return None
+    if w.ndim == 1:
+
+        def one(rows, i, coef, w, k):
+            X = rows[0]
+            for j in range(np.uint64(len(w))):
+                w[j] += coef * X[i, j]
+
+        return one
+
+    def many(rows, i, coef, w, k):
+        X = rows[0]
+        for j in range(np.uint64(w.shape[1])):
+            w[k, j] += coef * X[i, j]
+
+    return many
+
+
+@overload(_add, jit_options={"fastmath": EXACT})
+def _add_csr(rows, i, coef, w, k):
+    if len(rows) != 3:
+        return None
+    if w.ndim == 1:
+
+        def one(rows, i, coef, w, k):
+            values, columns, starts = rows
+            for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
+                w[np.uint64(columns[j])] += coef * values[j]
+
+        return one
+
+    def many(rows, i, coef, w, k):
+        values, columns, starts = rows
+        for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
+            w[np.uint64(columns[j]), k] += coef * values[j]
+
+    return many
+
+
+# --- the rule ---
+
+
+@njit
+def _of(coefs, i):
+    """The coefficient of sample i; one stands for all if they are equal."""
+    return coefs[i] if len(coefs) > 1 else coefs[0]
+
+
+@njit
+def _mistaken(slack, own, tie, margin):
+    """Whether the slack y·s of one score is a mistake."""
+    return slack < margin or (slack == margin and (tie == UPDATE or (tie == SIGN and own < 0)))
+
+
+@njit
+def _rival(own, w, b, tie, margin, out):
+    """With K scores (the bias is still to be added), the class a sample is taken for, or ``own``, or ``OVERFLOW``."""
+    rival, best, finite = -1, -np.inf, True
+    for k in range(len(b)):
+        out[k] += b[k]
+        value = np.float64(out[k])
+        finite = finite and math.isfinite(value)
+        if k != own and value > best:
+            rival, best = k, value
+    if not finite:
+        return OVERFLOW
+    slack = np.float64(out[own]) - best
+    inclusive = tie == UPDATE or (tie == SIGN and rival < own)
+    return rival if slack < margin or (slack == margin and inclusive) else own
+
+
+def _taken_for(rows, i, own, w, b, tie, margin, out):  # pragma: no cover - compiled
+    """The class a sample is taken for, ``own`` if it is no mistake, ``OVERFLOW`` if a score is not finite."""
+
+
+@overload(_taken_for)
+def _taken_for_of(rows, i, own, w, b, tie, margin, out):
+    if w.ndim == 1:
+
+        def one(rows, i, own, w, b, tie, margin, out):
+            slack = w.dtype.type(own) * (_score(rows, i, w) + b[0])
+            if not math.isfinite(slack):
+                return OVERFLOW
+            return -own if _mistaken(slack, own, tie, w.dtype.type(margin)) else own
+
+        return one
+
+    def many(rows, i, own, w, b, tie, margin, out):
+        _scores(rows, i, w, out)
+        return _rival(own, w, b, tie, margin, out)
+
+    return many
+
+
+def update(rows, i, coef, own, wrong, w, b, bias_scale):  # pragma: no cover - compiled
+    """One entry's update: w_own += coef·x, w_wrong −= coef·x; with one score the coefficient has the label's sign."""
+
+
+@overload(update)
+def _update_of(rows, i, coef, own, wrong, w, b, bias_scale):
+    if w.ndim == 1:
+
+        def one(rows, i, coef, own, wrong, w, b, bias_scale):
+            _add(rows, i, w.dtype.type(coef * own), w, 0)
+            if bias_scale:
+                b[0] += b.dtype.type(coef * own * bias_scale)
+
+        return one
+
+    def many(rows, i, coef, own, wrong, w, b, bias_scale):
+        _add(rows, i, w.dtype.type(coef), w, own)
+        _add(rows, i, w.dtype.type(-coef), w, wrong)
+        if bias_scale:
+            b[own] += b.dtype.type(coef * bias_scale)
+            b[wrong] += b.dtype.type(-coef * bias_scale)
+
+    return many
+
+
+def _learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):  # pragma: no cover
+    """:func:`learn`, by the number of scores."""
+
+
+@overload(_learn)
+def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+    if w.ndim == 1:
+
+        def one(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+            bias, least = b[0], w.dtype.type(margin)  # in registers: the compiler cannot know that w is not b
+            for p in range(low, len(at)):
+                own = y[ids[p]]
+                slack = w.dtype.type(own) * (_score(rows, at[p], w) + bias)
+                if slack > least and slack < np.inf:
+                    continue
+                if not math.isfinite(slack):
+                    return -1 - p
+                if _mistaken(slack, own, tie, least):
+                    coef = _of(coefs, ids[p]) * own
+                    _add(rows, at[p], w.dtype.type(coef), w, 0)
+                    bias += w.dtype.type(coef * bias_scale)
+                    position[found], wrong[found] = p, -own
+                    found += 1
+            b[0] = bias
+            return found
+
+        return one
+
+    def many(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+        out = np.empty(len(b) + 8, w.dtype)
+        for p in range(low, len(at)):
+            own = y[ids[p]]
+            _scores(rows, at[p], w, out)
+            r = _rival(own, w, b, tie, margin, out)
+            if r == own:
+                continue
+            if r == OVERFLOW:
+                return -1 - p
+            update(rows, at[p], _of(coefs, ids[p]), own, r, w, b, bias_scale)
+            position[found], wrong[found] = p, r
+            found += 1
+        return found
+
+    return many
+
+
+@njit(cache=True, nogil=True)
+def learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+    """Present the samples from position ``low`` on, one after the other; take down each mistake and make its update.
+
+    Returns how many mistakes are taken down; if a score is not finite, −1 − its position.
+    """
+    return _learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found)
+
+
+@njit(cache=True, nogil=True)
+def replay(rows, at, coefs, own, wrong, w, b, bias_scale):
+    """Make the updates of log entries again, in their order."""
+    for p in range(len(at)):
+        update(rows, at[p], coefs[p], own[p], wrong[p], w, b, bias_scale)
+
+
+# --- the rule on two cores ---
+
+
+@intrinsic
+def _load(typingctx, array, index):
+    def codegen(context, builder, signature, args):
+        there = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], there, [args[1]], wraparound=False)
+        return builder.load_atomic(pointer, "acquire", 8)
+
+    return types.int64(array, types.intp), codegen
+
+
+@intrinsic
+def _store(typingctx, array, index, value):
+    def codegen(context, builder, signature, args):
+        there = context.make_array(signature.args[0])(context, builder, args[0])
+        pointer = cgutils.get_item_pointer(context, builder, signature.args[0], there, [args[1]], wraparound=False)
+        builder.store_atomic(args[2], pointer, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, types.int64), codegen
+
+
+@njit(cache=True, nogil=True)
+def _scan(rows, at, ids, y, w, b, tie, margin, out, low, high):
+    """The first mistake at positions low to high under the weights as they are, ``high`` if there is none."""
+    for p in range(low, high):
+        own = y[ids[p]]
+        if _taken_for(rows, at[p], own, w, b, tie, margin, out) != own:
+            return p
+    return high
+
+
+@njit(cache=True, nogil=True)
+def assist(rows, at, ids, y, w, b, tie, margin, step, talk):
+    """The second core: score each stretch from its end backwards, until the first core calls the next one.
+
+    What it finds is marked with the number of the stretch, so whatever it found under weights that have changed since,
+    or while they were changing, is never looked at.
+    """
+    seen, out = 0, np.empty(len(b), w.dtype)
+    while True:
+        turn = _load(talk, TURN)
+        if turn < 0:
+            return
+        if turn == seen:
+            continue
+        seen = turn
+        low, high = _load(talk, LOW), _load(talk, HIGH)
+        first = edge = high
+        while edge > low and _load(talk, TURN) == turn:
+            start = max(low, edge - step)
+            p = _scan(rows, at, ids, y, w, b, tie, margin, out, start, edge)
+            if p < edge:
+                first = p
+            edge = start
+            _store(talk, FIRST, first)
+            _store(talk, DONE, (turn << _SHIFT) | edge)
+
+
+@njit(cache=True, nogil=True)
+def learn_ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, step, shortest, gap, talk, position, wrong):
+    """:func:`learn` with a second core that runs :func:`assist`: a stretch of samples is scored from both its ends.
+
+    The first core never waits. It goes forward until it meets a mistake or what the second core has done already; then
+    the first mistake of the stretch is known, its update is made, and the next stretch begins behind it. Stretches are
+    half as long as mistakes were lately apart; below ``shortest`` the first core goes on alone.
+    """
+    high, low, found, turn, since = len(at), 0, 0, 0, 0
+    out = np.empty(len(b) + 8, w.dtype)
+    while low < high:
+        length = max(gap, since) / 2
+        if length < shortest:
+            break
+        stop = min(high, low + min(int(length), 64 * shortest))
+        turn += 1
+        _store(talk, LOW, low)
+        _store(talk, HIGH, stop)
+        _store(talk, TURN, turn)
+        begin, edge, p = low, stop, stop
+        while low < edge:
+            upto = min(edge, low + step)
+            p = _scan(rows, at, ids, y, w, b, tie, margin, out, low, upto)
+            if p < upto:
+                break
+            low, p = upto, stop
+            done = _load(talk, DONE)
+            if done >> _SHIFT == turn:
+                edge = done & ((1 << _SHIFT) - 1)
+        if p == stop and edge < stop:  # the front is clean up to where the second core has been
+            p = _load(talk, FIRST)
+        since += min(p + 1, stop) - begin
+        low = min(p + 1, stop)
+        if p == stop:
+            continue
+        own = y[ids[p]]
+        r = _taken_for(rows, at[p], own, w, b, tie, margin, out)
+        if r == OVERFLOW:
+            _store(talk, TURN, -1)
+            return -1 - p
+        update(rows, at[p], _of(coefs, ids[p]), own, r, w, b, bias_scale)
+        position[found], wrong[found] = p, r
+        found += 1
+        gap += (since - gap) / 8
+        since = 0
+    _store(talk, TURN, -1)
+    return learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found)
+
+
+# --- single-sample descent ---
+
+
+def _add_and_score(rows, i, coef, w, k):  # pragma: no cover - compiled
+    """w += coef·x_i, then w·x_k."""
+
+
+@overload(_add_and_score, jit_options={"fastmath": SUM})
+def _add_and_score_of(rows, i, coef, w, k):
+    if len(rows) == 1:
+
+        def dense(rows, i, coef, w, k):  # both in one run over the weights
+            X = rows[0]
+            total = w.dtype.type(0)
+            for j in range(np.uint64(len(w))):
+                w[j] += coef * X[i, j]
+                total += w[j] * X[k, j]
+            return total
+
+        return dense
+
+    def csr(rows, i, coef, w, k):
+        _add(rows, i, coef, w, 0)
+        return _score(rows, k, w)
+
+    return csr
+
+
+@njit(error_model="numpy")
+def _slope(s, y, kind, tie, low):
+    """ℓ'(s) for one score."""
+    if kind == LMS:
+        return s - (1.0 if y > 0 else low)
+    if kind == LOGISTIC:
+        return -y / (1.0 + math.exp(y * s))
+    return -np.float64(y) if _mistaken(y * s, y, tie, 0.0) else 0.0
+
+
+@njit
+def _slopes(out, y, classes, kind, low, slope):
+    """ℓ'(s) for K scores by squared error or softmax."""
+    top, total = -np.inf, 0.0
+    for k in range(classes):
+        top = max(top, np.float64(out[k]))
+    for k in range(classes):
+        slope[k] = math.exp(np.float64(out[k]) - top) if kind == LOGISTIC else np.float64(out[k]) - low
+        total += slope[k]
+    for k in range(classes):
+        if kind == LOGISTIC:
+            slope[k] /= total
+    slope[y] -= 1.0 if kind == LOGISTIC else 1.0 - low
+
+
+def _descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):  # pragma: no cover - compiled
+    """:func:`descend`, by the number of scores."""
+
+
+@overload(_descend, jit_options={"error_model": "numpy"})
+def _descend_of(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
+    if w.ndim == 1:
+
+        def one(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
+            bias, score = b[0], _score(rows, at[0], w)
+            for p in range(len(at)):
+                score += bias
+                seen[p, 0] = score
+                if kind == PERCEPTRON and not math.isfinite(score):
+                    return p
+                move = w.dtype.type(-rate * _slope(np.float64(score), y[at[p]], kind, tie, low))
+                following = at[min(p + 1, len(at) - 1)]
+                if move != 0:
+                    score = _add_and_score(rows, at[p], move, w, following)
+                    if has_bias:
+                        bias += move
+                else:
+                    score = _score(rows, following, w)
+            b[0] = bias
+            return len(at)
+
+        return one
+
+    def many(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
+        classes = len(b)
+        out, slope = np.empty(classes + 8, w.dtype), np.empty(classes)
+        for p in range(len(at)):
+            own = y[at[p]]
+            _scores(rows, at[p], w, out)
+            if kind == PERCEPTRON:
+                wrong = _rival(own, w, b, tie, 0.0, out)
+                if wrong != own and wrong != OVERFLOW:
+                    update(rows, at[p], rate, own, wrong, w, b, 1.0 if has_bias else 0.0)
+            else:
+                wrong = own
+                for k in range(classes):
+                    out[k] += b[k]
+                _slopes(out, own, classes, kind, low, slope)
+                for k in range(classes):
+                    move = w.dtype.type(-rate * slope[k])
+                    _add(rows, at[p], move, w, k)
+                    if has_bias:
+                        b[k] += move
+            for k in range(classes):
+                seen[p, k] = out[k]
+            if wrong == OVERFLOW:
+                return p
+        return len(at)
+
+    return many
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
+    """One step a sample, in order; the scores before each step go into ``seen``. Returns how many were made.
+
+    Fewer than there are samples if a score of the perceptron's is not finite.
+    """
+    return _descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen)
