@@ -56,3 +56,23 @@ def test_lightning(tmp_path, kind):
         nets.append(net.cpu())
     assert torch.equal(nets[0].weight, nets[1].weight)
     assert nets[0].weight.tolist() == [[3, 2]]
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_auto_takes_blocks_on_a_device(classes):
+    X, y = oracles.integers(2, count=400, classes=classes)
+    net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)).cuda()
+    run = tp.RuleTrainer().start(net, X, y)
+    assert type(run._engine).__name__ == "BlockedEngine"
+
+
+@pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
+def test_single_sample_descent(head):
+    X, y = oracles.integers(2, count=400)
+    data = torch.tensor(X, dtype=torch.float64)
+    nets = []
+    for device in ("cpu", "cuda"):
+        net = tp.Perceptron(3).double().to(device)
+        tp.descend(net, head, data.to(device), torch.tensor(y).to(device), 0.0625)
+        nets.append(net.cpu())
+    torch.testing.assert_close(nets[0].weight, nets[1].weight, rtol=0, atol=1e-10)

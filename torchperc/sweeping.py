@@ -207,8 +207,11 @@ def _table(orders: checks.Data | None, count: int) -> Tensor:
             f"orders must be rows of {count} sample numbers, one row for each order, found {table.dtype} of shape "
             f"{tuple(table.shape)}"
         )
-    table = table.to(torch.int64)
-    wrong = (table.sort(1).values != torch.arange(count)).any(1).nonzero()
+    table = table.to(torch.int64).contiguous()
+    known = bool(table.min() >= 0) and bool(table.max() < count)
+    seen = np.zeros(table.shape, bool)
+    np.put_along_axis(seen, table.numpy() % count, True, 1)
+    wrong = (~seen).any(1).nonzero()[0] if known else (table.numpy() % count != table.numpy()).any(1).nonzero()[0]
     if len(wrong):
         raise ValueError(
             f"orders[{int(wrong[0])}] is not a permutation; each row must hold every sample from 0 to {count - 1} once"

@@ -6,11 +6,13 @@ from torchperc.data.scaling import SCALINGS, Identity, MinMax, Scaler, Standard,
 from torchperc.data.sources import SOURCES, load
 from torchperc.data.splits import folds, split
 from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs, separator
+from torchperc.rules.parts import CsrParts
 
 __all__ = [
     "GATES",
     "SCALINGS",
     "SOURCES",
+    "CsrParts",
     "Dataset",
     "Identity",
     "MinMax",

@@ -220,11 +220,14 @@ class LitClassifier(pl.LightningModule):
 
 def log_epoch(module: pl.LightningModule, values: dict[str, float]) -> None:
     """Log an epoch's values: for callbacks and progress bar while fitting, where :class:`Board` serves the loggers."""
-    fitting = module.trainer.state.fn == TrainerFn.FITTING
-    for name, value in values.items():
-        shown = name in ("loss/train", "error/train", "error/val", "mistakes")
-        exact = torch.tensor(value, dtype=torch.float64)  # a number would be rounded to float32
-        module.log(name, exact, on_step=False, on_epoch=True, logger=not fitting, prog_bar=shown, batch_size=1)
+    trainer = module.trainer
+    exact = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+    if trainer.state.fn == TrainerFn.FITTING:  # an epoch's means are ready, and ``log`` would take longer than the epoch
+        trainer.callback_metrics.update(exact)
+        trainer.progress_bar_metrics.update({name: values[name] for name in _SHOWN if name in values})
+        return
+    for name, value in exact.items():
+        module.log(name, value, on_step=False, on_epoch=True, prog_bar=name in _SHOWN, batch_size=1)
 
 
 def _is_fitting(module: pl.LightningModule) -> bool:
@@ -245,6 +248,7 @@ def check_same_kind(module: pl.LightningModule, checkpoint: dict[str, Any], kind
         raise CheckpointError(f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net")
 
 
+_SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
 _TAGS = {"loss": "loss/train", "error": "error/train"}
 
 

@@ -47,7 +47,7 @@ def make_trainer(
         max_epochs: epochs at most.
         callbacks: more of them.
         picture_every: epochs between pictures of the boundary and histograms of the weights.
-        options: for ``pl.Trainer``.
+        options: for ``pl.Trainer``; ``enable_checkpointing=False`` saves nothing.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -59,19 +59,9 @@ def make_trainer(
     """
     quiet()
     folder = Path(folder)
-    own = [
-        Board(picture_every),
-        StopOnDivergence(),
-        RandomState(),
-        ModelCheckpoint(
-            folder,
-            filename=Path(LAST).stem,
-            every_n_epochs=1,
-            save_on_train_epoch_end=True,
-            enable_version_counter=False,
-        ),
-        SaveOnSignal(folder / LAST),
-    ]
+    own: list[pl.Callback] = [Board(picture_every), StopOnDivergence(), RandomState()]
+    if options.get("enable_checkpointing", True):
+        own += [_after_each_epoch(folder), SaveOnSignal(folder / LAST)]
     settings: dict[str, Any] = {
         "accelerator": "auto",
         "devices": 1,
@@ -82,6 +72,16 @@ def make_trainer(
         "num_sanity_val_steps": 0,
     }
     return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **{**settings, **options})
+
+
+def _after_each_epoch(folder: Path) -> ModelCheckpoint:
+    return ModelCheckpoint(
+        folder,
+        filename=Path(LAST).stem,
+        every_n_epochs=1,
+        save_on_train_epoch_end=True,
+        enable_version_counter=False,
+    )
 
 
 def quiet() -> None:

@@ -21,7 +21,8 @@ from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _SEGMENT = 2**25
 """Bytes of samples between two looks at whether a second core is worth it."""
-_STRETCH, _LOOK = 2**15, 2**12
+_STRETCH, _LOOK = 2**18, 2**14
+_BUSY_STRETCH, _BUSY_LOOK = 2**15, 2**12
 """Bytes of samples below which two cores are slower than one, and after which they look at each other's work."""
 
 
@@ -68,15 +69,14 @@ class CompiledEngine(LinearEngine):
         return Mistakes.joined(found)
 
     def survey(self) -> tuple[float, float]:
-        """The mean perceptron criterion and the smallest slack, in one pass on all cores."""
-        from torchperc.rules import loops_many
+        """The mean perceptron criterion and the smallest slack, in one pass."""
+        from torchperc.rules import loops
 
         loss, least, done = 0.0, math.inf, 0
-        with compiling.threads():
-            for rows, _ in self.space.rows.parts(torch.arange(len(self.task.y))):
-                part = self._y[done : done + len(rows)]
-                added, lowest = loops_many.survey(rows.plain(), part, self._w, self._b)
-                loss, least, done = loss + added, min(least, lowest), done + len(rows)
+        for rows in self.space.rows.pieces():
+            part = self._y[done : done + len(rows)]
+            added, lowest = loops.survey(rows.plain(), part, self._w, self._b)
+            loss, least, done = loss + added, min(least, lowest), done + len(rows)
         return loss / done, least
 
     def _segment(self, rows: Rows, at: _Array, ids: _Array) -> Mistakes:
@@ -87,8 +87,11 @@ class CompiledEngine(LinearEngine):
         seen = (rows.plain(), at, ids, self._y)
         test = (compiling.TIES[task.tie], float(task.margin))
         state = (self._w, self._b)
-        step, shortest = max(1, _LOOK // rows.row_bytes), max(2, _STRETCH // rows.row_bytes)
-        if self._gap / 2 >= shortest and compiling.cores() > 1:
+        work = rows.row_bytes * self.space.outputs
+        busy = rows.sparse or self.space.outputs > 1  # then the time goes into arithmetic, which two cores do twice
+        stretch, look = (_BUSY_STRETCH, _BUSY_LOOK) if busy else (_STRETCH, _LOOK)
+        step, shortest = max(1, look // work), max(2, stretch // work)
+        if self._gap >= shortest and compiling.cores() > 1:
             talk = np.zeros(loops.TALK, np.int64)
             _second_core().submit(loops.assist, *seen, *state, *test, step, talk)
             found = loops.learn_ahead(

@@ -44,9 +44,9 @@ class Laid(NamedTuple):
 def laid_out(weight: Tensor, sparse: bool) -> Laid:
     """A copy of the weights in the order in memory that suits the samples."""
     if sparse and len(weight) > 1:  # classes side by side, padded to whole vector registers
-        padded = weight.new_zeros(weight.shape[1], -(-len(weight) // 8) * 8)
-        tensor = padded[:, : len(weight)].T
-        return Laid(tensor.copy_(weight), padded.numpy())
+        numbers = np.zeros((weight.shape[1], -(-len(weight) // 8) * 8), weight.detach()[:0].numpy().dtype)
+        tensor = torch.from_numpy(numbers)[:, : len(weight)].T  # numpy's memory: in large pages where it is large
+        return Laid(tensor.copy_(weight), numbers)
     tensor = weight.detach().clone(memory_format=torch.contiguous_format)
     return Laid(tensor, tensor.numpy() if len(weight) > 1 else tensor[0].numpy())
 

@@ -85,7 +85,7 @@ class Engine(ABC):
 
     def digest(self) -> bytes:
         """A fingerprint of the state; the same exactly when the state is the same."""
-        digest = hashlib.blake2b(digest_size=16)
+        digest = hashlib.sha256()  # which processors have instructions for
         for numbers in self._numbers():
             digest.update(np.ascontiguousarray(_doubles(numbers) + 0.0).data)  # + 0.0 turns −0 into 0
         return digest.digest()

@@ -20,6 +20,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 SUM = {"reassoc", "contract", "nsz"}
+FUSED = {"contract", "nsz"}
 EXACT = {"nsz"}
 
 UPDATE, SIGN, STRICT = 0, 1, 2
@@ -30,6 +31,10 @@ OVERFLOW = -(2**31)
 TURN, LOW, HIGH, DONE, FIRST, TALK = 0, 1, 2, 16, 17, 32
 """Places in the array through which two threads talk; those that one of them writes share no cache line with others."""
 _SHIFT = 40
+SHARE, LONGEST = 1.0, 32
+"""Length of a stretch, in lengths between mistakes and in shortest stretches."""
+PATIENCE = 1000
+"""Looks at a second core that does not move, before its work is done by the first: some microseconds."""
 
 
 # --- one sample ---
@@ -40,24 +45,40 @@ def _score(rows, i, w):  # pragma: no cover - compiled
 
 
 @overload(_score, jit_options={"fastmath": SUM})
-def _score_of(rows, i, w):
-    if len(rows) == 1:
+def _score_dense(rows, i, w):
+    if len(rows) != 1:
+        return None
 
-        def dense(rows, i, w):
-            X = rows[0]
-            total = w.dtype.type(0)
-            for j in range(np.uint64(len(w))):
-                total += X[i, j] * w[j]
-            return total
-
-        return dense
-
-    def csr(rows, i, w):
-        values, columns, starts = rows
+    def dense(rows, i, w):
+        X = rows[0]
         total = w.dtype.type(0)
-        for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
-            total += values[j] * w[np.uint64(columns[j])]
+        for j in range(np.uint64(len(w))):
+            total += X[i, j] * w[j]
         return total
+
+    return dense
+
+
+@overload(_score, jit_options={"fastmath": FUSED})
+def _score_csr(rows, i, w):
+    if len(rows) != 3:
+        return None
+
+    def csr(rows, i, w):  # four sums at a time by hand: vectors of gathered numbers are slower than none
+        values, columns, starts = rows
+        one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+        s0 = s1 = s2 = s3 = w.dtype.type(0)
+        j, stop = np.uint64(starts[i]), np.uint64(starts[i + one])
+        while j + three < stop:
+            s0 += values[j] * w[np.uint64(columns[j])]
+            s1 += values[j + one] * w[np.uint64(columns[j + one])]
+            s2 += values[j + two] * w[np.uint64(columns[j + two])]
+            s3 += values[j + three] * w[np.uint64(columns[j + three])]
+            j += np.uint64(4)
+        while j < stop:
+            s0 += values[j] * w[np.uint64(columns[j])]
+            j += one
+        return (s0 + s1) + (s2 + s3)
 
     return csr
 
@@ -72,40 +93,61 @@ def _scores_dense(rows, i, w, out):
         return None
 
     def dense(rows, i, w, out):
-        X = rows[0]
-        for k in range(np.uint64(w.shape[0])):
-            total = w.dtype.type(0)
-            for j in range(np.uint64(w.shape[1])):
-                total += X[i, j] * w[k, j]
-            out[k] = total
+        X, zero, width = rows[0], w.dtype.type(0), np.uint64(w.shape[1])
+        k, classes = np.uint64(0), np.uint64(w.shape[0])
+        k1, k2, k3, k4 = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+        while k1 + k3 + k < classes:  # five at a time, so that a sample is read from memory less often
+            s0 = s1 = s2 = s3 = s4 = zero
+            for j in range(width):
+                x = X[i, j]
+                s0 += x * w[k, j]
+                s1 += x * w[k + k1, j]
+                s2 += x * w[k + k2, j]
+                s3 += x * w[k + k3, j]
+                s4 += x * w[k + k4, j]
+            out[k], out[k + k1], out[k + k2], out[k + k3], out[k + k4] = s0, s1, s2, s3, s4
+            k += np.uint64(5)
+        while k < classes:
+            s0 = zero
+            for j in range(width):
+                s0 += X[i, j] * w[k, j]
+            out[k] = s0
+            k += k1
 
     return dense
 
 
 @intrinsic
-def _add_eight(typingctx, out, k, value, w, column):
-    """out[k : k + 8] += value·w[column, k : k + 8], as one vector: numba leaves such short loops to scalars."""
+def _sum_eight(typingctx, values, columns, start, stop, w, k, out):
+    """out[k : k + 8] = Σ_j values[j]·w[columns[j], k : k + 8], in vectors; numba leaves so short a loop to scalars."""
 
     def codegen(context, builder, signature, args):
-        element = context.get_data_type(signature.args[2])
-        eight = ir.VectorType(element, 8)
+        kinds = dict(zip(("values", "columns", "start", "stop", "w", "k", "out"), signature.args, strict=True))
+        given = dict(zip(kinds, args, strict=True))
+        element, wide = context.get_data_type(kinds["values"].dtype), ir.IntType(64)
+        eight, size = ir.VectorType(element, 8), context.get_abi_sizeof(element)
 
-        def place(number, index):
-            array = context.make_array(signature.args[number])(context, builder, args[number])
-            pointer = cgutils.get_item_pointer(context, builder, signature.args[number], array, index, wraparound=False)
-            return builder.bitcast(pointer, eight.as_pointer())
+        def place(name, *index):
+            array = context.make_array(kinds[name])(context, builder, given[name])
+            return cgutils.get_item_pointer(context, builder, kinds[name], array, index, wraparound=False)
 
-        there, bytes_each = place(0, [args[1]]), context.get_abi_sizeof(element)
-        one = builder.insert_element(ir.Constant(eight, ir.Undefined), args[2], ir.Constant(ir.IntType(32), 0))
-        same = ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
-        values = builder.shuffle_vector(one, ir.Constant(eight, ir.Undefined), same)
-        weights = builder.load(place(3, [args[4], args[1]]), align=bytes_each)
-        product = builder.fmul(values, weights, flags=("contract",))
-        total = builder.fadd(builder.load(there, align=bytes_each), product, flags=("contract",))
-        builder.store(total, there, align=bytes_each)
+        def vector(name, *index):
+            return builder.bitcast(place(name, *index), eight.as_pointer())
+
+        nothing, first = ir.Constant(eight, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
+        total = cgutils.alloca_once(builder, eight)
+        builder.store(ir.Constant(eight, None), total)
+        with cgutils.for_range(builder, given["stop"], start=given["start"], intp=wide) as loop:
+            column = builder.load(place("columns", loop.index))
+            column = builder.zext(column, wide) if column.type.width < 64 else column
+            value = builder.insert_element(nothing, builder.load(place("values", loop.index)), wide(0))
+            weights = builder.load(vector("w", column, given["k"]), align=size)
+            product = builder.fmul(builder.shuffle_vector(value, nothing, first), weights, flags=("contract",))
+            builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+        builder.store(builder.load(total), vector("out", given["k"]), align=size)
         return context.get_dummy_value()
 
-    return types.void(out, types.uint64, value, w, types.uint64), codegen
+    return types.void(values, columns, types.int64, types.int64, w, types.uint64, out), codegen
 
 
 @overload(_scores)
@@ -115,12 +157,8 @@ def _scores_csr(rows, i, w, out):
 
     def csr(rows, i, w, out):
         values, columns, starts = rows
-        slots = np.uint64(w.shape[1])  # a multiple of eight
-        out[:slots] = 0
-        for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
-            value, column = values[j], np.uint64(columns[j])
-            for k in range(np.uint64(0), slots, np.uint64(8)):
-                _add_eight(out, k, value, w, column)
+        for k in range(np.uint64(0), np.uint64(w.shape[1]), np.uint64(8)):  # the width is a multiple of eight
+            _sum_eight(values, columns, starts[i], starts[i + np.uint64(1)], w, k, out)
 
     return csr
 
@@ -261,18 +299,19 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, posit
 
         def one(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
             bias, least = b[0], w.dtype.type(margin)  # in registers: the compiler cannot know that w is not b
-            for p in range(low, len(at)):
+            for p in range(np.uint64(low), np.uint64(len(at))):
                 own = y[ids[p]]
                 slack = w.dtype.type(own) * (_score(rows, at[p], w) + bias)
                 if slack > least and slack < np.inf:
                     continue
                 if not math.isfinite(slack):
-                    return -1 - p
+                    return -1 - np.int64(p)
                 if _mistaken(slack, own, tie, least):
                     coef = _of(coefs, ids[p]) * own
                     _add(rows, at[p], w.dtype.type(coef), w, 0)
                     bias += w.dtype.type(coef * bias_scale)
-                    position[found], wrong[found] = p, -own
+                    place = np.uint64(found)
+                    position[place], wrong[place] = p, -own
                     found += 1
             b[0] = bias
             return found
@@ -313,6 +352,42 @@ def replay(rows, at, coefs, own, wrong, w, b, bias_scale):
         update(rows, at[p], coefs[p], own[p], wrong[p], w, b, bias_scale)
 
 
+def _slack(rows, i, own, w, b, out):  # pragma: no cover - compiled
+    """y·s, or s_y − s_r against the strongest wrong class."""
+
+
+@overload(_slack)
+def _slack_of(rows, i, own, w, b, out):
+    if w.ndim == 1:
+
+        def one(rows, i, own, w, b, out):
+            return own * np.float64(_score(rows, i, w) + b[0])
+
+        return one
+
+    def many(rows, i, own, w, b, out):
+        _scores(rows, i, w, out)
+        best = -np.inf
+        for k in range(len(b)):
+            if k != own:
+                best = max(best, np.float64(out[k] + b[k]))
+        return np.float64(out[own] + b[own]) - best
+
+    return many
+
+
+@njit(cache=True, nogil=True)
+def survey(rows, y, w, b):
+    """Σ max(0, −slack) and the smallest slack."""
+    out = np.empty(len(b) + 8, w.dtype)
+    loss, least = 0.0, np.inf
+    for i in range(np.uint64(len(y))):
+        slack = _slack(rows, i, y[i], w, b, out)
+        loss += max(0.0, -slack)
+        least = min(least, slack)
+    return loss, least
+
+
 # --- the rule on two cores ---
 
 
@@ -349,12 +424,12 @@ def _scan(rows, at, ids, y, w, b, tie, margin, out, low, high):
 
 @njit(cache=True, nogil=True)
 def assist(rows, at, ids, y, w, b, tie, margin, step, talk):
-    """The second core: score each stretch from its end backwards, until the first core calls the next one.
+    """The second core: look through the samples it is told to, until the first core calls it to others.
 
-    What it finds is marked with the number of the stretch, so whatever it found under weights that have changed since,
-    or while they were changing, is never looked at.
+    What it finds is marked with the number of the turn, so whatever it found under weights that have changed since, or
+    while they were changing, is never looked at.
     """
-    seen, out = 0, np.empty(len(b), w.dtype)
+    seen, out = 0, np.empty(len(b) + 8, w.dtype)
     while True:
         turn = _load(talk, TURN)
         if turn < 0:
@@ -363,49 +438,53 @@ def assist(rows, at, ids, y, w, b, tie, margin, step, talk):
             continue
         seen = turn
         low, high = _load(talk, LOW), _load(talk, HIGH)
-        first = edge = high
-        while edge > low and _load(talk, TURN) == turn:
-            start = max(low, edge - step)
-            p = _scan(rows, at, ids, y, w, b, tie, margin, out, start, edge)
-            if p < edge:
-                first = p
-            edge = start
-            _store(talk, FIRST, first)
-            _store(talk, DONE, (turn << _SHIFT) | edge)
+        while low < high and _load(talk, TURN) == turn:
+            upto = min(high, low + step)
+            p = _scan(rows, at, ids, y, w, b, tie, margin, out, low, upto)
+            low = upto if p == upto else high
+            _store(talk, FIRST, p if p < upto else high)
+            _store(talk, DONE, (turn << _SHIFT) | low)
+
+
+@njit(cache=True, nogil=True)
+def _second_half(rows, at, ids, y, w, b, tie, margin, out, turn, low, high, talk):
+    """The first mistake in the second core's half, ``high`` if there is none; what it does not deliver is done here."""
+    before, waited = low, 0
+    while waited < PATIENCE:
+        done = _load(talk, DONE)
+        if done >> _SHIFT == turn:
+            low = done & ((1 << _SHIFT) - 1)
+            if low == high:
+                return _load(talk, FIRST)
+        waited = 0 if low > before else waited + 1
+        before = low
+    return _scan(rows, at, ids, y, w, b, tie, margin, out, low, high)
 
 
 @njit(cache=True, nogil=True)
 def learn_ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, step, shortest, gap, talk, position, wrong):
-    """:func:`learn` with a second core that runs :func:`assist`: a stretch of samples is scored from both its ends.
+    """:func:`learn` with a second core that runs :func:`assist`: two halves of a stretch are looked through at once.
 
-    The first core never waits. It goes forward until it meets a mistake or what the second core has done already; then
-    the first mistake of the stretch is known, its update is made, and the next stretch begins behind it. Stretches are
-    half as long as mistakes were lately apart; below ``shortest`` the first core goes on alone.
+    If the first half is clean, the first mistake of the second half is the next; its update is made, and the next
+    stretch begins behind it. Stretches are as long as mistakes were lately apart; below ``shortest`` the first core
+    goes on alone.
     """
     high, low, found, turn, since = len(at), 0, 0, 0, 0
     out = np.empty(len(b) + 8, w.dtype)
     while low < high:
-        length = max(gap, since) / 2
+        length = int(max(gap, since) * SHARE)
         if length < shortest:
             break
-        stop = min(high, low + min(int(length), 64 * shortest))
+        stop = min(high, low + min(length, LONGEST * shortest))
+        middle = (low + stop) // 2
         turn += 1
-        _store(talk, LOW, low)
+        _store(talk, LOW, middle)
         _store(talk, HIGH, stop)
         _store(talk, TURN, turn)
-        begin, edge, p = low, stop, stop
-        while low < edge:
-            upto = min(edge, low + step)
-            p = _scan(rows, at, ids, y, w, b, tie, margin, out, low, upto)
-            if p < upto:
-                break
-            low, p = upto, stop
-            done = _load(talk, DONE)
-            if done >> _SHIFT == turn:
-                edge = done & ((1 << _SHIFT) - 1)
-        if p == stop and edge < stop:  # the front is clean up to where the second core has been
-            p = _load(talk, FIRST)
-        since += min(p + 1, stop) - begin
+        p = _scan(rows, at, ids, y, w, b, tie, margin, out, low, middle)
+        if p == middle:
+            p = _second_half(rows, at, ids, y, w, b, tie, margin, out, turn, middle, stop, talk)
+        since += min(p + 1, stop) - low
         low = min(p + 1, stop)
         if p == stop:
             continue

@@ -98,7 +98,8 @@ class PartRows(Rows):
             self._now = (number, self._parts[number].load())
         return self._now[1]
 
-    def _each(self) -> Iterator[Rows]:
+    def pieces(self) -> Iterator[Rows]:
+        """One part after the other."""
         for number in range(len(self._parts)):
             yield self._part(number)
 
@@ -131,12 +132,12 @@ class PartRows(Rows):
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         """w·x + b for all samples."""
-        return torch.cat([rows.scores(weight, bias) for rows in self._each()])
+        return torch.cat([rows.scores(weight, bias) for rows in self.pieces()])
 
     def combine(self, coefs: Tensor) -> Tensor:
         """Σ_i coef_ik·x_i, a part after the other."""
         total = torch.zeros(coefs.shape[1], self.width, dtype=torch.float64)
-        for part, rows in zip(self._parts, self._each(), strict=True):
+        for part, rows in zip(self._parts, self.pieces(), strict=True):
             total += rows.combine(coefs[part.start : part.stop])
         return total
 
@@ -146,11 +147,11 @@ class PartRows(Rows):
 
     def dots(self, other: Rows) -> Tensor:
         """X·Zᵀ."""
-        return torch.cat([rows.dots(other) for rows in self._each()])
+        return torch.cat([rows.dots(other) for rows in self.pieces()])
 
     def squared_norms(self) -> Tensor:
         """‖x_i‖²."""
-        return torch.cat([rows.squared_norms() for rows in self._each()])
+        return torch.cat([rows.squared_norms() for rows in self.pieces()])
 
     def take(self, index: Tensor) -> Rows:
         """Some of the samples, in memory."""
@@ -171,7 +172,7 @@ class PartRows(Rows):
 
     def dense(self) -> Tensor:
         """All samples as a tensor, in memory."""
-        return torch.cat([rows.dense().clone() for rows in self._each()])
+        return torch.cat([rows.dense().clone() for rows in self.pieces()])
 
     def raw(self) -> Any:
         """All samples, in memory."""
@@ -192,7 +193,7 @@ class PartRows(Rows):
 
     def arrays(self) -> Iterator[np.ndarray[Any, Any]]:
         """The numbers of the parts, one after the other."""
-        for rows in self._each():
+        for rows in self.pieces():
             yield from rows.arrays()
 
 

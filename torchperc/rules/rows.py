@@ -98,6 +98,10 @@ class Rows(ABC):
         """The samples of an order in pieces that fit into memory: rows, and the numbers of the samples within them."""
         yield self, order
 
+    def pieces(self) -> Iterator[Rows]:
+        """All samples in their order, in pieces that fit into memory."""
+        yield self
+
     @abstractmethod
     def arrays(self) -> Iterable[np.ndarray[Any, Any]]:
         """The numbers behind the samples, for hashing."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -174,7 +175,7 @@ class RuleRun:
     def state_dict(self) -> dict[str, Any]:
         """Everything that a run needs to go on exactly, as tensors and plain types."""
         return {
-            "data": self._engine.task.space.rows.hash(self._engine.task.y),
+            "data": self._data,
             "engine": self._engine.state_dict(),
             "mistakes": tuple(self._columns()),
             "ends": list(self._ends),
@@ -186,9 +187,13 @@ class RuleRun:
             "order": self._order.state_dict(),
         }
 
+    @cached_property
+    def _data(self) -> str:
+        return self.rows.hash(self._engine.task.y)
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state that :meth:`state_dict` gave, on the same data."""
-        if state["data"] != self._engine.task.space.rows.hash(self._engine.task.y):
+        if state["data"] != self._data:
             raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
         self._engine.load_state_dict(state["engine"])
         self._mistakes = [Mistakes(*state["mistakes"])]
