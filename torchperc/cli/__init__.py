@@ -63,6 +63,10 @@ def _dispatch(words: list[str]) -> None:
         from torchperc.cli import xor
 
         xor.run(arguments)
+    elif arguments.command == "bench":
+        from torchperc.cli import bench
+
+        bench.run(arguments)
     else:
         from torchperc.cli import crosscheck
 
@@ -70,7 +74,7 @@ def _dispatch(words: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from torchperc.cli import xor
+    from torchperc.cli import bench, xor
 
     parser = _Parser(prog="torchperc", description="Perceptrons, learned by rule and by gradient.")
     parser.add_argument("--version", action="version", version=_version())
@@ -80,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_crosscheck(commands.add_parser("crosscheck", help="compare the rule with autograd on a gate or a CSV file"))
     commands.add_parser("demo", help="a tour: AND, XOR, noisy data, by rule and by gradient")
     xor.add_arguments(commands.add_parser("xor", help="the XOR lab: thousands of small nets trained at once"))
+    bench.add_arguments(commands.add_parser("bench", help="how fast, against peers measured in the same run"))
     return parser
 
 
