@@ -389,7 +389,7 @@ def test_a_block_costs_a_bounded_number_of_operations_and_one_look_a_few_sweeps(
     sweeps = (products - 3 * blocks) / blocks  # scores, Gram matrix and update are three products
     assert sweeps <= 12
     assert looks <= 2 * sweeps / 4 * blocks  # two flags after every four sweeps, none a sample
-    assert len(all_blocks) <= (45 + (6 if classes is None else 24) * sweeps) * blocks
+    assert len(all_blocks) <= (45 + (6 if classes is None else 30) * sweeps) * blocks
 
 
 def test_sweeps_settle_within_the_block():

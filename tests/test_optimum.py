@@ -74,7 +74,7 @@ def engine(request, monkeypatch):
     """Readings of the rows by torch operations, by compiled loops, and by these in two threads."""
     monkeypatch.setattr(optimum, "COMPILED_FROM", 10**12 if request.param == "torch" else 0)
     if request.param == "shared":
-        monkeypatch.setattr(optimum, "SHARED_FROM", 1)
+        monkeypatch.setattr(optimum, "SHARE", 100)
         monkeypatch.setattr(compiling, "cores", lambda: 2)
     return request.param
 
@@ -167,6 +167,18 @@ def test_all_engines_agree(monkeypatch):
     torch.testing.assert_close(first.weight, second.weight, rtol=1e-9, atol=1e-12)
 
 
+def test_threads_change_no_bit(monkeypatch):
+    monkeypatch.setattr(optimum, "COMPILED_FROM", 0)
+    monkeypatch.setattr(optimum, "SHARE", 5000)
+    X, y = samples(4, 6000, 7)
+    nets = [make(7) for _ in range(3)]
+    for cores, net in enumerate(nets, start=1):
+        monkeypatch.setattr(compiling, "cores", lambda cores=cores: cores)
+        minimise(net, tp.LogisticHead(), X, y)
+    assert torch.equal(nets[0].weight, nets[1].weight)
+    assert torch.equal(nets[0].weight, nets[2].weight)
+
+
 def test_without_numba_torch_does_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.setattr(optimum, "COMPILED_FROM", 0)
@@ -181,21 +193,30 @@ def test_without_numba_torch_does_it(monkeypatch):
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_the_compiled_loops_are_what_they_are_in_plain_python(bias):
-    X, y = samples(6, 1100, 4)  # more than two strides of factors
+    X, y = samples(6, 600, 4)  # more than a stride of factors
     X[:3] *= 300  # saturated on either side
     rows, signs = torch.from_numpy(X), torch.from_numpy(y).double()
     plain = optimum._Logistic(rows, signs, 1, bias, 0.0)
-    weights = torch.tensor([[0.5, -1.0, 2.0, 0.3, 0.1][: 4 + bias]], dtype=torch.float64)
+    width = 4 + bias
+    weights = torch.tensor([[0.5, -1.0, 2.0, 0.3, 0.1][:width]], dtype=torch.float64)
     loss, gradient, curvature, margin = plain.slopes(weights)
-    product, change = plain.bends(curvature, weights)
-    for slope, bend in ((optimum._slope_rows, optimum._bend_rows), optimum._compiled()):
-        bent, gone, total, across = np.empty(1100), np.empty(1100), np.zeros(4 + bias), np.zeros(4 + bias)
+    product, reach = plain.bends(curvature, weights)
+    squares = plain.squares(curvature, 1)[0]
+    loops = (optimum._slope_rows, optimum._bend_rows, optimum._square_rows, optimum._cholesky_in_place)
+    for slope, bend, square, cholesky in (loops, optimum._compiled()):
+        bent, total, across, lower = np.empty(600), np.zeros(width), np.zeros(width), np.zeros((width, width))
         assert slope(X, signs.numpy(), weights[0].numpy(), bent, total) == pytest.approx((loss, margin), rel=1e-13)
-        bend(X, bent, weights[0].numpy(), gone, across)
+        assert bend(X, bent, weights[0].numpy(), across) == pytest.approx(reach, rel=1e-12)
+        square(X, bent, lower)
         np.testing.assert_allclose(total, gradient[0], rtol=1e-10)
         np.testing.assert_allclose(bent, curvature[:, 0], rtol=1e-9, atol=1e-300)
-        np.testing.assert_allclose(gone, change[:, 0], rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(across, product[0], rtol=1e-9)
+        np.testing.assert_allclose(lower, np.tril(squares), rtol=1e-9)
+        matrix = squares.numpy().copy()
+        assert cholesky(matrix)
+        np.testing.assert_allclose(matrix, np.linalg.cholesky(squares), rtol=1e-9)
+        matrix[:] = -np.eye(width)
+        assert not cholesky(matrix)
 
 
 def test_many_features_take_the_diagonal(monkeypatch):

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from itertools import pairwise
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -26,11 +27,12 @@ from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules import compiling
 
+_Array: TypeAlias = "np.ndarray[Any, Any]"
 LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
 Solve: TypeAlias = Callable[[Tensor], Tensor]
 
 COMPILED_FROM = 2**22  # numbers in X from which compiled passes repay loading the compiler
-SHARED_FROM = 2**20  # numbers in X that are worth a thread of their own
+SHARE = 2**20  # numbers in X that a thread is given at a time
 DENSE_UP_TO = 1024  # parameters a class up to which Hessians are written down; beyond, their diagonals
 CHUNK = 2**17  # numbers of X that are worked on at a time, so that the second use finds them in the cache
 SAMPLED = 16  # one row in so many goes into the sample
@@ -167,7 +169,15 @@ def _parameters(net: object) -> Tensor:
 
 
 def _labels(y: checks.Data, count: int, units: int) -> Tensor:
-    return checks.signs(y, count) if units == 1 else checks.class_indices(y, count, units)
+    if units > 1:
+        return checks.class_indices(y, count, units)
+    plain = isinstance(y, Tensor) and y.device.type == "cpu" and y.dtype in (torch.int64, torch.float32, torch.float64)
+    values = y.detach().numpy() if plain else y
+    if isinstance(values, np.ndarray) and values.shape == (count,) and values.dtype.kind in "if":
+        plus, minus = np.count_nonzero(values == 1), np.count_nonzero(values == -1)
+        if plus and minus and plus + minus == count:
+            return torch.from_numpy(values.astype(np.float64))
+    return checks.signs(y, count)
 
 
 def _check_classes_occur(labels: Tensor, classes: int) -> None:
@@ -254,20 +264,19 @@ class _Objective(ABC):
         loss = loss / len(self) + float((self.penalty * weights.square()).sum()) / 2
         return _Point(weights, loss, gradient / len(self) + self.penalty * weights, curvature, margin)
 
-    def along(self, point: _Point, direction: Tensor) -> tuple[Tensor, Tensor]:
-        """The Hessian at a point times a direction (K, D), and the change of the scores along it (N, K)."""
-        product, change = self.bends(point.curvature, direction)
-        return product / len(self) + self.penalty * direction, change
+    def along(self, point: _Point, direction: Tensor) -> tuple[Tensor, float]:
+        """The Hessian at a point times a direction (K, D), and the largest change of a score along it."""
+        product, reach = self.bends(point.curvature, direction)
+        return product / len(self) + self.penalty * direction, reach
 
     def blocks(self, point: _Point, count: int) -> Tensor:
         """The Hessian's block for each of the first ``count`` classes, (count, D, D)."""
-        result = self.penalty.new_zeros(count, self.width, self.width)
-        for x, part in self.chunks():
-            factors = self.own_curvature(point.curvature[part]).sqrt()
-            for k in range(count):
-                scaled = self.with_ones(x) * factors[:, k : k + 1]
-                result[k].addmm_(scaled.T, scaled)
-        return result.div_(len(self)).add_(self.penalty.diag())
+        return self.squares(point.curvature, count).div_(len(self)).add_(self.penalty.diag())
+
+    def cholesky(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
+        """Their lower factors, and which are not positive definite."""
+        factors, failed = torch.linalg.cholesky_ex(matrices)
+        return factors, failed != 0
 
     def diagonal(self, point: _Point) -> Tensor:
         """The Hessian's diagonal, (K, D)."""
@@ -286,13 +295,24 @@ class _Objective(ABC):
             self._collect(gradient, slope, x)
         return loss, gradient, curvature, margin
 
-    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum of the Hessians times a direction, and the change of the scores: one reading of the rows."""
-        product, change = self.zeros(), torch.empty_like(curvature)
+    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+        """Sum of the Hessians times a direction, and the largest change of a score: one reading of the rows."""
+        product, reach = self.zeros(), 0.0
         for x, part in self.chunks():
-            change[part] = self._scores(x, direction)
-            self._collect(product, self.bent(curvature[part], change[part]), x)
-        return product, change
+            change = self._scores(x, direction)
+            reach = max(reach, float(change.abs().max()))
+            self._collect(product, self.bent(curvature[part], change), x)
+        return product, reach
+
+    def squares(self, curvature: Tensor, count: int) -> Tensor:
+        """Sum of the Hessians' blocks for the first ``count`` classes, (count, D, D)."""
+        result = self.penalty.new_zeros(count, self.width, self.width)
+        for x, part in self.chunks():
+            factors = self.own_curvature(curvature[part]).sqrt()
+            for k in range(count):
+                scaled = self.with_ones(x) * factors[:, k : k + 1]
+                result[k].addmm_(scaled.T, scaled)
+        return result
 
     def chunks(self) -> Iterator[tuple[Tensor, slice]]:
         step = max(CHUNK // self.rows.shape[1], 1)
@@ -363,40 +383,68 @@ class _Logistic(_Objective):
 
 
 class _CompiledLogistic(_Logistic):
-    """The same with each reading compiled into one loop, the rows shared out among torch's number of threads."""
+    """The same in compiled loops, each a single reading, the rows shared out among as many threads as torch has.
+
+    What little is left to do beside them is done without torch's own threads: where others use the machine too, they
+    wait for one another longer than they work.
+    """
+
+    def part(self, index: Tensor) -> _Objective:
+        rows, targets = (torch.from_numpy(values.numpy()[index.numpy()]) for values in (self.rows, self.targets))
+        return type(self)(rows, targets, self.units, self.bias, self.l2)
 
     def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
-        curvature = np.empty(len(self))
-        kernel, x, y, w = _compiled()[0], self.rows.numpy(), self.targets.numpy(), _vector(weights)
+        curvature, y, w = np.empty(len(self)), self.targets.numpy(), _vector(weights)
 
-        def share(part: slice) -> tuple[float, float, np.ndarray[Any, Any]]:
+        def share(x: _Array, part: slice) -> tuple[float, float, _Array]:
             total = np.zeros(self.width)
-            return (*kernel(x[part], y[part], w, curvature[part], total), total)
+            return (*_compiled().slopes(x, y[part], w, curvature[part], total), total)
 
         losses, margins, totals = zip(*self._shared(share), strict=True)
         return sum(losses), torch.from_numpy(sum(totals))[None], torch.from_numpy(curvature)[:, None], min(margins)
 
-    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, Tensor]:
-        change = np.empty(len(self))
-        kernel, x, c, v = _compiled()[1], self.rows.numpy(), curvature[:, 0].numpy(), _vector(direction)
+    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+        c, v = curvature[:, 0].numpy(), _vector(direction)
 
-        def share(part: slice) -> np.ndarray[Any, Any]:
+        def share(x: _Array, part: slice) -> tuple[float, _Array]:
             total = np.zeros(self.width)
-            kernel(x[part], c[part], v, change[part], total)
+            return _compiled().bends(x, c[part], v, total), total
+
+        reaches, totals = zip(*self._shared(share), strict=True)
+        return torch.from_numpy(sum(totals))[None], max(reaches)
+
+    def squares(self, curvature: Tensor, count: int) -> Tensor:
+        c = curvature[:, 0].numpy()
+
+        def share(x: _Array, part: slice) -> _Array:
+            total = np.zeros((self.width, self.width))
+            _compiled().squares(x, c[part], total)
             return total
 
-        return torch.from_numpy(sum(self._shared(share)))[None], torch.from_numpy(change)[:, None]
+        lower = sum(self._shared(share, self.width // 8))
+        return torch.from_numpy(lower + np.tril(lower, -1).T)[None]
 
-    def _shared(self, share: Callable[[slice], Any]) -> list[Any]:
-        count = max(min(compiling.cores(), self.rows.numel() // SHARED_FROM), 1)
-        if count == 1:
-            return [share(slice(None))]
-        ends = [len(self) * k // count for k in range(count + 1)]
-        with ThreadPoolExecutor(count) as pool:
-            return list(pool.map(share, map(slice, ends[:-1], ends[1:])))
+    def cholesky(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
+        factor = matrices[0].numpy().copy()
+        failed = not _compiled().cholesky(factor)
+        return torch.from_numpy(factor)[None], torch.tensor([failed])
+
+    def _shared(self, share: Callable[[_Array, slice], Any], work: int = 1) -> list[Any]:
+        """What ``share`` makes of each stretch of rows, ``work`` being how often it uses each number.
+
+        Stretches are many, so that a thread that is held up does fewer, and the same however many threads there are,
+        so that sums are too.
+        """
+        x, count = self.rows.numpy(), max(self.rows.numel() * work // SHARE, 1)
+        parts = [slice(*pair) for pair in pairwise(len(self) * k // count for k in range(count + 1))]
+        threads = min(compiling.cores(), count)
+        if threads == 1:
+            return [share(x[part], part) for part in parts]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(lambda part: share(x[part], part), parts))
 
 
-def _vector(weights: Tensor) -> np.ndarray[Any, Any]:
+def _vector(weights: Tensor) -> _Array:
     return np.ascontiguousarray(weights[0].numpy())  # a kernel is compiled for each layout it meets
 
 
@@ -415,19 +463,29 @@ def _objective(head: Head, rows: Tensor, labels: Tensor, units: int, bias: bool,
 # --- compiled passes ----------------------------------------------------------------------------------------------
 
 
+class _Loops(NamedTuple):
+    """The compiled loops, by the methods they serve."""
+
+    slopes: Any
+    bends: Any
+    squares: Any
+    cholesky: Any
+
+
 @lru_cache(maxsize=1)
 def _compiled() -> Any:
-    """The two passes below, compiled on first use and kept on disk; ``None`` without numba."""
+    """The loops below, compiled when first called and kept on disk; ``None`` without numba."""
     try:
         from numba import njit
     except ImportError:
         return None
     # sums may be taken in any order, as every vectorised sum is; infinities and NaN keep their meaning
     options: dict[str, Any] = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}}
+    loops = (_slope_rows, _bend_rows, _square_rows, _cholesky_in_place)
     try:
-        return tuple(njit(cache=True, **options)(kernel) for kernel in (_slope_rows, _bend_rows))
+        return _Loops(*(njit(cache=True, **options)(loop) for loop in loops))
     except RuntimeError:  # nowhere to keep them
-        return tuple(njit(**options)(kernel) for kernel in (_slope_rows, _bend_rows))
+        return _Loops(*(njit(**options)(loop) for loop in loops))
 
 
 def _slope_rows(x: Any, y: Any, w: Any, curvature: Any, total: Any) -> Any:
@@ -459,21 +517,59 @@ def _slope_rows(x: Any, y: Any, w: Any, curvature: Any, total: Any) -> Any:
     return loss + math.log(product), least
 
 
-def _bend_rows(x: Any, curvature: Any, v: Any, change: Any, total: Any) -> None:
-    """The change of each row's score along ``v``; adds up the Hessian's product with ``v`` in ``total``."""
+def _bend_rows(x: Any, curvature: Any, v: Any, total: Any) -> Any:
+    """The largest change of a score along ``v``; adds up the Hessian's product with ``v`` in ``total``."""
     n, d = x.shape
-    bias, total_bias = v[d] if len(v) > d else 0.0, 0.0
+    reach, total_bias = 0.0, 0.0
+    bias = v[d] if len(v) > d else 0.0
     for i in range(n):
         u = bias
         for j in range(d):
             u += x[i, j] * v[j]
-        change[i] = u
+        reach = max(reach, abs(u))
         bent = curvature[i] * u
         total_bias += bent
         for j in range(d):
             total[j] += bent * x[i, j]
     if len(v) > d:
         total[d] += total_bias
+    return reach
+
+
+def _square_rows(x: Any, curvature: Any, total: Any) -> None:
+    """Adds up the lower half of Σ curvature·(x, 1)(x, 1)ᵀ in ``total``."""
+    n, d = x.shape
+    for i in range(n):
+        row = x[i]
+        for j in range(d):
+            scaled, line = curvature[i] * row[j], total[j]
+            for k in range(j + 1):
+                line[k] += scaled * row[k]
+        if len(total) > d:
+            line = total[d]
+            for k in range(d):
+                line[k] += curvature[i] * row[k]
+            line[d] += curvature[i]
+
+
+def _cholesky_in_place(a: Any) -> Any:
+    """Turns a symmetric matrix into its lower Cholesky factor; whether it is positive definite."""
+    for i in range(len(a)):
+        row = a[i]
+        for j in range(i + 1):
+            other = a[j]
+            rest = row[j]
+            for k in range(j):
+                rest -= row[k] * other[k]
+            if j < i:
+                row[j] = rest / other[j]
+            elif rest > 0:
+                row[i] = math.sqrt(rest)
+            else:
+                return False
+        for j in range(i + 1, len(a)):
+            row[j] = 0.0
+    return True
 
 
 # --- Newton's method ----------------------------------------------------------------------------------------------
@@ -481,7 +577,10 @@ def _bend_rows(x: Any, curvature: Any, v: Any, change: Any, total: Any) -> None:
 
 @dataclass(frozen=True)
 class _Step:
-    """A Newton step p, what ½·gᵀH⁻¹g comes to, the largest change of a score, and the products it took."""
+    """A Newton step p, what ½·gᵀH⁻¹g comes to, how many products it took, and its reach.
+
+    The reach is the largest change of a score; it is looked at only where the loss is flat and has no penalty.
+    """
 
     direction: Tensor
     decrease: float
@@ -520,7 +619,7 @@ def _descend(
             solve, spent = _preconditioner(objective, point), 0
         scale = objective.scale(point)
         step = _newton_step(objective, point, solve, tolerance * scale)
-        drifts = drifts + 1 if step.reach > FAR and step.decrease <= FLAT * scale else 0
+        drifts = drifts + 1 if step.reach > FAR else 0
         arrived = step.decrease <= tolerance * scale and not drifts
         if arrived or drifts == DRIFTS or _separates(objective, point) or iteration == max_iterations:
             break
@@ -557,11 +656,11 @@ def _preconditioner(objective: _Objective, point: _Point) -> Solve:
         diagonal = objective.diagonal(point)
         diagonal = diagonal.clamp(min=_least_positive(diagonal))
         return lambda v: _centred(v / diagonal)
-    factor = _cholesky(objective.blocks(point, objective.units))
+    factor = _cholesky(objective, objective.blocks(point, objective.units))
     return lambda v: _centred(torch.cholesky_solve(v.unsqueeze(-1), factor).squeeze(-1))
 
 
-def _cholesky(blocks: Tensor) -> Tensor:
+def _cholesky(objective: _Objective, blocks: Tensor) -> Tensor:
     """Cholesky factors of positive semidefinite matrices, each with as small a ridge as makes it definite."""
     if not torch.isfinite(blocks).all():
         raise FloatingPointError
@@ -571,10 +670,9 @@ def _cholesky(blocks: Tensor) -> Tensor:
     ridge = 1e-13 * blocks.shape[-1]
     while True:
         scaled.diagonal(dim1=-2, dim2=-1).fill_(1.0 + ridge)
-        factor, failed = torch.linalg.cholesky_ex(scaled)
+        factor, failed = objective.cholesky(scaled)
         if not failed.any():
-            result: Tensor = factor * size.unsqueeze(-1)
-            return result
+            return factor * size.unsqueeze(-1)
         ridge *= 100
 
 
@@ -589,13 +687,13 @@ def _newton_step(objective: _Objective, point: _Point, solve: Solve, target: flo
     Every product adds to ½·gᵀH⁻¹g; ½·rᵀP⁻¹r of the residual, times the longest step so far (how much larger than H a
     stale P can be), says how much is missing.
     """
-    residual, scale, bounded = -point.gradient, objective.scale(point), objective.l2 > 0
+    residual, scale = -point.gradient, objective.scale(point)
     preconditioned = solve(residual)
     direction, power = preconditioned, float((residual * preconditioned).sum())
-    total, change = torch.zeros_like(residual), torch.zeros((), dtype=torch.float64)
+    total = torch.zeros_like(residual)
     decrease, missing, longest, products = 0.0, abs(power) / 2, 1.0, 0
     while power > 0 and products < residual.numel() + 10:
-        product, moved = objective.along(point, direction)
+        product, _ = objective.along(point, direction)
         products += 1
         bent = float((direction * product).sum())
         if not bent > 0:
@@ -604,7 +702,6 @@ def _newton_step(objective: _Objective, point: _Point, solve: Solve, target: flo
         longest = max(longest, length)
         total = total + length * direction
         residual = residual - length * product
-        change = change if bounded else change + length * moved
         decrease += length * power / 2
         preconditioned = solve(residual)
         last, power = power, float((residual * preconditioned).sum())
@@ -612,7 +709,9 @@ def _newton_step(objective: _Objective, point: _Point, solve: Solve, target: flo
         if missing <= _may_miss(objective, decrease, missing, scale, target):
             break
         direction = preconditioned + (power / last) * direction
-    return _Step(total, decrease + missing, float(change.abs().max()), products)
+    flat = objective.l2 == 0 and decrease + missing <= FLAT * scale
+    reach = objective.along(point, total)[1] if flat else 0.0
+    return _Step(total, decrease + missing, reach, products)
 
 
 def _may_miss(objective: _Objective, decrease: float, missing: float, scale: float, target: float) -> float:
@@ -703,9 +802,9 @@ def _normal_equations(objective: _Objective, point: _Point) -> Solve | None:
     if len(objective) >= objective.width or objective.l2 > 0:
         hessian = objective.blocks(point, 1)[0]
         size = hessian.diagonal().sqrt()
-        factor, failed = torch.linalg.cholesky_ex(hessian / size[:, None] / size)
+        factor, failed = objective.cholesky(hessian / size[:, None] / size)
         # a diagonal entry is the part of a feature that those before it do not explain
-        if not failed and factor.diagonal().min() > 1e-5:
+        if not failed.any() and factor.diagonal().min() > 1e-5:
             return lambda v: torch.cholesky_solve((v / size).T, factor).T / size
     triangle = _triangle(objective)
     if not torch.isfinite(triangle).all():

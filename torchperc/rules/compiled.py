@@ -49,6 +49,7 @@ class CompiledEngine(LinearEngine):
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
         self._gap = 0.0
+        self._found = np.empty((2, 0), np.int64)
         laid = compiling.laid_out(self.weights.weight, self.space.rows.sparse)
         self.weights.weight, self._w = laid.tensor, laid.loop
         self._b = self.weights.bias.numpy()
@@ -61,7 +62,7 @@ class CompiledEngine(LinearEngine):
         for rows, at in self.space.rows.parts(order):
             ids = order[before : before + len(at)].numpy().view(np.uint64)
             numbers = at.numpy().view(np.uint64)
-            size = max(4096, _SEGMENT // rows.row_bytes)
+            size = len(at) if self._gap else max(4096, _SEGMENT // rows.row_bytes)  # a first look, then all at once
             for first in range(0, len(at), size):
                 part = slice(first, first + size)
                 found.append(self._segment(rows, numbers[part], ids[part]).later(before + first))
@@ -83,7 +84,9 @@ class CompiledEngine(LinearEngine):
         from torchperc.rules import loops
 
         task = self.task
-        position, wrong = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
+        if self._found.shape[1] < len(at):
+            self._found = np.empty((2, len(at)), np.int64)
+        position, wrong = self._found
         seen = (rows.plain(), at, ids, self._y)
         test = (compiling.TIES[task.tie], float(task.margin))
         state = (self._w, self._b)

@@ -149,8 +149,9 @@ def sample_factors(
     factors = torch.ones(1, dtype=torch.float64, device=y.device).expand(len(y))
     if sample_weight is not None:
         factors = checks.nonnegative_weights(sample_weight, len(y)).to(y.device)
-    for label, factor in _class_factors(y[factors > 0], class_weight, classes).items():
-        factors = torch.where(y == label, factors * factor, factors)
+    if class_weight is not None:
+        for label, factor in _class_factors(y[factors > 0], class_weight, classes).items():
+            factors = torch.where(y == label, factors * factor, factors)
     return factors
 
 
@@ -165,11 +166,7 @@ def write(net: Net | None, model: Model) -> None:
             net.bias.copy_(model.bias)
 
 
-def _class_factors(
-    y: Tensor, class_weight: Mapping[int, float] | str | None, classes: int | None
-) -> Mapping[int, float]:
-    if class_weight is None:
-        return {}
+def _class_factors(y: Tensor, class_weight: Mapping[int, float] | str, classes: int | None) -> Mapping[int, float]:
     if isinstance(class_weight, str):
         present, counts = y.unique(return_counts=True)
         return {k: len(y) / (len(present) * n) for k, n in zip(present.tolist(), counts.tolist(), strict=True)}

@@ -197,11 +197,11 @@ class RuleTrainer:
         labels = check_labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
         factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
         ids = torch.arange(len(labels), device=labels.device)
-        if factors.stride(0):
+        if factors.stride(0):  # otherwise nothing is weighted, and every sample takes part
             ids = ids[factors > 0]
-        if not len(ids) or (not online and labels[ids].min() == labels[ids].max()):
-            left = "no sample" if online else "one class only"
-            raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
+            if not len(ids) or (not online and labels[ids].min() == labels[ids].max()):
+                left = "no sample" if online else "one class only"
+                raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
         space = with_bias_step(space, net, self.bias_step, ids)
