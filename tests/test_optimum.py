@@ -192,8 +192,9 @@ def test_without_numba_torch_does_it(monkeypatch):
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_compiled_loops_are_what_they_are_in_plain_python(bias):
-    X, y = samples(6, 600, 4)  # more than a stride of factors
+@pytest.mark.parametrize("count", [600, 601, 602, 603])  # more than a stride of factors; fours of rows and what is left
+def test_the_compiled_loops_are_what_they_are_in_plain_python(bias, count):
+    X, y = samples(6, count, 4)
     X[:3] *= 300  # saturated on either side
     rows, signs = torch.from_numpy(X), torch.from_numpy(y).double()
     plain = optimum._Logistic(rows, signs, 1, bias, 0.0)
@@ -204,7 +205,7 @@ def test_the_compiled_loops_are_what_they_are_in_plain_python(bias):
     squares = plain.squares(curvature, 1)[0]
     loops = (optimum._slope_rows, optimum._bend_rows, optimum._square_rows, optimum._cholesky_in_place)
     for slope, bend, square, cholesky in (loops, optimum._compiled()):
-        bent, total, across, lower = np.empty(600), np.zeros(width), np.zeros(width), np.zeros((width, width))
+        bent, total, across, lower = np.empty(count), np.zeros(width), np.zeros(width), np.zeros((width, width))
         assert slope(X, signs.numpy(), weights[0].numpy(), bent, total) == pytest.approx((loss, margin), rel=1e-13)
         assert bend(X, bent, weights[0].numpy(), across) == pytest.approx(reach, rel=1e-12)
         square(X, bent, lower)

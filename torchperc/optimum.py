@@ -537,19 +537,24 @@ def _bend_rows(x: Any, curvature: Any, v: Any, total: Any) -> Any:
 
 
 def _square_rows(x: Any, curvature: Any, total: Any) -> None:
-    """Adds up the lower half of Σ curvature·(x, 1)(x, 1)ᵀ in ``total``."""
+    """Adds up the lower half of Σ curvature·(x, 1)(x, 1)ᵀ in ``total``, four rows to each reading of that."""
     n, d = x.shape
-    for i in range(n):
-        row = x[i]
-        for j in range(d):
-            scaled, line = curvature[i] * row[j], total[j]
-            for k in range(j + 1):
-                line[k] += scaled * row[k]
-        if len(total) > d:
-            line = total[d]
-            for k in range(d):
-                line[k] += curvature[i] * row[k]
-            line[d] += curvature[i]
+    for i in range(0, n, 4):
+        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+        x0, x1, x2, x3 = x[i], x[i1], x[i2], x[i3]
+        c0 = curvature[i]
+        c1 = curvature[i1] if i1 > i else 0.0  # past the last row, its copies count nothing
+        c2 = curvature[i2] if i2 > i1 else 0.0
+        c3 = curvature[i3] if i3 > i2 else 0.0
+        for j in range(len(total)):
+            if j < d:
+                a0, a1, a2, a3 = c0 * x0[j], c1 * x1[j], c2 * x2[j], c3 * x3[j]
+            else:
+                a0, a1, a2, a3 = c0, c1, c2, c3
+                total[d, d] += c0 + c1 + c2 + c3
+            line = total[j]
+            for k in range(min(j + 1, d)):
+                line[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
 
 
 def _cholesky_in_place(a: Any) -> Any:
@@ -613,22 +618,34 @@ def _descend(
         point = objective.at(objective.zeros())
     if not point.finite:
         raise FloatingPointError
+    following = None if solve is None else _on_trust(objective, point, solve, tolerance)
+    point, steps = (point, 0) if following is None else (following, 1)
     spent = drifts = 0
-    for iteration in range(max_iterations + 1):
+    while True:
         if solve is None or spent > objective.width // 8:  # products that a better preconditioner would have saved
             solve, spent = _preconditioner(objective, point), 0
         scale = objective.scale(point)
         step = _newton_step(objective, point, solve, tolerance * scale)
         drifts = drifts + 1 if step.reach > FAR else 0
         arrived = step.decrease <= tolerance * scale and not drifts
-        if arrived or drifts == DRIFTS or _separates(objective, point) or iteration == max_iterations:
+        if arrived or drifts == DRIFTS or _separates(objective, point) or steps == max_iterations:
             break
         following = _search(objective, point, step)
         if following is None:
             break
-        point = following
+        point, steps = following, steps + 1
         spent += step.products - 1
-    return point, step, iteration, drifts == DRIFTS
+    return point, step, steps, drifts == DRIFTS
+
+
+def _on_trust(objective: _Objective, point: _Point, solve: Solve, tolerance: float) -> _Point | None:
+    """The point a step away by the sample's Hessian alone, without a product, if it is lower and there is far to go."""
+    direction = solve(-point.gradient)
+    slope = float((point.gradient * direction).sum())
+    if -slope / 2 <= 10 * tolerance * objective.scale(point):
+        return None
+    following = objective.at(objective.rounded(point.weights + direction))
+    return following if following.finite and following.loss <= point.loss + 1e-4 * slope else None
 
 
 def _from_sample(objective: _Objective, start: Tensor) -> tuple[Tensor, Solve | None]:

@@ -20,6 +20,7 @@ SAMPLES = 2000
 """How many samples a picture shows at most."""
 
 CURVES = ("loss/train", "loss/val", "error/train", "error/val", "mistakes", "norm", "margin", "lr")
+THEORY = ("gamma/lower", "gamma/upper", "mistakes/total", "mistakes/bound")
 LAYOUT = {
     "learning curves": {
         "loss": ["Multiline", ["loss/train", "loss/val"]],
@@ -30,13 +31,18 @@ LAYOUT = {
         "norm": ["Multiline", ["norm"]],
         "margin": ["Multiline", ["margin"]],
     },
+    "what the theorem says": {
+        "largest margin of all": ["Multiline", ["gamma/lower", "gamma/upper"]],
+        "mistakes against the bound": ["Multiline", ["mistakes/total", "mistakes/bound"]],
+    },
 }
 
 
 class Board(pl.Callback):
     """Serves a run's loggers once an epoch, with the epoch as the x-axis.
 
-    Every logger gets the curves ``loss/train loss/val error/train error/val mistakes norm margin lr``. A
+    Every logger gets the curves ``loss/train loss/val error/train error/val mistakes norm margin lr``, and of the rule
+    ``gamma/lower gamma/upper mistakes/total mistakes/bound``. A
     ``TensorBoardLogger`` also gets a layout that puts train and validation on one chart, the decision boundary as a
     picture (two features), a histogram of the weights, the graph, the hyper-parameters, and a summary. The table of
     hyper-parameters has each curve's last value as a column. Nothing of this changes the run.
@@ -76,7 +82,8 @@ class Board(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Serve the loggers."""
         epoch, self._room = trainer.current_epoch + 1, 0
-        values = {name: float(trainer.callback_metrics[name]) for name in CURVES if name in trainer.callback_metrics}
+        known = trainer.callback_metrics
+        values = {name: float(known[name]) for name in (*CURVES, *THEORY) if name in known}
         for logger in trainer.loggers:
             logger.log_metrics(values, step=epoch)
         if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,11 +17,12 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from torchperc import checks
 from torchperc import functional as tpf
-from torchperc.descent import check_linear, descend
-from torchperc.heads import Head, LMSHead
+from torchperc.descent import LinearNet, check_linear, descend
+from torchperc.heads import Head, LMSHead, PerceptronHead
 from torchperc.heads import head as head_by_name
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.metrics import EpochSums
+from torchperc.theory import auto_lr, rate_warning
 
 UPDATES = ("batch", "sample")
 STARTS = ("as-is", "two-sample")
@@ -37,7 +39,9 @@ class LitClassifier(pl.LightningModule):
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
         head: what the scores mean: a head, or its name, see :func:`torchperc.heads.head`.
-        lr: the rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given.
+        lr: the rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given. ``"auto"`` takes
+            1/L, L being the curvature of the loss on the training data; for linear nets. A rate above 2/L is warned of
+            before the first step of full-batch descent.
         update: ``"batch"`` makes one step a batch. ``"sample"`` makes one step a sample, in order, in one call for the
             whole batch: the weights of ``batch_size=1`` without its cost. For linear nets and plain SGD.
         optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
@@ -56,7 +60,7 @@ class LitClassifier(pl.LightningModule):
         self,
         net: nn.Module,
         head: Head | str = "perceptron",
-        lr: float | None = None,
+        lr: float | str | None = None,
         update: str = "batch",
         optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
         scheduler: Callable[[Optimizer], LRScheduler] | None = None,
@@ -71,13 +75,14 @@ class LitClassifier(pl.LightningModule):
             raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
         if lr is not None and optimizer is not None:
             raise ValueError(f"lr={lr} is the rate of the default optimizer; give the rate to your optimizer instead")
-        self.lr = 0.1 if lr is None else checks.number("lr", lr, above=0)
+        self._auto = isinstance(lr, str) and checks.one_of("lr", lr, ("auto",)) == "auto"
+        self.lr = 0.1 if lr is None or isinstance(lr, str) else checks.number("lr", lr, above=0)
         self.update = checks.one_of("update", update, UPDATES)
         self.start = checks.one_of("start", start, STARTS)
         if update == "sample":
             check_linear(net)
             self.automatic_optimization = False
-        if start == "two-sample":
+        if start == "two-sample" or self._auto:
             check_linear(net)
         self._optimizer, self._scheduler = optimizer, scheduler
         self.save_hyperparameters(
@@ -86,7 +91,7 @@ class LitClassifier(pl.LightningModule):
                 "rule": "gradient",
                 "head": type(self.head).__name__.removesuffix("Head").lower(),
                 "update_by": update,
-                "rate": self.lr if optimizer is None else "optimizer's",
+                "rate": "optimizer's" if optimizer is not None else lr if self._auto else self.lr,
             }
         )
         self._rate = self.lr
@@ -106,12 +111,33 @@ class LitClassifier(pl.LightningModule):
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer, and the scheduler stepped once an epoch."""
+        if self._auto:
+            X, _ = _all_batches(self.trainer)
+            self.lr = auto_lr(self.head, X.float() if X.dtype.itemsize < 4 else X, **self._curvature())
         optimizer = self._make_optimizer()
         if self.update == "sample":
             _check_plain_sgd(optimizer)
         if self._scheduler is None:
             return optimizer
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self._scheduler(optimizer), "interval": "epoch"}}
+
+    def _curvature(self) -> dict[str, Any]:
+        """How the steps are made, as far as the limit of their size depends on it."""
+        net = check_linear(self.net)
+        classes = None if len(net.weight) == 1 else len(net.weight)
+        batches: int | str = 1 if self.update == "sample" else _batch_size(self.trainer)
+        return {"bias": net.bias is not None, "num_classes": classes, "batch_size": batches}
+
+    def _warn_of_a_large_rate(self) -> None:
+        linear = isinstance(self.net, LinearNet) and not isinstance(self.head, PerceptronHead)
+        if self._auto or self._optimizer is not None or self.update == "sample" or not linear:
+            return
+        X, _ = _all_batches(self.trainer)
+        whole = _batch_size(self.trainer) == "full" and X.dtype.itemsize >= 4
+        if whole and X.numel() * X.shape[1] <= _WORTH_A_LOOK:
+            said = rate_warning(self.lr, self.head, X.cpu(), **self._curvature())
+            if said:
+                warnings.warn(said, UserWarning, stacklevel=2)
 
     def _make_optimizer(self) -> Optimizer:
         make = self._optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.lr))
@@ -169,7 +195,8 @@ class LitClassifier(pl.LightningModule):
     # --- epochs ---
 
     def on_fit_start(self) -> None:
-        """The two-sample start, unless the run is a resumed one."""
+        """The two-sample start, unless the run is a resumed one; a word if the rate is too large."""
+        self._warn_of_a_large_rate()
         if self.start == "two-sample" and self.trainer.ckpt_path is None:
             X, y = _all_batches(self.trainer)
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
@@ -248,6 +275,8 @@ def check_same_kind(module: pl.LightningModule, checkpoint: dict[str, Any], kind
         raise CheckpointError(f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net")
 
 
+_WORTH_A_LOOK = 10**9
+"""Multiplications for which the curvature is looked at before a run: a fraction of a second."""
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
 _TAGS = {"loss": "loss/train", "error": "error/train"}
 
@@ -258,6 +287,13 @@ def _check_plain_sgd(optimizer: Optimizer) -> None:
     if not isinstance(optimizer, torch.optim.SGD) or extras:
         found = type(optimizer).__name__ + (f" with {', '.join(extras)}" if extras else "")
         raise ValueError(f"update='sample' makes the steps of plain SGD, found {found}; use update='batch'")
+
+
+def _batch_size(trainer: pl.Trainer) -> int | str:
+    """How many samples a step takes: ``"full"`` for all, else the smallest batch."""
+    trainer.fit_loop.setup_data()
+    sizes = [len(y) for _, y in trainer.train_dataloader or ()]
+    return "full" if len(sizes) == 1 else min(sizes)
 
 
 def _all_batches(trainer: pl.Trainer) -> Batch:

@@ -23,7 +23,8 @@ class LitRule(pl.LightningModule):
 
     Logs what :class:`LitClassifier` logs, under the same tags, so that both lie on one chart: ``mistakes`` made in the
     epoch, ``error/train`` as their share of the presented samples, ``loss/train`` (the perceptron criterion) and
-    ``margin`` after it, ``norm``, and ``loss/val`` and ``error/val`` where there is validation data.
+    ``margin`` after it, ``norm``, and ``loss/val`` and ``error/val`` where there is validation data. And what the
+    theorem says of the run: ``gamma/lower`` ≤ γ* ≤ ``gamma/upper``, ``mistakes/total`` and ``mistakes/bound``.
 
     Args:
         net: a linear net, see :class:`~torchperc.rules.trainer.RuleTrainer`.
@@ -36,6 +37,7 @@ class LitRule(pl.LightningModule):
         seed: of the order.
         margin: the slack that every sample must exceed.
         class_weight: a factor for each label's updates.
+        prove: whether to find out, if the run ends without separating the data, if that is possible.
 
     Example:
         >>> import torchperc as tp
@@ -55,6 +57,7 @@ class LitRule(pl.LightningModule):
         seed: int = 0,
         margin: float = 0.0,
         class_weight: Mapping[int, float] | str | None = None,
+        prove: bool = False,
     ) -> None:
         super().__init__()
         self.net = net
@@ -68,6 +71,7 @@ class LitRule(pl.LightningModule):
             "seed": seed,
             "margin": margin,
             "class_weight": class_weight,
+            "prove": prove,
         }
         RuleTrainer(**self.trainer_options)  # refuses wrong options now rather than at the first epoch
         self.automatic_optimization = False
@@ -155,7 +159,7 @@ class LitRule(pl.LightningModule):
         assert self._run is not None
         loss, slack = self._run.survey()
         length = float(torch.linalg.vector_norm(self.net.weight.detach()))
-        return {"loss/train": loss, "margin": slack / length if length else 0.0}
+        return {"loss/train": loss, "margin": slack / length if length else 0.0, **self._run.theory(slack)}
 
     def on_fit_end(self) -> None:
         """A run resumed after its last epoch has none to make, but a result to give."""

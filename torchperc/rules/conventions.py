@@ -25,6 +25,7 @@ class Verdict(Enum):
     """
 
     SEPARATED = "separated"
+    NOT_SEPARABLE = "not separable"
     CYCLING = "cycling"
     BUDGET = "budget"
 
@@ -33,6 +34,7 @@ class Verdict(Enum):
         """What the verdict means."""
         return {
             Verdict.SEPARATED: "a whole pass without a mistake: these weights separate the training data",
+            Verdict.NOT_SEPARABLE: "no hyperplane separates the training data, which was proved",
             Verdict.CYCLING: "the weights of an earlier epoch came back: in this order the run repeats for ever",
             Verdict.BUDGET: "the epochs are used up and mistakes remain: try more epochs, or select averaged or pocket",
         }[self]

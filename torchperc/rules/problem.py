@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from torchperc.rules.models import LinearModel, Model
 from torchperc.rules.parts import PartRows, as_rows
 from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
+
+if TYPE_CHECKING:
+    from torchperc.theory.certificates import Certificate
 
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 
@@ -137,6 +140,23 @@ def part_bounds(rows: Rows, order: object) -> Tensor | None:
             stacklevel=4,
         )
     return rows.bounds
+
+
+def prover(space: Space, start: Weights, y: Tensor, ids: Tensor) -> Callable[[], Certificate]:
+    """Whether the samples that take part can be separated, to be found out when it is asked."""
+    if type(space) is not LinearSpace:
+        raise ValueError("prove=True knows nets with one vector a class, not joint features; leave it out")
+    if not space.bias_scale and start.bias.any():
+        raise ValueError("prove=True with bias_step='none' needs a bias of 0: the offset would stay what it is")
+
+    def prove() -> Certificate:
+        from torchperc.theory import separability
+
+        samples = space.rows.take(ids).raw()
+        data = samples.cpu() if isinstance(samples, Tensor) else samples
+        return separability(data, y[ids].cpu(), bias=bool(space.bias_scale), num_classes=space.classes)
+
+    return prove
 
 
 def sample_factors(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import astuple, dataclass
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,15 +22,23 @@ from torchperc.rules.orders import Order
 from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import Weights
 
+if TYPE_CHECKING:
+    from torchperc.theory.certificates import Certificate
+
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch: its number from 1, the mistakes made in it, the length of the weights after it, validation error."""
+    """One epoch: its number from 1, the mistakes made in it, the length of the weights after it, validation error.
+
+    From zero weights, ``upper`` is ‖w‖/Σ c over all mistakes so far, c = η·(sample weight): no hyperplane has a larger
+    margin on the data.
+    """
 
     epoch: int
     mistakes: int
     norm: float
     validation_error: float | None
+    upper: float | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,6 +52,8 @@ class RuleResult:
         select: which weights were asked for.
         model: the classifier that ``select`` names.
         cycle: for ``CYCLING``, the epochs (0 is the start) after which the same weights were seen first and again.
+        certificate: with ``prove=True``, whether the data can be separated, with a proof either way; see
+            :func:`torchperc.theory.separability`.
 
     Example:
         >>> import torchperc as tp
@@ -59,6 +71,7 @@ class RuleResult:
     select: str
     model: Model
     cycle: tuple[int, int] | None = None
+    certificate: Certificate | None = None
 
     def __repr__(self) -> str:
         return f"RuleResult({self.verdict.name}, {self.log!r}, select={self.select!r})"
@@ -83,6 +96,8 @@ class RuleResult:
         """The verdict in words, with the figures of this run."""
         many = f"{self.epochs} epoch{'s' * (self.epochs != 1)} and {self.mistakes} mistake{'s' * (self.mistakes != 1)}"
         text = f"{self.verdict.name} after {many}: {self.verdict.sentence}"
+        if self.certificate is not None and self.verdict is not Verdict.SEPARATED:
+            text += f" ({self.certificate})"
         return text if self.cycle is None else f"{text} (period {self.period}, first seen after epoch {self.cycle[0]})"
 
     def scores(self, X: checks.Data) -> Tensor:
@@ -105,6 +120,7 @@ class RuleRun:
         select: the weights wanted in the end.
         cost: what an error on each sample costs, for the pocket.
         validation: samples and labels whose error is taken after each epoch.
+        prove: decides, with a proof, whether the samples can be separated; asked if the run ends without it.
     """
 
     def __init__(
@@ -117,13 +133,16 @@ class RuleRun:
         select: str,
         cost: Tensor,
         validation: tuple[Rows, Tensor] | None = None,
+        prove: Callable[[], Certificate] | None = None,
     ) -> None:
         self.verdict: Verdict | None = None
         self.history: list[EpochRecord] = []
         self.cycle: tuple[int, int] | None = None
         self._engine, self._start, self._order = engine, start, order
         self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
+        self._prove, self._certificate = prove, None
         self._mistakes: list[Mistakes] = []
+        self._total = 0.0 if not start.weight.any() and not start.bias.any() else math.nan
         self._ends: list[int] = []
         self._seen = {engine.digest(): 0}
 
@@ -136,12 +155,14 @@ class RuleRun:
             if len(found.step):
                 self._mistakes.append(found.later(presented))
             made += len(found.step)
+            self._total += float(np.abs(found.coef.cpu().numpy()).sum())
             presented += len(chunk)
         self._ends.append(presented)
         norm = self._engine.norm()
         if not math.isfinite(norm):
             raise ValueError("the weights overflow; scale X down or lower lr")
-        record = EpochRecord(len(self.history) + 1, made, norm, self._validation_error())
+        upper = norm / self._total if self._total > 0 else None
+        record = EpochRecord(len(self.history) + 1, made, norm, self._validation_error(), upper)
         self.history.append(record)
         self.verdict = self._judge(record)
         return record
@@ -153,7 +174,9 @@ class RuleRun:
             raise ValueError("the run has made no epoch yet, so there is no result; call epoch() first")
         log = self._log()
         verdict = self.verdict or Verdict.BUDGET
-        return RuleResult(verdict, log, tuple(self.history), self._select, self._selected(log), self.cycle)
+        return RuleResult(
+            verdict, log, tuple(self.history), self._select, self._selected(log), self.cycle, self._proof(verdict)
+        )
 
     @property
     def rows(self) -> Rows:
@@ -172,6 +195,28 @@ class RuleRun:
         """The mean perceptron criterion and the smallest slack on the training samples as the weights are now."""
         return self._engine.survey()
 
+    @cached_property
+    def squared_radius(self) -> float:
+        """R² = max ‖x‖² + β where the update happens, β being the bias step; twice that with K classes."""
+        space = self._engine.task.space
+        longest = float(self.rows.squared_norms()[self._order.ids].max()) + space.bias_scale
+        return longest * (1 if space.classes is None else 2)
+
+    def theory(self, slack: float) -> dict[str, float]:
+        """What the theorem says of the run so far, given the smallest slack on the training samples.
+
+        ``gamma/lower`` ≤ γ* ≤ ``gamma/upper`` for the largest margin γ* of all hyperplanes; ``mistakes/total`` so far, and
+        ``mistakes/bound``, (R² + 2m/η)/γ² with the margin γ reached, where there is one. Only what is known is there.
+        """
+        record, rate = self.history[-1], float(self._engine.task.coefs[:1])
+        lower = slack / record.norm if record.norm else -math.inf
+        values = {"gamma/lower": lower, "mistakes/total": float(sum(past.mistakes for past in self.history))}
+        if record.upper is not None:
+            values["gamma/upper"] = record.upper
+            if lower > 0 and self._engine.task.coefs.stride(0) == 0:
+                values["mistakes/bound"] = (self.squared_radius + 2 * self._engine.task.margin / rate) / lower**2
+        return {name: value for name, value in values.items() if math.isfinite(value)}
+
     def state_dict(self) -> dict[str, Any]:
         """Everything that a run needs to go on exactly, as tensors and plain types."""
         return {
@@ -185,6 +230,7 @@ class RuleRun:
             "verdict": None if self.verdict is None else self.verdict.value,
             "start": [self._start.weight, self._start.bias],
             "order": self._order.state_dict(),
+            "total": self._total,
         }
 
     @cached_property
@@ -204,8 +250,23 @@ class RuleRun:
         self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
         self._start = Weights(*state["start"])
         self._order.load_state_dict(state["order"])
+        self._total = state["total"]
 
     def _judge(self, record: EpochRecord) -> Verdict | None:
+        verdict = self._found_out(record)
+        if verdict in (Verdict.CYCLING, Verdict.BUDGET):
+            certificate = self._proof(verdict)
+            if certificate is not None and certificate.separable is False:
+                self.cycle = None
+                return Verdict.NOT_SEPARABLE
+        return verdict
+
+    def _proof(self, verdict: Verdict) -> Certificate | None:
+        if self._prove is not None and self._certificate is None and verdict is not Verdict.SEPARATED:
+            self._certificate = self._prove()
+        return self._certificate
+
+    def _found_out(self, record: EpochRecord) -> Verdict | None:
         clean = record.mistakes == 0 or self._order.ran_dry
         if clean and (self._clean_is_separated(record.epoch - 1) or not self._wrong_decisions()):
             return Verdict.SEPARATED

@@ -25,6 +25,7 @@ from torchperc.rules.problem import (
     kernel_problem,
     linear_problem,
     part_bounds,
+    prover,
     sample_factors,
     warn_if_stuck,
     with_bias_step,
@@ -62,6 +63,8 @@ class RuleTrainer:
         gamma: of the rbf kernel; 1 by default.
         progress: show a progress bar on standard error; by default for data that are read in parts (a large
             ``numpy.memmap``, :class:`~torchperc.rules.parts.CsrParts`), if that is a terminal.
+        prove: if the run ends without separating the data, find out whether that is possible: the verdict becomes
+            ``NOT_SEPARABLE`` where a proof says no, and the result has the certificate. For linear nets.
 
     Example:
         >>> import torchperc as tp
@@ -91,6 +94,7 @@ class RuleTrainer:
         degree: int | None = None,
         gamma: float | None = None,
         progress: bool | None = None,
+        prove: bool = False,
     ) -> None:
         self.max_epochs = checks.whole("max_epochs", max_epochs, at_least=1)
         self.lr = checks.number("lr", lr, above=0)
@@ -109,6 +113,9 @@ class RuleTrainer:
         self.class_weight = _class_weight(class_weight)
         self.kernel = _kernel(kernel, degree, gamma)
         self.progress = None if progress is None else checks.flag("progress", progress)
+        self.prove = checks.flag("prove", prove)
+        if self.prove and kernel is not None:
+            raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -220,6 +227,7 @@ class RuleTrainer:
             select="last" if online else self.select,
             cost=factors,
             validation=held,
+            prove=prover(space, start, labels, ids) if self.prove and not online else None,
         )
 
     def _check_stream(self) -> None:

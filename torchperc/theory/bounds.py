@@ -1,0 +1,194 @@
+"""What theory says of a run by rule: how many mistakes it makes at most, and between which bounds the margin lies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.theory.margins import labels, max_margin, samples, slack, weights_of
+
+
+class Bracket(NamedTuple):
+    """Bounds of the largest margin: lower ≤ γ* ≤ upper.
+
+    Example:
+        >>> Bracket(0.1, 0.4).upper
+        0.4
+    """
+
+    lower: float
+    upper: float
+
+
+def mistake_bound(
+    X: checks.Data,
+    y: checks.Data,
+    *,
+    bias_step: str = "unit",
+    gamma: float | None = None,
+    num_classes: int | None = None,
+    margin: float = 0.0,
+    lr: float = 1.0,
+) -> float:
+    """How many mistakes the rule makes at most from zero weights, over any number of passes in any order: (R/γ)².
+
+    Proof. Let u be a unit vector with margin γ. An update adds c·z, where z = y·φ, or φ(x, y) − φ(x, r) with K
+    classes, so that u·z ≥ γ and ‖z‖ ≤ R; and it is made where w·z ≤ 0. Each one adds at least c·γ to u·w, and at most
+    c²·R² to ‖w‖², because the mixed term 2c·w·z is not positive. After k updates with c = η
+
+        k·η·γ ≤ u·w ≤ ‖w‖ ≤ √k·η·R,  so  k ≤ (R/γ)².
+
+    With K classes nothing changes but R, which is √2 times as large, and γ. With a ``margin`` an update is made where
+    w·z ≤ margin, so the mixed term is at most 2η·margin, and k ≤ (R² + 2·margin/η)/γ². With sample weights the same
+    two lines bound (Σ c)²/Σ c², which is k if all c are equal.
+
+    Args:
+        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        y: labels −1/+1, or class indices with ``num_classes``.
+        bias_step: that of the run, see :func:`radius`.
+        gamma: a margin that some weights reach; by default the largest, see :func:`max_margin`.
+        num_classes: K, or ``None`` for two classes by one score.
+        margin: the slack that the run demands of every sample.
+        lr: the rate η of the run, which matters with a margin only.
+
+    Returns:
+        The bound; infinity if ``gamma`` is not positive, or if no weights were found that separate the data.
+
+    Shape:
+        X (N, d), y (N,) → a number.
+
+    Example:
+        >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]]
+        >>> round(mistake_bound(AND, [-1, -1, -1, 1]), 6), mistake_bound(AND, [-1, 1, 1, -1])
+        (51.0, inf)
+    """
+    data = samples(X, bias_step)
+    labels(y, len(data), num_classes)
+    margin, lr = checks.number("margin", margin, at_least=0), checks.number("lr", lr, above=0)
+    if gamma is None:
+        gamma = max_margin(X, y, bias_step=bias_step, num_classes=num_classes).margin
+    if checks.number("gamma", gamma) <= 0:
+        return math.inf
+    return (data.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
+
+
+def inseparable_bound(
+    X: checks.Data,
+    y: checks.Data,
+    weights: Any,
+    gamma: float,
+    *,
+    bias_step: str = "unit",
+    passes: int = 1,
+) -> float:
+    """How many mistakes the rule makes at most from zero weights in given passes over any data: ((R + D)/γ)².
+
+    For a unit vector u and any γ > 0, d_n = max(0, γ − y_n·u·φ_n) is what sample n lacks of the margin γ, and
+    D² = Σ d_n² over all presentations: ``passes`` times the sum over the samples.
+
+    Proof (after Freund and Schapire). Give every presentation n a coordinate of its own, in which z_n has the value
+    Δ > 0 and all others 0. When n is presented the weights are still 0 there, so the run makes the same mistakes. The
+    vector (u, d_1/Δ, d_2/Δ, …) has inner product u·z_n + d_n ≥ γ with every z_n, and the length √(1 + D²/Δ²); and
+    ‖z_n‖² ≤ R² + Δ². By :func:`mistake_bound` k ≤ (R² + Δ²)·(1 + D²/Δ²)/γ², which is least for Δ² = R·D, and then
+    ((R + D)/γ)². With K classes u·z_n is the slack s_y − max_{r≠y} s_r of unit weights, and R that of K classes.
+
+    Args:
+        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        y: labels −1/+1, or class indices if the weight has more than one row.
+        weights: a linear net or a pair (weight, bias) to compare with, of any length but 0.
+        gamma: γ, a margin to ask of them.
+        bias_step: that of the run, see :func:`radius`.
+        passes: how often every sample is presented.
+
+    Shape:
+        X (N, d), y (N,) → a number.
+
+    Example:
+        >>> inseparable_bound([[1], [-1], [1]], [1, -1, -1], ([[1.0]], None), 1.0, bias_step="none")
+        9.0
+    """
+    data = samples(X, bias_step)
+    weight, bias = weights_of(weights, data.width)
+    classes = None if len(weight) == 1 else len(weight)
+    target = labels(y, len(data), classes, both=False)
+    gamma = checks.number("gamma", gamma, above=0)
+    length = data.length(weight, bias)
+    if not length:
+        raise ValueError("the weights are all zero, so they have no direction; give others to compare with")
+    lacking = gamma - slack(data.scores(weight, bias), target) / length
+    squared = checks.whole("passes", passes, at_least=1) * float(lacking.clamp(min=0).square().sum())
+    return ((math.sqrt(data.squared_radius(classes)) + math.sqrt(squared)) / gamma) ** 2
+
+
+def bracket(
+    net: Any,
+    X: checks.Data,
+    y: checks.Data,
+    t: float,
+    lr: float = 1.0,
+    *,
+    bias_step: str = "unit",
+    start: Any = None,
+) -> Bracket:
+    """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
+
+    The lower bound holds for any weights. The upper one is half of the proof of :func:`mistake_bound`: every update
+    c·z adds at least c·γ* to u·w, u being the best unit vector, so γ*·Σ c ≤ u·(w_t − w₀) ≤ ‖w_t − w₀‖, and Σ c = η·t.
+    It needs no other thing of a run, neither its order nor what it took for a mistake.
+
+    Args:
+        net: the weights w_t: a linear net or a pair (weight, bias).
+        X: the samples of the run; those of weight 0 left out.
+        y: their labels.
+        t: the number of mistakes; with sample weights the sum of the weights of these mistakes.
+        lr: the rate η.
+        bias_step: that of the run, see :func:`radius`.
+        start: the weights w₀ before the first sample, if they were not zero.
+
+    Returns:
+        The two bounds. An upper bound of 0 or less says that the data cannot be separated. Zero weights have no
+        margin, and no mistakes no sum: then the bounds are −∞ and ∞.
+
+    Shape:
+        X (N, d), y (N,).
+
+    Example:
+        >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
+        >>> [round(bound, 6) for bound in bracket(([[3.0, 2.0]], [-4.0]), *AND, t=18)]
+        [0.185695, 0.299176]
+    """
+    data = samples(X, bias_step)
+    weight, bias = weights_of(net, data.width)
+    target = labels(y, len(data), None if len(weight) == 1 else len(weight), both=False)
+    before = (np.zeros_like(weight), np.zeros_like(bias)) if start is None else weights_of(start, data.width)
+    if before[0].shape != weight.shape:
+        raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equally many")
+    total = checks.number("lr", lr, above=0) * checks.number("t", t, at_least=0)
+    norm, moved = data.length(weight, bias), data.length(weight - before[0], bias - before[1])
+    return live_bracket(data.scores(weight, bias), target, norm, total, moved=moved)
+
+
+def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved: float | None = None) -> Bracket:
+    """The same as :func:`bracket` from what a run has at hand: min slack/‖w_t‖ and ‖w_t − w₀‖/Σ c.
+
+    Args:
+        scores: the scores of the training samples under the weights w_t.
+        y: their labels.
+        norm: ‖w_t‖ in the space where the update happens.
+        total: Σ c over the mistakes so far, c = η·(sample weight); η·t if samples have no weights.
+        moved: ‖w_t − w₀‖; ``norm`` by default, as w₀ = 0.
+
+    Shape:
+        scores (N,) with labels −1/+1, or (N, K) with class indices.
+
+    Example:
+        >>> import torch
+        >>> live_bracket(torch.tensor([-4.0, 2.0]), torch.tensor([-1, 1]), norm=5.0, total=10.0)
+        Bracket(lower=0.4, upper=0.5)
+    """
+    lower = float(slack(scores, y).min()) / norm if norm else -math.inf
+    return Bracket(lower, (norm if moved is None else moved) / total if total else math.inf)

@@ -1,0 +1,531 @@
+"""Radius, margin and the largest margin there is, in the space where the update happens.
+
+An update adds c·y·φ to the weights. With ``bias_step="unit"`` the bias moves by c·y, so φ = (x, 1). With ``"radius"``
+it moves by c·y·ρ², ρ the largest ‖x‖: as if a constant feature ρ had a weight v of its own, which moves by c·y·ρ, and
+b = v·ρ; so φ = (x, ρ). With ``"none"`` φ = x. In short φ = (x, √β) with β = 1, ρ² or 0, and the weights (w, b) have
+the length √(‖w‖² + b²/β). Theorems on the rule hold for these lengths, and not for ‖w‖ alone.
+
+With K classes φ(x, k) is φ in the k-th of K blocks. An update adds c·(φ(x, y) − φ(x, r)), r the class that x was taken
+for; so these differences stand in place of y·φ, and all K weight vectors together are one vector of length
+√(Σ_k ‖w_k‖² + b_k²/β).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from torchperc import checks
+from torchperc import functional as tpf
+from torchperc.modules import MulticlassPerceptron, Perceptron
+
+BIAS_STEPS = ("unit", "radius", "none")
+_EPS = float(np.finfo(np.float64).eps)
+_WORKING_SET = 1000  # samples that the solver looks at between two looks at all of them
+
+Array: TypeAlias = NDArray[np.float64]
+
+
+# --- samples and weights, checked ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Checked samples in float64, dense or CSR, with the bias step β that goes with them.
+
+    Example:
+        >>> samples([[3, 4], [0, 1]], "radius").bias_scale
+        25.0
+    """
+
+    X: Any  # an array, or a CSR array
+    squared_lengths: Array
+    bias_step: str
+    bias_scale: float
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def width(self) -> int:
+        """d."""
+        return int(self.X.shape[1])
+
+    def squared_radius(self, num_classes: int | None) -> float:
+        """max ‖x‖² + β; with K classes twice that, the squared length of φ(x, y) − φ(x, r)."""
+        value = float(self.squared_lengths.max()) + self.bias_scale
+        return value if num_classes is None else 2 * value
+
+    def scores(self, weight: Array, bias: Array) -> Tensor:
+        """w·x + b: (N,), or (N, K) with a (K, d) weight."""
+        values = torch.from_numpy(np.asarray(self.X @ weight.T) + bias)
+        return values.squeeze(-1) if len(weight) == 1 else values
+
+    def length(self, weight: Array, bias: Array) -> float:
+        """√(Σ ‖w_k‖² + b_k²/β)."""
+        if bias.any() and not self.bias_scale:
+            raise ValueError(
+                f"bias_step={self.bias_step!r} has no place for a bias, found {float(bias[bias != 0][0]):g}; choose "
+                "the bias_step of the run, or torchperc.functional.margin for distances from the hyperplane"
+            )
+        return math.hypot(np.linalg.norm(weight), np.linalg.norm(bias) / math.sqrt(self.bias_scale or 1.0))
+
+    def phi(self, i: int) -> Array:
+        """One sample as φ = (x, √β): (d + 1,)."""
+        row = self.X[[i]].toarray()[0] if checks.is_sparse(self.X) else self.X[i]
+        return np.append(row, math.sqrt(self.bias_scale))
+
+    def take(self, index: NDArray[np.int64]) -> Samples:
+        """Some of the samples, with the bias step of all of them."""
+        return Samples(self.X[index], self.squared_lengths[index], self.bias_step, self.bias_scale)
+
+
+def samples(X: checks.Data, bias_step: str) -> Samples:
+    """Check samples and bias step.
+
+    Example:
+        >>> len(samples([[3, 4], [0, 1]], "unit"))
+        2
+    """
+    checks.one_of("bias_step", bias_step, BIAS_STEPS)
+    if checks.is_sparse(X):
+        values: Any = checks.sparse_features(X, dtype=torch.float64)
+    else:
+        values = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True).numpy()
+    with np.errstate(over="ignore"):
+        squared = values.multiply(values).sum(axis=1) if checks.is_sparse(X) else np.einsum("nd,nd->n", values, values)
+    longest = float(squared.max())
+    if not longest < np.finfo(np.float64).max / 4:  # so that twice as much with a bias is finite as well
+        raise ValueError("X is so large that ‖x‖² overflows; scale X down")
+    scale = longest if bias_step == "radius" else float(bias_step == "unit")
+    return Samples(values, np.asarray(squared).reshape(-1), bias_step, scale)
+
+
+def labels(y: checks.Data, count: int, num_classes: int | None, *, both: bool = True) -> Tensor:
+    """Labels −1/+1 for ``num_classes=None``, class indices otherwise.
+
+    Example:
+        >>> labels([1, -1], 2, None), labels([2, 0], 2, 3)
+        (tensor([ 1, -1]), tensor([2, 0]))
+    """
+    if num_classes is None:
+        return checks.signs(y, count, both=both).cpu()
+    return checks.class_indices(y, count, checks.whole("num_classes", num_classes, at_least=2), both=both).cpu()
+
+
+def weights_of(net: Any, width: int) -> tuple[Array, Array]:
+    """Weight (K, d) and bias (K,) in float64, of a linear net, a :class:`MaxMargin` or a pair (weight, bias).
+
+    Example:
+        >>> weights_of(([[3, 2]], [-4]), 2)
+        (array([[3., 2.]]), array([-4.]))
+    """
+    if isinstance(net, Perceptron | MulticlassPerceptron | nn.Linear | MaxMargin):
+        given: Sequence[Any] = (net.weight, net.bias)
+    elif isinstance(net, tuple | list) and len(net) == 2:
+        given = net
+    else:
+        raise TypeError(
+            "net must be a Perceptron, a MulticlassPerceptron, an nn.Linear or a pair (weight, bias), found "
+            f"{type(net).__name__}"
+        )
+    here = torch.device("cpu")
+    weight = checks.features(given[0], dtype=torch.float64, device=here, width=width, name="weight", convert=True)
+    if given[1] is None:
+        return weight.numpy(), np.zeros(len(weight))
+    column = given[1].reshape(-1, 1) if isinstance(given[1], Tensor) else np.asarray(given[1]).reshape(-1, 1)
+    bias = checks.features(column, dtype=torch.float64, device=here, name="bias", convert=True)[:, 0]
+    if len(bias) != len(weight):
+        raise ValueError(f"bias has {len(bias)} values for a weight of shape {tuple(weight.shape)}; they must be (K,)")
+    return weight.numpy(), bias.numpy()
+
+
+# --- radius and margin --------------------------------------------------------------------------------------------
+
+
+def radius(X: checks.Data, *, bias_step: str = "unit", num_classes: int | None = None) -> float:
+    """Radius of the data in the space where the update happens: R = √(max ‖x‖² + β).
+
+    With K classes R is the largest ‖φ(x, y) − φ(x, r)‖, which is √2 times that: two blocks hold φ and the others 0.
+
+    Args:
+        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        bias_step: ``"unit"`` β = 1, ``"radius"`` β = max ‖x‖², ``"none"`` β = 0.
+        num_classes: K, or ``None`` for two classes by one score.
+
+    Shape:
+        X (N, d) → a number.
+
+    Example:
+        >>> radius([[3, 4], [0, 1]], bias_step="none"), radius([[2, 2], [0, 1]])
+        (5.0, 3.0)
+    """
+    classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
+    return math.sqrt(samples(X, bias_step).squared_radius(classes))
+
+
+def slack(scores: Tensor, y: Tensor) -> Tensor:
+    """By how much a sample is on its side: y·s, or s_y − max_{r≠y} s_r with K classes.
+
+    Shape:
+        scores (N,) and labels −1/+1, or (N, K) and class indices → (N,).
+
+    Example:
+        >>> slack(torch.tensor([2.0, 1.0]), torch.tensor([1, -1]))
+        tensor([ 2., -1.])
+    """
+    if scores.dim() == y.dim():
+        return y * scores
+    return scores.gather(-1, y.unsqueeze(-1)).squeeze(-1) - tpf.rival_scores(scores, y)[0]
+
+
+def margin(net: Any, X: checks.Data, y: checks.Data, *, bias_step: str = "unit") -> float:
+    """Margin of given weights in the space where the update happens: min_n y_n·s_n/√(‖w‖² + b²/β).
+
+    With K classes it is min_n (s_y − max_{r≠y} s_r)/√(Σ ‖w_k‖² + b_k²/β). It is negative if a sample is on the wrong
+    side. The largest value that any weights reach is γ*, see :func:`max_margin`. Distances from the hyperplane in the
+    space of x, with ‖w‖ alone below the line, are :func:`torchperc.functional.margin`.
+
+    Args:
+        net: a :class:`Perceptron`, a :class:`MulticlassPerceptron`, an ``nn.Linear`` or a pair (weight, bias).
+        X: samples.
+        y: labels −1/+1, or class indices if the weight has more than one row.
+        bias_step: that of the run, see :func:`radius`.
+
+    Shape:
+        X (N, d), y (N,) → a number.
+
+    Example:
+        >>> margin(([[2.0]], [-1.0]), [[0], [3]], [-1, 1], bias_step="unit")
+        0.4472135954999579
+    """
+    data = samples(X, bias_step)
+    weight, bias = weights_of(net, data.width)
+    y = labels(y, len(data), None if len(weight) == 1 else len(weight), both=False)
+    length = data.length(weight, bias)
+    if not length:
+        raise ValueError("the weights are all zero, so they have no margin; train the net first")
+    return float(slack(data.scores(weight, bias), y).min()) / length
+
+
+# --- the largest margin -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class MaxMargin:
+    """The largest margin γ* (0 if nothing separates) between two bounds, with weights that reach the lower one.
+
+    Both bounds hold in exact arithmetic: they are widened by what rounding can have done to them.
+
+    Args:
+        weight: weights of length 1 in the space where the update happens (float64); zeros if none were found that
+            separate the data.
+        bias: the bias that goes with them; zeros with ``bias_step="none"``.
+        margin: a lower bound of γ*: the margin that these weights reach, or 0 if they do not separate.
+        upper: an upper bound of γ*: the distance of a point of the hull from the origin.
+        support: the samples whose combination that point is, in ascending order.
+
+    Shape:
+        weight (1, d) and bias (1,), or (K, d) and (K,); support (M,).
+
+    Example:
+        >>> best = max_margin([[0], [4]], [-1, 1], bias_step="none")
+        >>> best.separable, best.margin, best.upper < 1e-12
+        (False, 0.0, True)
+    """
+
+    weight: Tensor
+    bias: Tensor
+    margin: float
+    upper: float
+    support: Tensor
+
+    @property
+    def gap(self) -> float:
+        """How far γ* can be from ``margin``: upper − margin."""
+        return self.upper - self.margin
+
+    @property
+    def separable(self) -> bool:
+        """Whether these weights separate the data, which is then sure.
+
+        ``False`` says that no such weights were found and that any margin there may be is below ``upper``, which is 0
+        but for rounding if the hull was found to contain the origin.
+        """
+        return self.margin > 0
+
+
+def max_margin(
+    X: checks.Data,
+    y: checks.Data,
+    *,
+    bias_step: str = "unit",
+    tolerance: float = 1e-6,
+    num_classes: int | None = None,
+    max_cycles: int = 10_000,
+) -> MaxMargin:
+    """The largest margin γ* = max_{‖u‖=1} min_n y_n·u·φ_n and how well it is known.
+
+    γ* is the distance from the origin of the convex hull of the points y·φ (the differences φ(x, y) − φ(x, r) with K
+    classes), if that does not contain the origin: for every p = Σ λ·y·φ in the hull, and every unit vector u,
+    min_n y_n·u·φ_n ≤ u·p ≤ ‖p‖, so ‖p‖ is an upper bound of γ* whatever p is, and the margin of u = p/‖p‖ is a lower
+    one. The nearest p makes them equal. It is found by Wolfe's method: keep a set of points with the nearest point of
+    their affine hull, add the point that is furthest on the wrong side of p, leave out points whose share λ would be
+    negative, and so on. In exact arithmetic that ends after finitely many steps; here it ends when upper − margin ≤
+    tolerance·upper, when rounding allows no more, or after ``max_cycles``. The bounds are true in each case.
+
+    A step costs one look at a thousand samples and a few products with the M points that are kept, M ≤ K·(d + 1) + 1:
+    seconds for 50,000 samples of 100 features, minutes where thousands of features make for thousands of such points.
+
+    Args:
+        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        y: labels −1/+1, or class indices with ``num_classes``.
+        bias_step: where the update happens, see :func:`radius`.
+        tolerance: the gap that is good enough, as a share of γ*.
+        num_classes: K, or ``None`` for two classes by one score.
+        max_cycles: how many points may be added at most.
+
+    Shape:
+        X (N, d), y (N,).
+
+    Example:
+        >>> best = max_margin([[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1])
+        >>> round(best.margin**-2, 9), best.gap < 1e-12, best.support
+        (17.0, True, tensor([1, 2, 3]))
+    """
+    data = samples(X, bias_step)
+    y = labels(y, len(data), num_classes)
+    tolerance = checks.number("tolerance", tolerance, above=0)
+    checks.whole("max_cycles", max_cycles, at_least=1)
+    hull, R = _Hull(data, y, num_classes), math.sqrt(data.squared_radius(num_classes))
+    corral = _nearest(hull, R, tolerance, max_cycles)
+    support = torch.tensor([hull.row(key) for key in corral.keys]).unique()
+    weight, bias = hull.weights(corral.direction / (np.linalg.norm(corral.direction) or 1.0))
+    lowest = float(slack(data.scores(weight, bias), y).min()) - 2 * (data.width + 8) * _EPS * R
+    if lowest <= 0:
+        weight, bias, lowest = np.zeros_like(weight), np.zeros_like(bias), 0.0
+    return MaxMargin(torch.from_numpy(weight), torch.from_numpy(bias), lowest, corral.distance, support)
+
+
+@dataclass(frozen=True)
+class _Hull:
+    """The points whose hull is looked at: y·φ, or φ(x, y) − φ(x, r) for every wrong class r.
+
+    A point is known by its key: the row of its sample, or row·K + r.
+    """
+
+    data: Samples
+    y: Tensor
+    classes: int | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of a point, a direction, or weights with their bias: (1, d + 1), or (K, d + 1)."""
+        return self.classes or 1, self.data.width + 1
+
+    def shortest(self) -> int:
+        """The key of the point nearest to the origin, from which the search starts."""
+        row = int(self.data.squared_lengths.argmin())
+        return row if self.classes is None else row * self.classes + int(self.y[row] == 0)
+
+    def row(self, key: int) -> int:
+        """The row of a point's sample."""
+        return key // (self.classes or 1)
+
+    def point(self, key: int) -> Array:
+        """The point with this key, as one vector."""
+        row = self.row(key)
+        phi, own = self.data.phi(row), int(self.y[row])
+        if self.classes is None:
+            return phi * own
+        point = np.zeros(self.shape)
+        point[own], point[key % self.classes] = phi, -phi
+        return point.reshape(-1)
+
+    def scores(self, direction: Array) -> Tensor:
+        """The scores of a direction's weights."""
+        return self.data.scores(*self.weights(direction))
+
+    def weights(self, direction: Array) -> tuple[Array, Array]:
+        """Weight and bias of a direction: b = v·√β."""
+        rows = direction.reshape(self.shape)
+        return rows[:, :-1], rows[:, -1] * math.sqrt(self.data.bias_scale)
+
+    def lowest(self, direction: Array) -> tuple[float, int]:
+        """The smallest inner product of a direction with the points, and the key of a point that has it."""
+        scores = self.scores(direction)
+        slacks = slack(scores, self.y)
+        row = int(slacks.argmin())
+        key = row if self.classes is None else row * self.classes + int(tpf.rival_scores(scores[row], self.y[row])[1])
+        return float(slacks[row]), key
+
+    def part(self, rows: NDArray[np.int64]) -> _Hull:
+        """The points of some samples, for many looks at few of them."""
+        return _Hull(self.data.take(rows), self.y[torch.from_numpy(rows)], self.classes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Corral:
+    """Points with positive shares λ, Σ λ = 1, that make the nearest point to the origin of their affine hull.
+
+    That point minimises ‖Pλ‖ under Σ λ = 1. With any scale s, the least squares solution of (P; s·1ᵀ)·μ = (0; s) is a
+    multiple of that λ, so an orthogonal factorisation QT of (P; s·1ᵀ) gives it without squaring P's condition; a
+    column more or less changes the factors at the cost of one product.
+    """
+
+    keys: tuple[int, ...]
+    points: Array  # (D, M)
+    shares: Array  # (M,)
+    Q: Array
+    T: Array
+    scale: float
+
+    @classmethod
+    def of(cls, keys: tuple[int, ...], points: Array, shares: Array, scale: float) -> _Corral:
+        """A corral with fresh factors."""
+        Q, T = np.linalg.qr(np.vstack((points, np.full(len(keys), scale))))
+        return cls(keys, points, shares, Q, T, scale)
+
+    @cached_property
+    def point(self) -> Array:
+        """Pλ."""
+        return self.points @ self.shares
+
+    @cached_property
+    def distance(self) -> float:
+        """‖Pλ‖, and what rounding can have taken away from it."""
+        return float(np.linalg.norm(self.point)) + self.rounding
+
+    @property
+    def rounding(self) -> float:
+        """How far the computed Pλ can be from the hull."""
+        return (len(self.keys) + 8) * _EPS * self.scale
+
+    @cached_property
+    def direction(self) -> Array:
+        """Pλ, corrected until its inner product with every point is the same.
+
+        Where the hull is much nearer to the origin than its points are, Pλ is a small difference of large numbers. The
+        correction is the shortest step that evens out the products, which are sums without that cancellation.
+        """
+        from scipy.linalg import solve_triangular
+
+        vector = self.point
+        for _ in range(2):
+            products = self.points.T @ vector
+            even = products.mean() - products
+            if np.abs(even).max() <= 1e-12 * products.mean():
+                break
+            vector = vector + (self.Q @ solve_triangular(self.T, even, trans="T", check_finite=False))[:-1]
+        return vector
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.keys))
+
+    def entered(self, key: int, point: Array) -> _Corral | None:
+        """The corral with one more point, less those it makes superfluous; ``None`` if it is too near to the others."""
+        from scipy.linalg import LinAlgError, qr_insert
+
+        if len(self.keys) >= len(self.Q):
+            return None
+        column = np.append(point, self.scale)
+        try:
+            Q, T = qr_insert(self.Q, self.T, column, len(self.keys), which="col", check_finite=False)
+        except LinAlgError:
+            return None
+        keys, points = (*self.keys, key), np.column_stack((self.points, point))
+        return _Corral(keys, points, np.append(self.shares, 0.0), Q, T, self.scale)._settled()
+
+    def _settled(self) -> _Corral | None:
+        """Go towards the nearest point of the affine hull; leave out each point whose share runs out on the way."""
+        from scipy.linalg import qr_delete, solve_triangular
+
+        keys, points, shares, Q, T = list(self.keys), self.points, self.shares, self.Q, self.T
+        while True:
+            target = solve_triangular(T, Q[-1], check_finite=False)
+            target /= target.sum()
+            if not np.isfinite(target).all():
+                return None
+            if (target > 0).all():
+                return _Corral(tuple(keys), points, target, Q, T, self.scale)
+            shares, gone = _towards(shares, target)
+            del keys[gone]
+            points, shares = np.delete(points, gone, axis=1), np.delete(shares, gone)
+            Q, T = qr_delete(Q, T, gone, which="col", check_finite=False)
+            Q, T = Q[:, : len(keys)], T[: len(keys)]
+
+
+def _towards(shares: Array, target: Array) -> tuple[Array, int]:
+    """As far towards the target as no share is negative, and the place of the share that stops the way there."""
+    falling = np.flatnonzero(target <= 0)
+    fall = shares[falling] - target[falling]
+    limits = np.divide(shares[falling], fall, out=np.zeros_like(fall), where=fall > 0)
+    first = int(limits.argmin())
+    return np.maximum(shares + limits[first] * (target - shares), 0.0), int(falling[first])
+
+
+def _nearest(hull: _Hull, R: float, tolerance: float, max_cycles: int) -> _Corral:
+    """Wolfe's method on the samples that matter, and a look at all samples in between."""
+    key = hull.shortest()
+    corral = _Corral.of((key,), hull.point(key)[:, None], np.ones(1), R or 1.0)
+    cycles, seen = 0, {hash(corral)}
+    while True:
+        slacks = slack(hull.scores(corral.direction), hull.y).numpy()
+        if _done(corral, float(slacks.min()), tolerance) or cycles >= max_cycles:
+            return corral
+        rows = _working_set(slacks, [hull.row(key) for key in corral.keys])
+        moved, made = _solved(hull, rows, corral, tolerance / 2, max_cycles - cycles, seen)
+        if not made:
+            return corral
+        corral, cycles = _Corral.of(moved.keys, moved.points, moved.shares, moved.scale), cycles + made
+
+
+def _solved(
+    hull: _Hull,
+    rows: NDArray[np.int64],
+    corral: _Corral,
+    tolerance: float,
+    max_cycles: int,
+    seen: set[int],
+) -> tuple[_Corral, int]:
+    """The corral nearest to the origin over some samples, and the number of points that were added on the way.
+
+    In exact arithmetic every corral is nearer than the one before, so none comes back. One that does has gone as far
+    as rounding allows; the distance itself would not tell, because its decrease may be too small to see.
+    """
+    part = hull.part(rows)
+    for made in range(max_cycles):
+        lowest, here = part.lowest(corral.direction)
+        key = here + (int(rows[part.row(here)]) - part.row(here)) * (hull.classes or 1)  # of the whole hull
+        if _done(corral, lowest, tolerance) or key in corral.keys:
+            return corral, made
+        moved = corral.entered(key, part.point(here))
+        if moved is None or moved.distance > corral.distance + moved.rounding or hash(moved) in seen:
+            return corral, made
+        corral = moved
+        seen.add(hash(moved))
+    return corral, max_cycles
+
+
+def _done(corral: _Corral, lowest: float, tolerance: float) -> bool:
+    """Whether the gap is small enough, or the hull contains the origin as far as float64 can tell.
+
+    ``lowest`` is the smallest inner product of the corral's direction with any point.
+    """
+    lower = lowest / (float(np.linalg.norm(corral.direction)) or 1.0)
+    return corral.distance - lower <= tolerance * corral.distance or corral.distance <= 2 * corral.rounding
+
+
+def _working_set(slacks: Array, rows: list[int]) -> NDArray[np.int64]:
+    """The samples of the corral and those with the smallest slacks; all of them where they are few."""
+    if len(slacks) <= 2 * _WORKING_SET:
+        return np.arange(len(slacks))
+    return np.union1d(np.array(rows), np.argpartition(slacks, _WORKING_SET)[:_WORKING_SET])
