@@ -17,13 +17,22 @@ ROOMS = [
     ["functional"],
     ["losses", "heads", "modules"],
     [
-        "rules.conventions", "rules.compiling", "rules.loops", "rules.loops_many", "rules.rows", "rules.parts", "rules.kernels", "rules.models", "rules.spaces", "rules.log", "rules.engines",
-        "rules.kernelized", "rules.compiled", "rules.blocked", "rules.choice", "rules.orders", "rules.problem",
-        "rules.run", "rules.progress", "rules.online", "rules.trainer", "rules",
+        "theory.verifier", "theory.sep_linear", "theory.sep_rows", "theory.sep_spaces", "theory.sep_search",
+        "theory.certificates", "theory.separating", "theory.margins", "theory.bounds", "theory.limits", "theory",
+    ],
+    [
+        "rules.conventions", "rules.compiling", "rules.loops", "rules.loops_many", "rules.rows", "rules.parts", "rules.kernels",
+        "rules.models", "rules.spaces", "rules.log", "rules.engines", "rules.kernelized", "rules.compiled", "rules.blocked",
+        "rules.choice", "rules.orders", "rules.problem", "rules.run", "rules.progress", "rules.online", "rules.trainer", "rules",
     ],
     ["descent", "optimum", "sweeping"],
     ["data.gates", "data.synthetic", "data.files", "data.sources", "data.scaling", "data.splits", "data"],
-    ["dialects", "crosschecking", "xorlab", "plots"],
+    ["dialects", "crosschecking", "xorlab"],
+    [
+        "plots.style", "plots.classifiers", "plots.planes", "plots.marks", "plots.regions", "plots.path", "plots.curves",
+        "plots.bracket", "plots.comparison", "plots.margins", "plots.weights", "plots.confusion", "plots.lifted",
+        "plots.xor", "plots",
+    ],
     [
         "lightning.checkpoints", "lightning.loader", "lightning.metrics", "lightning.classifier", "lightning.rule",
         "lightning.datamodule", "lightning.callbacks", "lightning.board", "lightning.running",
@@ -33,7 +42,7 @@ ROOMS = [
         "benchmarks.timing", "benchmarks.samples", "benchmarks.peers", "benchmarks.rule_cases", "benchmarks.descent_cases",
         "benchmarks.cases", "benchmarks.report", "benchmarks",
     ],
-    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.configured", "cli.demo", "cli"],
+    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.demo", "cli"],
 ]  # fmt: skip
 RANK = {module: number for number, module in enumerate(name for room in ROOMS for name in room)}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

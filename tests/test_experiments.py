@@ -130,6 +130,23 @@ def test_learning_curves(run):
     assert figures["test"] == pytest.approx(100 * wrong.item(), abs=1e-5)
 
 
+def test_pictures(load, tmp_path, capsys):
+    folder = tmp_path / "new" / "pictures"
+    figures = load("pictures").main(folder, quick=True)
+    names = ["bracket.png", "mistakes.png", "path.gif", "path.png", "regions.png"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert capsys.readouterr().out.splitlines()[-5:] == [f"picture: {folder / name}" for name in names]
+    for name in ("bracket", "mistakes", "path", "regions"):
+        pixels = imread(folder / f"{name}.png")[..., :3]
+        assert 600 <= pixels.shape[1] <= 700, "the width of a README"
+        assert (pixels < 0.9).any(-1).mean() > 0.01, "the picture is all but empty"
+    # the largest margin of AND with its constant feature is 1/√17, the longest sample √3
+    assert (figures["AND, mistakes"], figures["AND, bound"]) == (18, pytest.approx(51))
+    assert figures["AND, lower bound of γ*"] < figures["AND, γ*"] < figures["AND, upper bound of γ*"]
+    assert figures["AND, γ*"] == pytest.approx(17**-0.5)
+    assert 0 < figures["iris, wrong"] < 5
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_experiments_use_public_names_only(name):
     tree = ast.parse((EXPERIMENTS / f"{name}.py").read_text())

@@ -15,6 +15,7 @@ import torchperc as tp
 from torchperc import xorlab
 from torchperc.cli import xor as command
 from torchperc.modules import ACTIVATIONS
+from torchperc.plots import xor as lab_plots
 
 HEADS = {
     "perceptron": tp.PerceptronHead(),
@@ -308,7 +309,7 @@ def png_size(figure, path):
 )
 def test_curves(tmp_path, hidden, activation, head, lr):
     result = xorlab.train(range(30), hidden, activation, head, lr=lr, steps=120)
-    figure = xorlab.plot_curves(result)
+    figure = lab_plots.plot_curves(result)
     assert png_size(figure, tmp_path / "curves.png") == (800, 500)
     (axes,) = figure.axes
     drawn = [line for line in axes.lines if len(line.get_xdata())]
@@ -325,21 +326,21 @@ def test_curves(tmp_path, hidden, activation, head, lr):
 def test_curves_without_a_finite_loss(tmp_path):
     result = xorlab.train(range(3), 2, "identity", tp.LMSHead(), lr=1e38, steps=9, record_every=9)
     assert result.counts["diverged"] == 3
-    png_size(xorlab.plot_curves(result), tmp_path / "curves.png")
+    png_size(lab_plots.plot_curves(result), tmp_path / "curves.png")
 
 
 @pytest.mark.parametrize("inputs", xorlab.INPUTS)
 @pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead("0/1")], ids=["logistic", "lms 0/1"])
 def test_boundary(tmp_path, inputs, head):
     result = xorlab.train(range(10), 3, "tanh", head, lr=0.3, steps=300, inputs=inputs, dtype=torch.float64)
-    figure = xorlab.plot_boundary(result.net(result.kinds.index("solved")), inputs=inputs, head=head)
+    figure = lab_plots.plot_boundary(result.net(result.kinds.index("solved")), inputs=inputs, head=head)
     assert png_size(figure, tmp_path / "boundary.png") == (800, 500)
     assert "2-3-1" in figure.axes[0].get_title()
     assert figure.axes[0].get_xticks().tolist() == ([0, 1] if inputs == "0/1" else [-1, 1])
 
 
 def test_boundary_of_a_net_that_says_one_thing(tmp_path):
-    figure = xorlab.plot_boundary(net_of([[0, 0]], [0], [0], 1))
+    figure = lab_plots.plot_boundary(net_of([[0, 0]], [0], [0], 1))
     png_size(figure, tmp_path / "boundary.png")
     assert "boundary of the net" not in [text.get_text() for text in figure.legends[0].get_texts()]
 
@@ -368,8 +369,8 @@ def test_boundary_of_a_net_that_says_one_thing(tmp_path):
         (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
         (lambda: xorlab.classify([tp.MLP(3, (2,))]), "sizes 3"),
         (lambda: xorlab.classify([tp.MLP(2, (2, 2))]), "hidden=\\(h,\\)"),
-        (lambda: xorlab.plot_boundary(tp.MLP(3)), "3 inputs"),
-        (lambda: xorlab.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
+        (lambda: lab_plots.plot_boundary(tp.MLP(3)), "3 inputs"),
+        (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
     ],
 )
 def test_wrong_values_are_named(call, message):

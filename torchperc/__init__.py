@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchperc import checks, data, dialects, functional, heads, lightning, losses, modules, plots, rules
+    from torchperc import checks, data, dialects, functional, heads, lightning, losses, modules, plots, rules, theory
     from torchperc.crosschecking import CrossCheck, crosscheck
     from torchperc.descent import descend
     from torchperc.dialects import Dialect
@@ -57,7 +57,19 @@ _HOME = {
     "sweep": "sweeping",
     "descend": "descent",
 }
-_ROOMS = ("checks", "data", "dialects", "functional", "heads", "lightning", "losses", "modules", "plots", "rules")
+_ROOMS = (
+    "checks",
+    "data",
+    "dialects",
+    "functional",
+    "heads",
+    "lightning",
+    "losses",
+    "modules",
+    "plots",
+    "rules",
+    "theory",
+)
 
 __all__ = [
     "MLP",
@@ -95,6 +107,7 @@ __all__ = [
     "plots",
     "rules",
     "sweep",
+    "theory",
 ]
 
 

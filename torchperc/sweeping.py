@@ -211,7 +211,8 @@ def _table(orders: checks.Data | None, count: int) -> Tensor:
     known = bool(table.min() >= 0) and bool(table.max() < count)
     seen = np.zeros(table.shape, bool)
     np.put_along_axis(seen, table.numpy() % count, True, 1)
-    wrong = (~seen).any(1).nonzero()[0] if known else (table.numpy() % count != table.numpy()).any(1).nonzero()[0]
+    bad = np.any(~seen, axis=1) if known else np.any(table.numpy() % count != table.numpy(), axis=1)
+    wrong = np.flatnonzero(bad)
     if len(wrong):
         raise ValueError(
             f"orders[{int(wrong[0])}] is not a permutation; each row must hold every sample from 0 to {count - 1} once"

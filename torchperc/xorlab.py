@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,10 +23,6 @@ from torchperc.data.gates import gate
 from torchperc.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.modules import ACTIVATIONS, MLP
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 INPUTS = ("0/1", "-1/+1")
 HEADS: dict[str, Head] = {"perceptron": PerceptronHead(), "lms": LMSHead(), "logistic": LogisticHead()}
 KINDS = ("solved", "stuck at 75 %", "stuck at 50 %", "dead units", "saddle", "diverged")
@@ -35,12 +31,6 @@ NEAR = 1e-2  # how far from the chance level still counts as at it
 
 _VECTORS = 32  # floats in two of the widest registers, which is what torch's loops take at a time
 _LOGISTIC = LogisticHead()
-# the colours of Okabe and Ito, which stay apart for colour-blind eyes
-_COLOURS = dict(zip(KINDS, ("#0072B2", "#E69F00", "#D55E00", "#000000", "#CC79A7", "#009E73"), strict=True))
-_DASHED = ("stuck at 75 %", "saddle", "diverged")  # drawn over the others, whose plateaus they may share
-_REGIONS = {1: "#CFE3F2", -1: "#FBE3C0"}
-_POINTS = {1: ("o", "#0072B2"), -1: ("s", "#D55E00")}
-_SIZE = (8.0, 5.0)  # inches, at 100 dots each
 
 Weights: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 """Hidden weights (h, 2, S) and biases (h, S), output weights (h, S) and bias (S,), the seeds last."""
@@ -125,8 +115,19 @@ class LabResult:
         net.load_state_dict(dict(zip(net.state_dict(), ends, strict=True)))
         return net
 
+    @property
+    def sentence(self) -> str:
+        """The setting in words, and how many seeds solved XOR."""
+        name = type(self.head).__name__.removesuffix("Head")
+        loss = name if name.isupper() else name.lower()
+        rate, total = f"{self.lr:g}", len(self.seeds)
+        return (
+            f"XOR by 2-{self.hidden}-1, {self.activation}, {loss} loss, rate {rate}: "
+            f"{self.counts['solved']:,} of {total:,} seeds solved"
+        )
+
     def __repr__(self) -> str:
-        return f"LabResult({_title(self)})"
+        return f"LabResult({self.sentence})"
 
 
 def train(
@@ -451,124 +452,3 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, flo
     half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
     # at the ends the bound is 0 or 1 by algebra, but not by rounding
     return (0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)
-
-
-# --- pictures -----------------------------------------------------------------------------------------------------
-
-
-def plot_curves(result: LabResult) -> Figure:
-    """Draw the loss of every member over the steps, on logarithmic scales, coloured by how the member ended.
-
-    A loss of exactly 0 is drawn at the lower edge; a curve ends where it is no longer finite.
-
-    Example:
-        >>> figure = plot_curves(train(range(5), steps=20))
-        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_yscale()
-        ('full-batch steps', 'log')
-    """
-    figure, axes = _figure(_title(result))
-    low, high = _range(result.curves)
-    steps, curves = result.recorded, result.curves.clamp_min(low).masked_fill(~result.curves.isfinite(), math.nan)
-    opacity = min(0.9, max(0.25, 30 / len(result.seeds)))
-    # the many first, so that the few are not buried under them
-    for kind, count in sorted(result.counts.items(), key=lambda item: (item[0] in _DASHED, -item[1])):
-        members = [k for k, own in enumerate(result.kinds) if own == kind]
-        if members:
-            colour, style = _COLOURS[kind], (0, (5, 4)) if kind in _DASHED else "solid"
-            axes.plot(steps.numpy(), curves[:, members].numpy(), color=colour, lw=0.8, ls=style, alpha=opacity)
-            axes.plot([], [], color=colour, lw=2.5, ls="--" if kind in _DASHED else "-", label=f"{kind} ({count:,})")
-    axes.set_xscale("symlog", linthresh=float(steps[1]))  # 0 has no logarithm: evenly up to the first step recorded
-    axes.set(yscale="log", ylim=(low, high), xlim=(0, result.steps), xlabel="full-batch steps", ylabel="mean loss")
-    axes.grid(alpha=0.25)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
-    return figure
-
-
-def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> Figure:
-    """Draw how a net divides the plane, the four rows of XOR, and the line of each hidden unit.
-
-    Args:
-        net: with two inputs and one score.
-        inputs: where the four rows lie.
-        head: decides.
-
-    Example:
-        >>> figure = plot_boundary(MLP(2, seed=0))
-        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
-        ('x₁', 'x₂')
-    """
-    if net.in_features != 2 or net.num_classes is not None:
-        found = f"{net.in_features} inputs and num_classes={net.num_classes}"
-        raise ValueError(f"net has {found}; a picture needs MLP(2), with one score")
-    checks.one_of("inputs", inputs, INPUTS)
-    X, y = gate("XOR")
-    X = X if inputs == "0/1" else 2 * X - 1
-    around = 0.3 * (X.max() - X.min()).item()
-    low, high = X.min().item() - around, X.max().item() + around
-    sizes = "-".join(map(str, (2, *net.hidden, 1)))
-    figure, axes = _figure(f"Decision regions of a {sizes} net with {net.activation_name}")
-    _draw_regions(axes, net, head, low, high)
-    _draw_units(axes, net, low, high)
-    for label, (marker, colour) in _POINTS.items():
-        across, up = X[y == label].T.numpy()
-        axes.scatter(across, up, s=150, marker=marker, c=colour, edgecolors="white", linewidths=1.5, zorder=3)
-        axes.scatter([], [], s=60, marker=marker, c=colour, label=f"XOR = {label:+d}".replace("-", "−"))
-    ticks = X.unique().tolist()
-    axes.set(xlim=(low, high), ylim=(low, high), xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
-    figure.legend(loc="outside right center", frameon=False)
-    return figure
-
-
-def _figure(title: str) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure  # without pyplot, so no display is looked for and none is left open
-
-    figure = Figure(figsize=_SIZE, dpi=100, layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_title(title, fontsize=12)
-    return figure, axes
-
-
-def _range(curves: Tensor) -> tuple[float, float]:
-    """Limits of the loss axis: from the lowest loss above 0 to the highest, but no more than 10⁸ of either."""
-    seen = curves[curves.isfinite() & (curves > 0)].double()
-    if not len(seen):
-        return 0.1, 1.0
-    low, high = max(seen.min().item(), 1e-8), min(seen.max().item(), 1e8)
-    return low / 1.5, max(high, low) * 1.5
-
-
-def _draw_regions(axes: Axes, net: MLP, head: Head, low: float, high: float, points: int = 400) -> None:
-    line = torch.linspace(low, high, points, dtype=next(net.parameters()).dtype)
-    across, up = torch.meshgrid(line, line, indexing="xy")
-    with torch.no_grad():
-        scores = net(torch.stack([across, up], -1).reshape(-1, 2))
-    decisions = head.decide(scores).view(points, points)
-    extent = (low, high, low, high)
-    axes.contourf(decisions.numpy(), levels=[-2, 0, 2], colors=[_REGIONS[-1], _REGIONS[1]], extent=extent)
-    if len(decisions.unique()) == 2:  # matplotlib warns of a line that is nowhere
-        axes.contour(across, up, scores.view(points, points).numpy(), [head.threshold], colors="black", linewidths=1.8)
-        axes.plot([], [], color="black", lw=1.8, label="boundary of the net")
-
-
-def _draw_units(axes: Axes, net: MLP, low: float, high: float) -> None:
-    """The line w·x + b = 0 of each unit of the first hidden layer."""
-    if not net.hidden:
-        return
-    weight, bias = list(net.parameters())[:2]
-    for (first, second), shift in zip(weight.tolist(), bias.tolist(), strict=True):
-        if first or second:
-            # the point nearest the origin, and the direction of the line
-            square = first * first + second * second
-            foot = (-shift * first / square, -shift * second / square)
-            axes.axline(foot, (foot[0] - second, foot[1] + first), color="#555555", lw=1, ls="--")
-    axes.plot([], [], color="#555555", lw=1, ls="--", label="w·x + b = 0 of a\nhidden unit")
-
-
-def _title(result: LabResult) -> str:
-    name = type(result.head).__name__.removesuffix("Head")
-    loss = name if name.isupper() else name.lower()
-    rate, total = f"{result.lr:g}", len(result.seeds)
-    return (
-        f"XOR by 2-{result.hidden}-1, {result.activation}, {loss} loss, rate {rate}: "
-        f"{result.counts['solved']:,} of {total:,} seeds solved"
-    )

@@ -67,6 +67,10 @@ def _dispatch(words: list[str]) -> None:
         from torchperc.cli import bench
 
         bench.run(arguments)
+    elif arguments.command == "separable":
+        from torchperc.cli import separable
+
+        separable.run(arguments)
     else:
         from torchperc.cli import crosscheck
 
@@ -74,7 +78,7 @@ def _dispatch(words: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from torchperc.cli import bench, xor
+    from torchperc.cli import bench, separable, xor
 
     parser = _Parser(prog="torchperc", description="Perceptrons, learned by rule and by gradient.")
     parser.add_argument("--version", action="version", version=_version())
@@ -82,6 +86,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, text in _CONFIGURED.items():
         commands.add_parser(name, help=text)
     _add_crosscheck(commands.add_parser("crosscheck", help="compare the rule with autograd on a gate or a CSV file"))
+    separable.add_arguments(commands.add_parser("separable", help="prove that a hyperplane separates data, or none"))
     commands.add_parser("demo", help="a tour: AND, XOR, noisy data, by rule and by gradient")
     xor.add_arguments(commands.add_parser("xor", help="the XOR lab: thousands of small nets trained at once"))
     bench.add_arguments(commands.add_parser("bench", help="how fast, against peers measured in the same run"))

@@ -156,7 +156,7 @@ def _advance(progress: Progress, task: TaskID, before: int, step: int) -> None:
 
 def _draw(rows: list[_Row], out: Path) -> list[str]:
     """Save the curves of every row and, of the first row that has any, the boundary of a solved net."""
-    from torchperc.xorlab import plot_boundary, plot_curves
+    from torchperc.plots.xor import plot_boundary, plot_curves
 
     figures = {row.setting.picture: plot_curves(row.result) for row in rows}
     solved = next((row.result for row in rows if "solved" in row.result.kinds), None)

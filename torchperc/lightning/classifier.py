@@ -249,7 +249,9 @@ def log_epoch(module: pl.LightningModule, values: dict[str, float]) -> None:
     """Log an epoch's values: for callbacks and progress bar while fitting, where :class:`Board` serves the loggers."""
     trainer = module.trainer
     exact = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-    if trainer.state.fn == TrainerFn.FITTING:  # an epoch's means are ready, and ``log`` would take longer than the epoch
+    if (
+        trainer.state.fn == TrainerFn.FITTING
+    ):  # an epoch's means are ready, and ``log`` would take longer than the epoch
         trainer.callback_metrics.update(exact)
         trainer.progress_bar_metrics.update({name: values[name] for name in _SHOWN if name in values})
         return

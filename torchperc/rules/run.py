@@ -140,7 +140,8 @@ class RuleRun:
         self.cycle: tuple[int, int] | None = None
         self._engine, self._start, self._order = engine, start, order
         self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
-        self._prove, self._certificate = prove, None
+        self._prove = prove
+        self._certificate: Certificate | None = None
         self._mistakes: list[Mistakes] = []
         self._total = 0.0 if not start.weight.any() and not start.bias.any() else math.nan
         self._ends: list[int] = []
@@ -205,8 +206,9 @@ class RuleRun:
     def theory(self, slack: float) -> dict[str, float]:
         """What the theorem says of the run so far, given the smallest slack on the training samples.
 
-        ``gamma/lower`` ≤ γ* ≤ ``gamma/upper`` for the largest margin γ* of all hyperplanes; ``mistakes/total`` so far, and
-        ``mistakes/bound``, (R² + 2m/η)/γ² with the margin γ reached, where there is one. Only what is known is there.
+        ``gamma/lower`` ≤ γ* ≤ ``gamma/upper`` for the largest margin γ* of all hyperplanes; ``mistakes/total`` so far,
+        and ``mistakes/bound``, (R² + 2m/η)/γ² with the margin γ reached, where there is one. Only what is known is
+        there.
         """
         record, rate = self.history[-1], float(self._engine.task.coefs[:1])
         lower = slack / record.norm if record.norm else -math.inf

@@ -44,7 +44,8 @@ class RuleTrainer:
 
     Args:
         max_epochs: passes at most; the run ends earlier at a clean pass or when its weights repeat.
-        lr: the rate η. From zero weights it scales the result and changes nothing else.
+        lr: the rate η. From zero weights it scales the result and changes nothing else, but for rounding: powers of
+            two are exact, while 0.1 may round a score on the boundary to one side.
         tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
         bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"`` for a
             net with a bias, ``"none"`` for a net without one and for kernels, which bring a constant of their own.

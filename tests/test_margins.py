@@ -1,0 +1,611 @@
+"""Radius, margin, the largest margin and the bounds on mistakes, against closed forms, exact rationals and runs."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+from scipy.sparse import csr_array, csr_matrix
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.svm import SVC
+
+import torchperc as tp
+from torchperc.theory import margins
+from torchperc.theory.bounds import bracket, inseparable_bound, live_bracket, mistake_bound
+from torchperc.theory.margins import BIAS_STEPS, MaxMargin, margin, max_margin, radius, slack
+
+AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
+XOR = AND[0], [-1, 1, 1, -1]
+
+
+# --- oracles ------------------------------------------------------------------------------------------------------
+
+
+def constant(X, bias_step):
+    """The constant feature: 1, the largest length, or 0."""
+    return {"unit": 1.0, "none": 0.0, "radius": max(math.sqrt(sum(v * v for v in x)) for x in X)}[bias_step]
+
+
+def differences(X, y, bias_step, classes=None):
+    """Every y·φ, or φ(x, y) − φ(x, r), written out as one long vector each."""
+    c, points = constant(X, bias_step), []
+    for x, label in zip(X, y, strict=True):
+        phi = np.array([*x, c], dtype=float)
+        if classes is None:
+            points.append(label * phi)
+            continue
+        for r in range(classes):
+            if r != label:
+                point = np.zeros((classes, len(phi)))
+                point[label], point[r] = phi, -phi
+                points.append(point.reshape(-1))
+    return np.array(points)
+
+
+def largest_margin(points):
+    """The least ‖v‖ with z·v ≥ 1 for every z is 1/γ*; by Lawson and Hanson's reduction to non-negative least squares."""
+    system = np.vstack((points.T, np.ones(len(points))))
+    goal = np.zeros(len(system))
+    goal[-1] = 1.0
+    residual = system @ nnls(system, goal)[0] - goal
+    return 0.0 if np.linalg.norm(residual) < 1e-9 else 1 / np.linalg.norm(residual[:-1] / residual[-1])
+
+
+def exact_squared_margin(weight, X, y):
+    """(min y·w·x)²/‖w‖² for one (w, b) with bias step "unit", no number rounded; negative if wrong."""
+    w = [Fraction(float(v)) for v in weight]
+    lowest = min(
+        int(label) * sum(a * b for a, b in zip(w, map(Fraction, (*x, 1)), strict=True))
+        for x, label in zip(X, y, strict=True)
+    )
+    return (1 if lowest > 0 else -1) * lowest**2 / sum(v * v for v in w)
+
+
+def separable(seed, count=30, width=3, gap=0.3, bias_step="unit"):
+    """Points at least ``gap`` from a random hyperplane (through the origin for "none")."""
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=width)
+    u /= np.linalg.norm(u)
+    b = 0.0 if bias_step == "none" else rng.normal() / 2
+    X = rng.normal(size=(count, width))
+    if len(set(X @ u + b >= 0)) == 1:  # one sample to the other side, so that there are both classes
+        X[0] -= 2 * (X[0] @ u + b) * u
+    y = np.where(X @ u + b >= 0, 1, -1)
+    return X + gap * y[:, None] * u, y
+
+
+def separable_classes(seed, count=30, width=3, classes=3, gap=0.3, bias_step="unit"):
+    """Points of each class whose own score leads by ``gap`` under random weights."""
+    rng = np.random.default_rng(seed)
+    W, b = rng.normal(size=(classes, width)), rng.normal(size=classes) * (bias_step != "none")
+    X, y = [], []
+    while len(X) < count:
+        x = rng.normal(size=width) * 2
+        s = x @ W.T + b
+        if np.diff(np.sort(s))[-1] > gap:
+            X.append(x)
+            y.append(int(s.argmax()))
+    return np.array(X), np.array(y)
+
+
+def long_run(net, X, y, **options):
+    return tp.RuleTrainer(max_epochs=5000, **options).fit(net, X, y)
+
+
+# --- the figures of the task --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def setosa():
+    X, t = load_iris(return_X_y=True)
+    return X, np.where(t == 0, 1, -1)
+
+
+def test_iris_setosa_against_the_rest(setosa):
+    X, y = setosa
+    best = max_margin(X, y)
+    assert round(radius(X) ** 2, 2) == 124.46
+    assert round(best.margin, 5) == round(best.upper, 5) == 0.74912
+    assert round(mistake_bound(X, y), 1) == 221.8
+    result = tp.RuleTrainer().fit(tp.Perceptron(4, dtype=torch.float64), X, y)
+    assert result.verdict.name == "SEPARATED"
+    assert result.mistakes == 5
+    assert best.gap <= 1e-12
+
+
+def test_iris_bracket_after_every_mistake(setosa):
+    X, y = setosa
+    result = tp.RuleTrainer().fit(tp.Perceptron(4, dtype=torch.float64), X, y)
+    best = max_margin(X, y)
+    for t in range(1, result.mistakes + 1):
+        state = result.log.state_at(t)
+        found = bracket((state.weight, state.bias), X, y, t)
+        assert found.lower <= best.upper
+        assert found.upper >= best.margin
+        assert found.lower <= found.upper
+
+
+# --- radius -------------------------------------------------------------------------------------------------------
+
+
+def test_radius_of_every_bias_step():
+    X = [[3, 4], [0, 1]]
+    assert radius(X, bias_step="none") == 5
+    assert radius(X) == math.sqrt(26)
+    assert radius(X, bias_step="radius") == math.sqrt(50)  # ‖x‖² = 25, and a constant feature of 5
+    assert radius(X, num_classes=3) == math.sqrt(52)  # two blocks of the difference hold φ
+
+
+@pytest.mark.parametrize("bias_step", BIAS_STEPS)
+def test_radius_is_the_longest_update(bias_step):
+    X, y = separable_classes(3, bias_step=bias_step)
+    for classes, target in ((None, np.where(y > 0, 1, -1)), (3, y)):
+        longest = max(np.linalg.norm(point) for point in differences(X, target, bias_step, classes))
+        assert radius(X, bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
+        assert radius(csr_array(X), bias_step=bias_step, num_classes=classes) == pytest.approx(longest, rel=1e-14)
+
+
+def test_a_radius_step_is_a_unit_step_on_a_constant_feature():
+    """The run with bias_step="radius" is the run without a bias on (x, R), and so are radius, margin and bound."""
+    X, y = separable(4)
+    X = np.vstack((np.round(X * 8), [[0.0, 30.0, 40.0]]))  # whole numbers, with a longest sample of whole length
+    y = np.append(y, 1)
+    lifted = np.column_stack((X, np.full(len(X), 50.0)))
+    net, plain = tp.Perceptron(3, dtype=torch.float64), tp.Perceptron(4, bias=False, dtype=torch.float64)
+    one = tp.RuleTrainer(max_epochs=40, bias_step="radius").fit(net, X, y)
+    two = tp.RuleTrainer(max_epochs=40).fit(plain, lifted, y)
+    assert one.log.equals(two.log)
+    assert radius(X, bias_step="radius") == radius(lifted, bias_step="none")
+    assert margin(net, X, y, bias_step="radius") == pytest.approx(margin(plain, lifted, y, bias_step="none"), rel=1e-12)
+    assert one.history[-1].norm == pytest.approx(two.history[-1].norm, rel=1e-12)
+
+
+# --- margin of given weights --------------------------------------------------------------------------------------
+
+
+def test_margin_by_hand():
+    X, y = [[0], [4]], [-1, 1]
+    pair = ([[3.0]], [-8.0])  # slacks 8 and 4
+    assert margin(pair, X, y) == 4 / math.sqrt(73)
+    assert margin(pair, X, y, bias_step="radius") == 4 / math.sqrt(9 + 64 / 16)  # b = v·4, so v = −2
+    assert margin(([[3.0]], None), [[-1], [4]], y, bias_step="none") == 1.0
+    assert margin(pair, X, [1, 1]) == -8 / math.sqrt(73)
+
+
+def test_margin_takes_nets_pairs_and_any_precision():
+    X, y = AND
+    net, linear = tp.Perceptron(2), torch.nn.Linear(2, 1)
+    net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
+    linear.load_state_dict(net.state_dict())
+    expected = 1 / math.sqrt(29)
+    for weights in (net, linear, (net.weight, net.bias), [[[3, 2]], [-4]], ([[3, 2]], -4)):
+        assert margin(weights, X, y) == expected
+    assert margin(net, torch.tensor(X, dtype=torch.float32), torch.tensor(y)) == expected
+    assert margin(net, csr_matrix(np.array(X, dtype=float)), y) == expected
+
+
+@pytest.mark.parametrize("bias_step", BIAS_STEPS)
+def test_margin_of_classes_is_the_smallest_product_with_a_difference(bias_step):
+    X, y = separable_classes(5, bias_step=bias_step)
+    net = tp.MulticlassPerceptron(3, 3, init="normal", seed=1, dtype=torch.float64, bias=bias_step != "none")
+    bias = torch.zeros(3) if net.bias is None else net.bias.detach()
+    scale = constant(X, bias_step) or 1.0
+    flat = np.column_stack((net.weight.detach(), bias / scale)).reshape(-1)
+    expected = (differences(X, y, bias_step, 3) @ flat).min() / np.linalg.norm(flat)
+    assert margin(net, X, y, bias_step=bias_step) == pytest.approx(expected, rel=1e-12)
+    assert margin(net, csr_array(X), y, bias_step=bias_step) == pytest.approx(expected, rel=1e-12)
+
+
+def test_slack_of_two_and_of_many_classes():
+    assert slack(torch.tensor([2.0, -3.0]), torch.tensor([1, 1])).tolist() == [2, -3]
+    scores = torch.tensor([[1.0, 4.0, 2.0], [5.0, 0.0, 3.0]])
+    assert slack(scores, torch.tensor([1, 1])).tolist() == [2, -5]
+
+
+# --- the largest margin -------------------------------------------------------------------------------------------
+
+
+def test_and_has_the_margin_one_over_root_seventeen():
+    """(2, 2, −3) has slack 1 on three samples, which combine to a multiple of it: nothing better exists."""
+    best = max_margin(*AND)
+    assert Fraction(best.margin) ** 2 <= Fraction(1, 17) <= Fraction(best.upper) ** 2
+    assert best.gap < 1e-13
+    assert best.support.tolist() == [1, 2, 3]
+    expected = torch.tensor([2.0, 2.0, -3.0], dtype=torch.float64) / math.sqrt(17)
+    torch.testing.assert_close(torch.cat((best.weight[0], best.bias)), expected, rtol=0, atol=1e-14)
+    assert mistake_bound(*AND) == pytest.approx(51, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "bias_step", "squared"),
+    [
+        ([[3, 4], [-3, -4]], [1, -1], "none", Fraction(25)),  # one point, twice
+        ([[1, 0], [0, 1]], [1, 1 - 2], "none", Fraction(1, 2)),  # the middle of (1, 0) and (0, −1)
+        ([[0], [4]], [-1, 1], "unit", Fraction(16, 20)),  # (0, −1) to (4, 1)
+        ([[0], [4]], [-1, 1], "radius", Fraction(16 * 16, 80)),  # (0, −4) to (4, 4)
+        ([[1], [3]], [-1, 1], "unit", Fraction(1, 5)),  # (−1, −1) to (3, 1)
+        ([[5, 0], [-5, 0], [6, 1]], [1, -1, 1], "none", Fraction(25)),
+    ],
+)
+def test_closed_forms(X, y, bias_step, squared):
+    best = max_margin(X, y, bias_step=bias_step)
+    assert Fraction(best.margin) ** 2 <= squared <= Fraction(best.upper) ** 2
+    assert best.gap <= 1e-13 * best.upper * 10
+    assert best.separable
+
+
+def test_two_classes_by_two_vectors_have_root_two_of_everything():
+    """W = (−w, w)/√2 has length ‖w‖ and scores apart by √2·w·x: margin and radius grow alike, the bound stays."""
+    X, y = separable(6)
+    one, two = max_margin(X, y), max_margin(X, (y + 1) // 2, num_classes=2)
+    assert two.margin == pytest.approx(math.sqrt(2) * one.margin, rel=1e-9)
+    assert mistake_bound(X, (y + 1) // 2, num_classes=2) == pytest.approx(mistake_bound(X, y), rel=1e-9)
+
+
+@pytest.mark.parametrize("bias_step", BIAS_STEPS)
+@pytest.mark.parametrize("classes", [None, 3, 4])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_largest_margin_against_least_distance_programming(bias_step, classes, sparse):
+    for seed in range(6):
+        make = {"count": 25, "width": 2 + seed % 3, "bias_step": bias_step, "gap": 0.01 + 0.1 * seed}
+        X, y = separable(seed, **make) if classes is None else separable_classes(seed, classes=classes, **make)
+        points = differences(X, y, bias_step, classes)
+        expected = largest_margin(points)
+        best = max_margin(csr_array(X) if sparse else X, y, bias_step=bias_step, num_classes=classes)
+        assert expected > 0
+        assert best.margin == pytest.approx(expected, rel=1e-6)
+        assert best.upper == pytest.approx(expected, rel=1e-6)
+        assert 0 <= best.gap <= 1e-6 * best.upper
+        assert margin(best, X, y, bias_step=bias_step) == pytest.approx(best.margin, rel=1e-9)
+        # unit length, so that the smallest slack is the margin
+        scores = best.weight.numpy() @ X.T + best.bias.numpy()[:, None]
+        lowest = slack(torch.from_numpy(scores.T if classes else scores[0]), torch.from_numpy(y)).min()
+        assert float(lowest) == pytest.approx(best.margin, rel=1e-9)
+
+
+def test_the_largest_margin_against_a_support_vector_machine():
+    """The points y·φ and their negatives have no bias in their best hyperplane, and 1/‖w‖ is γ*."""
+    for seed in range(5):
+        X, y = separable(seed, count=20, width=3)
+        points = differences(X, y, "unit")
+        machine = SVC(kernel="linear", C=1e10, tol=1e-7)
+        machine.fit(np.vstack((points, -points)), np.repeat([1, -1], len(points)))
+        best = max_margin(X, y)
+        assert best.margin == pytest.approx(1 / np.linalg.norm(machine.coef_), rel=1e-6)
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.integers(2, 12), st.integers(1, 4), st.integers(1, 6))
+def test_both_bounds_hold_on_small_whole_numbers(seed, count, width, spread):
+    """Many of these are inseparable, degenerate or have repeated points. Exact rationals judge the lower bound."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(-spread, spread + 1, (count, width)), rng.choice([-1, 1], count)
+    y[:2] = [1, -1]
+    best, expected = max_margin(X, y), largest_margin(differences(X, y, "unit"))
+    assert best.margin - 1e-9 <= expected <= best.upper + 1e-9
+    assert best.upper - best.margin <= 1e-6 * best.upper or best.upper < 1e-12
+    assert best.separable == (expected > 0)
+    if best.separable:
+        weight = torch.cat((best.weight[0], best.bias))
+        assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
+
+
+def test_features_of_very_different_size():
+    """A step may shorten a vector of 10⁻³ by less than float64 can tell, where samples are 10³ long; it goes on."""
+    separated = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(-6, 7, (30, 4)) * 10.0 ** rng.integers(-3, 4, 4)
+        y = np.where(X @ rng.normal(size=4) + rng.normal() > 0, 1, -1)
+        y[:2] = [1, -1]
+        best = max_margin(X, y)
+        assert best.gap <= 1e-6 * best.upper or best.upper <= 1e-13 * len(X) * radius(X)
+        separated += best.separable
+        if best.separable:
+            weight = torch.cat((best.weight[0], best.bias))
+            assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
+    assert separated >= 10
+
+
+def test_a_short_and_a_long_sample_at_nearly_right_angles():
+    """The nearest point is 6·10⁻¹⁶ nearer than the short sample, less than rounding may be, and not beside it."""
+    best = max_margin([[0.002, 0], [0.001, -4000]], [1, -1], bias_step="none")
+    line = 0.002 * 4000 / math.hypot(0.003, 4000)  # the distance of (0.002, 0) and (−0.001, 4000) from the origin
+    assert best.support.tolist() == [0, 1]
+    assert best.margin == pytest.approx(line, rel=1e-8)
+    assert best.upper == pytest.approx(line, rel=1e-8)
+
+
+def test_data_that_cannot_be_separated():
+    for X, y in (XOR, ([[1, 2], [1, 2], [5, 5]], [1, -1, 1])):
+        best = max_margin(X, y)
+        assert not best.separable
+        assert (best.margin, best.weight.abs().sum(), best.bias.abs().sum()) == (0, 0, 0)
+        assert best.gap == best.upper < 1e-13
+        assert mistake_bound(X, y) == math.inf
+    zero = max_margin([[0, 0], [1, 1], [-1, -1]], [1, 1, -1], bias_step="none")  # w·0 is never positive
+    assert not zero.separable
+    assert zero.upper < 1e-14
+    assert not max_margin([[0], [0]], [1, -1], bias_step="radius").separable  # no feature, no constant
+    iris = load_iris(return_X_y=True)
+    assert not max_margin(*iris, num_classes=3).separable
+
+
+def test_breast_cancer_is_separable_by_a_hair():
+    """γ* is 10⁻⁸ of R; the weights separate in exact arithmetic, and the bounds are a few millionths apart."""
+    X, t = load_breast_cancer(return_X_y=True)
+    y = np.where(t == 0, 1, -1)
+    best = max_margin(X, y)
+    assert best.separable
+    assert best.margin == pytest.approx(4.137e-5, rel=1e-4)
+    assert 0 <= best.gap <= 1e-5 * best.upper
+    weight = torch.cat((best.weight[0], best.bias))
+    assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
+    assert 1e16 < mistake_bound(X, y, gamma=best.margin) < 2e16
+
+
+def test_digits_of_ten_classes_have_a_margin():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+    best = max_margin(X, y, num_classes=10)
+    assert best.separable
+    assert best.gap <= 1e-6 * best.upper
+    net = tp.MulticlassPerceptron(64, 10, dtype=torch.float64)
+    result = tp.RuleTrainer().fit(net, X, y)
+    assert result.verdict.name == "SEPARATED"
+    assert result.mistakes <= mistake_bound(X, y, num_classes=10, gamma=best.margin)
+    assert margin(net, X, y) <= best.upper
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_working_set_leads_to_the_same_margin(monkeypatch, classes):
+    """Many samples are looked at by parts; with parts of seven the way is another and the end is the same."""
+    X, y = separable(1, 400, 5) if classes is None else separable_classes(1, 400, 5)
+    whole = max_margin(X, y, num_classes=classes)
+    monkeypatch.setattr(margins, "_WORKING_SET", 7)
+    parts = max_margin(X, y, num_classes=classes)
+    assert parts.margin == pytest.approx(whole.margin, rel=1e-6)
+    assert parts.support.tolist() == whole.support.tolist()
+
+
+def test_bounds_hold_wherever_the_search_stops():
+    X, y = separable(2, 200, 10, gap=0.05)
+    best = max_margin(X, y)
+    before = math.inf
+    for cycles in (1, 2, 5, 10, 20, 40):
+        early = max_margin(X, y, max_cycles=cycles)
+        assert early.margin <= best.upper
+        assert best.margin <= early.upper <= before
+        before = early.upper
+    assert max_margin(X, y, max_cycles=1).gap > best.gap
+
+
+def test_a_wide_tolerance_stops_early_and_says_so():
+    X, y = separable(2, 200, 10, gap=0.3)
+    best, rough = max_margin(X, y), max_margin(X, y, tolerance=0.5)
+    assert best.gap < rough.gap <= 0.5 * rough.upper
+    assert rough.margin <= best.margin <= best.upper <= rough.upper
+    assert len(rough.support) <= len(best.support)
+
+
+# --- runs keep to the bounds --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(
+    st.integers(0, 10**6), st.integers(4, 30), st.integers(1, 5), st.sampled_from(BIAS_STEPS),
+    st.sampled_from(["update", "sign"]), st.sampled_from(["given", "shuffled", "random-mistake"]),
+    st.sampled_from([1.0, 0.25, 3.0]),
+)  # fmt: skip
+def test_every_separable_run_keeps_to_the_bound_and_in_the_bracket(seed, count, width, bias_step, tie, order, lr):
+    X, y = separable(seed, count, width, bias_step=bias_step)
+    assume(len(set(y)) == 2)
+    best = max_margin(X, y, bias_step=bias_step)
+    assume(best.separable)
+    net = tp.Perceptron(width, bias=bias_step != "none", dtype=torch.float64)
+    result = long_run(net, X, y, bias_step=bias_step, tie=tie, order=order, lr=lr)
+    assert result.verdict.name == "SEPARATED"
+    assert result.mistakes <= mistake_bound(X, y, bias_step=bias_step) * (1 + 1e-9)
+    for t in {1, result.mistakes, *result.log.mistakes_by_epoch().cumsum(0).tolist()} - {0}:
+        state = result.log.state_at(t)
+        lower, upper = bracket((state.weight, state.bias), X, y, t, lr, bias_step=bias_step)
+        assert lower <= best.upper * (1 + 1e-9)
+        assert upper >= best.margin * (1 - 1e-9)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10**6), st.integers(6, 30), st.integers(1, 4), st.integers(2, 5), st.sampled_from(BIAS_STEPS))
+def test_every_run_of_many_classes_keeps_to_the_bound_and_in_the_bracket(seed, count, width, classes, bias_step):
+    X, y = separable_classes(seed, count, width, classes, bias_step=bias_step)
+    assume(len(set(y)) >= 2)
+    best = max_margin(X, y, bias_step=bias_step, num_classes=classes)
+    assume(best.separable)
+    net = tp.MulticlassPerceptron(width, classes, bias=bias_step != "none", dtype=torch.float64)
+    result = long_run(net, X, y, bias_step=bias_step)
+    assert result.verdict.name == "SEPARATED"
+    assert result.mistakes <= mistake_bound(X, y, bias_step=bias_step, num_classes=classes) * (1 + 1e-9)
+    for t in {1, *result.log.mistakes_by_epoch().cumsum(0).tolist()} - {0}:
+        state = result.log.state_at(t)
+        lower, upper = bracket((state.weight, state.bias), X, y, t, bias_step=bias_step)
+        assert lower <= best.upper * (1 + 1e-9)
+        assert upper >= best.margin * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_sample_weights_put_their_sum_in_place_of_the_number_of_mistakes(classes):
+    """γ*·Σ c ≤ ‖w‖ ≤ R·√(Σ c²): the bracket has Σ c below the line, and (Σ c)²/Σ c² keeps to the bound."""
+    for seed in range(8):
+        X, y = separable(seed) if classes is None else separable_classes(seed)
+        weights = np.random.default_rng(seed).uniform(0.2, 5.0, len(X))
+        net = tp.Perceptron(3, dtype=torch.float64) if classes is None else tp.MulticlassPerceptron(3, 3).double()
+        result = tp.RuleTrainer(max_epochs=5000, lr=0.5).fit(net, X, y, sample_weight=weights)
+        best, coefs = max_margin(X, y, num_classes=classes), result.log.coef.abs()
+        assert result.verdict.name == "SEPARATED"
+        assert float(coefs.sum() ** 2 / coefs.square().sum()) <= mistake_bound(X, y, num_classes=classes) * (1 + 1e-9)
+        for t in range(1, result.mistakes + 1):
+            state, total = result.log.state_at(t), float(coefs[:t].sum())
+            lower, upper = bracket((state.weight, state.bias), X, y, total / 0.5, 0.5)
+            assert lower <= best.upper * (1 + 1e-9)
+            assert upper >= best.margin * (1 - 1e-9)
+        assert upper == pytest.approx(result.history[-1].norm / total, rel=1e-12)
+
+
+def test_the_number_of_mistakes_would_not_do_with_sample_weights():
+    """Light samples move the weights little: ‖w‖/(η·t) falls below γ* = 1, ‖w‖/Σ c does not."""
+    X, y = [[1.0], [-1.0]], [1, -1]
+    result = tp.RuleTrainer(bias_step="none").fit(tp.Perceptron(1, bias=False), X, y, sample_weight=[0.1, 0.1])
+    length, total = result.history[-1].norm, float(result.log.coef.abs().sum())
+    assert length / result.mistakes == pytest.approx(0.1)
+    assert length / total == pytest.approx(1.0)
+    assert max_margin(X, y, bias_step="none").upper == pytest.approx(1.0)
+
+
+def test_a_run_from_other_weights_than_zero_is_bracketed_by_its_way():
+    for seed in range(6):
+        X, y = separable(seed)
+        start = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
+        net = tp.Perceptron(3, init="normal", seed=seed, dtype=torch.float64)
+        result, best = long_run(net, X, y), max_margin(X, y)
+        lower, upper = bracket(net, X, y, result.mistakes, start=start)
+        assert lower <= best.upper
+        assert upper >= best.margin
+        way = math.hypot(float((net.weight - start.weight).detach().norm()), float((net.bias - start.bias).detach()))
+        assert upper == pytest.approx(way / result.mistakes if result.mistakes else math.inf)
+
+
+def test_a_run_that_demands_slack_keeps_to_its_own_bound():
+    """k ≤ (R² + 2·margin/η)/γ²; without the second term some of these runs would break it."""
+    broken = 0
+    for seed in range(12):
+        X, y = separable(seed, gap=0.5)
+        for lr in (1.0, 0.1):
+            result = long_run(tp.Perceptron(3, dtype=torch.float64), X, y, margin=5.0, lr=lr)
+            assert result.verdict.name == "SEPARATED"
+            assert result.mistakes <= mistake_bound(X, y, margin=5.0, lr=lr)
+            broken += result.mistakes > mistake_bound(X, y)
+    assert broken
+
+
+def test_the_bound_is_reached():
+    """Opposite unit vectors at right angles: every one of d samples is a mistake once, and R = 1, γ = 1/√d."""
+    X, y = np.eye(7), [1, -1, 1, 1, -1, 1, -1]
+    result = tp.RuleTrainer().fit(tp.Perceptron(7, bias=False), X, y)
+    assert result.mistakes == 7
+    assert mistake_bound(X, y, bias_step="none") == pytest.approx(7, rel=1e-12)
+
+
+def test_weights_that_come_back_to_zero_prove_that_nothing_separates():
+    X, y = XOR
+    result = tp.RuleTrainer(max_epochs=1).fit(tp.Perceptron(2), X, y)
+    state = result.log.last()
+    assert bracket((state.weight, state.bias), X, y, result.mistakes) == (-math.inf, 0)
+    assert bracket((state.weight, state.bias), X, y, 0) == (-math.inf, math.inf)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 4), st.sampled_from([None, 3]),
+    st.floats(0.05, 5.0), st.sampled_from(BIAS_STEPS), st.integers(1, 3),
+)  # fmt: skip
+def test_any_data_keep_to_the_inseparable_bound(seed, count, width, classes, gamma, bias_step, passes):
+    """Labels by the toss of a coin, any comparison vector, any γ."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(count, width))
+    y = rng.choice([-1, 1], count) if classes is None else rng.integers(0, classes, count)
+    y[:2] = [1, -1] if classes is None else [0, 1]
+    other = rng.normal(size=(classes or 1, width)), rng.normal(size=classes or 1) * (bias_step != "none")
+    net = tp.Perceptron(width) if classes is None else tp.MulticlassPerceptron(width, classes)
+    result = tp.RuleTrainer(max_epochs=passes, bias_step=bias_step).fit(net.double(), X, y)
+    assert result.mistakes <= inseparable_bound(X, y, other, gamma, bias_step=bias_step, passes=passes) * (1 + 1e-9)
+
+
+def test_inseparable_bound_by_hand():
+    """u = (0, 1) over (x, 1): the margin 1 is reached by three and missed by 2 by the fourth. R² = 1 + 1, D = 2."""
+    X, y = [[1], [-1], [0], [1]], [1, 1, 1, -1]
+    assert inseparable_bound(X, y, ([[0.0]], [5.0]), 1.0) == pytest.approx((math.sqrt(2) + 2) ** 2)
+    assert inseparable_bound(X, y, ([[0.0]], [5.0]), 1.0, passes=4) == pytest.approx((math.sqrt(2) + 4) ** 2)
+    assert inseparable_bound(csr_array(np.array(X, float)), y, ([[0.0]], [5.0]), 1.0) == pytest.approx(
+        (math.sqrt(2) + 2) ** 2
+    )
+
+
+def test_the_inseparable_bound_of_separable_data_is_the_other_one(setosa):
+    X, y = setosa
+    best = max_margin(X, y)
+    assert inseparable_bound(X, y, best, best.margin) == pytest.approx(mistake_bound(X, y), rel=1e-9)
+
+
+def test_live_figures_are_those_of_the_weights():
+    X, y = separable(9)
+    trainer, net = tp.RuleTrainer(lr=0.5), tp.Perceptron(3, dtype=torch.float64)
+    run = trainer.start(net, X, y)
+    mistakes = 0
+    for _ in range(3):
+        record = run.epoch()
+        mistakes += record.mistakes
+        live = live_bracket(run.training_scores().squeeze(-1), torch.from_numpy(y), record.norm, 0.5 * mistakes)
+        now = run.current()
+        assert live == pytest.approx(bracket((now.weight, now.bias), X, y, mistakes, 0.5), rel=1e-12)
+
+
+def test_the_bound_of_a_given_margin():
+    X, y = AND
+    assert mistake_bound(X, y, gamma=0.5) == 12
+    assert mistake_bound(X, y, gamma=-1) == mistake_bound(X, y, gamma=0) == math.inf
+    assert mistake_bound(X, y, gamma=0.5, bias_step="none") == 8
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: radius([[1.0, math.nan]]), ValueError, r"X\[0, 1\] = nan"),
+        (lambda: radius([1.0, 2.0]), ValueError, "X must have two dimensions"),
+        (lambda: radius(np.zeros((0, 2))), ValueError, "X is empty"),
+        (lambda: radius([[1e200]]), ValueError, "scale X down"),
+        (lambda: radius([[1.0]], bias_step="one"), ValueError, "bias_step='one' is unknown"),
+        (lambda: radius([[1.0]], num_classes=1), ValueError, "num_classes=1"),
+        (lambda: margin(tp.MLP(2), *AND), TypeError, "found MLP"),
+        (lambda: margin(tp.JointPerceptron(2, 2), *AND), TypeError, "found JointPerceptron"),
+        (lambda: margin(tp.Perceptron(2), *AND), ValueError, "all zero"),
+        (lambda: margin(([[1.0]], [0.0]), *AND), ValueError, "weight has 1 features but 2 are needed"),
+        (lambda: margin(([[1.0, 2.0]], [0.0, 1.0]), *AND), ValueError, "bias has 2 values"),
+        (lambda: margin(([[1.0, 2.0]], [math.inf]), *AND), ValueError, "bias"),
+        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, bias_step="none"), ValueError, "no place for a bias"),
+        (lambda: margin(([[1.0, 2.0]], [1.0]), AND[0], [0, 0, 0, 1]), ValueError, "must hold -1 and \\+1"),
+        (lambda: margin((np.eye(2), None), AND[0], [0, 1, 2, 0]), ValueError, "class indices 0 to 1"),
+        (lambda: max_margin(AND[0], [1, 1, 1, 1]), ValueError, "one class only"),
+        (lambda: max_margin(AND[0], [1, -1]), ValueError, "2 values for 4 samples"),
+        (lambda: max_margin(*AND, tolerance=0), ValueError, "tolerance=0"),
+        (lambda: max_margin(*AND, max_cycles=0), ValueError, "max_cycles=0"),
+        (lambda: max_margin(AND[0], [0, 1, 2, 3], num_classes=3), ValueError, "0 to 2"),
+        (lambda: mistake_bound(*AND, margin=-1), ValueError, "margin=-1"),
+        (lambda: mistake_bound(*AND, lr=0), ValueError, "lr=0"),
+        (lambda: mistake_bound(*AND, gamma=math.nan), ValueError, "gamma=nan"),
+        (lambda: inseparable_bound(*AND, ([[0, 0]], [0]), 1.0), ValueError, "all zero"),
+        (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 0.0), ValueError, "gamma=0.0"),
+        (lambda: inseparable_bound(*AND, ([[1, 0]], [0]), 1.0, passes=0), ValueError, "passes=0"),
+        (lambda: bracket(([[1, 0]], [0]), *AND, t=-1), ValueError, "t=-1"),
+        (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=np.eye(2)), TypeError, "found ndarray"),
+        (lambda: bracket(([[1, 0]], [0]), *AND, t=1, start=(np.eye(2), None)), ValueError, "start has 2 rows"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_nothing_is_changed():
+    X, y = separable(0)
+    before = X.copy(), y.copy()
+    max_margin(X, y)
+    bracket(([[1.0, 1.0, 1.0]], [0.0]), X, y, 1)
+    assert np.array_equal(X, before[0])
+    assert np.array_equal(y, before[1])
+    assert isinstance(max_margin(X, y), MaxMargin)

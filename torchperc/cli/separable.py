@@ -1,0 +1,94 @@
+"""``torchperc separable``: whether a hyperplane separates data, with a proof, or whether such a proof holds."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torchperc.theory.certificates import Certificate
+
+_SHOWN = 12  # rows that are listed one by one
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.description = (
+        "Decides whether a hyperplane separates the classes and proves it in exact arithmetic, by the hyperplane or "
+        "by a point in both convex hulls. Exit code 0 if it was decided either way, 1 if not. With --verify: checks a "
+        "proof by the standard library alone; exit code 0 if it holds, 1 if not."
+    )
+    parser.add_argument("data", help="a CSV file; or AND, OR, NAND, NOR, XOR, XNOR, parity-n")
+    parser.add_argument("--target", help="column of labels in the file, by name or position from 1 (default: the last)")
+    parser.add_argument("--no-bias", action="store_true", help="hyperplanes through the origin only")
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="give up after that (default: never)")
+    parser.add_argument("--save", metavar="FILE", help="write the proof to a JSON file")
+    parser.add_argument("--verify", metavar="FILE", help="check the proof in this file instead")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Decide and say so, or check a proof."""
+    if arguments.verify is not None:
+        _verify(arguments)
+    _decide(arguments)
+
+
+def _verify(arguments: argparse.Namespace) -> None:
+    from torchperc.theory import verifier  # needs neither torch nor numpy
+
+    for option, given in (("--save", arguments.save), ("--time-limit", arguments.time_limit)):
+        if given is not None:
+            raise ValueError(f"{option}={given} goes with a new proof, not with --verify")
+    if arguments.no_bias:
+        raise ValueError("--no-bias goes with a new proof; one that is in a file says itself whether there is a bias")
+    raise SystemExit(verifier.run(arguments.verify, arguments.data, arguments.target))
+
+
+def _decide(arguments: argparse.Namespace) -> None:
+    from torchperc import data
+    from torchperc.theory.separating import separability
+
+    if arguments.save is not None and not Path(arguments.save).parent.is_dir():
+        raise ValueError(f"--save={arguments.save} is in no folder that exists; make the folder first")
+    if data.is_gate(arguments.data):
+        if arguments.target is not None:
+            raise ValueError(f"--target={arguments.target} goes with a file; {arguments.data} is a gate")
+        table = data.load(arguments.data)
+    else:
+        table = data.read_csv(arguments.data, arguments.target)
+    certificate = separability(
+        table.X,
+        table.y,
+        bias=not arguments.no_bias,
+        num_classes=table.classes,
+        progress=True,
+        time_limit=arguments.time_limit,
+    )
+    certificate = replace(certificate, labels=table.labels)
+    print(
+        f"{arguments.data}: {len(table.X):,} samples, {table.X.shape[1]:,} features, labels {', '.join(table.labels)}"
+    )
+    print(f"{certificate}{_rows(certificate)}")
+    if arguments.save is not None:
+        certificate.save(arguments.save)
+        print(f"the proof is in {arguments.save}; to check it: {_command(arguments)}")
+    raise SystemExit(1 if certificate.separable is None else 0)
+
+
+def _rows(certificate: Certificate) -> str:
+    """The samples of a witness by their position in the file, from 1, if they are few."""
+    if certificate.witness is None:
+        return ""
+    samples = sorted(set(certificate.witness.samples))
+    if len(samples) > _SHOWN:
+        return ""
+    return f" (row{'s' * (len(samples) > 1)} {', '.join(str(sample + 1) for sample in samples)} of the data)"
+
+
+def _command(arguments: argparse.Namespace) -> str:
+    import shlex
+
+    target = () if arguments.target is None else ("--target", arguments.target)
+    return shlex.join(["torchperc", "separable", "--verify", arguments.save, arguments.data, *target])

@@ -1,0 +1,186 @@
+"""The bracket that closes around the largest margin γ* while a run by rule makes its mistakes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc import functional as tpf
+from torchperc.plots import style
+from torchperc.plots.classifiers import check_log
+from torchperc.plots.curves import Curve, whole_epochs
+from torchperc.rules.log import MistakeLog
+from torchperc.rules.models import KernelModel, LinearModel, Model
+from torchperc.rules.spaces import LinearSpace, Weights
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import FillBetweenPolyCollection
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+
+@dataclass(eq=False)
+class BracketDisplay:
+    """The bracket that a run puts around the largest margin γ*, epoch by epoch: margin(w) ≤ γ* ≤ ‖w‖/Σ|c|.
+
+    Args:
+        lower: the margin of the weights after each epoch; NaN where there is none.
+        upper: their length over the sum of the coefficients of the mistakes, η·t for t mistakes at rate η; NaN before
+            the first mistake.
+        gamma: γ* itself, where it is known.
+
+    Lines are the best bounds so far, which only ever close; the values of the epochs are faint beside them.
+    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, ``lower_`` and ``upper_`` the best bounds,
+    ``lower_points_`` and ``upper_points_`` the values, ``between_`` the area and ``gamma_`` the line of γ*.
+
+    Example:
+        >>> display = BracketDisplay([-0.5, 0.1, 0.05], [1.0, 0.7, 0.8]).plot()
+        >>> display.lower_.get_ydata().tolist(), display.upper_.get_ydata().tolist()
+        ([-0.5, 0.1, 0.1], [1.0, 0.7, 0.7])
+    """
+
+    lower: Sequence[float] | Curve
+    upper: Sequence[float] | Curve
+    gamma: float | None = None
+    ax_: Axes = field(init=False)
+    figure_: Figure | SubFigure = field(init=False)
+    lower_: Line2D = field(init=False)
+    upper_: Line2D = field(init=False)
+    lower_points_: Line2D = field(init=False)
+    upper_points_: Line2D = field(init=False)
+    between_: FillBetweenPolyCollection = field(init=False)
+    gamma_: Line2D | None = field(init=False, default=None)
+
+    @classmethod
+    def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: Axes | None = None) -> BracketDisplay:
+        """Draw the bracket of a run that started from zero weights.
+
+        γ* is the largest margin in the space where the updates are made, so with the bias as one more weight, of a
+        constant feature (1 for unit bias steps). See :func:`bracket_by_epoch`.
+
+        Args:
+            log: of the run; a ``RuleResult`` will do.
+            gamma: γ*, where it is known, drawn as a line.
+            ax: axes to draw on; a new figure by default.
+
+        Example:
+            >>> import torchperc as tp
+            >>> log = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND")).log
+            >>> display = BracketDisplay.from_log(log)
+            >>> display.ax_.get_xlabel()
+            'epoch'
+        """
+        if gamma is not None:
+            gamma = checks.number("gamma", gamma)
+        return cls(*bracket_by_epoch(check_log(log)), gamma).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> BracketDisplay:
+        """Draw on axes, or in a new figure."""
+        self.figure_, self.ax_ = _, axes = style.canvas(ax)
+        lower, upper = (np.asarray(values, dtype=np.float64) for values in (self.lower, self.upper))
+        if lower.ndim != 1 or lower.shape != upper.shape:
+            raise ValueError(f"lower has shape {lower.shape} and upper {upper.shape}; both need a value for each epoch")
+        best = np.fmax.accumulate(lower), np.fmin.accumulate(upper)
+        epochs = np.arange(1, len(lower) + 1)
+        faint: dict[str, Any] = {"linestyle": "", "markersize": 3.5, "alpha": 0.5}
+        # a bound holds from its epoch on, so lines are steps
+        area: dict[str, Any] = {"color": style.SKY, "alpha": 0.25, "linewidth": 0, "label": "γ* is here"}
+        self.between_ = axes.fill_between(epochs, *best, step="post", **area)
+        bold: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 2}
+        (self.upper_,) = axes.plot(epochs, best[1], "--", color=style.RED, label="upper: ‖w‖/(η·t)", **bold)
+        (self.lower_,) = axes.plot(epochs, best[0], color=style.BLUE, label="lower: margin of w", **bold)
+        (self.upper_points_,) = axes.plot(epochs, upper, marker="v", color=style.RED, **faint)
+        (self.lower_points_,) = axes.plot(epochs, lower, marker="^", color=style.BLUE, **faint)
+        if self.gamma is not None:
+            name = f"γ* = {self.gamma:.4g}"
+            self.gamma_ = axes.axhline(self.gamma, color="black", linestyle=":", linewidth=1.6, label=name)
+        axes.set(xlabel="epoch", ylabel="margin γ", title="The bracket around the largest margin γ*")
+        whole_epochs(axes)
+        _zoom(axes, lower, upper)
+        axes.grid(alpha=0.3)
+        style.legend(axes, ax is None)
+        return self
+
+
+@torch.no_grad()
+def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
+    """Bounds of the largest margin γ* that the weights after each epoch give.
+
+    From zero weights, w = Σ cⱼ·x_{iⱼ}. Any unit vector u of margin γ* has u·w ≥ γ*·Σ|cⱼ|, and u·w ≤ ‖w‖, so
+    margin(w) ≤ γ* ≤ ‖w‖/Σ|cⱼ|; the sum is η·t after t mistakes of weight 1. The bias counts as the weight of a constant
+    feature √(bias step). With K classes the margin is min (s_y − s_r)/‖w‖, over all weight vectors together.
+
+    Args:
+        log: of a run from zero weights.
+
+    Shape:
+        two arrays, a value for each epoch: the lower bound (NaN for zero weights) and the upper (NaN before the first
+        mistake; 0 if the weights came back to zero, which proves that nothing separates the data).
+
+    Example:
+        >>> import torchperc as tp
+        >>> log = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("OR")).log
+        >>> lower, upper = bracket_by_epoch(log)
+        >>> round(float(lower[-1]), 4), round(float(upper[-1]), 4)
+        (0.3333, 0.3333)
+    """
+    if bool(log.start.weight.any()) or bool(log.start.bias.any()):
+        raise ValueError("the run did not start from zero weights, and the bracket holds only then; use init='zeros'")
+    used = log.cost.nonzero().squeeze(-1)  # a sample of weight 0 took no part
+    rows, y, bounds = log.space.rows.take(used), log.y[used], []
+    sums = torch.cat((log.coef.new_zeros(1), log.coef.abs().cumsum(0)))
+    for t, model in _epoch_models(log):
+        length = _length(model, log.space.bias_scale)
+        slack = _slack(model.row_scores(rows), y, log.space.classes)
+        lower = slack / length if length > 0 else math.nan
+        bounds.append((lower, length / float(sums[t]) if t else math.nan))
+    lower_, upper_ = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
+    return lower_, upper_
+
+
+def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
+    """The number of mistakes and the model after each epoch, every update made once."""
+    before, weights = 0, log.start
+    for t in log.mistakes_by_epoch().cumsum(0).tolist():
+        if isinstance(log.space, LinearSpace):
+            model = log.space.replay(weights, log.entries.part(before, t))
+            before, weights = t, Weights(model.weight, model.bias)
+            yield t, model
+        else:
+            yield t, log.state_at(t)
+
+
+def _length(model: Model, bias_scale: float) -> float:
+    """‖w‖ where the updates are made: a bias step β adds to the weight of a constant feature √β."""
+    if isinstance(model, KernelModel):
+        coefs = model.coefs.double()
+        products = model.kernel.gram(model.support, model.support).double() + bias_scale
+        return math.sqrt(max(0.0, float((coefs * (products @ coefs)).sum())))
+    assert isinstance(model, LinearModel)
+    square = float(model.weight.double().square().sum())
+    return math.sqrt(square + (float(model.bias.double().square().sum()) / bias_scale if bias_scale else 0.0))
+
+
+def _slack(scores: Tensor, y: Tensor, classes: int | None) -> float:
+    """The smallest y·s, or s_y − s_r against the strongest other class."""
+    scores = scores.double()
+    if classes is None:
+        return float((y * scores[:, 0]).min())
+    own = scores.gather(1, y[:, None]).squeeze(1)
+    return float((own - tpf.rival_scores(scores, y)[0]).min())
+
+
+def _zoom(ax: Axes, lower: Curve, upper: Curve) -> None:
+    """Leave out lower bounds so far below 0 that they would flatten the rest: γ* is not there."""
+    top = np.nanmax(upper) if np.isfinite(upper).any() else math.nan
+    low = np.nanmin(lower) if np.isfinite(lower).any() else math.nan
+    if top > 0 and low < -top / 2:
+        ax.set_ylim(-top / 2, top * 1.05)

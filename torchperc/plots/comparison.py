@@ -1,0 +1,184 @@
+"""Several runs on one chart: logs of runs by rule, or TensorBoard folders of any runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from torchperc import checks
+from torchperc.plots import style
+from torchperc.plots.classifiers import check_log
+from torchperc.plots.curves import Curve, errors_by_epoch
+from torchperc.rules.log import MistakeLog
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+VALUES = {"error": "error in the epoch (%)", "mistakes": "mistakes in the epoch", "total": "mistakes so far"}
+_TAGS = {
+    "error/train": "train error (%)",
+    "error/val": "validation error (%)",
+    "error/test": "test error (%)",
+    "loss/train": "train loss",
+    "loss/val": "validation loss",
+    "norm": "length of the weights",
+}
+
+
+@dataclass(eq=False)
+class ComparisonDisplay:
+    """One curve of several runs, by epoch.
+
+    Args:
+        curves: epochs and values, by the name of the run.
+        ylabel: what the values are.
+        logarithmic: whether the values are drawn on a logarithmic scale.
+
+    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, and ``lines_`` has the lines by name.
+
+    Example:
+        >>> display = ComparisonDisplay({"a": ([1, 2], [3, 1]), "b": ([1, 2], [2, 0])}, "mistakes").plot()
+        >>> sorted(display.lines_)
+        ['a', 'b']
+    """
+
+    curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]
+    ylabel: str
+    logarithmic: bool = False
+    ax_: Axes = field(init=False)
+    figure_: Figure | SubFigure = field(init=False)
+    lines_: dict[str, Line2D] = field(init=False)
+
+    @classmethod
+    def from_logs(
+        cls,
+        logs: Mapping[str, MistakeLog],
+        *,
+        value: str = "error",
+        logarithmic: bool = False,
+        ax: Axes | None = None,
+    ) -> ComparisonDisplay:
+        """Compare runs by rule by their logs.
+
+        Args:
+            logs: by the names the runs have in the legend; results will do.
+            value: ``"error"`` for the share of mistakes among the samples of an epoch, ``"mistakes"`` for their number,
+                ``"total"`` for the number so far.
+            logarithmic: draw the values on a logarithmic scale.
+            ax: axes to draw on; a new figure by default.
+
+        Example:
+            >>> import torchperc as tp
+            >>> logs = {gate: tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate(gate)).log for gate in ("AND", "OR")}
+            >>> ComparisonDisplay.from_logs(logs, value="total").lines_["OR"].get_ydata().tolist()
+            [3.0, 4.0, 6.0, 8.0, 9.0, 9.0]
+        """
+        checks.one_of("value", value, tuple(VALUES))
+        curves = {}
+        for name, log in _named("logs", logs).items():
+            values = _values(check_log(log), value)
+            curves[str(name)] = (np.arange(1.0, len(values) + 1), values)
+        return cls(curves, VALUES[value], logarithmic).plot(ax=ax)
+
+    @classmethod
+    def from_folders(
+        cls,
+        folders: Mapping[str, str | Path],
+        *,
+        tag: str = "error/train",
+        logarithmic: bool = False,
+        ax: Axes | None = None,
+    ) -> ComparisonDisplay:
+        """Compare runs by the scalars that a TensorBoard logger left in their folders.
+
+        Args:
+            folders: with event files, by the names the runs have in the legend.
+            tag: of the scalar: ``error/train error/val loss/train loss/val mistakes norm margin`` or any other.
+            logarithmic: draw the values on a logarithmic scale.
+            ax: axes to draw on; a new figure by default.
+
+        Example:
+            >>> import tempfile
+            >>> from torch.utils.tensorboard import SummaryWriter
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     with SummaryWriter(folder) as board:
+            ...         board.add_scalar("margin", 0.5, 1)
+            ...     display = ComparisonDisplay.from_folders({"run": folder}, tag="margin")
+            >>> display.lines_["run"].get_xydata().tolist()
+            [[1.0, 0.5]]
+        """
+        if not isinstance(tag, str):
+            raise TypeError(f"tag must be the name of a scalar, found {type(tag).__name__}")
+        scale = 100 if tag.startswith("error/") else 1
+        curves = {}
+        for name, folder in _named("folders", folders).items():
+            steps, values = _scalars(Path(folder), tag)
+            curves[str(name)] = (steps, scale * values)
+        return cls(curves, _TAGS.get(tag, tag), logarithmic).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> ComparisonDisplay:
+        """Draw on axes, or in a new figure."""
+        from matplotlib.ticker import MaxNLocator
+
+        self.figure_, self.ax_ = _, axes = style.canvas(ax)
+        self.lines_ = {}
+        looks = style.line_styles(len(self.curves))
+        for number, ((name, (steps, values)), look) in enumerate(zip(self.curves.items(), looks, strict=True)):
+            every = max(1, len(steps) // 10)
+            (self.lines_[name],) = axes.plot(
+                steps,
+                values,
+                color=look.colour,
+                linestyle=look.dashes,
+                marker=look.marker,
+                markevery=(number % every, every),  # lines that lie on one another show their markers in turn
+                markersize=5,
+                linewidth=1.8,
+                label=name,
+            )
+        axes.set(xlabel="epoch", ylabel=self.ylabel)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if self.logarithmic:
+            axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+        style.legend(axes, ax is None, columns=4)
+        return self
+
+
+def _named(name: str, given: object) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name} must be a mapping from names to runs, found {type(given).__name__}")
+    if not given:
+        raise ValueError(f"{name} is empty; give at least one run")
+    return given
+
+
+def _values(log: MistakeLog, value: str) -> Curve:
+    if value == "error":
+        return 100 * errors_by_epoch(log)
+    by_epoch = log.mistakes_by_epoch().double()
+    values: Curve = (by_epoch if value == "mistakes" else by_epoch.cumsum(0)).cpu().numpy()
+    return values
+
+
+def _scalars(folder: Path, tag: str) -> tuple[Curve, Curve]:
+    """Steps and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+    if not folder.is_dir():
+        raise ValueError(f"folder {folder} does not exist; name one in which a TensorBoard logger wrote")
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    tags = events.Tags()["scalars"]
+    if tag not in tags:
+        found = f"it has {', '.join(tags)}" if tags else "it has no scalars at all"
+        raise ValueError(f"folder {folder} has no scalar tag={tag!r}; {found}")
+    values = {event.step: event.value for event in events.Scalars(tag)}
+    steps = sorted(values)
+    return np.array(steps, dtype=np.float64), np.array([values[step] for step in steps], dtype=np.float64)

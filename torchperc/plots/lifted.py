@@ -1,0 +1,235 @@
+"""An added feature, before and after: data that no line separates, lifted until a plane does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.modules import Perceptron
+from torchperc.plots import style
+from torchperc.plots.regions import DecisionRegionDisplay
+from torchperc.rules.conventions import Verdict
+from torchperc.rules.run import RuleResult
+from torchperc.rules.trainer import RuleTrainer
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, SubFigure
+    from mpl_toolkits.mplot3d.art3d import Path3DCollection, Poly3DCollection  # type: ignore[import-untyped]
+    from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
+
+
+def product(X: Tensor) -> Tensor:
+    """x₁·x₂, which tells the diagonals of a square apart.
+
+    Example:
+        >>> product(torch.tensor([[2.0, 3.0]]))
+        tensor([6.])
+    """
+    return X[:, 0] * X[:, 1]
+
+
+def squares(X: Tensor) -> Tensor:
+    """x₁² + x₂², which tells near from far.
+
+    Example:
+        >>> squares(torch.tensor([[2.0, 3.0]]))
+        tensor([13.])
+    """
+    return X.square().sum(1)
+
+
+FEATURES: dict[str, tuple[Callable[[Tensor], Tensor], str]] = {
+    "product": (product, "x₁·x₂"),
+    "squares": (squares, "x₁² + x₂²"),
+}
+
+
+_BEFORE = 100  # epochs: a run that cannot end finds its best line early
+_HEIGHT, _TILT = math.radians(20), math.radians(12)  # of the eye over the floor, and over the plane it looks along
+
+
+@dataclass(eq=False)
+class LiftedDisplay:
+    """Two features before, with the best line the rule came by; and after, with a third that is made of them.
+
+    Args:
+        X: samples.
+        y: labels −1/+1.
+        height: the added feature.
+        before: the run on the two features.
+        after: the run on the three.
+        name: of the added feature.
+
+    After :meth:`plot`, ``ax_`` is the list of both panels, the second in three dimensions, ``figure_`` their figure,
+    ``before_`` the display of the first panel, ``points_`` the lifted samples by label and ``plane_`` the plane, or
+    ``None`` if none was found.
+
+    Shape:
+        X (N, 2), y (N,), height (N,).
+
+    Example:
+        >>> import torchperc as tp
+        >>> LiftedDisplay.from_data(*tp.data.gate("XOR")).height.tolist()
+        [0.0, 0.0, 0.0, 1.0]
+    """
+
+    X: Tensor
+    y: Tensor
+    height: Tensor
+    before: RuleResult
+    after: RuleResult
+    name: str
+    ax_: list[Axes] = field(init=False)
+    figure_: Figure | SubFigure = field(init=False)
+    before_: DecisionRegionDisplay = field(init=False)
+    points_: dict[int, Path3DCollection] = field(init=False)
+    plane_: Poly3DCollection | None = field(init=False, default=None)
+
+    @classmethod
+    def from_data(
+        cls,
+        X: checks.Data,
+        y: checks.Data,
+        feature: str | Callable[[Tensor], Tensor] = "product",
+        *,
+        name: str | None = None,
+        max_epochs: int = 1000,
+        ax: Axes | Sequence[Axes] | None = None,
+    ) -> LiftedDisplay:
+        """Learn by rule without and with an added feature, and draw both.
+
+        Args:
+            X: samples of two features.
+            y: labels −1/+1.
+            feature: ``"product"`` for x₁·x₂, ``"squares"`` for x₁² + x₂², or a function from (N, 2) to (N,).
+            name: of the feature, on its axis.
+            max_epochs: of each run; the one without the feature makes 100 at most.
+            ax: axes whose place is divided, or two of them, the second in three dimensions; a new figure by default.
+
+        Shape:
+            X (N, 2), y (N,).
+
+        Example:
+            >>> import torchperc as tp
+            >>> display = LiftedDisplay.from_data(*tp.data.gate("XOR"))
+            >>> display.before.verdict.name, display.after.verdict.name
+            ('BUDGET', 'SEPARATED')
+        """
+        samples = checks.features(X, dtype=torch.float64, width=2, convert=True).cpu()
+        target = checks.signs(y, len(samples)).cpu()
+        lift, known = _feature(feature)
+        height = _height(lift(samples), len(samples))
+        lifted = torch.cat((samples, height[:, None]), 1)
+        before, after = (
+            RuleTrainer(max_epochs=epochs, order="shuffled", select="pocket").fit(
+                Perceptron(X.shape[1], dtype=torch.float64), X, target
+            )
+            for X, epochs in ((samples, min(max_epochs, _BEFORE)), (lifted, max_epochs))
+        )
+        return cls(samples, target, height, before, after, known if name is None else name).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> LiftedDisplay:
+        """Draw on axes, or in a new figure."""
+        self.figure_, self.ax_ = style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), projection=[None, "3d"])
+        flat, deep = self.ax_
+        if not hasattr(deep, "zaxis"):
+            raise ValueError("the second of the axes must be in three dimensions; make it with projection='3d'")
+        title = f"before\n{_outcome(self.before, 'line')}"
+        self.before_ = DecisionRegionDisplay.from_model(
+            self.before, self.X, self.y, ax=flat, names=("x₁", "x₂"), title=title
+        )
+        self._after(deep)
+        if ax is None and (inside := flat.get_legend()) is not None:
+            inside.remove()
+            style.legend(flat, own=True)
+        return self
+
+    def _after(self, ax: Axes3D) -> None:
+        from matplotlib.ticker import MaxNLocator
+
+        self.points_ = _points(ax, self.X, self.height, self.y)
+        if self.after.verdict is Verdict.SEPARATED:
+            self.plane_ = _plane(ax, self.after, self.X, self.height)
+            ax.view_init(math.degrees(_HEIGHT), _azimuth(self.after, self.X, self.height))
+        ax.set(xlabel="x₁", ylabel="x₂", zlabel=self.name)
+        for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+            axis.set_major_locator(MaxNLocator(3))
+            axis.set_tick_params(labelsize=8, pad=-1)
+            axis.labelpad = -1
+        self.ax_[0].xaxis.set_major_locator(MaxNLocator(5))
+        ax.set_box_aspect(None, zoom=0.9)  # so that the label of the upright axis stays within the panel
+        ax.set_title(f"after, with {self.name}\n{_outcome(self.after, 'plane')}", fontsize=10)
+        self.ax_[0].title.set_fontsize(10)
+
+
+def _outcome(result: RuleResult, what: str) -> str:
+    if result.verdict is Verdict.SEPARATED:
+        return f"a {what} separates"
+    return f"best {what} found, {int(result.log.errors().min())} wrong"
+
+
+def _feature(feature: object) -> tuple[Callable[[Tensor], Any], str]:
+    if callable(feature):
+        return feature, getattr(feature, "__name__", "feature").replace("<lambda>", "feature")
+    return FEATURES[checks.one_of("feature", feature, tuple(FEATURES))]
+
+
+def _height(values: Any, count: int) -> Tensor:
+    height = torch.as_tensor(values).double()
+    if height.shape != (count,):
+        raise ValueError(f"feature must map (N, 2) to (N,), found shape {tuple(height.shape)} for N = {count}")
+    return checks.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
+
+
+def _points(ax: Axes3D, X: Tensor, height: Tensor, y: Tensor) -> dict[int, Path3DCollection]:
+    """The lifted samples, each on a stem from the floor it was lifted from."""
+    drawn = {}
+    floor = min(0.0, float(height.min()))
+    size = 45 if len(y) <= 50 else 14
+    for number, (code, colour) in enumerate(zip((-1, 1), style.COLOURS, strict=False)):
+        part, up = X[y == code].numpy(), height[y == code].numpy()
+        look: dict[str, Any] = {"color": colour, "marker": style.MARKERS[number], "edgecolor": "white", "s": size}
+        drawn[code] = ax.scatter(
+            part[:, 0], part[:, 1], up, depthshade=False, label=style.label_text(code, False), **look
+        )
+        if len(y) <= 50:
+            for (first, second), top in zip(part, up, strict=True):
+                ax.plot([first, first], [second, second], [floor, top], color=colour, linewidth=1, alpha=0.6)
+    return drawn
+
+
+def _azimuth(result: RuleResult, X: Tensor, height: Tensor) -> float:
+    """From where one sees along the plane, nearly, so that the classes are above and below it, in degrees.
+
+    The eye is at (cos e·cos a, cos e·sin a, sin e), and its product with the unit normal n is to be sin(tilt).
+    """
+    spans = torch.cat((X.amax(0) - X.amin(0), (height.max() - height.min())[None]))
+    normal = result.model.weight[0] * spans  # type: ignore[attr-defined]  # as the box shows it
+    n1, n2, n3 = (normal / normal.norm()).tolist()
+    flat, turn = math.hypot(n1, n2), math.atan2(n2, n1)
+    wanted = (math.copysign(math.sin(_TILT), n3) - n3 * math.sin(_HEIGHT)) / math.cos(_HEIGHT)
+    apart = math.acos(max(-1.0, min(1.0, wanted / flat))) if flat > 0 else 0.0
+    return math.degrees(turn - apart)
+
+
+def _plane(ax: Axes3D, result: RuleResult, X: Tensor, height: Tensor) -> Poly3DCollection | None:
+    """The part of the separating plane within the picture; ``None`` if it stands upright."""
+    weight, bias = result.model.weight[0], result.model.bias[0]  # type: ignore[attr-defined]  # a linear one
+    if float(weight[2].abs()) < 1e-9 * float(weight.abs().max()):
+        return None
+    low, high = X.amin(0), X.amax(0)
+    pad = (high - low) * 0.1
+    axes = [torch.linspace(*ends, 40, dtype=torch.float64) for ends in zip(low - pad, high + pad, strict=True)]
+    across, up = torch.meshgrid(*axes, indexing="ij")
+    surface = -(weight[0] * across + weight[1] * up + bias) / weight[2]
+    room = 0.25 * float(height.max() - height.min()) + 1e-9
+    outside = (surface < height.min() - room) | (surface > height.max() + room)
+    values = surface.masked_fill(outside, float("nan")).numpy()
+    return ax.plot_surface(across.numpy(), up.numpy(), values, color="#999999", alpha=0.45, linewidth=0)

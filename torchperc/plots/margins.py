@@ -1,0 +1,142 @@
+"""How far samples are from the boundary, on the right side or on the wrong one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.heads import Head
+from torchperc.plots import style
+from torchperc.plots.classifiers import Classifier, classifier
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.lines import Line2D
+
+
+@dataclass(eq=False)
+class MarginDisplay:
+    """The distribution of margins: right decisions to the right of 0, mistakes hatched to the left of it.
+
+    Args:
+        margins: of the samples, above 0 where the decision is right.
+        xlabel: what they are measured in.
+        bins: how many bars.
+
+    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn; ``right_`` and ``wrong_`` are the bars, and
+    ``smallest_`` is the line of the smallest margin.
+
+    Shape:
+        margins (N,).
+
+    Example:
+        >>> display = MarginDisplay(torch.tensor([-0.5, 0.25, 1.0])).plot()
+        >>> [float(sum(bar.get_height() for bar in bars)) for bars in (display.right_, display.wrong_)]
+        [2.0, 1.0]
+    """
+
+    margins: Tensor
+    xlabel: str = "margin"
+    bins: int = 30
+    ax_: Axes = field(init=False)
+    figure_: Figure | SubFigure = field(init=False)
+    right_: BarContainer = field(init=False)
+    wrong_: BarContainer = field(init=False)
+    smallest_: Line2D = field(init=False)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Any,
+        X: checks.Data,
+        y: checks.Data,
+        *,
+        head: Head | None = None,
+        bins: int = 30,
+        ax: Axes | None = None,
+    ) -> MarginDisplay:
+        """Draw the margins that a model has on data.
+
+        They are distances y·(w·x + b)/‖w‖ for a linear model of two classes, else what the scores say: y·s, or
+        s_y − s_r against the strongest other class. A sample exactly on the boundary is counted as on the wrong side.
+
+        Args:
+            model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
+                samples to scores.
+            X: samples.
+            y: labels −1/+1, or class indices.
+            head: decides; the module's own by default, else a perceptron's.
+            bins: how many bars.
+            ax: axes to draw on; a new figure by default.
+
+        Shape:
+            X (N, d), y (N,).
+
+        Example:
+            >>> import torchperc as tp
+            >>> X, y = tp.data.gate("AND")
+            >>> net = tp.Perceptron(2)
+            >>> _ = tp.RuleTrainer().fit(net, X, y)
+            >>> display = MarginDisplay.from_model(net, X, y)
+            >>> round(float(display.margins.min()), 4) == round(float(net.margin(X, y)), 4)
+            True
+        """
+        bins = checks.whole("bins", bins, at_least=1)
+        known = classifier(model, head)
+        samples = known.admit(X)
+        scores = known.scores(samples)
+        target = known.labels(y, scores)
+        margins = known.slack(scores, target)
+        if not torch.isfinite(margins).all():
+            raise ValueError("some scores are not finite, so they have no margin; has the run diverged?")
+        scale, name = _measure(known, scores.dim() > 1)
+        return cls(margins / scale, name, bins).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> MarginDisplay:
+        """Draw on axes, or in a new figure."""
+        self.figure_, self.ax_ = _, axes = style.canvas(ax)
+        margins = self.margins.numpy()
+        right, wrong = margins[margins > 0], margins[margins <= 0]
+        edges = _edges(margins, self.bins)
+        wrong = np.where(wrong == 0, edges[edges < 0].max(initial=-np.inf) / 2, wrong)  # into the bar left of 0
+        look: dict[str, Any] = {"bins": edges, "edgecolor": "white", "linewidth": 0.6}
+        *_, self.right_ = axes.hist(right, color=style.BLUE, label=f"right side: {len(right):,}", **look)  # type: ignore[assignment]  # one set of bars
+        *_, self.wrong_ = axes.hist(  # type: ignore[assignment]
+            wrong, color=style.ORANGE, hatch="///", label=f"wrong side: {len(wrong):,}", **look
+        )
+        axes.axvline(0, color="black", linewidth=1.6, label="boundary")
+        smallest = float(margins.min())
+        self.smallest_ = axes.axvline(
+            smallest, color="black", linestyle="--", linewidth=1.4, label=f"smallest: {smallest:.3g}".replace("-", "−")
+        )
+        axes.set(xlabel=self.xlabel, ylabel="samples", title="Margins")
+        style.legend(axes, ax is None)
+        return self
+
+
+def _measure(known: Classifier, many: bool) -> tuple[float, str]:
+    """What the slack is divided by, and the name of the quotient."""
+    if many:
+        return 1.0, "lead of the right class over the best other, $s_y - s_r$"
+    length = 0.0 if known.weight is None else float(known.weight.double().norm())
+    if length == 0:
+        return 1.0, "y·s, score on the right side"
+    return length, "distance on the right side of the boundary, y·(w·x + b)/‖w‖"
+
+
+def _edges(margins: np.ndarray[Any, Any], bins: int) -> np.ndarray[Any, Any]:
+    """Edges of equal bars, one of them at 0, so that no bar holds both kinds."""
+    low, high = min(float(margins.min()), 0.0), max(float(margins.max()), 0.0)
+    width = (high - low) / bins or 1.0
+    first, last = np.floor(low / width), np.ceil(high / width)
+    first = min(first, -1.0) if (margins <= 0).any() else first
+    edges = np.arange(first, last + 1) * width
+    edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # rounding must not leave a sample out
+    return edges

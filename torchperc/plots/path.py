@@ -1,0 +1,268 @@
+"""The path of a run: the boundary after each mistake, as small multiples and as an animation, out of the log."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.exporting import write_whole
+from torchperc.heads import PerceptronHead
+from torchperc.plots import style
+from torchperc.plots.classifiers import check_log
+from torchperc.plots.marks import draw_lines, draw_points, draw_regions, draw_rings, fields
+from torchperc.plots.planes import Grid, feature_plane, grid_of
+from torchperc.rules.log import MistakeLog
+
+if TYPE_CHECKING:
+    from matplotlib.animation import AbstractMovieWriter
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.contour import QuadContourSet
+    from matplotlib.figure import Figure, SubFigure
+
+_HEAD = PerceptronHead()
+_STEPS = 100  # of the grid: panels are small
+_COLUMNS = 6
+_HOLD = 4  # how many times the last frame is shown
+
+
+@dataclass(eq=False)
+class PathDisplay:
+    """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
+
+    Make one with :meth:`from_log`.
+
+    Args:
+        log: of the run, over two features.
+        states: after how many mistakes the panels are.
+        columns: of panels side by side.
+        names: of the features.
+        labels: names of the classes.
+
+    After :meth:`plot`, ``ax_`` is the list of panels, ``figure_`` their figure, ``boundary_`` has the lines of each
+    panel and ``ring_`` the ring, ``None`` at the start, where no mistake has been made.
+
+    Example:
+        >>> import torchperc as tp
+        >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND"))
+        >>> PathDisplay.from_log(result.log, most=2).ring_[1].get_offsets().tolist()
+        [[0.0, 1.0]]
+    """
+
+    log: MistakeLog
+    states: Sequence[int]
+    columns: int
+    names: tuple[str, str]
+    labels: Sequence[object] | None = None
+    ax_: list[Axes] = field(init=False)
+    figure_: Figure | SubFigure = field(init=False)
+    boundary_: list[list[QuadContourSet]] = field(init=False)
+    ring_: list[PathCollection | None] = field(init=False)
+
+    @classmethod
+    def from_log(
+        cls,
+        log: MistakeLog,
+        *,
+        ax: Axes | Sequence[Axes] | None = None,
+        states: Sequence[int] | None = None,
+        most: int = 18,
+        columns: int | None = None,
+        names: Sequence[str] | None = None,
+        labels: Sequence[object] | None = None,
+    ) -> PathDisplay:
+        """Draw a panel for each mistake, or for ``most`` of them spread evenly, the last among them.
+
+        Args:
+            log: of the run, over two features; a ``RuleResult`` will do.
+            ax: axes whose place is divided, or as many axes as panels; a new figure by default.
+            states: after how many mistakes, if you want to choose; 0 is the start.
+            most: how many panels at most.
+            columns: of panels side by side; at most 6 by default.
+            names: of the features.
+            labels: names of the classes, in the order −1, +1 or 0 … K−1.
+
+        Example:
+            >>> import torchperc as tp
+            >>> log = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("OR")).log
+            >>> display = PathDisplay.from_log(log)
+            >>> len(log), len(display.ax_), display.ax_[8].get_title()
+            (9, 9, 'mistake 9')
+        """
+        log = check_log(log)
+        width = log.space.rows.width
+        if width != 2:
+            raise ValueError(f"the log is over {width} features; a path is drawn over 2: learn from two of them")
+        plane = feature_plane(names)
+        chosen = spread(len(log), most) if states is None else [_state(t, log) for t in states]
+        if not chosen:
+            raise ValueError("states is empty; name at least one, 0 is the start")
+        columns = min(_COLUMNS, len(chosen)) if columns is None else checks.whole("columns", columns, at_least=1)
+        codes = _codes(log)
+        style.label_names(labels, codes, log.space.classes is not None)
+        return cls(log, chosen, columns, plane.names, labels).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> PathDisplay:
+        """Draw on axes, or in a new figure."""
+        rows = -(-len(self.states) // self.columns)
+        size = (7.0, 0.9 + rows * 6.6 / self.columns)
+        self.figure_, self.ax_ = style.panels(ax, len(self.states), self.columns, size)
+        scene = _Scene(self.log, self.labels)
+        self.boundary_, self.ring_ = [], []
+        for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
+            lines, ring = scene.draw(panel, t, size=26)
+            self.boundary_.append(lines)
+            self.ring_.append(ring)
+            panel.set_title(_panel_title(t), fontsize=9, pad=3)
+            panel.set(xticks=[], yticks=[])
+            if k % self.columns == 0:
+                panel.set_ylabel(self.names[1], fontsize=8)
+            if k + self.columns >= len(self.states):
+                panel.set_xlabel(self.names[0], fontsize=8)
+        if ax is None:
+            _legend(self.figure_, self.ax_)
+        return self
+
+    def animate(self, path: str | Path, *, fps: float = 2.0, most: int = 200, size: float = 5.0) -> Path:
+        """Write the path as a moving picture, a frame for each mistake, from the start to the last.
+
+        Args:
+            path: ends in ``.gif``, which needs nothing further, or in ``.mp4``, which needs ffmpeg.
+            fps: frames a second; the last is held a little longer.
+            most: how many mistakes to show at most; of a longer log they are spread evenly.
+            size: width of the picture in inches, of 100 dots each.
+
+        Example:
+            >>> import tempfile
+            >>> import torchperc as tp
+            >>> log = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("OR")).log
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     PathDisplay.from_log(log, most=1).animate(f"{folder}/path.gif", most=2).name
+            'path.gif'
+        """
+        target = Path(path)
+        writer = _writer(target, checks.number("fps", fps, above=0))
+        inches = checks.number("size", size, above=0)
+        frames = [0, *spread(len(self.log), most)]
+        if not target.parent.is_dir():
+            raise ValueError(f"path={str(target)!r} is in a folder that does not exist; make {target.parent} first")
+        figure = style.new_figure((inches, 0.84 * inches))
+        axes = figure.add_subplot()
+        scene = _Scene(self.log, self.labels)
+        epochs = self.log.mistakes_by_epoch().cumsum(0)
+        with tempfile.TemporaryDirectory() as folder:
+            beside = Path(folder) / f"path{target.suffix}"
+            with writer.saving(figure, str(beside), dpi=100):
+                for number, t in enumerate(dict.fromkeys(frames)):
+                    axes.clear()
+                    scene.draw(axes, t, size=60)
+                    epoch = int(torch.searchsorted(epochs, t)) + 1
+                    axes.set(xlabel=self.names[0], ylabel=self.names[1])
+                    axes.set_title(_frame_title(t, len(self.log), epoch))
+                    if number == 0:
+                        _legend(figure, [axes], ring=True)
+                        figure.draw_without_rendering()
+                        figure.set_layout_engine("none")  # so that the axes stay where they are
+                    for _ in range(_HOLD if t == frames[-1] else 1):
+                        writer.grab_frame()
+            write_whole(target, beside.read_bytes())
+        return target
+
+
+class _Scene:
+    """A log's data and the grid around them, to draw any of its states."""
+
+    def __init__(self, log: MistakeLog, labels: Sequence[object] | None) -> None:
+        self.log = log
+        self.X, self.y = log.space.rows.dense().cpu(), log.y.cpu()
+        self.grid: Grid = grid_of(feature_plane(), self.X, log.space.rows.dense(), _STEPS, room=0.4)
+        self._kept: tuple[int, Tensor] = (-1, torch.empty(0))
+        self.codes = _codes(log)
+        self.names = style.label_names(labels, self.codes, log.space.classes is not None)
+
+    def draw(self, ax: Axes, t: int, size: float) -> tuple[list[QuadContourSet], PathCollection | None]:
+        """The state after ``t`` mistakes, the boundary before the last of them, and the sample it was made on."""
+        size = size if len(self.y) <= 50 else size / 2
+        before = fields(self.grid, self._scores(t - 1), 0.0) if t else []
+        scores = self._scores(t)
+        draw_regions(ax, self.grid, scores, _HEAD)
+        draw_lines(ax, self.grid, before, [0.0], colors="#555555", linestyles="dashed", linewidths=1.0)
+        lines = draw_lines(ax, self.grid, fields(self.grid, scores, 0.0), [0.0])
+        draw_points(ax, self.X, self.y, self.codes, self.names, size)
+        ring = None
+        if t:
+            sample = int(self.log.index[t - 1])
+            ring = draw_rings(ax, self.X[sample : sample + 1], "mistake", size)
+        return lines, ring
+
+    def _scores(self, t: int) -> Tensor:
+        """Scores of the grid after ``t`` mistakes; those asked for last are at hand, as the next frame needs them."""
+        if self._kept[0] != t:
+            self._kept = (t, self.log.state_at(t).scores(self.grid.points).cpu())
+        return self._kept[1]
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none.
+
+    Example:
+        >>> spread(4, 18), spread(9, 3), spread(0, 18)
+        ([1, 2, 3, 4], [3, 6, 9], [0])
+    """
+    most = checks.whole("most", most, at_least=1)
+    if not count:
+        return [0]
+    return [-(-count * k // most) for k in range(1, most + 1)] if count > most else list(range(1, count + 1))
+
+
+def _state(t: object, log: MistakeLog) -> int:
+    found = checks.whole("states", t, at_least=0)
+    if found > len(log):
+        raise ValueError(f"states has {found}, which is beyond the log of {len(log)} mistakes")
+    return found
+
+
+def _codes(log: MistakeLog) -> list[int]:
+    return [-1, 1] if log.space.classes is None else list(range(log.space.classes))
+
+
+def _panel_title(t: int) -> str:
+    return f"mistake {t}" if t else "start"
+
+
+def _frame_title(t: int, count: int, epoch: int) -> str:
+    return f"after mistake {t} of {count}, in epoch {epoch}" if t else f"before the first of {count} mistakes"
+
+
+def _legend(figure: Figure | SubFigure, axes: Sequence[Axes], ring: bool = False) -> None:
+    """One legend for all panels, which also names the two kinds of line."""
+    from matplotlib.lines import Line2D
+
+    named = {name: handle for ax in axes for handle, name in zip(*ax.get_legend_handles_labels(), strict=True)}
+    after = Line2D([], [], color="black")
+    before = Line2D([], [], color="#555555", linestyle="dashed", linewidth=1.0)
+    if ring or "mistake" in named:
+        look: dict[str, Any] = {"marker": "o", "linestyle": "", "markerfacecolor": "none", "markersize": 10}
+        named["mistake"] = Line2D([], [], color="black", **look)
+    names = [*named, "boundary after", "and before it"]
+    style.legend_below(figure, [*named.values(), after, before], names)
+
+
+def _writer(path: Path, fps: float) -> AbstractMovieWriter:
+    from matplotlib.animation import FFMpegWriter, PillowWriter
+
+    kind = path.suffix.lower()
+    if kind == ".gif":
+        return PillowWriter(fps=fps)  # type: ignore[arg-type]  # any number will do
+    if kind == ".mp4":
+        if not FFMpegWriter.isAvailable():
+            raise ValueError(f"path={str(path)!r}: MP4 needs ffmpeg, and none was found; install it, or write a .gif")
+        return FFMpegWriter(fps=fps)  # type: ignore[arg-type]
+    raise ValueError(f"path={str(path)!r} must end in .gif or .mp4")

@@ -1,0 +1,269 @@
+"""Decision regions: what a classifier says of every point of a plane, and the samples it says it of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.heads import Head
+from torchperc.plots import style
+from torchperc.plots.classifiers import Classifier, classifier, log_of
+from torchperc.plots.marks import (
+    codes_of,
+    draw_lines,
+    draw_points,
+    draw_regions,
+    draw_rings,
+    fields,
+    point_size,
+)
+from torchperc.plots.planes import Grid, Plane, grid_of, plane_of
+from torchperc.rules.log import MistakeLog
+from torchperc.rules.models import KernelModel
+from torchperc.rules.run import RuleResult
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.contour import QuadContourSet
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.image import AxesImage
+
+RINGS = ("mistakes", "support")
+
+
+@dataclass(eq=False)
+class DecisionRegionDisplay:
+    """Decision regions with the boundary, the margin, and mistakes or support vectors ringed.
+
+    Make one with :meth:`from_model`. :meth:`plot` draws it again, on other axes.
+
+    Args:
+        plane: what is drawn in.
+        grid: the points whose scores are known.
+        grid_scores: their scores.
+        points: the samples' coordinates in the plane.
+        y: their labels.
+        head: decides.
+        ringed: which samples have a ring.
+        ring_name: what the ring means.
+        margin: the score at the margin, if there is one to draw.
+        margin_name: its name in the legend.
+        labels: names of the classes.
+        title: above the picture.
+
+    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, ``regions_`` is the image, ``boundary_`` and
+    ``margin_`` are the lines, ``points_`` the samples by class and ``ring_`` the rings.
+
+    Example:
+        >>> import torchperc as tp
+        >>> display = DecisionRegionDisplay.from_model(tp.Perceptron(2), *tp.data.gate("AND"))
+        >>> display.ring_.get_offsets().tolist()
+        [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
+    """
+
+    plane: Plane
+    grid: Grid
+    grid_scores: Tensor
+    points: Tensor
+    y: Tensor
+    head: Head
+    ringed: Tensor
+    ring_name: str = "mistake"
+    margin: float | None = None
+    margin_name: str = "margin"
+    labels: Sequence[object] | None = None
+    title: str = ""
+    ax_: Axes = field(init=False)
+    figure_: Figure | SubFigure = field(init=False)
+    regions_: AxesImage = field(init=False)
+    boundary_: list[QuadContourSet] = field(init=False)
+    margin_: list[QuadContourSet] = field(init=False)
+    points_: dict[int, PathCollection] = field(init=False)
+    ring_: PathCollection | None = field(init=False)
+
+    @classmethod
+    def from_model(
+        cls,
+        model: Any,
+        X: checks.Data,
+        y: checks.Data,
+        *,
+        ax: Axes | None = None,
+        log: MistakeLog | None = None,
+        ring: str | None = "mistakes",
+        margin: bool = True,
+        head: Head | None = None,
+        names: Sequence[str] | None = None,
+        labels: Sequence[object] | None = None,
+        title: str | None = None,
+    ) -> DecisionRegionDisplay:
+        """Draw what a model makes of data.
+
+        With more than two features, a linear model of two or three classes is drawn in a projection onto w and the
+        first principal direction of the rest; axes and title say so. The regions are exact there, see
+        :func:`torchperc.plots.planes.plane_of`.
+
+        Args:
+            model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
+                samples to scores.
+            X: samples.
+            y: labels −1/+1, or class indices.
+            ax: axes to draw on; a new figure by default.
+            log: of the run, for ``ring="support"``; a result brings its own.
+            ring: ``"mistakes"`` for the samples that the model decides wrongly, ``"support"`` for those that its
+                weights are a sum of, which are the ones it was ever wrong about; ``None`` for no rings.
+            margin: draw lines through the samples nearest to the boundary, if a linear or kernel model of two classes
+                has them all on the right side.
+            head: decides; the module's own by default, else a perceptron's.
+            names: of the features.
+            labels: names of the classes, in the order −1, +1 or 0 … K−1.
+            title: above the picture.
+
+        Shape:
+            X (N, d), y (N,).
+
+        Example:
+            >>> import torchperc as tp
+            >>> X, y = tp.data.gate("AND")
+            >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
+            >>> display = DecisionRegionDisplay.from_model(result, X, y)
+            >>> display.ax_.get_xlabel(), display.ring_ is None
+            ('feature 1', True)
+        """
+        if ring is not None:
+            checks.one_of("ring", ring, RINGS)
+        log, known = log_of(model, log), classifier(model, head)
+        samples = known.admit(X)
+        scores = known.scores(samples)
+        target = known.labels(y, scores)
+        ringed = torch.zeros(len(target), dtype=torch.bool)
+        if ring == "mistakes":
+            ringed = known.head.decide(scores) != target
+        elif ring == "support":
+            ringed = _support(model, log, samples.cpu())
+        level, name = _margin(known, scores, target) if checks.flag("margin", margin) else (None, "")
+        plane = plane_of(known, samples, names)
+        style.label_names(labels, codes_of(scores), scores.dim() > 1)  # refused before anything is drawn
+        points = plane.project(samples.cpu())
+        grid = grid_of(plane, points, samples)
+        return cls(
+            plane,
+            grid,
+            known.scores(grid.points),
+            points,
+            target,
+            known.head,
+            ringed,
+            ring_name="support vector" if ring == "support" else "mistake",
+            margin=level,
+            margin_name=name,
+            labels=labels,
+            title=_title(samples.shape[1], plane) if title is None else title,
+        ).plot(ax=ax)
+
+    def plot(self, *, ax: Axes | None = None) -> DecisionRegionDisplay:
+        """Draw on axes, or in a new figure."""
+        self.figure_, self.ax_ = style.canvas(ax, (6.0, 4.6))
+        return self._draw(own=ax is None)
+
+    def _draw(self, own: bool) -> DecisionRegionDisplay:
+        ax, codes, size = self.ax_, codes_of(self.grid_scores), point_size(len(self.y))
+        names = style.label_names(self.labels, codes, self.grid_scores.dim() > 1)
+        self.regions_ = draw_regions(ax, self.grid, self.grid_scores, self.head)
+        over = fields(self.grid, self.grid_scores, self.head.threshold)
+        self.boundary_ = draw_lines(ax, self.grid, over, [0.0], "boundary")
+        levels = [] if self.margin is None else [-self.margin, self.margin]
+        self.margin_ = draw_lines(ax, self.grid, over, levels, self.margin_name, linestyles="dashed")
+        self.points_ = draw_points(ax, self.points, self.y, codes, names)
+        self.ring_ = draw_rings(ax, self.points[self.ringed], self.ring_name, size)
+        ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
+        style.legend(ax, own)
+        return self
+
+
+def decision_boundary(
+    score: Callable[[Tensor], Tensor],
+    X: Tensor,
+    y: Tensor,
+    *,
+    title: str = "",
+    margin: float | None = None,
+    head: Head | None = None,
+) -> Figure:
+    """Decision regions over two features: boundary, margin lines, samples, and mistakes ringed.
+
+    The small form of :class:`DecisionRegionDisplay`, which the board of a run and the demo draw.
+
+    Args:
+        score: the classifier, from (N, 2) to scores (N,), or (N, K).
+        X: samples.
+        y: labels −1/+1, or class indices.
+        title: above the picture.
+        margin: draw lines where the score is this far from the boundary; none if ``None`` or with K classes.
+        head: how scores are decided, see :mod:`torchperc.heads`; a module's own by default, else a perceptron's.
+
+    Shape:
+        X (N, 2), y (N,).
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("AND")
+        >>> type(decision_boundary(tp.Perceptron(2), X, y)).__name__
+        'Figure'
+    """
+    if X.dim() != 2 or X.shape[1] != 2:
+        raise ValueError(f"X has shape {tuple(X.shape)}; a decision boundary is drawn over 2 features: (N, 2)")
+    known = classifier(score, head)
+    scores = known.scores(X)
+    wrong = known.head.decide(scores) != y.cpu()
+    plane = plane_of(known, X)
+    grid = grid_of(plane, X.cpu(), X)
+    level = None if not margin or scores.dim() > 1 else margin
+    display = DecisionRegionDisplay(
+        plane, grid, known.scores(grid.points), X.cpu(), y.cpu(), known.head, wrong, margin=level, title=title
+    )
+    figure = style.new_figure((5.0, 4.0))
+    display.figure_, display.ax_ = figure, figure.add_subplot()
+    display._draw(own=True)
+    return figure
+
+
+def _title(width: int, plane: Plane) -> str:
+    return f"{width} features, projected onto two directions" if plane.projected else ""
+
+
+def _margin(known: Classifier, scores: Tensor, y: Tensor) -> tuple[float | None, str]:
+    """The score of the nearest sample and a name for it, if all samples are on the right side."""
+    if scores.dim() > 1 or not known.graded:
+        return None, ""
+    slack = float(known.slack(scores, y).min())
+    if slack <= 0:
+        return None, ""
+    if known.weight is None:
+        return slack, "margin"
+    return slack, f"margin {slack / float(known.weight.double().norm()):.3g}"
+
+
+def _support(model: Any, log: MistakeLog | None, X: Tensor) -> Tensor:
+    """Which of the samples the weights are a sum of."""
+    inner = model.model if isinstance(model, RuleResult) else model
+    if log is not None:
+        index, support = log.index.unique().cpu(), log.space.rows
+        own = support.dense().cpu() if len(support) == len(X) else None
+    elif isinstance(inner, KernelModel):
+        index, own = inner.index.cpu(), None
+        if len(index) and int(index.max()) < len(X) and torch.equal(inner.support.dense().cpu(), X[index]):
+            own = X
+    else:
+        raise ValueError("ring='support' needs the log of the run; pass log=result.log, or the result as the model")
+    if own is None or own.shape != X.shape or not torch.equal(own, X.to(own.dtype)):
+        raise ValueError("ring='support' marks samples of the training data, and X is not what the log was made on")
+    ringed = torch.zeros(len(X), dtype=torch.bool)
+    ringed[index] = True
+    return ringed
