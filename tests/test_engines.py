@@ -180,8 +180,8 @@ def test_updates_round_as_torch_does_so_a_compiled_log_replays_to_the_bit():
 def eager(monkeypatch):
     """Two cores on any machine, at any distance between mistakes, with segments as short as they get."""
     monkeypatch.setattr(compiling, "cores", lambda: 2)
-    monkeypatch.setattr(compiled, "_STRETCH", 1)
-    monkeypatch.setattr(compiled, "_LOOK", 1)
+    for name in ("_STRETCH", "_LOOK", "_SPARSE_STRETCH", "_SPARSE_LOOK"):
+        monkeypatch.setattr(compiled, name, 1)
 
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])

@@ -1,5 +1,6 @@
 """Runs that end with a proof, the live bracket, and rates that theory chooses."""
 
+import itertools
 import math
 import warnings
 
@@ -28,7 +29,15 @@ def iris(positive):
 
 
 def trained(lit, X, y, epochs=20, **options):
-    trainer = L.make_trainer("unused", epochs, enable_progress_bar=False, enable_checkpointing=False, logger=False, picture_every=0, **options)
+    trainer = L.make_trainer(
+        "unused",
+        epochs,
+        enable_progress_bar=False,
+        enable_checkpointing=False,
+        logger=False,
+        picture_every=0,
+        **options,
+    )
     trainer.fit(lit, L.SliceLoader(torch.as_tensor(X, dtype=lit.net.weight.dtype), torch.as_tensor(y)))
     return trainer
 
@@ -78,7 +87,9 @@ def test_without_a_bias_hyperplanes_go_through_the_origin():
 
 def test_many_classes():
     data = load_iris()
-    result = tp.RuleTrainer(max_epochs=5, prove=True).fit(tp.MulticlassPerceptron(4, 3).double(), data.data, data.target)
+    result = tp.RuleTrainer(max_epochs=5, prove=True).fit(
+        tp.MulticlassPerceptron(4, 3).double(), data.data, data.target
+    )
     assert result.verdict is tp.Verdict.NOT_SEPARABLE
     assert result.certificate.verify()
 
@@ -200,7 +211,7 @@ def test_auto_lowers_the_loss_at_every_epoch_of_full_batch_descent():
 
     trained(L.LitClassifier(tp.Perceptron(4).double(), "logistic", lr="auto"), X, y, 40, callbacks=[Watch(0)])
     assert len(losses) == 40
-    assert all(after < before for before, after in zip(losses, losses[1:], strict=False))
+    assert all(after < before for before, after in itertools.pairwise(losses))
 
 
 def test_a_rate_that_is_too_large_is_said_before_the_run():

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -432,16 +432,31 @@ class _CompiledLogistic(_Logistic):
     def _shared(self, share: Callable[[_Array, slice], Any], work: int = 1) -> list[Any]:
         """What ``share`` makes of each stretch of rows, ``work`` being how often it uses each number.
 
-        Stretches are many, so that a thread that is held up does fewer, and the same however many threads there are,
-        so that sums are too.
+        Stretches are many and taken one by one, so that a thread that is held up does fewer; and they are the same
+        however many threads there are, so that sums are too.
         """
         x, count = self.rows.numpy(), max(self.rows.numel() * work // SHARE, 1)
         parts = [slice(*pair) for pair in pairwise(len(self) * k // count for k in range(count + 1))]
-        threads = min(compiling.cores(), count)
-        if threads == 1:
-            return [share(x[part], part) for part in parts]
-        with ThreadPoolExecutor(threads) as pool:
-            return list(pool.map(lambda part: share(x[part], part), parts))
+        results: list[Any] = [None] * count
+        left = iter(range(count))
+
+        def take() -> None:
+            for k in left:
+                results[k] = share(x[parts[k]], parts[k])
+
+        helpers = min(compiling.cores(), count) - 1
+        tasks = [_helpers(helpers).submit(take) for _ in range(helpers)]
+        take()
+        for task in tasks:
+            if not task.cancel():  # it has begun
+                task.result()
+        return results
+
+
+@cache
+def _helpers(count: int) -> ThreadPoolExecutor:
+    """Threads that wait for work; starting one takes as long as a pass."""
+    return ThreadPoolExecutor(count)
 
 
 def _vector(weights: Tensor) -> _Array:
@@ -472,7 +487,7 @@ class _Loops(NamedTuple):
     cholesky: Any
 
 
-@lru_cache(maxsize=1)
+@cache
 def _compiled() -> Any:
     """The loops below, compiled when first called and kept on disk; ``None`` without numba."""
     try:

@@ -22,7 +22,7 @@ _Array: TypeAlias = "np.ndarray[Any, Any]"
 _SEGMENT = 2**25
 """Bytes of samples between two looks at whether a second core is worth it."""
 _STRETCH, _LOOK = 2**18, 2**14
-_BUSY_STRETCH, _BUSY_LOOK = 2**15, 2**12
+_SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
 """Bytes of samples below which two cores are slower than one, and after which they look at each other's work."""
 
 
@@ -90,9 +90,8 @@ class CompiledEngine(LinearEngine):
         seen = (rows.plain(), at, ids, self._y)
         test = (compiling.TIES[task.tie], float(task.margin))
         state = (self._w, self._b)
-        work = rows.row_bytes * self.space.outputs
-        busy = rows.sparse or self.space.outputs > 1  # then the time goes into arithmetic, which two cores do twice
-        stretch, look = (_BUSY_STRETCH, _BUSY_LOOK) if busy else (_STRETCH, _LOOK)
+        work = rows.row_bytes * (self.space.outputs if rows.sparse else 1)
+        stretch, look = (_SPARSE_STRETCH, _SPARSE_LOOK) if rows.sparse else (_STRETCH, _LOOK)
         step, shortest = max(1, look // work), max(2, stretch // work)
         if self._gap >= shortest and compiling.cores() > 1:
             talk = np.zeros(loops.TALK, np.int64)

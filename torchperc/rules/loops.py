@@ -117,6 +117,37 @@ def _scores_dense(rows, i, w, out):
     return dense
 
 
+@njit(fastmath=SUM)
+def _scores_of_four(X, i0, i1, i2, i3, w, out):
+    """The scores of four samples at once: weights too large for the nearest cache are read once, not four times."""
+    zero, width, classes, one = w.dtype.type(0), np.uint64(w.shape[1]), np.uint64(w.shape[0]), np.uint64(1)
+    k = np.uint64(0)
+    while k + one < classes:  # two classes at a time
+        s0 = s1 = s2 = s3 = t0 = t1 = t2 = t3 = zero
+        for j in range(width):
+            v, u = w[k, j], w[k + one, j]
+            s0 += X[i0, j] * v
+            t0 += X[i0, j] * u
+            s1 += X[i1, j] * v
+            t1 += X[i1, j] * u
+            s2 += X[i2, j] * v
+            t2 += X[i2, j] * u
+            s3 += X[i3, j] * v
+            t3 += X[i3, j] * u
+        out[0, k], out[1, k], out[2, k], out[3, k] = s0, s1, s2, s3
+        out[0, k + one], out[1, k + one], out[2, k + one], out[3, k + one] = t0, t1, t2, t3
+        k += np.uint64(2)
+    if k < classes:
+        s0 = s1 = s2 = s3 = zero
+        for j in range(width):
+            v = w[k, j]
+            s0 += X[i0, j] * v
+            s1 += X[i1, j] * v
+            s2 += X[i2, j] * v
+            s3 += X[i3, j] * v
+        out[0, k], out[1, k], out[2, k], out[3, k] = s0, s1, s2, s3
+
+
 @intrinsic
 def _sum_eight(typingctx, values, columns, start, stop, w, k, out):
     """out[k : k + 8] = Σ_j values[j]·w[columns[j], k : k + 8], in vectors; numba leaves so short a loop to scalars."""
@@ -317,6 +348,34 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, posit
             return found
 
         return one
+
+    if len(rows) == 1:
+
+        def ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+            out, gap, since, p = np.empty((4, len(b) + 8), w.dtype), 8.0, 0.0, low
+            while p < len(at):
+                many = 4 if gap > 4.0 and p + 4 <= len(at) else 1  # scored with the weights as they are
+                if many == 4:
+                    _scores_of_four(rows[0], at[p], at[p + 1], at[p + 2], at[p + 3], w, out)
+                else:
+                    _scores(rows, at[p], w, out[0])
+                for m in range(many):  # and gone through up to the first mistake
+                    own = y[ids[p]]
+                    r = _rival(own, w, b, tie, margin, out[m])
+                    since += 1.0
+                    p += 1
+                    if r == own:
+                        continue
+                    if r == OVERFLOW:
+                        return -p
+                    update(rows, at[p - 1], _of(coefs, ids[p - 1]), own, r, w, b, bias_scale)
+                    position[found], wrong[found] = p - 1, r
+                    found += 1
+                    gap, since = gap + (since - gap) / 8.0, 0.0
+                    break
+            return found
+
+        return ahead
 
     def many(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
         out = np.empty(len(b) + 8, w.dtype)
