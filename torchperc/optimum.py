@@ -432,8 +432,8 @@ class _CompiledLogistic(_Logistic):
     def _shared(self, share: Callable[[_Array, slice], Any], work: int = 1) -> list[Any]:
         """What ``share`` makes of each stretch of rows, ``work`` being how often it uses each number.
 
-        Stretches are many and taken one by one, so that a thread that is held up does fewer; and they are the same
-        however many threads there are, so that sums are too.
+        Stretches are many and taken one by one, so that a thread that is held up does fewer. They are the same however
+        many threads there are, so that sums are too, and nobody waits: what a helper has not finished is done again.
         """
         x, count = self.rows.numpy(), max(self.rows.numel() * work // SHARE, 1)
         parts = [slice(*pair) for pair in pairwise(len(self) * k // count for k in range(count + 1))]
@@ -448,9 +448,8 @@ class _CompiledLogistic(_Logistic):
         tasks = [_helpers(helpers).submit(take) for _ in range(helpers)]
         take()
         for task in tasks:
-            if not task.cancel():  # it has begun
-                task.result()
-        return results
+            task.cancel()
+        return [share(x[part], part) if done is None else done for part, done in zip(parts, results, strict=True)]
 
 
 @cache

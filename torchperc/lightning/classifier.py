@@ -18,9 +18,10 @@ from torch.optim.lr_scheduler import LRScheduler
 from torchperc import checks
 from torchperc import functional as tpf
 from torchperc.descent import LinearNet, check_linear, descend
-from torchperc.heads import Head, LMSHead, PerceptronHead
+from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.heads import head as head_by_name
 from torchperc.lightning.checkpoints import CheckpointError
+from torchperc.lightning.loader import SliceLoader
 from torchperc.lightning.metrics import EpochSums
 from torchperc.theory import auto_lr, rate_warning
 
@@ -40,8 +41,8 @@ class LitClassifier(pl.LightningModule):
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
         head: what the scores mean: a head, or its name, see :func:`torchperc.heads.head`.
         lr: the rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given. ``"auto"`` takes
-            1/L, L being the curvature of the loss on the training data; for linear nets. A rate above 2/L is warned of
-            before the first step of full-batch descent.
+            1/L, L being the curvature of the loss on the training data; for linear nets. Before full-batch descent a
+            rate that is too large is warned of: above 2/L for LMS, ten times that for the logistic loss.
         update: ``"batch"`` makes one step a batch. ``"sample"`` makes one step a sample, in order, in one call for the
             whole batch: the weights of ``batch_size=1`` without its cost. For linear nets and plain SGD.
         optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
@@ -129,15 +130,17 @@ class LitClassifier(pl.LightningModule):
         return {"bias": net.bias is not None, "num_classes": classes, "batch_size": batches}
 
     def _warn_of_a_large_rate(self) -> None:
-        linear = isinstance(self.net, LinearNet) and not isinstance(self.head, PerceptronHead)
-        if self._auto or self._optimizer is not None or self.update == "sample" or not linear:
+        linear = isinstance(self.net, LinearNet) and isinstance(self.head, LMSHead | LogisticHead)
+        if self._auto or self._optimizer is not None or self.update == "sample" or not linear or self.trainer.ckpt_path:
             return
         X, _ = _all_batches(self.trainer)
         whole = _batch_size(self.trainer) == "full" and X.dtype.itemsize >= 4
         if whole and X.numel() * X.shape[1] <= _WORTH_A_LOOK:
-            said = rate_warning(self.lr, self.head, X.cpu(), **self._curvature())
-            if said:
-                warnings.warn(said, UserWarning, stacklevel=2)
+            # a squared error grows for ever above the limit; the logistic loss flattens out, and bears more
+            rate = self.lr if isinstance(self.head, LMSHead) else self.lr / _LOGISTIC_BEARS
+            if rate_warning(rate, self.head, X.cpu(), **self._curvature()):
+                said = rate_warning(self.lr, self.head, X.cpu(), **self._curvature())
+                warnings.warn(str(said), UserWarning, stacklevel=2)
 
     def _make_optimizer(self) -> Optimizer:
         make = self._optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.lr))
@@ -277,6 +280,7 @@ def check_same_kind(module: pl.LightningModule, checkpoint: dict[str, Any], kind
         raise CheckpointError(f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net")
 
 
+_LOGISTIC_BEARS = 10
 _WORTH_A_LOOK = 10**9
 """Multiplications for which the curvature is looked at before a run: a fraction of a second."""
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
@@ -294,11 +298,16 @@ def _check_plain_sgd(optimizer: Optimizer) -> None:
 def _batch_size(trainer: pl.Trainer) -> int | str:
     """How many samples a step takes: ``"full"`` for all, else the smallest batch."""
     trainer.fit_loop.setup_data()
-    sizes = [len(y) for _, y in trainer.train_dataloader or ()]
+    loader = trainer.train_dataloader
+    if isinstance(loader, SliceLoader):
+        return "full" if len(loader) == 1 else len(loader.y) - (len(loader) - 1) * loader.batch_size
+    sizes = [len(y) for _, y in loader or ()]
     return "full" if len(sizes) == 1 else min(sizes)
 
 
 def _all_batches(trainer: pl.Trainer) -> Batch:
     trainer.fit_loop.setup_data()
+    if isinstance(trainer.train_dataloader, SliceLoader):  # which remembers how far it has been gone through
+        return trainer.train_dataloader.X, trainer.train_dataloader.y
     batches = list(trainer.train_dataloader or ())
     return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])

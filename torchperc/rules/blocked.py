@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from torchperc.rules.engines import LinearEngine, Task
@@ -80,12 +79,15 @@ class BlockedEngine(LinearEngine):
 
     def _many(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """A sweep with K scores: from what the samples see to what each adds, and the class it was taken for."""
-        mine = F.one_hot(own, self.space.outputs)
+        every = torch.arange(self.space.outputs, device=own.device)  # not one_hot, which looks at the labels
+        mine = every == own[:, None]
 
         def sweep(seen: Tensor) -> tuple[Tensor, Tensor]:
-            best, rival = seen.masked_fill(mine.bool(), -math.inf).max(-1)
+            best, rival = seen.masked_fill(mine, -math.inf).max(-1)
             mistake = self._below(seen.gather(1, own[:, None])[:, 0].double() - best.double(), rival < own)
-            step = torch.where(mistake, coefs, 0)[:, None] * (mine - F.one_hot(rival, seen.shape[1]))
+            step = torch.where(mistake, coefs, 0)[:, None] * (
+                mine.to(coefs.dtype) - (every == rival[:, None]).to(coefs.dtype)
+            )
             return step, torch.where(mistake, rival, own)
 
         return sweep

@@ -31,7 +31,7 @@ class CsrParts:
         >>> X.shape
         (3, 2)
         >>> tp.RuleTrainer().fit(tp.Perceptron(2), X, [1, -1, 1]).mistakes
-        4
+        2
     """
 
     def __init__(self, pieces: Sequence[Any]) -> None:
