@@ -17,8 +17,8 @@ ROOMS = [
     ["functional"],
     ["losses", "heads", "modules"],
     [
-        "theory.verifier", "theory.sep_linear", "theory.sep_rows", "theory.sep_spaces", "theory.sep_search",
-        "theory.certificates", "theory.separating", "theory.margins", "theory.bounds", "theory.limits", "theory",
+        "theory.verifier", "theory.sep_linear", "theory.sep_rows", "theory.sep_spaces", "theory.sep_exchange",
+        "theory.sep_search", "theory.sep_weak", "theory.certificates", "theory.separating", "theory.margins", "theory.bounds", "theory.limits", "theory",
     ],
     [
         "rules.conventions", "rules.compiling", "rules.loops", "rules.loops_many", "rules.rows", "rules.parts", "rules.kernels",
@@ -42,7 +42,8 @@ ROOMS = [
         "benchmarks.timing", "benchmarks.samples", "benchmarks.peers", "benchmarks.rule_cases", "benchmarks.descent_cases",
         "benchmarks.cases", "benchmarks.report", "benchmarks",
     ],
-    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.demo", "cli"],
+    ["reporting.page", "reporting.chapters", "reporting.reports", "reporting", "reporting.runs"],
+    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.demo", "cli"],
 ]  # fmt: skip
 RANK = {module: number for number, module in enumerate(name for room in ROOMS for name in room)}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -15,6 +15,7 @@ from playwright.sync_api import expect, sync_playwright
 
 import torchperc as tp
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
+from torchperc.reporting import Report
 
 pytestmark = pytest.mark.browser
 
@@ -178,3 +179,29 @@ def test_the_table_of_hyperparameters_has_the_options_and_last_metrics_of_both_r
     for option in ("head", "update_by", "ties", "keep", "mistakes", "norm", "margin"):  # to be ticked
         expect(page.locator("tf-hparams-query-pane").get_by_text(option, exact=True).first).to_be_attached()
     page.screenshot(path=SHOTS / "hparams.png")
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)], ids=["desktop", "phone"])
+def test_the_report_of_a_run_opens_without_a_network(browser, tmp_path, width, height):
+    X, y = tp.data.gate("AND")
+    result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
+    path = tmp_path / "report.html"
+    Report.of_result(result, X, y, title="AND", labels=("<script>fail()</script>", "yes")).save(path)
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page = browser.new_page()
+    said, asked = [], []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(path.as_uri())
+    expect(page.get_by_role("heading", name="Verdict and proof")).to_be_visible()
+    expect(page.get_by_text("the bound is 51")).to_be_visible()
+    sizes = page.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)")
+    assert len(sizes) >= 5
+    assert min(sizes) > 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out sideways
+    page.screenshot(path=SHOTS / f"report-{width}.png", full_page=True)
+    page.close()
+    assert said == []
+    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]

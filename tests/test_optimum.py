@@ -74,7 +74,7 @@ def engine(request, monkeypatch):
     """Readings of the rows by torch operations, by compiled loops, and by these in two threads."""
     monkeypatch.setattr(optimum, "COMPILED_FROM", 10**12 if request.param == "torch" else 0)
     if request.param == "shared":
-        monkeypatch.setattr(optimum, "SHARE", 100)
+        monkeypatch.setattr(optimum, "SHARE", 2000)
         monkeypatch.setattr(compiling, "cores", lambda: 2)
     return request.param
 

@@ -9,7 +9,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from torchperc import checks, data, dialects, functional, heads, lightning, losses, modules, plots, rules, theory
+    from torchperc import (
+        checks,
+        data,
+        dialects,
+        functional,
+        heads,
+        lightning,
+        losses,
+        modules,
+        plots,
+        reporting,
+        rules,
+        theory,
+    )
     from torchperc.crosschecking import CrossCheck, crosscheck
     from torchperc.descent import descend
     from torchperc.dialects import Dialect
@@ -67,6 +80,7 @@ _ROOMS = (
     "losses",
     "modules",
     "plots",
+    "reporting",
     "rules",
     "theory",
 )
@@ -105,6 +119,7 @@ __all__ = [
     "minimise",
     "modules",
     "plots",
+    "reporting",
     "rules",
     "sweep",
     "theory",

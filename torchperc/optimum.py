@@ -9,6 +9,7 @@ the sample's Hessian preconditions the whole's, which is nearly the same matrix.
 from __future__ import annotations
 
 import math
+import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -455,7 +456,11 @@ class _CompiledLogistic(_Logistic):
 @cache
 def _helpers(count: int) -> ThreadPoolExecutor:
     """Threads that wait for work; starting one takes as long as a pass."""
-    return ThreadPoolExecutor(count)
+    return ThreadPoolExecutor(count, thread_name_prefix="torchperc")
+
+
+if hasattr(os, "register_at_fork"):  # threads do not survive a fork, so a child makes its own
+    os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
 def _vector(weights: Tensor) -> _Array:

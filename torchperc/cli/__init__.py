@@ -71,6 +71,10 @@ def _dispatch(words: list[str]) -> None:
         from torchperc.cli import separable
 
         separable.run(arguments)
+    elif arguments.command == "report":
+        from torchperc.cli import report
+
+        report.run(arguments)
     else:
         from torchperc.cli import crosscheck
 
@@ -78,7 +82,7 @@ def _dispatch(words: list[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    from torchperc.cli import bench, separable, xor
+    from torchperc.cli import bench, report, separable, xor
 
     parser = _Parser(prog="torchperc", description="Perceptrons, learned by rule and by gradient.")
     parser.add_argument("--version", action="version", version=_version())
@@ -89,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     separable.add_arguments(commands.add_parser("separable", help="prove that a hyperplane separates data, or none"))
     commands.add_parser("demo", help="a tour: AND, XOR, noisy data, by rule and by gradient")
     xor.add_arguments(commands.add_parser("xor", help="the XOR lab: thousands of small nets trained at once"))
+    report.add_arguments(commands.add_parser("report", help="one HTML page of a run: verdict, proof, curves, config"))
     bench.add_arguments(commands.add_parser("bench", help="how fast, against peers measured in the same run"))
     return parser
 

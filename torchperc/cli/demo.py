@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress
@@ -16,6 +17,7 @@ from torchperc.functional import zero_one_loss
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.modules import MLP, Perceptron
 from torchperc.plots import decision_boundary
+from torchperc.reporting import Report, Text, runs
 from torchperc.rules.trainer import RuleTrainer
 
 _EPOCHS = 20
@@ -32,22 +34,40 @@ def run(folder: Path = Path("runs/demo")) -> None:
         rows = []
         for name in _RUNS:
             progress.update(task, description=name)
-            rows.append(_RUNS[name](folder / name.replace(" ", "-").replace(",", "")))
+            rows.append(_RUNS[name](_below(folder, name)))
             progress.advance(task)
     table = Table("run", "epochs", "result", "train error", "test error")
     for name, row in zip(_RUNS, rows, strict=True):
-        table.add_row(name, *row)
+        table.add_row(name, *row[:-1])
     console.print(table)
     pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
     console.print(f"pictures in {folder}: {pictures}")
     console.print(f"curves, boundaries and weights:  [bold].venv/bin/tensorboard --logdir {folder}[/bold]")
+    _report(folder, {name: row.report for name, row in zip(_RUNS, rows, strict=True)})
+    console.print(f"everything on one page, with proofs:  [bold]{folder / 'report.html'}[/bold]")
     console.print("next: README.md, or the comparison on data of your own:")
     console.print("      [bold].venv/bin/torchperc crosscheck yours.csv[/bold]")
 
 
-def _train(
-    lit: LitRule | LitClassifier, data: TabularDataModule, folder: Path, epochs: int
-) -> tuple[str, str, str, str]:
+class _Row(NamedTuple):
+    epochs: str
+    result: str
+    train_error: str
+    test_error: str
+    report: Report
+
+
+def _below(folder: Path, name: str) -> Path:
+    return folder / name.replace(" ", "-").replace(",", "")
+
+
+def _report(folder: Path, reports: dict[str, Report]) -> None:
+    compared = runs.compared({name: _below(folder, name) for name in reports})
+    lead = "AND learned by rule and by gradient, XOR by one layer and by two, noisy data by last and averaged weights."
+    Report.joined("torchperc demo", lead, list(reports.values()), compared).save(folder / "report.html")
+
+
+def _train(lit: LitRule | LitClassifier, data: TabularDataModule, folder: Path, epochs: int) -> _Row:
     trainer = make_trainer(
         folder, epochs, enable_progress_bar=False, accelerator="cpu", picture_every=max(1, epochs // 4)
     )
@@ -59,22 +79,23 @@ def _train(
     shown = lit.result.verdict.name if isinstance(lit, LitRule) and lit.result is not None else ""
     if isinstance(lit.net, Perceptron) and lit.net.bias is not None:
         shown = f"{shown} {weights(lit.net.weight, lit.net.bias, 3)}".strip()
-    return str(trainer.current_epoch), shown, errors[0], errors[1]
+    again = [Text("The run is one of those that torchperc demo makes.")]
+    report = runs.of_module(folder.name.replace("-", " "), lit, data, folder=folder, again=again)
+    return _Row(str(trainer.current_epoch), shown, errors[0], errors[1], report)
 
 
-def _noisy(select: str, folder: Path) -> tuple[str, str, str, str]:
+def _noisy(select: str, folder: Path) -> _Row:
     data = TabularDataModule("noisy-blobs", {"samples": 600, "noise": 0.1}, split=(0.5, 0.0, 0.5), seed=1)
     lit = LitRule(Perceptron(2), order="shuffled", select=select, seed=1)
     return _train(lit, data, folder, 20)
 
 
-def _mlp(folder: Path) -> tuple[str, str, str, str]:
+def _mlp(folder: Path) -> _Row:
     lit = LitClassifier(MLP(2, (4,), init="uniform", seed=0), "logistic", lr=1.0)
-    epochs, _, error, test = _train(lit, TabularDataModule("XOR"), folder, 1000)
-    return epochs, "2-4-1 tanh, logistic loss", error, test
+    return _train(lit, TabularDataModule("XOR"), folder, 1000)._replace(result="2-4-1 tanh, logistic loss")
 
 
-_RUNS: dict[str, Callable[[Path], tuple[str, str, str, str]]] = {
+_RUNS: dict[str, Callable[[Path], _Row]] = {
     "AND by rule": lambda folder: _train(LitRule(Perceptron(2)), TabularDataModule("AND"), folder, 20),
     "AND by gradient": lambda folder: _train(
         LitClassifier(Perceptron(2), lr=1.0), TabularDataModule("AND", batch_size=1), folder, 20

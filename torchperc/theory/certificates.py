@@ -37,7 +37,7 @@ class Hyperplane:
         >>> import torchperc as tp
         >>> plane = tp.theory.separability([[0], [4]], [-1, 1]).hyperplane
         >>> plane.weight, plane.bias, plane.least, plane.margin
-        (((Fraction(1, 2),),), (Fraction(-1, 1),), Fraction(1, 1), 2.0)
+        (((Fraction(1, 1),),), (Fraction(-2, 1),), Fraction(2, 1), 2.0)
     """
 
     weight: tuple[tuple[Fraction, ...], ...]

@@ -244,7 +244,7 @@ def digest(X: Any, own: NDArray[np.int64]) -> str:
 
     Example:
         >>> digest(np.array([[0.0, 1.5]]), np.array([1]))[:8]
-        '53417d9e'
+        '07521301'
     """
     made, (samples, features) = Digest(), X.shape
     made.samples = samples

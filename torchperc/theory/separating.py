@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
@@ -9,9 +10,11 @@ from fractions import Fraction
 from torchperc import checks
 from torchperc.theory import verifier
 from torchperc.theory.certificates import Certificate, Hyperplane, Witness, hyperplane
+from torchperc.theory.sep_exchange import Clock, Report, UndecidedError, Weights
 from torchperc.theory.sep_rows import Rows, checked
-from torchperc.theory.sep_search import Clock, Report, UndecidedError, Weights, decide, weaken, whole_numbers
+from torchperc.theory.sep_search import decide
 from torchperc.theory.sep_spaces import Space
+from torchperc.theory.sep_weak import weaken, whole_numbers
 
 
 def separability(
@@ -107,6 +110,7 @@ def _plane(rows: Rows, signs: bool, vector: Sequence[Fraction]) -> verifier.Plan
 
     They are multiplied by K for that, which keeps the numbers short.
     """
+    vector = _whole(vector)
     if signs:
         return rows.plane(vector)
     blocks = [list(vector[at : at + rows.width]) for at in range(0, rows.dimension, rows.width)]
@@ -117,6 +121,14 @@ def _plane(rows: Rows, signs: bool, vector: Sequence[Fraction]) -> verifier.Plan
     ]
     offsets = [unit.pop() if rows.bias else Fraction(0) for unit in units]
     return verifier.as_plane(units, offsets)
+
+
+def _whole(vector: Sequence[Fraction]) -> Sequence[Fraction]:
+    """The same direction in the smallest integers, if these are numbers of float64 too; else the vector as it is."""
+    common = math.lcm(*(value.denominator for value in vector))
+    divisor = math.gcd(*(int(value * common) for value in vector)) or 1
+    whole = [value * common / divisor for value in vector]
+    return whole if all(abs(value) < 2**53 for value in whole) else vector
 
 
 def _certificate(

@@ -1,0 +1,102 @@
+"""``torchperc report``: one HTML page of a run, or of several, that needs nothing beside it; a model card if asked."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
+    from torchperc.reporting import Report
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.description = (
+        "Writes one self-contained HTML page: what was learned, data, verdict with its proof, mistakes against the "
+        "bound, curves, boundary, confusion, config, versions. A folder with several runs below it gets one page of "
+        "all of them."
+    )
+    parser.add_argument("run", metavar="RUN", help="the folder of a run, or one with runs directly below it")
+    parser.add_argument("--out", metavar="FILE", help="the page (default: report.html in the folder)")
+    parser.add_argument("--card", metavar="FILE", help="write the same content as Markdown to this file, too")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Read the run, make the page, write it."""
+    folder = Path(arguments.run)
+    if not folder.is_dir():
+        raise ValueError(f"no such folder: {folder}; name the folder of a run, such as runs/last")
+    page = Path(arguments.out) if arguments.out is not None else folder / "report.html"
+    card = None if arguments.card is None else Path(arguments.card)
+    for option, path in (("--out", page), ("--card", card)):
+        if path is not None and (path.is_dir() or not path.parent.is_dir()):
+            raise ValueError(f"{option}={path} is not a file in a folder that exists; make the folder first")
+    of_folder(folder).save(page, card)
+    print(f"report of {folder}: {page}{'' if card is None else f', model card: {card}'}")
+
+
+def of_folder(folder: Path) -> Report:
+    """The report of a folder: of its run, or of the runs below it."""
+    from torchperc.reporting import Report, runs
+    from torchperc.reporting.chapters import versions
+
+    if (folder / runs.CONFIG).is_file():
+        return _of_run(folder)
+    found = [folder] if runs.is_run(folder) else runs.runs_below(folder)
+    if not found:
+        raise ValueError(
+            f"{folder} is not a run: it has no {runs.CONFIG}, no checkpoint and no event files, and none of its "
+            "folders has; run `torchperc fit` first"
+        )
+    reports = [_of_run(path) if (path / runs.CONFIG).is_file() else runs.of_traces(path) for path in found]
+    if found == [folder]:
+        return Report(reports[0].title, reports[0].lead, (*reports[0].sections, versions()))
+    lead = f"{len(found)} run{'s' * (len(found) != 1)}: {', '.join(path.name for path in found)}."
+    return Report.joined(_title(folder), lead, reports, runs.compared({path.name: path for path in found}))
+
+
+def _of_run(folder: Path) -> Report:
+    from torchperc.reporting import runs
+
+    path = folder / runs.CONFIG
+    module, data = _made(path)
+    sentence = runs.restore(module, data, folder)
+    again = runs.command_and_config(folder, path.read_text())
+    return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
+
+
+def _title(folder: Path) -> str:
+    return folder.resolve().name or str(folder)
+
+
+def _made(path: Path) -> tuple[LitRule | LitClassifier, TabularDataModule]:
+    """The module and the data of a config, made as ``torchperc test`` makes them."""
+    import pytorch_lightning as pl
+    from jsonargparse import ArgumentError
+
+    from torchperc.cli import configured
+    from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, quiet
+
+    class Reader(configured._CLI):
+        def instantiate_trainer(self, **kwargs: Any) -> Any:
+            """None: nothing is run."""
+
+    quiet()
+    try:
+        made = Reader(
+            pl.LightningModule,
+            TabularDataModule,
+            subclass_mode_model=True,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
+            run=False,
+            args=configured._with_bases(["--config", str(path)]),
+        )
+    except (ArgumentError, ValueError, TypeError) as error:
+        raise ValueError(f"cannot read {path}: {configured._readable(str(error))}") from None
+    if not isinstance(made.model, (LitRule, LitClassifier)):
+        raise ValueError(f"{path} describes a {type(made.model).__name__}; a report is of a LitRule or LitClassifier")
+    return made.model, made.datamodule

@@ -1,0 +1,10 @@
+"""Reports: one HTML page of a run that needs no network, or a model card in Markdown.
+
+``report(result, X, y)`` makes one of a model in memory, ``torchperc report RUN`` of a folder; ``save`` writes
+the page and ``card()`` is the Markdown. Pages of other content are made of sections by ``report_page``.
+"""
+
+from torchperc.reporting.page import Code, Picture, Section, Table, Text, report_page
+from torchperc.reporting.reports import Report, report
+
+__all__ = ["Code", "Picture", "Report", "Section", "Table", "Text", "report", "report_page"]

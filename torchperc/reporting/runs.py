@@ -1,0 +1,275 @@
+"""Reports of runs under a Trainer: from its module and data, or from what it left in its folder."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from torchperc.exporting import load_safetensors
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
+from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
+from torchperc.lightning.running import LAST
+from torchperc.plots.curves import Curve
+from torchperc.reporting.chapters import Subject, curve_picture, logged_curves, number, percent
+from torchperc.reporting.page import Block, Code, Picture, Section, Table, Text
+from torchperc.reporting.reports import Report
+from torchperc.rules.conventions import Verdict
+from torchperc.rules.run import RuleResult
+from torchperc.rules.trainer import RuleTrainer
+
+CONFIG = "config.yaml"
+_WEIGHTS = "weights.safetensors"
+_PARTS = ("training", "validation", "test")
+_COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run left something in a folder: a config, a checkpoint or event files.
+
+    Example:
+        >>> import tempfile
+        >>> is_run(Path(tempfile.mkdtemp()))
+        False
+    """
+    return (folder / CONFIG).is_file() or (folder / LAST).is_file() or any(folder.glob("events.out.tfevents.*"))
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """The folders of runs directly below a folder, by name.
+
+    Example:
+        >>> import tempfile
+        >>> runs_below(Path(tempfile.mkdtemp()))
+        []
+    """
+    return sorted(path for path in folder.iterdir() if path.is_dir() and is_run(path))
+
+
+def curves_of(folder: Path) -> dict[str, tuple[Curve, Curve]]:
+    """Epochs and values of every scalar in the event files of a folder; of an epoch logged twice the later value.
+
+    Example:
+        >>> import tempfile
+        >>> curves_of(Path(tempfile.mkdtemp()))
+        {}
+    """
+    events = _events(folder)
+    found = {}
+    for tag in events.Tags()["scalars"]:
+        values = {event.step: event.value for event in events.Scalars(tag)}
+        steps = sorted(values)
+        found[tag] = np.array(steps, dtype=np.float64), np.array([values[step] for step in steps], dtype=np.float64)
+    return found
+
+
+def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Path) -> str:
+    """Bring a module to the end of the run in a folder, and say if the run was broken off.
+
+    Args:
+        module: made from the run's config; of a :class:`LitRule` the result is restored too.
+        data: made from the config; refused if they are not those of the run.
+        folder: with ``last.ckpt``, and ``weights.safetensors`` if the run came to its end.
+    """
+    checkpoint = SafeCheckpointIO().load_checkpoint(folder / LAST)
+    module.on_load_checkpoint(checkpoint)
+    module.load_state_dict(checkpoint["state_dict"])
+    if isinstance(state := checkpoint.get(type(data).__qualname__), dict):
+        data.load_state_dict(state)
+    if isinstance(module, LitRule):
+        return _restore_result(module, data, checkpoint.get("rule"), folder)
+    if not (folder / _WEIGHTS).is_file():
+        return f"The run was broken off after {checkpoint.get('epoch', 0) + 1} epochs"
+    load_safetensors(folder / _WEIGHTS, module.net)  # the weights it chose in the end, not always the last
+    return ""
+
+
+def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder: Path) -> str:
+    if not isinstance(state, dict) or not state.get("history"):
+        raise CheckpointError(f"{folder / LAST} holds no epoch of a run by rule; run `torchperc fit` again")
+    options = {**module.trainer_options, "max_epochs": len(state["history"])}
+    validation = data.parts[1] if options["select"] == "best-validation" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself has warned
+        run = RuleTrainer(**options).start(module.net, *data.parts[0], validation=validation)
+    try:
+        run.load_state_dict(state)
+    except (KeyError, IndexError, RuntimeError) as error:
+        raise CheckpointError(f"{folder / LAST} does not hold the run that its config describes ({error})") from None
+    module.result = run.result()
+    if state["verdict"] is not None:
+        return ""
+    return f"The run was broken off after {len(state['history'])} epochs and {len(state['mistakes'])} mistakes"
+
+
+def of_module(
+    title: str,
+    module: LitRule | LitClassifier,
+    data: TabularDataModule,
+    *,
+    folder: Path | None = None,
+    again: Sequence[Block] = (),
+    sentence: str = "",
+) -> Report:
+    """Report a module that was trained on the data of a data module.
+
+    Args:
+        title: of the page.
+        module: after its run.
+        data: that it was trained on.
+        folder: with the event files of the run, for its curves.
+        again: how the run is made again.
+        sentence: how the run ended, if the result does not know.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> folder, lit = Path(tempfile.mkdtemp()), tp.lightning.LitRule(tp.Perceptron(2))
+        >>> data = TabularDataModule("AND")
+        >>> tp.lightning.make_trainer(folder, 20, enable_progress_bar=False).fit(lit, data)
+        >>> of_module("AND", lit, data, folder=folder).lead[:9]
+        'SEPARATED'
+    """
+    result: RuleResult | None = module.result if isinstance(module, LitRule) else None
+    parts = {name: part for name, part in zip(_PARTS, data.parts, strict=True) if len(part[1])}
+    table = data.dataset
+    subject = Subject(
+        module if result is None else result,
+        parts,
+        names=table.names,
+        labels=table.labels,
+        how=_how(module),
+        about=[(name, _word(value)) for name, value in {**data.hparams, **data.options}.items()],
+        curves={} if folder is None else curves_of(folder),
+        margin=float(module.trainer_options["margin"]) if isinstance(module, LitRule) else 0.0,
+        image_shape=table.image_shape,
+        again=again,
+        sentence=sentence,
+    )
+    return Report.of_subject(title, subject)
+
+
+def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:
+    if isinstance(module, LitRule):
+        options = {name: value for name, value in module.trainer_options.items() if name != "select"}
+        shown = ", ".join(f"{name} {_word(value)}" for name, value in options.items() if value is not None)
+        return [("learned by", "the perceptron rule"), ("options", shown)]
+    head = type(module.head).__name__.removesuffix("Head").lower()
+    rate = dict(module.hparams)["rate"]
+    return [("learned by", f"gradient descent, {head} head, one step a {module.update}"), ("rate", _word(rate))]
+
+
+def _word(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+# --- folders ------------------------------------------------------------------------------------------------------
+
+
+def command_and_config(folder: Path, text: str) -> list[Block]:
+    """How the run of a folder with a config is made again.
+
+    Example:
+        >>> command_and_config(Path("runs/and"), "lr: 1")[1].text
+        'torchperc fit --config runs/and/config.yaml'
+    """
+    return [
+        Text("The config says everything; with the versions below the run comes out the same:"),
+        Code(f"torchperc fit --config {folder / CONFIG}"),
+        Code(text),
+    ]
+
+
+def of_traces(folder: Path) -> Report:
+    """Report a run without a config by what it left: options, curves, verdict, its last picture of the boundary.
+
+    Example:
+        >>> import tempfile
+        >>> from torch.utils.tensorboard import SummaryWriter
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with SummaryWriter(folder) as board:
+        ...         board.add_scalar("error/train", 0.5, 1)
+        ...     of_traces(Path(folder)).lead
+        'Training error 50% in epoch 1.'
+    """
+    curves = curves_of(folder)
+    sections = [_options(folder)]
+    verdict = _verdict(folder)
+    if verdict:
+        sections.append(Section("Verdict", (Text(f"{verdict}."),)))
+    sections.append(logged_curves(curves))
+    boundary = _last_picture(folder)
+    if boundary is not None:
+        sections.append(Section("Boundary", (boundary,)))
+    sections.append(Section("How to reproduce it", (Text("The run left no config; torchperc fit leaves one."),)))
+    return Report(folder.name, verdict + "." if verdict else _last_error(curves), tuple(sections))
+
+
+def compared(folders: Mapping[str, Path]) -> list[Section]:
+    """The errors of several runs on one chart each.
+
+    Example:
+        >>> compared({})
+        []
+    """
+    found = {name: curves_of(folder) for name, folder in folders.items()}
+    pictures = []
+    for tag, (scale, ylabel, what) in _COMPARED.items():
+        curves = {name: curves[tag] for name, curves in found.items() if tag in curves}
+        if (picture := curve_picture(curves, scale, ylabel, what)) is not None:
+            pictures.append(picture)
+    return [Section("All runs", pictures)] if pictures else []
+
+
+def _options(folder: Path) -> Section:
+    path = folder / "hparams.yaml"
+    try:
+        options = yaml.safe_load(path.read_text()) if path.is_file() else None
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ValueError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(options, dict) or not options:
+        return Section("What was learned", (Text("The run left no options."),))
+    rows = [(str(name), _word(value)) for name, value in sorted(options.items())]
+    return Section("What was learned", (Table(("option", "value"), rows),))
+
+
+def _verdict(folder: Path) -> str:
+    """How a run by rule ended, from its checkpoint; nothing if there is none."""
+    if not (folder / LAST).is_file():
+        return ""
+    state = SafeCheckpointIO().load_checkpoint(folder / LAST).get("rule")
+    if not isinstance(state, dict):
+        return ""
+    epochs, mistakes = len(state["history"]), len(state["mistakes"])
+    many = f"{epochs} epoch{'s' * (epochs != 1)} and {mistakes} mistake{'s' * (mistakes != 1)}"
+    if state["verdict"] is None:
+        return f"The run was broken off after {many}"
+    verdict = Verdict(state["verdict"])
+    return f"{verdict.name} after {many}: {verdict.sentence}"
+
+
+def _last_error(curves: Mapping[str, tuple[Curve, Curve]]) -> str:
+    if "error/train" not in curves:
+        return ""
+    steps, values = curves["error/train"]
+    return f"Training error {percent(values[-1])} in epoch {steps[-1]:.0f}."
+
+
+def _last_picture(folder: Path) -> Picture | None:
+    events = _events(folder)
+    if "boundary" not in events.Tags()["images"]:
+        return None
+    last = max(events.Images("boundary"), key=lambda image: image.step)
+    caption = f"The decision boundary as it was logged after epoch {last.step}."
+    return Picture(last.encoded_image_string, "Samples over the decision regions.", caption, (last.width, last.height))
+
+
+def _events(folder: Path) -> Any:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
+    events.Reload()
+    return events
