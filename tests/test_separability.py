@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from sklearn import datasets
 
 import torchperc as tp
-from torchperc.theory import sep_exchange, sep_linear, sep_rows, sep_search, sep_weak, separating, verifier
+from torchperc.theory import sep_exchange, sep_linear, sep_rows, sep_search, sep_spaces, sep_weak, separating, verifier
 from torchperc.theory.certificates import Certificate
 from torchperc.theory.sep_search import Program
 
@@ -380,6 +380,23 @@ def test_what_does_not_hold_is_not_returned(wrong, monkeypatch):
     found = tp.theory.separability(*tp.data.gate("AND"))
     assert (found.kind, found.verify()) == ("undecided", False)
     assert "did not hold" in found.reason
+
+
+def test_floats_that_see_no_mistake_are_not_believed(monkeypatch):
+    X, y = planted(3000, 5, 0.01, 0)
+    monkeypatch.setattr(sep_spaces.Space, "slacks", lambda space, point: np.ones(len(space.keys)))
+    found = tp.theory.separability(X, y)
+    assert (found.kind, found.verify()) == ("separable", True)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_programs_are_enough_far_from_the_origin(sparse, monkeypatch):
+    monkeypatch.setattr(sep_search, "settle", None)  # exact exchanges would repair what a wrong shift spoils
+    X = np.random.default_rng(5).normal(size=(100, 3)) + [100, -200, 300]
+    y = np.where(X @ [3.0, 3.0, 1.0] > 0, 1, -1)
+    X = csr_array(X) if sparse else X
+    assert tp.theory.separability(X, y, bias=False).separable
+    assert tp.theory.separability(X, y).separable
 
 
 def test_time_runs_out():

@@ -243,7 +243,7 @@ def _verdict(folder: Path) -> str:
     state = SafeCheckpointIO().load_checkpoint(folder / LAST).get("rule")
     if not isinstance(state, dict):
         return ""
-    epochs, mistakes = len(state["history"]), len(state["mistakes"])
+    epochs, mistakes = len(state["history"]), len(state["mistakes"][0])
     many = f"{epochs} epoch{'s' * (epochs != 1)} and {mistakes} mistake{'s' * (mistakes != 1)}"
     if state["verdict"] is None:
         return f"The run was broken off after {many}"

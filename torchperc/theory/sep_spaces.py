@@ -38,7 +38,7 @@ class Space:
         self.keys = np.arange(len(rows)) if keys is None else keys
         low, high = rows.bounds
         half, middle = high / 2 - low / 2, low / 2 + high / 2
-        far = (np.abs(middle) > 4 * half) & (rows.bias and not rows.sparse)
+        far = (np.abs(middle) > 4 * half) & (True)
         self.centre = np.where(far, np.where(half > 0, _few_bits(middle, half), low), 0.0)
         largest = np.maximum(np.abs(high - self.centre), np.abs(low - self.centre))
         self.exponents = np.where(largest > 0, np.frexp(largest)[1], 0)
