@@ -35,7 +35,7 @@ Solve: TypeAlias = Callable[[Tensor], Tensor]
 COMPILED_FROM = 2**22  # numbers in X from which compiled passes repay loading the compiler
 SHARE = 2**20  # numbers in X that a thread is given at a time
 DENSE_UP_TO = 1024  # parameters a class up to which Hessians are written down; beyond, their diagonals
-CHUNK = 2**17  # numbers of X that are worked on at a time, so that the second use finds them in the cache
+CHUNK = 2**19  # numbers of X that are worked on at a time, so that the second use finds them in the cache
 SAMPLED = 16  # one row in so many goes into the sample
 SQUARES_UP_TO = 4096  # parameters a class up to which normal equations are written down
 FAR, FLAT, DRIFTS = 0.5, 1e-6, 5  # scores moving so far, the relative gap being so small, so many steps long: a drift
@@ -85,13 +85,13 @@ def minimise(
 
     A squared loss is solved by its normal equations; if features depend on each other, the minimum nearest to the
     weights the net had is taken. A logistic loss is minimised by Newton's method until its relative gap is at most
-    ``tolerance``; it starts from the net's weights or from zero, whichever is better on a sample of the rows. All
-    arithmetic is in float64, whatever the net's type, and the figures returned are those of the rounded weights.
+    ``tolerance``, from the net's weights or from zero, whichever is lower. All arithmetic is in float64, whatever the
+    net's type, and the figures returned are those of the weights as rounded to it.
 
     Samples that a hyperplane separates have no logistic minimum without ``l2``. This is found out, since weights with
-    every sample on its right side are a proof of it: training stops there, warns, and returns ``unbounded=True``. The
-    same goes for samples that are separated but for some on the boundary, where the weights grow while the loss
-    stands still.
+    every sample on its right side are a proof of it: minimising stops there, warns, and returns ``unbounded=True``. The
+    same goes for samples that are separated but for some on the boundary, where the weights grow and grow while the
+    gap falls below 1e-6; at tolerances above that, nobody looks.
 
     Args:
         net: a :class:`Perceptron`, :class:`MulticlassPerceptron` or ``nn.Linear``.
@@ -174,7 +174,7 @@ def _labels(y: checks.Data, count: int, units: int) -> Tensor:
         return checks.class_indices(y, count, units)
     plain = isinstance(y, Tensor) and y.device.type == "cpu" and y.dtype in (torch.int64, torch.float32, torch.float64)
     values = y.detach().numpy() if plain else y
-    if isinstance(values, np.ndarray) and values.shape == (count,) and values.dtype.kind in "if":
+    if type(values) is np.ndarray and values.shape == (count,) and values.dtype.kind in "if":
         plus, minus = np.count_nonzero(values == 1), np.count_nonzero(values == -1)
         if plus and minus and plus + minus == count:
             return torch.from_numpy(values.astype(np.float64))
@@ -227,7 +227,10 @@ class _Objective(ABC):
 
     @abstractmethod
     def terms(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of scores (n, K) and targets: the losses' sum, their slopes (n, K), curvature (n, K), the least margin."""
+        """Of scores (n, K) and targets: the losses' sum, their slopes (n, K), curvature (n, K), the least margin.
+
+        The margin is what a sample's score is on its right side by; it means something without penalty only.
+        """
 
     @property
     @abstractmethod
@@ -310,8 +313,10 @@ class _Objective(ABC):
         result = self.penalty.new_zeros(count, self.width, self.width)
         for x, part in self.chunks():
             factors = self.own_curvature(curvature[part]).sqrt()
+            scaled = x.new_empty(len(x), self.width)
             for k in range(count):
-                scaled = self.with_ones(x) * factors[:, k : k + 1]
+                torch.mul(x, factors[:, k : k + 1], out=scaled[:, : x.shape[1]])
+                scaled[:, x.shape[1] :] = factors[:, k : k + 1]
                 result[k].addmm_(scaled.T, scaled)
         return result
 
@@ -345,6 +350,16 @@ class _Squares(_Objective):
     def zero_loss(self) -> float:
         return float(self.targets.square().sum()) / 2 / len(self)
 
+    def squares(self, curvature: Tensor, count: int) -> Tensor:
+        result = self.penalty.new_zeros(1, self.width, self.width)
+        for x, _ in self.chunks():
+            result[0, : x.shape[1], : x.shape[1]].addmm_(x.T, x)
+            if self.bias:
+                result[0, -1, :-1] += x.sum(0)
+        if self.bias:
+            result[0, :-1, -1], result[0, -1, -1] = result[0, -1, :-1], len(self)
+        return result.expand(count, -1, -1).clone()
+
 
 class _Softmax(_Objective):
     """log Σ_k exp(s_k) − s_t; targets are class indices (N,), the curvature is kept as the probabilities p."""
@@ -354,7 +369,7 @@ class _Softmax(_Objective):
         log_sum = s.logsumexp(1, keepdim=True)
         p = (s - log_sum).exp_()
         slope = p.scatter_add(1, index, torch.full_like(own, -1.0))
-        rival = s.scatter(1, index, -math.inf).amax(1, keepdim=True)
+        rival = s.scatter(1, index, -math.inf).amax(1, keepdim=True) if self.l2 == 0 else own
         return (log_sum - own).sum(), slope, p, (own - rival).min()
 
     @property
@@ -422,7 +437,8 @@ class _CompiledLogistic(_Logistic):
             _compiled().squares(x, c[part], total)
             return total
 
-        lower = sum(self._shared(share, self.width // 8))
+        count = min(self.rows.numel() * self.width // (8 * SHARE), 16)  # as each has a matrix of its own
+        lower = sum(self._shared(share, count))
         return torch.from_numpy(lower + np.tril(lower, -1).T)[None]
 
     def cholesky(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -430,13 +446,13 @@ class _CompiledLogistic(_Logistic):
         failed = not _compiled().cholesky(factor)
         return torch.from_numpy(factor)[None], torch.tensor([failed])
 
-    def _shared(self, share: Callable[[_Array, slice], Any], work: int = 1) -> list[Any]:
-        """What ``share`` makes of each stretch of rows, ``work`` being how often it uses each number.
+    def _shared(self, share: Callable[[_Array, slice], Any], count: int | None = None) -> list[Any]:
+        """What ``share`` makes of each of ``count`` stretches of rows.
 
         Stretches are many and taken one by one, so that a thread that is held up does fewer. They are the same however
         many threads there are, so that sums are too, and nobody waits: what a helper has not finished is done again.
         """
-        x, count = self.rows.numpy(), max(self.rows.numel() * work // SHARE, 1)
+        x, count = self.rows.numpy(), max(self.rows.numel() // SHARE if count is None else count, 1)
         parts = [slice(*pair) for pair in pairwise(len(self) * k // count for k in range(count + 1))]
         results: list[Any] = [None] * count
         left = iter(range(count))

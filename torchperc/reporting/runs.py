@@ -103,7 +103,7 @@ def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder
     module.result = run.result()
     if state["verdict"] is not None:
         return ""
-    return f"The run was broken off after {len(state['history'])} epochs and {len(state['mistakes'])} mistakes"
+    return f"The run was broken off after {len(state['history'])} epochs and {len(state['mistakes'][0])} mistakes"
 
 
 def of_module(
