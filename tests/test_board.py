@@ -97,7 +97,7 @@ def iris(runs):
 @pytest.mark.parametrize(
     ("name", "epochs", "tags"),
     [
-        ("rule", 9, [*NO_VALIDATION, "gamma/lower", "gamma/upper", "mistakes/total", "mistakes/bound"]),
+        ("rule", 9, [*NO_VALIDATION, "theory/lower", "theory/upper", "theory/mistakes", "theory/bound"]),
         ("gradient", 12, NO_VALIDATION),
         ("blobs", 4, CURVES),
         ("xor", 3, [tag for tag in NO_VALIDATION if tag != "margin"]),  # many lines have no one margin
@@ -107,7 +107,7 @@ def iris(runs):
 def test_every_curve_has_one_value_an_epoch(name, epochs, tags, request):
     found = request.getfixturevalue(name)
     assert sorted(found.events.Tags()["scalars"]) == sorted(tags)
-    for tag in set(tags) - {"mistakes/bound"}:  # which is there as soon as the weights separate
+    for tag in set(tags) - {"theory/bound"}:  # which is there as soon as the weights separate
         assert steps(found, tag) == list(range(1, epochs + 1)), tag
 
 
@@ -259,8 +259,8 @@ def test_the_layout_has_train_and_validation_on_one_chart_and_the_rest_side_by_s
         "learning curves": {"loss": ["loss/train", "loss/val"], "error": ["error/train", "error/val"]},
         "rule and gradient": {"mistakes": ["mistakes"], "norm": ["norm"], "margin": ["margin"]},
         "what the theorem says": {
-            "largest margin of all": ["gamma/lower", "gamma/upper"],
-            "mistakes against the bound": ["mistakes/total", "mistakes/bound"],
+            "largest margin of all": ["theory/lower", "theory/upper"],
+            "mistakes against the bound": ["theory/mistakes", "theory/bound"],
         },
     }
     shown = {tag for category in charts.values() for tags in category.values() for tag in tags}
@@ -359,7 +359,7 @@ def test_the_table_has_the_columns_of_all_runs_and_the_last_values(runs, rule, g
         "data",
         "batch",
     } <= columns  # not those of one run alone
-    theory = {"gamma/lower", "gamma/upper", "mistakes/total", "mistakes/bound"}
+    theory = {"theory/lower", "theory/upper", "theory/mistakes", "theory/bound"}
     assert {info.name.tag for info in found.metric_infos} == {*CURVES, *theory}
     last = provider.read_last_scalars(request, experiment_id="", plugin_name="scalars")
     assert last["rule"]["mistakes"].value == 0

@@ -122,7 +122,7 @@ def test_the_rule_logs_under_the_tags_of_gradient():
     X, y = tp.data.gate("AND")
     rule, gradient = L.LitRule(tp.Perceptron(2)), L.LitClassifier(tp.Perceptron(2))
     tags = [set(trained(lit, L.SliceLoader(X, y), L.SliceLoader(X, y)).callback_metrics) for lit in (rule, gradient)]
-    assert tags[0] - tags[1] == {"gamma/lower", "gamma/upper", "mistakes/total"}  # the rule's own
+    assert tags[0] - tags[1] == {"theory/lower", "theory/upper", "theory/mistakes"}  # the rule's own
     assert tags[1] == {"loss/train", "error/train", "mistakes", "norm", "margin", "lr", "loss/val", "error/val"}
 
 

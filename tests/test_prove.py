@@ -149,10 +149,10 @@ def test_the_bracket_of_every_epoch_holds_the_largest_margin(lr, bias_step, clas
         while run.verdict is None:
             run.epoch()
             said = run.theory(run.survey()[1])
-            assert said["gamma/upper"] >= best.margin * (1 - 1e-12)
-            assert said.get("gamma/lower", -1) <= best.upper * (1 + 1e-12)
-            if "mistakes/bound" in said:
-                assert said["mistakes/total"] <= said["mistakes/bound"]
+            assert said["theory/upper"] >= best.margin * (1 - 1e-12)
+            assert said.get("theory/lower", -1) <= best.upper * (1 + 1e-12)
+            if "theory/bound" in said:
+                assert said["theory/mistakes"] <= said["theory/bound"]
         assert run.verdict is tp.Verdict.SEPARATED
         assert run.result().mistakes <= tp.theory.mistake_bound(X, y, bias_step=bias_step, num_classes=classes)
 
@@ -173,7 +173,7 @@ def test_from_other_weights_there_is_no_upper_bound():
     torch.nn.init.ones_(net.weight)
     run = tp.RuleTrainer().start(net, X, y)
     assert run.epoch().upper is None
-    assert "gamma/upper" not in run.theory(1.0)
+    assert "theory/upper" not in run.theory(1.0)
 
 
 def test_a_resumed_run_keeps_its_sum():

@@ -238,6 +238,7 @@ def forked(work, errors=None):
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     code = 1
     try:
+        torch.set_num_threads(1)  # the parent's threads are not in the child, which would wait for them for ever
         for number in CODES:  # as in a process of its own
             signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
         warnings.resetwarnings()

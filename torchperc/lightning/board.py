@@ -20,7 +20,7 @@ SAMPLES = 2000
 """How many samples a picture shows at most."""
 
 CURVES = ("loss/train", "loss/val", "error/train", "error/val", "mistakes", "norm", "margin", "lr")
-THEORY = ("gamma/lower", "gamma/upper", "mistakes/total", "mistakes/bound")
+THEORY = ("theory/lower", "theory/upper", "theory/mistakes", "theory/bound")
 LAYOUT = {
     "learning curves": {
         "loss": ["Multiline", ["loss/train", "loss/val"]],
@@ -32,8 +32,8 @@ LAYOUT = {
         "margin": ["Multiline", ["margin"]],
     },
     "what the theorem says": {
-        "largest margin of all": ["Multiline", ["gamma/lower", "gamma/upper"]],
-        "mistakes against the bound": ["Multiline", ["mistakes/total", "mistakes/bound"]],
+        "largest margin of all": ["Multiline", ["theory/lower", "theory/upper"]],
+        "mistakes against the bound": ["Multiline", ["theory/mistakes", "theory/bound"]],
     },
 }
 
@@ -42,7 +42,7 @@ class Board(pl.Callback):
     """Serves a run's loggers once an epoch, with the epoch as the x-axis.
 
     Every logger gets the curves ``loss/train loss/val error/train error/val mistakes norm margin lr``, and of the rule
-    ``gamma/lower gamma/upper mistakes/total mistakes/bound``. A
+    ``theory/lower theory/upper theory/mistakes theory/bound``. A
     ``TensorBoardLogger`` also gets a layout that puts train and validation on one chart, the decision boundary as a
     picture (two features), a histogram of the weights, the graph, the hyper-parameters, and a summary. The table of
     hyper-parameters has each curve's last value as a column. Nothing of this changes the run.

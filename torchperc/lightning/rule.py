@@ -24,7 +24,7 @@ class LitRule(pl.LightningModule):
     Logs what :class:`LitClassifier` logs, under the same tags, so that both lie on one chart: ``mistakes`` made in the
     epoch, ``error/train`` as their share of the presented samples, ``loss/train`` (the perceptron criterion) and
     ``margin`` after it, ``norm``, and ``loss/val`` and ``error/val`` where there is validation data. And what the
-    theorem says of the run: ``gamma/lower`` ≤ γ* ≤ ``gamma/upper``, ``mistakes/total`` and ``mistakes/bound``.
+    theorem says of the run: ``theory/lower`` ≤ γ* ≤ ``theory/upper``, ``theory/mistakes`` and ``theory/bound``.
 
     Args:
         net: a linear net, see :class:`~torchperc.rules.trainer.RuleTrainer`.

@@ -206,17 +206,17 @@ class RuleRun:
     def theory(self, slack: float) -> dict[str, float]:
         """What the theorem says of the run so far, given the smallest slack on the training samples.
 
-        ``gamma/lower`` ≤ γ* ≤ ``gamma/upper`` for the largest margin γ* of all hyperplanes; ``mistakes/total`` so far,
-        and ``mistakes/bound``, (R² + 2m/η)/γ² with the margin γ reached, where there is one. Only what is known is
+        ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin γ* of all hyperplanes; ``theory/mistakes`` so
+        far, and ``theory/bound``, (R² + 2m/η)/γ² with the margin γ reached, where there is one. Only what is known is
         there.
         """
         record, rate = self.history[-1], float(self._engine.task.coefs[:1])
         lower = slack / record.norm if record.norm else -math.inf
-        values = {"gamma/lower": lower, "mistakes/total": float(sum(past.mistakes for past in self.history))}
+        values = {"theory/lower": lower, "theory/mistakes": float(sum(past.mistakes for past in self.history))}
         if record.upper is not None:
-            values["gamma/upper"] = record.upper
+            values["theory/upper"] = record.upper
             if lower > 0 and self._engine.task.coefs.stride(0) == 0:
-                values["mistakes/bound"] = (self.squared_radius + 2 * self._engine.task.margin / rate) / lower**2
+                values["theory/bound"] = (self.squared_radius + 2 * self._engine.task.margin / rate) / lower**2
         return {name: value for name, value in values.items() if math.isfinite(value)}
 
     def state_dict(self) -> dict[str, Any]:
