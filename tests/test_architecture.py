@@ -26,8 +26,13 @@ ROOMS = [
         "rules.choice", "rules.orders", "rules.problem", "rules.run", "rules.progress", "rules.online", "rules.trainer", "rules",
     ],
     ["descent", "optimum", "sweeping"],
-    ["data.gates", "data.synthetic", "data.files", "data.sources", "data.scaling", "data.splits", "data"],
+    [
+        "data.gates", "data.synthetic", "data.dataset", "data.encoding", "data.svmlight", "data.tables", "data.files",
+        "data.sources", "data.scaling", "data.splits", "data.partition", "data",
+    ],
+    ["fitted", "portable"],
     ["dialects", "crosschecking", "xorlab"],
+    ["sklearn.base", "sklearn.rule", "sklearn.gradient", "sklearn.conversion", "sklearn"],
     [
         "plots.style", "plots.classifiers", "plots.planes", "plots.marks", "plots.regions", "plots.path", "plots.curves",
         "plots.bracket", "plots.comparison", "plots.margins", "plots.weights", "plots.confusion", "plots.lifted",
@@ -43,7 +48,8 @@ ROOMS = [
         "benchmarks.cases", "benchmarks.report", "benchmarks",
     ],
     ["reporting.page", "reporting.chapters", "reporting.reports", "reporting", "reporting.runs"],
-    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.demo", "cli"],
+    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.export", "cli.apply",
+     "cli.learn", "cli.demo", "cli"],
 ]  # fmt: skip
 RANK = {module: number for number, module in enumerate(name for room in ROOMS for name in room)}
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

@@ -203,7 +203,7 @@ def test_files_are_sources(tmp_path):
         assert (loaded.labels, loaded.y.tolist()) == (("apple", "pear", "plum"), [1, 0, 2])
         assert (loaded.X.tolist(), loaded.names, loaded.name) == ([[3], [1], [0.5]], ("weight",), "fruit.CSV")
     assert load(path, target=1, positive="plum").y.tolist() == [-1, -1, 1]
-    assert isinstance(loaded, data.Table)
+    assert isinstance(loaded, data.Dataset)
 
 
 def test_labels_in_files_come_back_as_they_were(tmp_path):

@@ -1,6 +1,7 @@
 """Data: gates, synthetic problems, tables from files, scaling and splits."""
 
-from torchperc.data.files import Dataset, Table, read_csv
+from torchperc.data.dataset import Dataset
+from torchperc.data.files import read_csv
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.scaling import SCALINGS, Identity, MinMax, Scaler, Standard, scaler
 from torchperc.data.sources import SOURCES, load
@@ -18,7 +19,6 @@ __all__ = [
     "MinMax",
     "Scaler",
     "Standard",
-    "Table",
     "circles",
     "folds",
     "gate",

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc.data.files import Dataset, read_csv
+from torchperc.data.dataset import Dataset
+from torchperc.data.files import read_csv
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
 

@@ -11,7 +11,7 @@ from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from torchperc import checks
-from torchperc.data.files import Dataset
+from torchperc.data.dataset import Dataset
 from torchperc.data.gates import is_gate
 from torchperc.data.scaling import Scaler, scaler
 from torchperc.data.sources import load
