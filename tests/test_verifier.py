@@ -22,16 +22,22 @@ FILES = {
     "AND": "a,b,label\n0,0,no\n0,1,no\n1,0,no\n1,1,yes\n",
     "not separable": "a,b,label\n0,0,no\n0,1,yes\n1,0,yes\n1,1.25,no\n0.5,0.5,no\n",
     "weakly separable": "a,b,label\n0,3,no\n1,5,no\n1,5,yes\n2,-1,yes\n",
+    "in steps": "a,label\n0,x\n0,y\n1,x\n1,y\n",
     "three classes": "a,label\n0,x\n1,x\n2,y\n3,y\n3,z\n4,z\n",
     "with null vectors": "a,b,label\n0,0,no\n1,2,yes\n2,4,no\n0.5,1,yes\n",
 }
-KINDS = {"AND": "separable", "three classes": "weakly separable", "with null vectors": "not separable"}
+KINDS = {
+    "AND": "separable",
+    "in steps": "not separable",
+    "three classes": "weakly separable",
+    "with null vectors": "not separable",
+}
 
 
 def proved(name, folder, *options):
-    """A data file and the proof about it."""
+    """A data file, by name or by what is in it, and the proof about it."""
     data, proof = folder / "data.csv", folder / "proof.json"
-    data.write_text(FILES[name])
+    data.write_text(FILES.get(name, name))
     with pytest.raises(SystemExit) as leave:
         main(["separable", str(data), "--save", str(proof), *options])
     assert leave.value.code == 0
@@ -250,20 +256,50 @@ def test_false_claims_are_rejected(tmp_path):
 def test_weights_have_to_be_positive(weights, tmp_path):
     data, proof = proved("AND", tmp_path)  # (x, 1) of the last sample is that of two others less the first
     total = str(sum(map(int, weights)))
-    fake = {"samples": [0, 1, 2, 3], "rivals": [1, 1, 1, 0], "weights": weights, "total": total, "null": None}
+    fake = {
+        "samples": [0, 1, 2, 3],
+        "rivals": [1, 1, 1, 0],
+        "weights": weights,
+        "total": total,
+        "further": [],
+        "null": None,
+    }
     content = {**json.loads(proof.read_text()), "kind": "not separable", "hyperplane": None, "witness": fake}
-    claim = verifier.Witness(tuple(zip(fake["samples"], fake["rivals"], strict=True)), tuple(map(int, weights)), None)
+    part = verifier.Sum(tuple(zip(fake["samples"], fake["rivals"], strict=True)), tuple(map(int, weights)))
     rows = dict(enumerate(verifier.read_rows(data, verifier.parse(json.loads(proof.read_text())))))
-    whole = verifier.Claim("not separable", 4, 2, ("no", "yes"), True, True, "", None, claim)
-    assert not any(verifier.combination(whole, rows))  # the sum alone would pass
+    assert not any(verifier.combination(part, rows, 2, True))  # the sum alone would pass
     assert not accepted(forged(content), data)
     assert not accepted_by_the_package(forged(content), data)
+
+
+def test_further_sums_follow_from_each_other(tmp_path):
+    data, proof = proved("in steps", tmp_path)
+    content = json.loads(proof.read_text())
+    first, further = content["witness"], content["witness"]["further"]
+    assert (len(first["samples"]), len(further), first["null"]) == (2, 1, [])
+    for change in ({"further": []}, {"further": further * 2}, {"null": None}, {"further": [first]}):
+        fake = forged({**content, "witness": {**first, **change}})
+        assert not accepted(fake, data), change
+        assert not accepted_by_the_package(fake, data), change
+
+
+def test_rows_of_earlier_sums_may_have_any_sign(tmp_path):
+    data, proof = proved("a,label\n0,x\n0,y\n1,y\n2,x\n", tmp_path)
+    further = {"samples": [1, 2, 3], "rivals": [0, 0, 1], "weights": ["-1", "2", "1"], "total": "2"}
+    first = {"samples": [0, 1], "rivals": [1, 0], "weights": ["1", "1"], "total": "2"}
+    content = json.loads(proof.read_text())
+    right = forged({**content, "witness": {**first, "further": [further], "null": []}})
+    wrong = forged({**content, "witness": {**further, "further": [first], "null": []}})  # the order is the proof
+    assert accepted(right, data)
+    assert accepted_by_the_package(right, data)
+    assert not accepted(wrong, data)
+    assert not accepted_by_the_package(wrong, data)
 
 
 def test_a_sample_is_no_rival_of_its_own_class(tmp_path):
     data, proof = proved("separable", tmp_path)
     content = json.loads(proof.read_text())
-    nothing = {"samples": [3], "rivals": [1], "weights": ["1"], "total": "1", "null": None}
+    nothing = {"samples": [3], "rivals": [1], "weights": ["1"], "total": "1", "further": [], "null": None}
     fake = forged({**content, "kind": "not separable", "hyperplane": None, "witness": nothing})
     assert not accepted(fake, data)
     assert not accepted_by_the_package(fake, data)
@@ -344,6 +380,7 @@ TABLES = {
     "spaces and blank lines": ("\ufeffa, b , label\n\n 1 , 2e3,x\n,,\n-0.0,4, y\n", None),
     "quoted": ('a,"b,c",label\n1,2,"x,1"\n3,4,y\n', None),
     "negative labels": ("1,-1\n2,1\n3,-1\n", None),
+    "large numbers": ("1e308,1e308,x\n1,2,y\n", None),
     "three": ("1,a\n2,b\n3,c\n4,10\n5,9\n", None),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,10 @@ class Witness:
         samples: the sample of every row, from 0.
         rivals: the other class of every row, from 0; labels −1 and +1 are the classes 0 and 1.
         weights: the integers that α is proportional to.
-        null: if not None, proof that there is no weak separator either, see :attr:`Certificate.weak`.
+        further: more such sums, positive on rows that are new and of any sign on those of the sums before: whatever is
+            ≥ 0 on all rows is 0 on all of these.
+        null: vectors at right angles to all rows. If not None, all rows are in the span of those of the sums, so that
+            there is no weak separator either, see :attr:`Certificate.weak`.
 
     Example:
         >>> import torchperc as tp
@@ -82,6 +85,7 @@ class Witness:
     samples: tuple[int, ...]
     rivals: tuple[int, ...]
     weights: tuple[int, ...]
+    further: tuple[Witness, ...] = ()
     null: tuple[Hyperplane, ...] | None = None
 
     @property
@@ -317,9 +321,11 @@ def hyperplane(plane: Plane, bias: bool) -> Hyperplane:
 
 
 def _witness(claim: verifier.Witness, bias: bool) -> Witness:
-    samples, rivals = zip(*claim.rows, strict=True)
+    first, *further = (
+        Witness(tuple(i for i, _ in part.rows), tuple(k for _, k in part.rows), part.weights) for part in claim.sums
+    )
     null = None if claim.null is None else tuple(hyperplane(plane, bias) for plane in claim.null)
-    return Witness(samples, rivals, claim.weights, null)
+    return replace(first, further=tuple(further), null=null)
 
 
 def _numbers(values: Sequence[Fraction]) -> list[str]:
@@ -344,9 +350,16 @@ def _null_content(plane: Hyperplane) -> dict[str, Any]:
 
 def _witness_content(witness: Witness) -> dict[str, Any]:
     return {
+        **_sum_content(witness),
+        "further": [_sum_content(part) for part in witness.further],
+        "null": None if witness.null is None else [_null_content(plane) for plane in witness.null],
+    }
+
+
+def _sum_content(witness: Witness) -> dict[str, Any]:
+    return {
         "samples": list(witness.samples),
         "rivals": list(witness.rivals),
         "weights": _numbers([Fraction(weight) for weight in witness.weights]),
         "total": write_number(sum(witness.weights)),
-        "null": None if witness.null is None else [_null_content(plane) for plane in witness.null],
     }

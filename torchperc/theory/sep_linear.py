@@ -119,6 +119,8 @@ def _reduced(rows: Sequence[Sequence[int]], tick: Callable[[], object]) -> tuple
         row = (row - row[pivots] @ done) % PRIME
         if not row.any():
             continue
+        if len(kept) == LARGEST:
+            raise UnsolvedError(f"more than {LARGEST} independent rows")
         pivot = int(np.flatnonzero(row)[0])
         row = row * pow(int(row[pivot]), -1, PRIME) % PRIME
         done -= np.outer(done[:, pivot], row)
@@ -129,20 +131,36 @@ def _reduced(rows: Sequence[Sequence[int]], tick: Callable[[], object]) -> tuple
     return kept, pivots, reduced[: len(kept)]
 
 
-def null_residues(rows: Sequence[Sequence[int]], width: int) -> Residues:
-    """A basis of the vectors at right angles to some rows, in columns, modulo a prime.
+def null_residues(rows: Sequence[Sequence[int]], width: int, tick: Callable[[], object] = lambda: None) -> Residues:
+    """Three vectors at right angles to some rows, in columns, modulo a prime; else at random, by a fixed seed.
+
+    A vector outside the span of the rows is at right angles to all three with a probability of one in p³.
 
     Example:
-        >>> null_residues([[1, 0, 2]], 3).T.tolist() == [[0, 1, 0], [PRIME - 2, 0, 1]]
-        True
+        >>> (np.array([[1, 0, 2]]) @ null_residues([[1, 0, 2]], 3) % PRIME).tolist()
+        [[0, 0, 0]]
     """
-    _, pivots, reduced = _reduced(rows, lambda: None)
+    _, pivots, reduced = _reduced(rows, tick)
     free = [j for j in range(width) if j not in set(pivots)]
-    basis = np.zeros((width, len(free)), dtype=np.int64)
-    basis[free, range(len(free))] = 1
+    vectors = np.zeros((width, 3), dtype=np.int64)
+    vectors[free] = np.random.default_rng(0).integers(0, PRIME, (len(free), 3))
     if pivots:
-        basis[pivots] = -reduced[:, free] % PRIME
-    return basis
+        vectors[pivots] = -modular_product(reduced[:, free], vectors[free]) % PRIME
+    return vectors
+
+
+def modular_product(left: Residues, right: Residues) -> Residues:
+    """A matrix product modulo the prime, in parts whose sums fit into 63 bits.
+
+    Example:
+        >>> modular_product(np.array([[PRIME - 1, 2]]), np.array([[1], [3]]))
+        array([[5]])
+    """
+    total = np.zeros((len(left), right.shape[1]), dtype=np.int64)
+    for start in range(0, left.shape[1], LARGEST):
+        part = slice(start, start + LARGEST)
+        total = (total + left[:, part] @ right[part] % PRIME) % PRIME
+    return total
 
 
 def null_vectors(rows: Sequence[Sequence[int]], width: int, tick: Callable[[], object] = lambda: None) -> list[Vector]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from torchperc import checks
 from torchperc.theory import verifier
-from torchperc.theory.sep_linear import PRIME, Residues
+from torchperc.theory.sep_linear import PRIME, Residues, modular_product
 from torchperc.theory.verifier import Digest, Plane
 
 if TYPE_CHECKING:
@@ -206,20 +206,24 @@ class Rows:
         """Whether z·n = 0 for all rows, exactly; looks at those features only that n has a part of."""
         used = [j for j in range(self.features) if any(weight[j] for weight in plane.weight)] or [0]
         part = Plane(tuple(tuple(weight[j] for j in used) for weight in plane.weight), plane.bias, 1, *_NOTHING)
-        columns: Any = self.X[:, used]
-        if not any(plane.bias) and not (columns.count_nonzero() if self.sparse else np.any(columns)):
-            return True
-        values = columns.toarray() if self.sparse else columns
-        samples = zip(values.tolist(), self.own.tolist(), strict=True)
-        return not any(any(verifier.slacks(entries, own, part)[0]) for entries, own in samples)
+        low, high = self.bounds
+        if not any(plane.bias) and not (low[used].any() or high[used].any()):
+            return True  # features that are 0 for every sample
+        return not any(
+            any(verifier.slacks(entries, own, part)[0])
+            for chunk in self.chunks()
+            for entries, own in zip(self.dense(chunk)[:, used].tolist(), self.own[chunk].tolist(), strict=True)
+        )
 
-    def outside(self, basis: Residues) -> NDArray[np.bool_]:
-        """Rows z with z·T ≠ 0 modulo a prime: basis (dimension, f) → (N·(K − 1),)."""
+    def outside(self, vectors: Residues) -> NDArray[np.bool_]:
+        """Rows z with z·n ≠ 0 modulo a prime for one of some vectors n: (dimension, f) → (N·(K − 1),)."""
         parts = []
-        blocks = basis.reshape(self.classes - 1, self.width, -1)
+        blocks = vectors.reshape(self.classes - 1, self.width, -1)
         flat = blocks.transpose(1, 0, 2).reshape(self.width, -1)
         for chunk in self.chunks():
-            scores = residues_of(self.dense(chunk)) @ flat[: self.features] + (flat[-1] if self.bias else 0)
+            scores = modular_product(residues_of(self.dense(chunk)), flat[: self.features]) + (
+                flat[-1] if self.bias else 0
+            )
             units = (scores % PRIME).reshape(len(scores), self.classes - 1, -1)
             units = np.concatenate((np.zeros_like(units[:, :1]), units), axis=1)
             own = np.take_along_axis(units, self.own[chunk][:, None, None], axis=1)

@@ -93,6 +93,11 @@ def decide(space: Space, clock: Clock, report: Report) -> list[Fraction] | Weigh
 
 def _by_programs(space: Space, clock: Clock, report: Report) -> list[Fraction] | Weights | Keys:
     """The same by linear programs; or, if they fail, the rows of which some may be a witness, the likeliest first."""
+    if len(space.keys) <= space.dimension and len(space.keys) * space.dimension <= 4 * _ENTRIES:
+        table = space.table(space.keys)  # so few rows are independent as a rule, and then some w has z·w = 1 for all
+        found = space.vector(_rounded(space, _fit(table), table).tolist(), clock.tick)
+        if not len(wrong_rows(space, found)):
+            return found
     working = likely = _first_rows(space)
     for _ in range(_ROUNDS):
         clock.tick()
@@ -101,12 +106,12 @@ def _by_programs(space: Space, clock: Clock, report: Report) -> list[Fraction] |
             answer = linear_program(table, space.zero_table, clock.left())
         except FailedError:
             return likely
-        likely = _support(working, answer, table)
+        held, likely = _support(working, answer, table)
         if not answer.least > _SMALL:
-            settled = settle(space, likely, clock, report, _FEW_STEPS)
+            settled = settle(space, held, clock, report, _FEW_STEPS)
             if settled is not None:
                 return settled
-        point = _rounded(space, answer, table)
+        point = _rounded(space, answer.point, table)
         if not (table @ point).min() > 0:
             return likely
         slacks = space.slacks(point)
@@ -130,12 +135,21 @@ def _first_rows(space: Space) -> Keys:
     if len(every) <= 2 * size:
         return every
     random = np.random.default_rng(0)
-    sample = every if len(every) <= 20 * size else np.sort(random.choice(every, 10 * size, replace=False))
-    table = space.table(sample)
-    squares = table.T @ table + 1e-9 * len(sample) * np.eye(space.dimension)
-    slacks = space.slacks(np.linalg.solve(squares, table.sum(axis=0)))
+    sample = np.sort(random.choice(every, min(len(every), _many(space, 10 * size)), replace=False))
+    slacks = space.slacks(_fit(space.table(sample)))
     hardest = every[np.argpartition(slacks, size)[:size]]
     return np.union1d(hardest, random.choice(every, size, replace=False))
+
+
+def _fit(table: Array) -> Array:
+    """w of a size of at most 1 for which z·w is nearly the same for all rows, by least squares."""
+    count, width = table.shape
+    few = 1e-9 * max(count, width)
+    if count < width:
+        point = table.T @ np.linalg.solve(table @ table.T + few * np.eye(count), np.ones(count))
+    else:
+        point = np.linalg.solve(table.T @ table + few * np.eye(width), table.sum(axis=0))
+    return np.asarray(point / (np.abs(point).max() or 1.0))
 
 
 def _many(space: Space, wanted: int) -> int:
@@ -152,19 +166,19 @@ def _worst(space: Space, slacks: Array, least: float) -> Keys:
     return space.keys[found]
 
 
-def _support(working: Keys, answer: Program, table: Array) -> Keys:
-    """The rows that hold t where it is, the most important first; then those that are nearly as low."""
+def _support(working: Keys, answer: Program, table: Array) -> tuple[Keys, Keys]:
+    """The rows that hold t where it is, the most important first; and these with some that are nearly as low."""
     held = np.flatnonzero(answer.shares > 1e-12)
     held = held[np.argsort(-answer.shares[held], kind="stable")]
     low = np.argsort(table @ answer.point, kind="stable")[: table.shape[1] + 1]
-    return working[np.concatenate((held, low[~np.isin(low, held)]))]
+    return working[held], working[np.concatenate((held, low[~np.isin(low, held)]))]
 
 
-def _rounded(space: Space, answer: Program, table: Array) -> Array:
+def _rounded(space: Space, exact: Array, table: Array) -> Array:
     """w with few bits, as long as it separates the working set nearly as well."""
-    best = float((table @ answer.point).min())
+    best = float((table @ exact).min())
     for bits in _BITS:
-        point = space.corrected(np.ldexp(np.round(np.ldexp(answer.point, bits)), -bits))
+        point = space.corrected(np.ldexp(np.round(np.ldexp(exact, bits)), -bits))
         if float((table @ point).min()) >= 0.98 * best:
             break
     return point

@@ -38,7 +38,7 @@ class Space:
         self.keys = np.arange(len(rows)) if keys is None else keys
         low, high = rows.bounds
         half, middle = high / 2 - low / 2, low / 2 + high / 2
-        far = (np.abs(middle) > 4 * half) & (True)
+        far = (np.abs(middle) > 4 * half) & (rows.bias and not rows.sparse)
         self.centre = np.where(far, np.where(half > 0, _few_bits(middle, half), low), 0.0)
         largest = np.maximum(np.abs(high - self.centre), np.abs(low - self.centre))
         self.exponents = np.where(largest > 0, np.frexp(largest)[1], 0)
@@ -51,10 +51,11 @@ class Space:
         own = self.rows.own[samples]
         phi = self._scaled(samples)
         phi = np.column_stack((phi, np.ones(len(keys)))) if self.rows.bias else phi
-        table = np.zeros((len(keys), self.rows.classes, self.rows.width))
-        every = np.arange(len(keys))
-        table[every, own], table[every, numbers + (numbers >= own)] = phi, -phi
-        return table[:, 1:].reshape(len(keys), self.dimension)
+        table = np.zeros((len(keys), self.rows.classes - 1, self.rows.width))
+        for blocks, signed in ((own - 1, phi), (numbers + (numbers >= own) - 1, -phi)):
+            there = np.flatnonzero(blocks >= 0)
+            table[there, blocks[there]] = signed[there]
+        return table.reshape(len(keys), self.dimension)
 
     @cached_property
     def zero_table(self) -> Array:

@@ -14,19 +14,18 @@ from torchperc.theory.sep_rows import Rows
 from torchperc.theory.sep_search import decide
 from torchperc.theory.sep_spaces import Space
 
-_LONGEST = 50_000_000  # bits of a witness
-
 
 @dataclass(frozen=True)
 class Weak:
     """What is left to say when there is a witness: a weak separator, or that there is none.
 
-    ``vector`` is 0 or positive on all rows, and positive on some; ``null`` are vectors at right angles to all rows,
-    which with the rows of the witness span everything. Both are None if the question was left open, for the ``reason``.
+    ``vector`` is 0 or positive on all rows, and positive on some. Otherwise ``further`` are sums of rows and ``null``
+    vectors at right angles to all rows that prove that there is none. Without both the question was left open, for the
+    ``reason``.
     """
 
-    witness: Weights
     vector: list[Fraction] | None = None
+    further: tuple[Weights, ...] = ()
     null: list[list[int]] | None = None
     reason: str = ""
 
@@ -35,31 +34,29 @@ def weaken(rows: Rows, witness: Weights, clock: Clock, report: Report) -> Weak:
     """Whether a vector is ≥ 0 on all rows and > 0 on some.
 
     Such a vector is 0 on the rows of a witness. Among the vectors that are, either one is positive on all rows outside
-    their span, or a witness says that there is none: Σ b·z = Σ c·z with b > 0 on rows outside and c of any sign on rows
-    of the first witness a. Then Σ b·z + Σ (s·a − c)·z = 0 for every s, and a large enough s makes all numbers positive:
-    a witness with a larger span. The question is put again, until the span has all rows in it.
+    their span, or there is Σ b·z + Σ c·z = 0 with b > 0 on some rows outside and c of any sign on rows of the witness.
+    Then the vector is 0 on these rows too, and the question is put again, until the span has all rows in it.
     """
-    joined = witness
+    further: list[Weights] = []
+    zero: list[int] = []
     try:
         while True:
             clock.tick()
-            kept, _ = independent([rows.exact_row(key)[0] for key in joined], clock.tick)
-            zero = [list(joined)[number] for number in kept]
+            known = [*zero, *(key for key in (further or [witness])[-1] if key not in zero)]
+            kept, _ = independent([rows.exact_row(key)[0] for key in known], clock.tick)
+            zero = [known[number] for number in kept]
             if len(zero) == rows.dimension:
-                return Weak(joined, null=[])
+                return Weak(further=tuple(further), null=[])
             table = [rows.exact_row(key)[0] for key in zero]
-            outside = np.flatnonzero(rows.outside(null_residues(table, rows.dimension)))
+            outside = np.flatnonzero(rows.outside(null_residues(table, rows.dimension, clock.tick)))
             if not len(outside):
-                return Weak(joined, null=null_vectors(table, rows.dimension, clock.tick))
+                return Weak(further=tuple(further), null=null_vectors(table, rows.dimension, clock.tick))
             found = decide(Space(rows, outside, zero), clock, report)
             if isinstance(found, list):
-                return Weak(witness, vector=found)
-            scale = max([-found.get(key, Fraction(0)) / joined[key] for key in joined] + [Fraction(0)]) + 1
-            joined = {**found, **{key: scale * value + found.get(key, Fraction(0)) for key, value in joined.items()}}
-            if sum(value.numerator.bit_length() for value in joined.values()) > _LONGEST:
-                raise UndecidedError("the numbers of the proof become too long")
+                return Weak(vector=found)
+            further.append(found)
     except (UndecidedError, UnsolvedError) as error:
-        return Weak(witness, reason=f"whether the data are weakly separable was left open: {error}")
+        return Weak(reason=f"whether the data are weakly separable was left open: {error}")
 
 
 def whole_numbers(weights: Weights) -> dict[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 
 from torchperc import checks
@@ -81,20 +82,21 @@ def _separable(rows: Rows, signs: bool, vector: list[Fraction]) -> Certificate:
 
 def _not(rows: Rows, signs: bool, witness: Weights, clock: Clock, report: Report) -> Certificate:
     weak = weaken(rows, witness, clock, report)
-    null = None if weak.null is None else [_plane(rows, signs, list(map(Fraction, column))) for column in weak.null]
-    evidence = _witness(
-        rows, weak.witness, None if null is None else tuple(hyperplane(plane, rows.bias) for plane in null)
-    )
+    evidence = _sum(rows, witness)
+    if weak.null is not None:
+        planes = (_plane(rows, signs, list(map(Fraction, column))) for column in weak.null)
+        null = tuple(hyperplane(plane, rows.bias) for plane in planes)
+        evidence = replace(evidence, further=tuple(_sum(rows, part) for part in weak.further), null=null)
     if weak.vector is not None:
         plane = _measured(rows, signs, weak.vector)
         return _certificate(rows, signs, "weakly separable", plane, evidence)
     return _certificate(rows, signs, "not separable", None, evidence, weak.reason)
 
 
-def _witness(rows: Rows, weights: Weights, null: tuple[Hyperplane, ...] | None) -> Witness:
+def _sum(rows: Rows, weights: Weights) -> Witness:
     integers = whole_numbers(weights)
     samples, rivals = zip(*(rows.sample_and_rival(key) for key in integers), strict=True)
-    return Witness(samples, tuple(map(int, rivals)), tuple(integers.values()), null)
+    return Witness(samples, tuple(map(int, rivals)), tuple(integers.values()))
 
 
 def _measured(rows: Rows, signs: bool, vector: list[Fraction]) -> Hyperplane:

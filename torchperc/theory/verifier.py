@@ -11,9 +11,10 @@ What is checked. Every sample i of class yᵢ and every other class k give one r
 
 - A hyperplane w: z·w for every row; the least of these, and how many are positive, must be what the certificate says.
 - A witness a > 0 on some rows: Σ a·z = 0. By Gordan's theorem no w has z·w > 0 for all rows, as 0 = Σ a·(z·w) > 0.
-- That the witness spans: its rows have the rank of all rows. Then no w has z·w ≥ 0 for all and > 0 for one either, as
-  such a w is 0 on the rows of the witness, hence on all. The rank of the witness is bounded from below modulo a prime,
-  that of all rows from above by independent vectors n with z·n = 0 for every row.
+- That no w has z·w ≥ 0 for all rows and > 0 for one either. Such a w is 0 on the rows of the witness. A further sum
+  Σ b·z + Σ c·z = 0, with b > 0 on new rows and c of any sign on rows on which w is 0 already, makes it 0 on the new
+  rows too. If all these rows have the rank of all rows there are, w is 0 on all. Their rank is bounded from below
+  modulo a prime, that of all rows from above by independent vectors n with z·n = 0 for every row.
 """
 
 from __future__ import annotations
@@ -97,12 +98,24 @@ class Plane:
 
 
 @dataclass(frozen=True)
-class Witness:
-    """Positive integers on some rows (sample, other class); ``null`` proves that the rows span, if it is not None."""
+class Sum:
+    """Integers on some rows (sample, other class) that are to sum to zero: Σ a·z = 0."""
 
     rows: tuple[tuple[int, int], ...]
     weights: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A sum with a > 0, and, if ``null`` is not None, further ones that prove that nothing separates weakly either."""
+
+    sums: tuple[Sum, ...]
     null: tuple[Plane, ...] | None
+
+    @property
+    def rows(self) -> set[tuple[int, int]]:
+        """The rows of all sums."""
+        return {row for part in self.sums for row in part.rows}
 
 
 @dataclass(frozen=True)
@@ -208,16 +221,25 @@ def as_plane(
 
 
 def _witness(content: dict[str, Any], samples: int, classes: int, units: int, features: int, bias: bool) -> Witness:
+    sums = tuple(_sum(part, samples, classes) for part in (content, *content["further"]))
+    known: set[tuple[int, int]] = set()
+    for part in sums:
+        fresh = [weight for row, weight in zip(part.rows, part.weights, strict=True) if row not in known]
+        _demand(bool(fresh) and all(weight > 0 for weight in fresh), "a witness has weights above 0 on its own rows")
+        known.update(part.rows)
+    if content["null"] is None:
+        _demand(len(sums) == 1, "further sums prove nothing by themselves")
+        return Witness(sums, None)
+    return Witness(sums, tuple(_plane({**entry, **_NOTHING}, units, features, bias) for entry in content["null"]))
+
+
+def _sum(content: dict[str, Any], samples: int, classes: int) -> Sum:
     rows = tuple((_count(i, 0), _count(k, 0)) for i, k in zip(content["samples"], content["rivals"], strict=True))
-    weights = tuple(int(_integer(_text(value))) for value in content["weights"])
+    weights = tuple(_integer(_text(value)) for value in content["weights"])
     _demand(len(weights) == len(rows) == len(set(rows)) > 0, "a witness has one weight a row, and no row twice")
     _demand(all(i < samples and k < classes for i, k in rows), "a witness of samples or classes that are not there")
-    _demand(all(value > 0 for value in weights), "a witness has weights above 0")
     _demand(sum(weights) == _integer(_text(content["total"])), "the weights of the witness have another sum")
-    if content["null"] is None:
-        return Witness(rows, weights, None)
-    null = tuple(_plane({**entry, **_NOTHING}, units, features, bias) for entry in content["null"])
-    return Witness(rows, weights, null)
+    return Sum(rows, weights)
 
 
 _NOTHING = {"least": "0", "squared_margin": "0", "positive": 0}
@@ -291,14 +313,18 @@ def squared_margin(plane: Plane, least: Fraction) -> Fraction:
     return least * least * plane.denominator**2 / squares if squares else Fraction(0)
 
 
-def combination(claim: Claim, rows: dict[int, Row]) -> list[int]:
-    """Σ a·z over the rows of the witness, times a power of two: the sums of all blocks, one after the other."""
-    assert claim.witness is not None
-    scaled = {i: integers([*values, 1.0] if claim.bias else values) for i, (values, _) in rows.items()}
+def combination(part: Sum, rows: dict[int, Row], classes: int, bias: bool) -> list[int]:
+    """Σ a·z, times a power of two: the sums of all blocks, one after the other.
+
+    Example:
+        >>> combination(Sum(((0, 1), (1, 0)), (1, 2)), {0: ([4.0], 0), 1: ([2.0], 1)}, 2, True)
+        [0, -1, 0, 1]
+    """
+    scaled = {i: integers([*rows[i][0], 1.0] if bias else rows[i][0]) for i, _ in part.rows}
     common = max(below for _, below in scaled.values())
-    width = claim.features + claim.bias
-    total = [0] * (claim.classes * width)
-    for (i, rival), weight in zip(claim.witness.rows, claim.witness.weights, strict=True):
+    width = len(next(iter(scaled.values()))[0])
+    total = [0] * (classes * width)
+    for (i, rival), weight in zip(part.rows, part.weights, strict=True):
         entries, below = scaled[i]
         own, factor = rows[i][1], weight * (common // below)
         for j, entry in enumerate(entries):
@@ -400,12 +426,14 @@ def read_rows(path: str | Path, claim: Claim, target: str | None = None) -> Iter
     header = _is_header(first, target)
     names = first if header else [str(j + 1) for j in range(len(first))]
     column = _column(names, target, path)
+    others = names[:column] + names[column + 1 :]
     codes = {label: code for code, label in enumerate(claim.labels)}
     for line, row in lines if header else _before((number, first), lines):
         label = _label(row[column], path, line, names[column])
         if label not in codes:
             raise RejectedError(f"{path}, line {line}: label {label!r} is none of the certificate's")
-        yield [_number(cell, path, line, names[j]) for j, cell in enumerate(row) if j != column], codes[label]
+        del row[column]
+        yield _numbers(row, path, line, others), codes[label]
 
 
 def _before(first: tuple[int, list[str]], rest: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
@@ -466,10 +494,16 @@ def _label(cell: str, path: str | Path, line: int, name: str) -> str:
     return repr(float(cell) + 0.0).removesuffix(".0") if _is_number(cell) else cell
 
 
-def _number(cell: str, path: str | Path, line: int, name: str) -> float:
-    if not _is_number(cell) or not math.isfinite(float(cell)):
-        raise ValueError(f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number")
-    return float(cell)
+def _numbers(cells: list[str], path: str | Path, line: int, names: list[str]) -> list[float]:
+    try:
+        values = [float(cell) for cell in cells]
+    except ValueError:
+        values = [math.nan]
+    if not math.isfinite(sum(values)) or "_" in "".join(cells):  # a sum may also be too large, so look at each
+        for cell, name in zip(cells, names, strict=True):
+            if not _is_number(cell) or not math.isfinite(float(cell)):
+                raise ValueError(f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number")
+    return values
 
 
 # --- the proof ----------------------------------------------------------------------------------------------------
@@ -535,7 +569,7 @@ def check_witness(claim: Claim, rows: dict[int, Row]) -> None:
         return
     if any(rows[i][1] == rival for i, rival in witness.rows):
         raise RejectedError("the witness takes a sample's own class for another one")
-    if any(combination(claim, rows)):
+    if any(any(combination(part, rows, claim.classes, claim.bias)) for part in witness.sums):
         raise RejectedError("the witness does not sum to zero")
     if witness.null is not None:
         dimension = (claim.classes - 1) * (claim.features + claim.bias)
