@@ -25,14 +25,15 @@ ROOMS = [
         "rules.models", "rules.spaces", "rules.log", "rules.engines", "rules.kernelized", "rules.compiled", "rules.blocked",
         "rules.choice", "rules.orders", "rules.problem", "rules.run", "rules.progress", "rules.online", "rules.trainer", "rules",
     ],
-    ["descent", "optimum", "sweeping"],
+    ["descent_loops", "descent", "optimum", "sweeping"],
     [
-        "data.gates", "data.synthetic", "data.dataset", "data.encoding", "data.svmlight", "data.tables", "data.files",
+        "data.gates", "data.synthetic", "data.dataset", "data.encoding", "data.opening", "data.blocks", "data.text", "data.tables",
+        "data.survey", "data.features", "data.caching", "data.svmlight_loop", "data.svmlight", "data.files", "data.applying",
         "data.sources", "data.scaling", "data.splits", "data.partition", "data",
     ],
     ["fitted", "portable"],
     ["dialects", "crosschecking", "xorlab"],
-    ["sklearn.base", "sklearn.rule", "sklearn.gradient", "sklearn.conversion", "sklearn"],
+    ["sklearn.conversion", "sklearn.base", "sklearn.rule", "sklearn.passes", "sklearn.gradient", "sklearn"],
     [
         "plots.style", "plots.classifiers", "plots.planes", "plots.marks", "plots.regions", "plots.path", "plots.curves",
         "plots.bracket", "plots.comparison", "plots.margins", "plots.weights", "plots.confusion", "plots.lifted",
@@ -47,8 +48,9 @@ ROOMS = [
         "benchmarks.timing", "benchmarks.samples", "benchmarks.peers", "benchmarks.rule_cases", "benchmarks.descent_cases",
         "benchmarks.cases", "benchmarks.report", "benchmarks",
     ],
-    ["reporting.page", "reporting.chapters", "reporting.reports", "reporting", "reporting.runs"],
-    ["cli.show", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.export", "cli.apply",
+    ["reporting.page", "reporting.chapters", "reporting.reports", "reporting", "reporting.runs", "reporting.learned"],
+    ["learning"],
+    ["cli.show", "cli.inputs", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.export", "cli.apply",
      "cli.learn", "cli.demo", "cli"],
 ]  # fmt: skip
 RANK = {module: number for number, module in enumerate(name for room in ROOMS for name in room)}

@@ -274,7 +274,7 @@ def test_data_sets_are_frozen_and_equal_themselves_only():
         (lambda: load("separable-blobs", noise=1), ValueError, "it takes samples, features, margin, seed"),
         (lambda: load("noisy-blobs", margin=1), ValueError, "it takes samples, features, noise, seed"),
         (lambda: load("iris", target="x"), ValueError, "target='x' is no option of source 'iris'; it takes positive"),
-        (lambda: load("a.csv", header=1), ValueError, "header=1 is no option of source 'a.csv'; it takes target, positive"),
+        (lambda: load("a.csv", margin=1), ValueError, "margin=1 is no option of source 'a.csv'; it takes target, positive"),
         (lambda: load("nowhere.csv"), ValueError, "cannot read nowhere.csv: No such file"),
         (lambda: load(Path("AND")), ValueError, "cannot read AND: No such file"),
         (lambda: load("iris", positive="rose"), ValueError, "positive='rose' is no label; choose one of 'setosa', 'versicolor', 'virginica'"),
@@ -444,7 +444,7 @@ def state(**changes):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: scaler("robust"), ValueError, "kind='robust' is unknown; choose one of 'minmax', 'standard', 'none'"),
+        (lambda: scaler("robust"), ValueError, "kind='robust' is unknown; choose one of 'minmax', 'standard', 'maxabs', 'none'"),
         (lambda: MinMax().transform([[1.0]]), ValueError, "MinMax is not fitted; call fit(X) with the training samples first"),
         (lambda: Standard().inverse([[1.0]]), ValueError, "Standard is not fitted"),
         (lambda: Identity().unscale([1.0], 0.0), ValueError, "Identity is not fitted"),
@@ -461,7 +461,7 @@ def state(**changes):
         (lambda: MinMax().fit([[1.0]]).unscale([math.nan], 0.0), ValueError, "weight holds values that are not finite numbers"),
         (lambda: MinMax().fit([[1.0]]).unscale([1.0], math.inf), ValueError, "bias holds values that are not finite numbers"),
         (lambda: Scaler.from_state({"kind": "minmax"}), ValueError, "state has no 'shift', found ['kind']; give what state() returned"),
-        (lambda: Scaler.from_state(state(kind="robust")), ValueError, "state['kind']='robust' is unknown; choose one of 'minmax', 'standard', 'none'"),
+        (lambda: Scaler.from_state(state(kind="robust")), ValueError, "state['kind']='robust' is unknown; choose one of 'minmax', 'standard', 'maxabs', 'none'"),
         (lambda: Standard.from_state(state()), ValueError, "state['kind']='minmax' is unknown; choose one of 'standard'"),
         (lambda: Scaler.from_state(state(scale=[1.0, 2.0])), ValueError, "state must be rectangular"),
         (lambda: Scaler.from_state(state(scale=[0.0])), ValueError, "state['scale'] must be above 0, found 0"),

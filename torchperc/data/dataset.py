@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,6 +13,25 @@ from torch import Tensor
 
 from torchperc import checks
 from torchperc.checks import Data
+from torchperc.rules.parts import CsrParts
+
+
+class TableEncoding(Protocol):
+    """What a data set asks of the way in which the columns of its table became features."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the features."""
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+
+    def state(self) -> dict[str, Any]:
+        """Everything about it as plain types."""
+
+    def with_fills(self, means: Any) -> Any:
+        """The same with other numbers for missing values, one for each feature."""
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==, so a data set equals itself only
@@ -22,15 +41,21 @@ class Dataset:
     The second label in the order of ``labels`` is +1. :meth:`of` does the mapping; the constructor takes mapped codes.
 
     Args:
-        X: the features, kept in float64.
+        X: the features. Dense ones are kept as a tensor of float64, sparse ones (scipy, or a sparse tensor) as a scipy
+            CSR array of float64. A ``numpy.memmap`` and :class:`~torchperc.data.CsrParts` stay where they are and are
+            looked at when they are read, a part at a time.
         y: −1/+1 for two labels, 0 … K−1 for K.
         labels: the names of the labels, in the order of their codes.
         names: of the features.
         image_shape: rows and columns of the picture a sample is, if it is one.
         name: of the data set.
+        encoding: how the columns of a table became the features, if they come from one.
+        gaps: row and feature of the values that were missing in the source; X has the feature's mean there. Whoever
+            splits the data fills them again with the mean over the training part.
+        dropped: how many rows of the source were left out because values were missing.
 
     Shape:
-        X (N, d), y (N,).
+        X (N, d), y (N,), gaps (M, 2).
 
     Example:
         >>> fruit = Dataset.of([[120, 7], [110, 19]], ["apple", "banana"], names=("weight", "length"))
@@ -40,22 +65,29 @@ class Dataset:
         ['banana', 'banana', 'apple']
     """
 
-    X: Tensor
+    X: Data
     y: Tensor
     labels: tuple[str, ...]
     names: tuple[str, ...]
     image_shape: tuple[int, int] | None = None
     name: str = ""
+    encoding: TableEncoding | None = None
+    gaps: Tensor | None = None
+    dropped: int = 0
 
     def __post_init__(self) -> None:
-        X = checks.features(self.X, dtype=torch.float64, convert=True)
+        X = samples(self.X)
         if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:
             raise ValueError(f"labels={self.labels!r} must be at least two different names")
         if len(self.names) != X.shape[1]:
             raise ValueError(f"names has {len(self.names)} entries for {X.shape[1]} features; name every feature once")
         if self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
             raise ValueError(f"image_shape={self.image_shape} does not hold {X.shape[1]} features")
-        object.__setattr__(self, "y", self._codes(self.y, len(X), "y"))
+        if self.encoding is not None and self.encoding.width != X.shape[1]:
+            raise ValueError(f"encoding makes {self.encoding.width} features, but X has {X.shape[1]}")
+        checks.whole("dropped", self.dropped, at_least=0)
+        object.__setattr__(self, "gaps", _gaps(self.gaps, X.shape))
+        object.__setattr__(self, "y", self._codes(self.y, X.shape[0], "y"))
         object.__setattr__(self, "X", X)
 
     @classmethod
@@ -85,14 +117,14 @@ class Dataset:
             >>> digits.labels, digits.y.tolist(), digits.names
             (('8', '9', '10'), [2, 1, 0], ('x1',))
         """
-        X = checks.features(X, dtype=torch.float64, convert=True)
-        given = [_text(value, i) for i, value in enumerate(_one_each(y))]
-        labels = tuple(sorted(set(given), key=_label_key))
+        X = samples(X)
+        texts, which = _texts(y)
+        labels = tuple(sorted(set(texts), key=_label_key))
         if len(labels) < 2:
             raise ValueError(f"y has one label only, found {', '.join(map(repr, labels))}; two are needed")
         codes = {label: 2 * k - 1 if len(labels) == 2 else k for k, label in enumerate(labels)}
         names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
-        return cls(X, torch.tensor([codes[label] for label in given]), labels, names, image_shape, name)
+        return cls(X, torch.tensor([codes[text] for text in texts])[which], labels, names, image_shape, name)
 
     @property
     def classes(self) -> int | None:
@@ -109,8 +141,11 @@ class Dataset:
             (N,).
         """
         count = np.shape(codes)[0] if np.ndim(codes) else 0
-        values = self._codes(codes, count, "codes").tolist()
-        return [self.labels[value if self.classes else (value + 1) // 2] for value in values]
+        if np.shape(codes) == (0,):
+            return []
+        values = self._codes(codes, count, "codes").cpu().numpy()
+        names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
+        return names
 
     def against_rest(self, positive: str | int) -> Dataset:
         """The same samples in two classes: one label (+1) against all others together (−1).
@@ -124,10 +159,11 @@ class Dataset:
         """
         if str(positive) not in self.labels:
             raise ValueError(f"positive={positive!r} is no label; choose one of {', '.join(map(repr, self.labels))}")
-        chosen = [label == str(positive) for label in self.decode(self.y)]
+        number = self.labels.index(str(positive))
+        chosen = self.y == (number if self.classes else 2 * number - 1)
         others = [label for label in self.labels if label != str(positive)]
         rest = others[0] if len(others) == 1 else f"not {positive}"
-        return replace(self, y=torch.tensor(chosen) * 2 - 1, labels=(rest, str(positive)))
+        return replace(self, y=torch.where(chosen, 1, -1), labels=(rest, str(positive)))
 
     def _codes(self, codes: Data, count: int, name: str) -> Tensor:
         if self.classes is None:
@@ -140,14 +176,50 @@ def shortest(number: float) -> str:
     return repr(number + 0.0).removesuffix(".0")
 
 
-def _one_each(y: Data) -> list[Any]:
-    array = (
-        y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y, dtype=object)
-    )  # 1 and "a" stay two types
+def samples(X: Data) -> Any:
+    """Samples as a data set keeps them: a tensor or CSR array of float64, or what is read in parts as it is.
+
+    Example:
+        >>> from scipy.sparse import coo_array
+        >>> type(samples([[1, 2]])).__name__, type(samples(coo_array([[0, 2]]))).__name__
+        ('Tensor', 'csr_array')
+    """
+    if isinstance(X, CsrParts):
+        checks.shape(X.shape)
+        return X
+    if isinstance(X, np.memmap):
+        checks.shape(X.shape)
+        if X.dtype not in (np.float32, np.float64):
+            raise TypeError(f"X is mapped from a file as {X.dtype}; float32 or float64 is needed, so convert the file")
+        return X
+    if checks.is_sparse(X):
+        return checks.sparse_features(X, dtype=torch.float64)
+    return checks.features(X, dtype=torch.float64, convert=True)
+
+
+def _gaps(gaps: Data | None, shape: tuple[int, ...]) -> Tensor | None:
+    if gaps is None:
+        return None
+    pairs = torch.as_tensor(gaps)
+    if pairs.dtype != torch.int64 or pairs.dim() != 2 or pairs.shape[1] != 2:
+        raise ValueError(f"gaps must be int64 of shape (M, 2), found {pairs.dtype} of shape {tuple(pairs.shape)}")
+    if len(pairs) and (int(pairs.min()) < 0 or bool((pairs.amax(0) >= torch.tensor(shape)).any())):
+        raise ValueError(f"gaps names row and feature {pairs.amax(0).tolist()}, but X has shape {tuple(shape)}")
+    return pairs
+
+
+def _texts(y: Data) -> tuple[list[str], Tensor]:
+    """Labels as words, and which of the words each sample has. Numbers by the million are not gone through singly."""
+    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
+        array = np.asarray(array, dtype=object)  # 1 and "a" stay two types
     if array.ndim != 1:
         raise ValueError(f"y must have one dimension, found shape {array.shape}; give one label a sample")
-    values: list[Any] = array.tolist()
-    return values
+    if array.dtype.kind == "O":
+        texts = [_text(value, i) for i, value in enumerate(array.tolist())]
+        return texts, torch.arange(len(texts))
+    values, first, which = np.unique(array, return_index=True, return_inverse=True)
+    return [_text(value, i) for value, i in zip(values.tolist(), first.tolist(), strict=True)], torch.from_numpy(which)
 
 
 def _text(value: Any, index: int) -> str:

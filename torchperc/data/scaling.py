@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -13,8 +13,11 @@ from torch import Tensor
 
 from torchperc import checks
 from torchperc.checks import Data
+from torchperc.rules.parts import in_parts, rows_as_read
 
 _S = TypeVar("_S", bound="Scaler")
+Pieces: TypeAlias = Callable[[], Iterator[Any]]
+"""Samples in float64, dense or CSR, a piece at a time, from the first again with each call."""
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
@@ -36,16 +39,25 @@ class Scaler(ABC):
     scale: Tensor | None = None
     kind: ClassVar[str]
 
-    def fit(self: _S, X: Data) -> _S:
+    def fit(self: _S, X: Data, rows: Tensor | None = None) -> _S:
         """A new scaler of this kind with the statistics of ``X``; this one stays as it is.
 
         Args:
-            X: the training samples, and no others.
+            X: the training samples, and no others. Dense or sparse; a ``numpy.memmap`` and
+                :class:`~torchperc.data.CsrParts` are read a part at a time.
+            rows: which samples of ``X`` are the training samples, in ascending order; all of them by default.
 
         Shape:
-            (N, d).
+            X (N, d), rows (n,).
         """
-        given = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
+        return self.fit_pieces(pieces(X, rows))
+
+    def fit_pieces(self: _S, given: Pieces) -> _S:
+        """A new scaler of this kind with the statistics of samples that come in pieces, which are gone through twice.
+
+        Args:
+            given: see :data:`Pieces`.
+        """
         shift, scale = self._statistics(given)
         finite = torch.isfinite(shift) & torch.isfinite(scale)
         if not finite.all():
@@ -53,18 +65,50 @@ class Scaler(ABC):
             raise ValueError(f"X[:, {column}] spans more than float64 holds; divide it by a constant first")
         return type(self)(shift, torch.where(scale == 0, 1.0, scale))
 
-    def transform(self, X: Data) -> Tensor:
+    def transform(self, X: Data) -> Any:
         """Scaled samples: z = (x − shift) / scale, computed in float64, in the floating type that ``X`` has.
 
         Args:
-            X: samples with the features the scaler was fitted on.
+            X: samples with the features the scaler was fitted on. Sparse samples stay sparse, as a CSR array, which
+                needs a scaler without shifts.
 
         Shape:
             (N, d) in and out.
         """
         shift, scale = self._fitted()
-        given = checks.features(X, dtype=torch.float64, width=len(shift), convert=True)
-        return ((given - shift.to(given.device)) / scale.to(given.device)).to(_floating_type(X))
+        if in_parts(X):
+            raise TypeError("X is read in parts and would come out whole; use torchperc.data.partition, or smaller X")
+        if checks.is_sparse(X):
+            given = checks.sparse_features(X, dtype=torch.float64, width=len(shift))
+            return self._divided(given).astype(np.float32 if _is_single(X) else np.float64, copy=False)
+        dense = checks.features(X, dtype=torch.float64, width=len(shift), convert=True)
+        return (dense - shift.to(dense.device)).div_(scale.to(dense.device)).to(_floating_type(X))
+
+    def transform_pieces(self, X: Data, rows: Tensor | None = None) -> Iterator[Any]:
+        """Scaled samples of float64 a piece at a time, for what is larger than memory.
+
+        Args:
+            X: samples with the features the scaler was fitted on, of any kind that :meth:`fit` takes.
+            rows: which of them; all by default.
+
+        Shape:
+            X (N, d), rows (n,); pieces of (m, d), n samples together.
+
+        Example:
+            >>> [piece.tolist() for piece in MinMax().fit([[0.0], [2.0]]).transform_pieces([[1.0], [4.0]])]
+            [[[0.5], [2.0]]]
+        """
+        for piece in pieces(X, rows)():
+            yield self.transform(piece)
+
+    def _divided(self, X: Any) -> Any:
+        """A CSR array with every column divided by its scale."""
+        shift, scale = self._fitted()
+        if shift.any():
+            raise ValueError(_shifted(type(self).__name__))
+        made = X.copy()
+        made.data /= scale.numpy()[made.indices]
+        return made
 
     def inverse(self, Z: Data) -> Tensor:
         """The samples that :meth:`transform` scaled, up to rounding: x = z·scale + shift.
@@ -140,7 +184,7 @@ class Scaler(ABC):
         return made
 
     @abstractmethod
-    def _statistics(self, X: Tensor) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
         """Shift and scale of each feature; a scale of 0 stands for a constant one."""
 
     def _fitted(self) -> tuple[Tensor, Tensor]:
@@ -162,8 +206,8 @@ class MinMax(Scaler):
 
     kind = "minmax"
 
-    def _statistics(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        low, high = X.aminmax(dim=0)
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+        low, high, _ = _overview(_dense(given, "MinMax"))
         return low, high - low
 
 
@@ -180,13 +224,44 @@ class Standard(Scaler):
 
     kind = "standard"
 
-    def _statistics(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        low, high = X.aminmax(dim=0)
-        mean = torch.where(low == high, low, X.mean(dim=0))  # the mean of ten times 0.1 is not 0.1 to the last bit
-        away = X - mean
-        peak = away.abs().amax(dim=0)
-        unit = away / torch.where(peak == 0, 1.0, peak)  # squares of these neither overflow nor vanish
-        return mean, peak * unit.square().mean(dim=0).sqrt()
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+        dense = _dense(given, "Standard")
+        low, high, mean = _overview(dense)
+        mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
+        peak = torch.maximum(high - mean, mean - low)
+        unit = torch.where(peak == 0, 1.0, peak)  # squares of shares of it neither overflow nor vanish
+        total, count = torch.zeros_like(mean), 0
+        for piece in dense():
+            total, count = total + ((piece - mean) / unit).square().sum(dim=0), count + len(piece)
+        return mean, peak * (total / count).sqrt()
+
+
+class MaxAbs(Scaler):
+    """Each feature divided by its largest absolute training value: onto −1 to 1, zeros staying zeros.
+
+        z = x / max |x|
+
+    There is no shift, so sparse samples stay sparse. A feature that is 0 in all training samples is left as it is.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> scaler = MaxAbs().fit(csr_array([[0.0, -5.0], [4.0, 0.0]]))
+        >>> scaler.transform(csr_array([[1.0, 10.0]])).toarray()
+        array([[0.25, 2.  ]])
+    """
+
+    kind = "maxabs"
+
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+        largest: Tensor | None = None
+        for piece in given():
+            if isinstance(piece, Tensor):
+                peaks = piece.abs().amax(dim=0)
+            else:
+                peaks = torch.from_numpy(abs(piece).max(axis=0).toarray().reshape(-1))
+            largest = peaks if largest is None else torch.maximum(largest, peaks)
+        assert largest is not None
+        return torch.zeros_like(largest), largest
 
 
 class Identity(Scaler):
@@ -199,11 +274,12 @@ class Identity(Scaler):
 
     kind = "none"
 
-    def _statistics(self, X: Tensor) -> tuple[Tensor, Tensor]:
-        return torch.zeros_like(X[0]), torch.ones_like(X[0])
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+        width = next(given()).shape[1]
+        return torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
 
 
-_KINDS: dict[str, Any] = {scaler.kind: scaler for scaler in (MinMax, Standard, Identity)}
+_KINDS: dict[str, Any] = {scaler.kind: scaler for scaler in (MinMax, Standard, MaxAbs, Identity)}
 SCALINGS = tuple(_KINDS)
 
 
@@ -211,7 +287,7 @@ def scaler(kind: str) -> Scaler:
     """A scaler by name, not yet fitted.
 
     Args:
-        kind: ``"minmax"``, ``"standard"`` or ``"none"``.
+        kind: ``"minmax"``, ``"standard"``, ``"maxabs"`` or ``"none"``.
 
     Example:
         >>> scaler("minmax").fit([[0.0], [2.0]]).transform([[1.0]]).tolist()
@@ -219,6 +295,62 @@ def scaler(kind: str) -> Scaler:
     """
     made: Scaler = _KINDS[checks.one_of("kind", kind, SCALINGS)]()
     return made
+
+
+def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
+    """Samples of any kind in float64, checked, as one piece or as many as memory asks for.
+
+    Args:
+        X: dense or sparse samples, a ``numpy.memmap``, or :class:`~torchperc.data.CsrParts`.
+        rows: which of them, in ascending order; all by default.
+
+    Shape:
+        X (N, d), rows (n,).
+
+    Example:
+        >>> [piece.tolist() for piece in pieces([[1], [2], [3]], torch.tensor([0, 2]))()]
+        [[[1.0], [3.0]]]
+    """
+    if in_parts(X):
+        parts = rows_as_read(X, torch.float64)
+        order = torch.arange(len(parts)) if rows is None else rows
+        return lambda: (some.raw() for some in parts.blocks(order))
+    if checks.is_sparse(X):
+        whole: Any = checks.sparse_features(X, dtype=torch.float64)
+        some = whole if rows is None else whole[rows.numpy()]
+    else:
+        whole = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
+        some = whole if rows is None else whole[rows]
+    return lambda: iter((some,))
+
+
+def _dense(given: Pieces, name: str) -> Pieces:
+    def checked() -> Iterator[Tensor]:
+        for piece in given():
+            if not isinstance(piece, Tensor):
+                raise ValueError(_shifted(name))
+            yield piece
+
+    return checked
+
+
+def _shifted(name: str) -> str:
+    return f"{name} subtracts a number from every value, so no zero of sparse X would stay zero; use scale='maxabs'"
+
+
+def _overview(given: Pieces) -> tuple[Tensor, Tensor, Tensor]:
+    """The smallest and the largest value of each feature, and the mean, in one pass."""
+    low = high = total = torch.zeros((), dtype=torch.float64)
+    count = 0
+    for piece in given():
+        least, most = piece.aminmax(dim=0)
+        low, high = (torch.minimum(low, least), torch.maximum(high, most)) if count else (least, most)
+        total, count = total + piece.sum(dim=0), count + len(piece)
+    return low, high, total / count
+
+
+def _is_single(X: Any) -> bool:
+    return X.dtype in (np.float32, torch.float32)
 
 
 def _floating_type(values: Data) -> torch.dtype:

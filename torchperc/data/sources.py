@@ -1,4 +1,4 @@
-"""Data sets by name: gates, synthetic data, scikit-learn's four small classics, CSV files."""
+"""Data sets by name: gates, synthetic data, scikit-learn's four small classics, files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from torchperc.data.dataset import Dataset
-from torchperc.data.files import read_csv
+from torchperc.data.files import OPTIONS, read
 from torchperc.data.gates import GATES, gate, is_gate
+from torchperc.data.opening import is_table
 from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
 
 __all__ = ["SOURCES", "Dataset", "load"]
@@ -29,14 +30,14 @@ SOURCES = (*GATES, *_SYNTHETIC, *_SKLEARN)
 
 
 def load(source: str | Path, **options: Any) -> Dataset:
-    """A data set by name, or from a CSV file.
+    """A data set by name, or from a file.
 
     Args:
         source: one of ``SOURCES`` (with a number for the n of ``parity-n``), or the path of a file: any ``Path``, or a
-            string that ends in ``.csv``.
+            string with an ending that :func:`~torchperc.data.read` knows, such as ``.csv`` or ``.parquet``.
         options: of the source. Synthetic data take the arguments of their functions (``samples``, ``seed``, …);
-            scikit-learn's sets take ``positive``, a label to be +1 against the rest; files take ``target``, the column
-            of labels, and ``positive``; gates take none.
+            scikit-learn's sets take ``positive``, a label to be +1 against the rest; files take the arguments of
+            :func:`~torchperc.data.read`, such as ``target``, the column of labels; gates take none.
 
     Example:
         >>> load("AND").y.tolist()
@@ -51,9 +52,9 @@ def load(source: str | Path, **options: Any) -> Dataset:
     """
     if not isinstance(source, (str, Path)):
         raise TypeError(f"source must be a name or a path, found {type(source).__name__} {source!r}")
-    if isinstance(source, Path) or source.lower().endswith(".csv"):
-        _check_options(source, options, ("target", "positive"))
-        return _file(source, **options)
+    if isinstance(source, Path) or is_table(source):
+        _check_options(source, options, OPTIONS)
+        return read(source, **options)
     if is_gate(source):
         _check_options(source, options, ())
         name = source.upper() if source.upper() in GATES else source.lower()
@@ -64,7 +65,10 @@ def load(source: str | Path, **options: Any) -> Dataset:
     if source in _SKLEARN:
         _check_options(source, options, ("positive",))
         return _classic(source, **options)
-    raise ValueError(f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file")
+    raise ValueError(
+        f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file "
+        "or another kind of table (.tsv, .parquet, .svm, .npy, .npz, …)"
+    )
 
 
 def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[str]) -> None:
@@ -72,11 +76,6 @@ def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[
         if option not in known:
             remedy = f"it takes {', '.join(known)}" if known else "it takes none"
             raise ValueError(f"{option}={value!r} is no option of source {str(source)!r}; {remedy}")
-
-
-def _file(source: str | Path, target: str | int | None = None, positive: str | int | None = None) -> Dataset:
-    table = read_csv(source, target)
-    return table if positive is None else table.against_rest(positive)
 
 
 def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torchperc import checks
 from torchperc.checks import Data
 
+_FEW = 2**16
 _PARTS = ("train", "validation", "test")
 
 
@@ -92,8 +93,12 @@ def _classes(y: Data, stratify: bool) -> Tensor:
         if strange:
             raise TypeError(f"y must hold numbers or words, found {type(strange[0]).__name__} {strange[0]!r}")
         array = array.astype(str)
-    classes = torch.from_numpy(np.unique(array, return_inverse=True)[1])
-    return classes if stratify else torch.zeros_like(classes)
+    if not stratify:
+        return torch.zeros(len(array), dtype=torch.int64)
+    if array.dtype.kind == "i" and int(array.max()) - int(array.min()) < _FEW:
+        codes = torch.from_numpy(array).long() - int(array.min())  # counting takes a fraction of the time of sorting
+        return (codes.bincount().bool().cumsum(0) - 1)[codes]
+    return torch.from_numpy(np.unique(array, return_inverse=True)[1])
 
 
 def _shares(fractions: Sequence[float]) -> list[Fraction]:
