@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Data: TypeAlias = Any
-"""Anything data comes in as: a torch tensor, a numpy array, nested lists, a scipy sparse matrix where that is taken."""
+"""Anything data comes in as: a torch tensor, a numpy array, nested lists; where sparse samples are taken, a scipy
+sparse matrix or a tensor of the layout ``torch.sparse_csr`` or ``torch.sparse_coo``."""
+
+_SPARSE_LAYOUTS = (torch.sparse_csr, torch.sparse_coo)
 
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
@@ -81,12 +84,14 @@ def flag(name: str, value: object) -> bool:
 
 
 def is_sparse(X: object) -> bool:
-    """Whether ``X`` is a scipy sparse matrix; does not import scipy to find out.
+    """Whether ``X`` is a scipy sparse matrix or a sparse tensor (CSR or COO); does not import scipy to find out.
 
     Example:
-        >>> is_sparse(torch.zeros(2, 2))
-        False
+        >>> is_sparse(torch.zeros(2, 2)), is_sparse(torch.zeros(2, 2).to_sparse())
+        (False, True)
     """
+    if isinstance(X, Tensor):
+        return X.layout in _SPARSE_LAYOUTS
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(X))
 
@@ -168,24 +173,59 @@ def features(
     return result.detach()
 
 
+def as_csr(X: Data) -> csr_array:
+    """A sparse matrix or tensor as a scipy CSR array, on its own memory where that is possible; nothing is checked.
+
+    Example:
+        >>> as_csr(torch.tensor([[0.0, 2.0]]).to_sparse()).toarray()
+        array([[0., 2.]], dtype=float32)
+    """
+    from scipy.sparse import coo_array, csr_array
+
+    if not isinstance(X, Tensor):
+        return csr_array(X)
+    values = X.detach().cpu()
+    if values.layout == torch.sparse_coo:
+        values = values.coalesce()
+        rows, columns = values.indices().numpy()
+        return csr_array(coo_array((values.values().numpy(), (rows, columns)), shape=tuple(values.shape)))
+    pieces = (values.values(), values.col_indices(), values.crow_indices())
+    return csr_array(tuple(piece.numpy() for piece in pieces), shape=tuple(values.shape))
+
+
+def csr_tensor(X: csr_array) -> Tensor:
+    """A scipy CSR array as a sparse tensor on its own memory; not to be written to.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> csr_tensor(csr_array([[0, 2.0]])).values()
+        tensor([2.], dtype=torch.float64)
+    """
+    pieces = (shared(X.indptr), shared(X.indices), shared(X.data))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(*pieces, size=X.shape, check_invariants=False)
+
+
 def sparse_features(
     X: Data, *, dtype: torch.dtype, width: int | None = None, name: str = "X", first: int = 0
 ) -> csr_array:
     """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
+
+    Scipy's matrices and sparse tensors alike; what has the type and the form already is not copied.
 
     Example:
         >>> from scipy.sparse import csr_array
         >>> sparse_features(csr_array([[0, 2.0]]), dtype=torch.float32).dtype
         dtype('float32')
     """
-    from scipy.sparse import csr_array
-
     shape(tuple(X.shape), width, name)
-    if X.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers, found dtype {X.dtype}")
+    narrow = isinstance(X, Tensor) and X.dtype in (torch.bfloat16, torch.float16)
+    if narrow or (X.is_complex() if isinstance(X, Tensor) else X.dtype.kind not in "biuf"):
+        raise TypeError(f"{name} must hold real numbers that numpy knows, found dtype {X.dtype}; convert it first")
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} is sparse, which needs float32 or float64, found {dtype}; pass {name}.toarray()")
-    given = csr_array(X)
+    given = as_csr(X)
     if not given.has_canonical_format:
         given = given.copy()
         given.sum_duplicates()
@@ -270,6 +310,8 @@ def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight
 
 def _as_tensor(values: Data, name: str) -> Tensor:
     if isinstance(values, Tensor):
+        if values.layout in _SPARSE_LAYOUTS:
+            raise TypeError(f"{name} is a sparse tensor, which is not taken here; pass {name}.to_dense()")
         if values.is_complex() or values.layout != torch.strided or values.is_meta or values.is_quantized:
             raise TypeError(
                 f"{name} must be a dense tensor of real numbers, found {values.dtype} on {values.device}, layout "

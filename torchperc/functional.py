@@ -7,9 +7,13 @@ where that costs nothing: not on a GPU, which a look would stall, and not under 
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from torchperc import checks
 
@@ -27,7 +31,7 @@ def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Linear scores s = w·x + b, one for each sample, or one for each sample and class.
 
     Args:
-        x: samples.
+        x: samples; dense, or a tensor of the layout ``torch.sparse_csr``, whose scores cost its non-zeros.
         weight: (1, d) for one score a sample, (K, d) for K.
         bias: (1,) or (K,), or ``None`` for a hyperplane through the origin.
 
@@ -38,8 +42,69 @@ def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         >>> scores(torch.tensor([[1.0, 1.0]]), torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]))
         tensor([1.])
     """
-    result = F.linear(x, weight, bias)
+    result = linear(x, weight, bias)
     return result.squeeze(-1) if weight.shape[0] == 1 else result
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x·Wᵀ + b, as ``torch.nn.functional.linear`` has it; for sparse x too, with gradients to weight and bias.
+
+    Forward and backward are one sparse product each, X·Wᵀ and gᵀ·X: on the CPU by scipy, whose second one takes no
+    longer than the first.
+
+    Args:
+        x: samples; dense, or of the layout ``torch.sparse_csr`` or ``torch.sparse_coo``.
+        weight: one row for each score.
+        bias: one number for each score, or ``None``.
+
+    Shape:
+        x (…, d), weight (K, d), bias (K,) → (…, K).
+
+    Example:
+        >>> weight = torch.tensor([[3.0, 2.0]], requires_grad=True)
+        >>> linear(torch.tensor([[0.0, 1.0], [1.0, 1.0]]).to_sparse(), weight).sum().backward()
+        >>> weight.grad
+        tensor([[1., 2.]])
+    """
+    if x.layout == torch.strided:
+        return F.linear(x, weight, bias)
+    if x.dim() != 2 or x.shape[1] != weight.shape[1]:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} but (N, {weight.shape[1]}) is needed, as weight has so many columns"
+        )
+    if x.dtype != weight.dtype or x.device != weight.device:
+        raise TypeError(
+            f"x is {x.dtype} on {x.device} but weight is {weight.dtype} on {weight.device}; convert one of them"
+        )
+    product: Tensor = _SparseProduct.apply(x, weight)  # type: ignore[no-untyped-call]
+    return product if bias is None else product + bias
+
+
+class _SparseProduct(torch.autograd.Function):
+    """X·Wᵀ for sparse X, and gᵀ·X backwards."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+            ctx.x = x
+            return x @ weight.T
+        ctx.x = checks.as_csr(x)
+        rows = weight.detach().numpy()
+        if len(rows) == 1:  # a vector takes scipy's shorter way
+            return torch.from_numpy(ctx.x @ rows[0]).unsqueeze(-1)
+        return torch.from_numpy(ctx.x @ rows.T)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None]:
+        if not ctx.needs_input_grad[1]:
+            return None, None
+        if isinstance(ctx.x, Tensor):
+            return None, (ctx.x.t() @ grad).T
+        columns = grad.numpy()
+        if columns.shape[1] == 1:
+            return None, torch.from_numpy(ctx.x.T @ np.ascontiguousarray(columns[:, 0])).unsqueeze(0)
+        return None, torch.from_numpy((ctx.x.T @ columns).T)
 
 
 def decide(s: Tensor, threshold: float = 0.0) -> Tensor:

@@ -262,6 +262,8 @@ class JointPerceptron(_LinearNet):
         Shape:
             (N, d) → (N, K).
         """
+        if x.layout != torch.strided:
+            raise TypeError("x is sparse, which joint features are not made for; pass x.to_dense()")
         return self.features(x) @ self.weight[0]
 
     def extra_repr(self) -> str:
@@ -335,10 +337,10 @@ class MLP(nn.Module):
         _fill(self.parameters(), self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores of the last layer."""
+        """Scores of the last layer; the first one takes sparse samples too."""
         for layer in self.layers[:-1]:
-            x = self.activation(layer(x))
-        scores: Tensor = self.layers[-1](x)
+            x = self.activation(_through(layer, x))
+        scores = _through(self.layers[-1], x)
         return scores.squeeze(-1) if self.num_classes is None else scores
 
     @torch.no_grad()
@@ -353,6 +355,13 @@ class MLP(nn.Module):
     def extra_repr(self) -> str:
         """The activation, for ``print(net)``."""
         return f"activation={self.activation_name!r}, init={self.init!r}"
+
+
+def _through(layer: nn.Module, x: Tensor) -> Tensor:
+    if x.layout != torch.strided and isinstance(layer, nn.Linear):
+        return tpf.linear(x, layer.weight, layer.bias)
+    result: Tensor = layer(x)
+    return result
 
 
 def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torchperc.lightning.datamodule import TabularDataModule
     from torchperc.lightning.loader import SliceLoader
     from torchperc.lightning.rule import LitRule
-    from torchperc.lightning.running import make_trainer, quiet
+    from torchperc.lightning.running import fitted_model, make_trainer, quiet
 
 _HOME = {
     "Board": "board",
@@ -30,6 +30,7 @@ _HOME = {
     "TabularDataModule": "datamodule",
     "SliceLoader": "loader",
     "LitRule": "rule",
+    "fitted_model": "running",
     "make_trainer": "running",
     "quiet": "running",
 }
@@ -46,6 +47,7 @@ __all__ = [
     "SliceLoader",
     "StopOnDivergence",
     "TabularDataModule",
+    "fitted_model",
     "make_trainer",
     "quiet",
 ]

@@ -68,10 +68,15 @@ class Board(pl.Callback):
             board.experiment.add_custom_scalars(LAYOUT)
 
     def on_train_batch_start(
-        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Tensor, Tensor], batch_idx: int
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
     ) -> None:
         """Keep the samples of the first epoch for the pictures; draw the graph from the first of them."""
         if self._room <= 0:
+            return
+        if not isinstance(batch[0], Tensor) or checks.is_sparse(batch[0]):  # the boundary is drawn for dense samples
+            weight = next(pl_module.net.parameters())  # type: ignore[union-attr]  # a Module
+            self._graph(trainer, pl_module, torch.zeros(1, batch[0].shape[1], dtype=weight.dtype, device=weight.device))
+            self._room = 0
             return
         if not self._batches:
             self._graph(trainer, pl_module, batch[0][:1])

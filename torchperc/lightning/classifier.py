@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytorch_lightning as pl
@@ -21,13 +21,16 @@ from torchperc.descent import LinearNet, check_linear, descend
 from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.heads import head as head_by_name
 from torchperc.lightning.checkpoints import CheckpointError
-from torchperc.lightning.loader import SliceLoader
+from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
 from torchperc.lightning.metrics import EpochSums
+from torchperc.rules.parts import rows_as_read
 from torchperc.theory import auto_lr, rate_warning
+from torchperc.theory.limits import step_limit
 
 UPDATES = ("batch", "sample")
 STARTS = ("as-is", "two-sample")
-Batch = tuple[Tensor, Tensor]
+Batch = tuple[Any, Tensor]
+"""Samples and labels; samples are a tensor, dense or sparse CSR, or :class:`~torchperc.lightning.loader.Mapped`."""
 
 
 class LitClassifier(pl.LightningModule):
@@ -37,12 +40,17 @@ class LitClassifier(pl.LightningModule):
     ``error/val`` where there is validation data. Error (wrong decisions) and mistakes (what the head's tie says) are
     counted as samples are presented, before the step they lead to.
 
+    Sparse samples come as tensors of the layout ``torch.sparse_csr``; linear nets and :class:`~torchperc.MLP` take
+    them at the cost of their non-zeros. Samples that are larger than memory and come as one batch are gone through a
+    part at a time, and a step has the exact gradient of their mean loss.
+
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
         head: what the scores mean: a head, or its name, see :func:`torchperc.heads.head`.
         lr: the rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given. ``"auto"`` takes
-            1/L, L being the curvature of the loss on the training data; for linear nets. Before full-batch descent a
-            rate that is too large is warned of: above 2/L for LMS, ten times that for the logistic loss.
+            1/L, L being the curvature of the loss on the training data; for linear nets. Of more than 2000 features
+            that are larger than memory, L is bounded by mean ‖x‖². Before full-batch descent a rate that is too large
+            is warned of: above 2/L for LMS, ten times that for the logistic loss.
         update: ``"batch"`` makes one step a batch. ``"sample"`` makes one step a sample, in order, in one call for the
             whole batch: the weights of ``batch_size=1`` without its cost. For linear nets and plain SGD.
         optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
@@ -102,19 +110,20 @@ class LitClassifier(pl.LightningModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores."""
-        scores: Tensor = self.net(x)
-        return scores
+        return scores_of(self.net, x)
 
     def predict_step(self, batch: Batch | Tensor, batch_idx: int = 0) -> Tensor:
         """Labels −1/+1, or class indices."""
-        x = batch if isinstance(batch, Tensor) else batch[0]
-        return self.head.decide(self(x))
+        return decided(self, self.head, batch)
 
     def configure_optimizers(self) -> OptimizerLRScheduler:
         """The optimizer, and the scheduler stepped once an epoch."""
         if self._auto:
             X, _ = _all_batches(self.trainer)
-            self.lr = auto_lr(self.head, X.float() if X.dtype.itemsize < 4 else X, **self._curvature())
+            if is_mapped(X):
+                self.lr = _auto_lr_in_parts(self.head, X, **self._curvature())
+            else:
+                self.lr = auto_lr(self.head, X.float() if X.dtype.itemsize < 4 else X, **self._curvature())
         optimizer = self._make_optimizer()
         if self.update == "sample":
             _check_plain_sgd(optimizer)
@@ -134,12 +143,14 @@ class LitClassifier(pl.LightningModule):
         if self._auto or self._optimizer is not None or self.update == "sample" or not linear or self.trainer.ckpt_path:
             return
         X, _ = _all_batches(self.trainer)
-        whole = _batch_size(self.trainer) == "full" and X.dtype.itemsize >= 4
-        if whole and X.numel() * X.shape[1] <= _WORTH_A_LOOK:
+        if is_mapped(X) or _batch_size(self.trainer) != "full" or X.dtype.itemsize < 4:
+            return
+        if (X.numel() if isinstance(X, Tensor) else X.nnz) * X.shape[1] <= _WORTH_A_LOOK:
             # a squared error grows for ever above the limit; the logistic loss flattens out, and bears more
             rate = self.lr if isinstance(self.head, LMSHead) else self.lr / _LOGISTIC_BEARS
-            if rate_warning(rate, self.head, X.cpu(), **self._curvature()):
-                said = rate_warning(self.lr, self.head, X.cpu(), **self._curvature())
+            X = X.cpu() if isinstance(X, Tensor) else X
+            if rate_warning(rate, self.head, X, **self._curvature()):
+                said = rate_warning(self.lr, self.head, X, **self._curvature())
                 warnings.warn(str(said), UserWarning, stacklevel=2)
 
     def _make_optimizer(self) -> Optimizer:
@@ -173,22 +184,45 @@ class LitClassifier(pl.LightningModule):
         x, y = batch
         self._rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # of this step, before a scheduler's next
         if self.update == "batch":
-            return self._observe(self(x), y, "train")
+            return self._accumulated(x, y) if isinstance(x, Mapped) else self._observe(self(x), y, "train")
         optimizer = self.optimizers()
         assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
-        length = self._length()
-        scores = descend(check_linear(self.net), self.head, x, y, optimizer.param_groups[0]["lr"])
-        self._sums["train"].add(self.head, self.head.loss(scores, y), scores, y, length)
+        length, net = self._length(), check_linear(self.net)
+        for part, labels in pieces(x, y):
+            if part.layout != torch.strided and part.device.type != "cpu":
+                raise ValueError("update='sample' takes sparse samples on the CPU; use Trainer(accelerator='cpu')")
+            scores = descend(net, self.head, part, labels, optimizer.param_groups[0]["lr"])
+            self._sums["train"].add(self.head, self.head.loss(scores, labels), scores, labels, length)
         optimizer.step()  # no gradients, so nothing moves: it counts the step for checkpoints and max_steps
         return None
 
+    def _accumulated(self, x: Mapped, y: Tensor) -> Tensor:
+        """The mean loss of samples larger than memory, with its gradient, a part in memory at a time.
+
+        What is returned has the value of the loss, and in the parameters the gradient that was added up.
+        """
+        parameters = [p for p in self.net.parameters() if p.requires_grad]
+        gradient = [torch.zeros_like(p) for p in parameters]
+        total = torch.zeros((), dtype=torch.float64, device=y.device)
+        for part, labels in pieces(x, y):
+            loss = self._observe(self(part), labels, "train")
+            share = len(labels) / len(y)
+            for sums, g in zip(gradient, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True):
+                if g is not None:
+                    sums.add_(g, alpha=share)
+            total += loss.detach() * share
+        slope = torch.stack([(p * g).sum() for p, g in zip(parameters, gradient, strict=True)]).sum()
+        return total.to(slope.dtype) + (slope - slope.detach())
+
     def validation_step(self, batch: Batch, batch_idx: int = 0) -> None:
         """Loss and error on validation data."""
-        self._observe(self(batch[0]), batch[1], "val")
+        for x, y in pieces(*batch):
+            self._observe(self(x), y, "val")
 
     def test_step(self, batch: Batch, batch_idx: int = 0) -> None:
         """Loss and error on test data."""
-        self._observe(self(batch[0]), batch[1], "test")
+        for x, y in pieces(*batch):
+            self._observe(self(x), y, "test")
 
     def _length(self) -> Tensor | None:
         """Length of a linear net's weights, by which a slack becomes a distance; ``None`` for other nets."""
@@ -201,7 +235,7 @@ class LitClassifier(pl.LightningModule):
         """The two-sample start, unless the run is a resumed one; a word if the rate is too large."""
         self._warn_of_a_large_rate()
         if self.start == "two-sample" and self.trainer.ckpt_path is None:
-            X, y = _all_batches(self.trainer)
+            X, y = _first_of_each(*_all_batches(self.trainer))
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
             weight, bias = tpf.two_sample_start(X, y, targets=targets)
             net = check_linear(self.net)
@@ -246,6 +280,49 @@ class LitClassifier(pl.LightningModule):
         """Log the test."""
         means = self._sums["test"].means()
         log_epoch(self, {f"{name}/test": means[name] for name in ("loss", "error") if name in means})
+
+
+def pieces(x: Any, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """A batch as it is, or one that is larger than memory a part at a time, on the labels' device.
+
+    Example:
+        >>> [labels.tolist() for _, labels in pieces(torch.zeros(2, 1), torch.tensor([1, -1]))]
+        [[1, -1]]
+    """
+    if not isinstance(x, Mapped):
+        yield x, y
+        return
+    start = 0
+    for part in x:
+        yield part.to(y.device), y[start : start + len(part)]
+        start += len(part)
+
+
+def scores_of(net: nn.Module, x: Tensor) -> Tensor:
+    """Scores of a net; for ``nn.Linear`` and sparse samples by the product that has a quick way back.
+
+    Example:
+        >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape
+        torch.Size([4, 3])
+    """
+    if x.layout != torch.strided and isinstance(net, nn.Linear):
+        return tpf.linear(x, net.weight, net.bias)
+    scores: Tensor = net(x)
+    return scores
+
+
+def decided(module: nn.Module, head: Head, batch: Any) -> Tensor:
+    """Labels by the scores that a module gives a batch, which may come with labels or without.
+
+    Example:
+        >>> decided(nn.Identity(), LogisticHead(), torch.tensor([0.5, -2.0]))
+        tensor([ 1, -1])
+    """
+    x = batch[0] if isinstance(batch, tuple | list) else batch
+    if not isinstance(x, Mapped):
+        return head.decide(module(x))
+    device = next(module.parameters()).device
+    return torch.cat([head.decide(module(part.to(device))) for part in x])
 
 
 def log_epoch(module: pl.LightningModule, values: dict[str, float]) -> None:
@@ -309,5 +386,60 @@ def _all_batches(trainer: pl.Trainer) -> Batch:
     trainer.fit_loop.setup_data()
     if isinstance(trainer.train_dataloader, SliceLoader):  # which remembers how far it has been gone through
         return trainer.train_dataloader.X, trainer.train_dataloader.y
-    batches = list(trainer.train_dataloader or ())
-    return torch.cat([x for x, _ in batches]), torch.cat([y for _, y in batches])
+    return joined(list(trainer.train_dataloader or ()))
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """Batches as one.
+
+    Example:
+        >>> joined([(torch.ones(1, 2), torch.tensor([1])), (torch.zeros(1, 2), torch.tensor([-1]))])[1]
+        tensor([ 1, -1])
+    """
+    y = torch.cat([labels for _, labels in batches])
+    if not checks.is_sparse(batches[0][0]):
+        return torch.cat([x for x, _ in batches]), y
+    from scipy.sparse import csr_array, vstack
+
+    return csr_array(vstack([checks.as_csr(x) for x, _ in batches], format="csr")), y
+
+
+def _first_of_each(X: Any, y: Tensor) -> Batch:
+    """The first sample of −1 and the first of +1, dense."""
+    index = torch.cat([(y == label).nonzero()[:1, 0] for label in (-1, 1)])
+    if isinstance(X, Tensor):
+        return X[index.to(X.device)], y[index]
+    if is_mapped(X):
+        return rows_as_read(X).gather(index.cpu()).dense(), y[index].cpu()
+    return torch.from_numpy(X[index.cpu().numpy()].toarray()), y[index].cpu()
+
+
+def _auto_lr_in_parts(head: Head, X: Any, *, bias: bool, num_classes: int | None, batch_size: int | str) -> float:
+    """1/L of samples that are read in parts, in one pass; see :mod:`torchperc.theory.limits`."""
+    unit = step_limit(head, [[1.0]], bias=False, num_classes=num_classes) / 2  # of a loss whose φ has length 1
+    if math.isinf(unit):
+        return 1.0
+    rows = rows_as_read(X, torch.float64)
+    width, count, constant = rows.width, len(rows), float(bias)
+    small = width <= _DIRECT
+    gram = torch.zeros(width + 1, width + 1, dtype=torch.float64) if small else None
+    longest = total = 0.0
+    for part in rows.pieces():
+        lengths = part.squared_norms() + constant
+        longest, total = max(longest, float(lengths.max())), total + float(lengths.sum())
+        if gram is not None:
+            gram[:-1, :-1] += part.mix(part.dense()) if not part.sparse else torch.from_numpy(_own_gram(part.raw()))
+            gram[-1, :-1] += constant * part.mix(torch.ones(len(part), 1, dtype=torch.float64))[0]
+    if gram is not None:
+        gram[:-1, -1], gram[-1, -1] = gram[-1, :-1], constant * count
+        total = min(total, float(torch.linalg.eigvalsh(gram)[-1]) * (1 + 1e-12))
+    size = count if isinstance(batch_size, str) else batch_size
+    curvature = longest if size == 1 else min(longest, total / (count % size or size))
+    return unit / curvature if curvature else 1.0
+
+
+def _own_gram(X: Any) -> Any:
+    return (X.T @ X).toarray()
+
+
+_DIRECT = 2000

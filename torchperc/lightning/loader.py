@@ -1,4 +1,4 @@
-"""An in-memory loader that hands out slices of tensors and knows where it is.
+"""An in-memory loader that hands out slices of tensors and knows where it is; and the same for more than memory holds.
 
 A ``DataLoader`` fetches sample by sample and collates them again; for data in memory a slice is the batch. The order
 depends on seed and epoch alone, and the loader keeps its position, so that a run resumed in the middle of an epoch sees
@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc import checks
+from torchperc.rules.parts import PartRows, in_parts, rows_as_read
 
 LOADER_ORDERS = ("given", "shuffled")
 
@@ -22,12 +24,17 @@ LOADER_ORDERS = ("given", "shuffled")
 class SliceLoader:
     """Batches of (X, y) as slices.
 
+    A batch of dense samples is a tensor, one of sparse samples a tensor of the layout ``torch.sparse_csr``. Samples
+    that are larger than memory (a ``numpy.memmap``, :class:`~torchperc.data.CsrParts`) are read batch by batch; with
+    ``batch_size="full"`` the batch is a :class:`Mapped`, which gives them out a part at a time.
+
     Args:
-        X: samples.
+        X: samples: a tensor, a scipy CSR array or a sparse tensor, a ``numpy.memmap``, or ``CsrParts``.
         y: labels.
         batch_size: how many a batch, or ``"full"`` for all of them in one.
         order: ``"given"``, or ``"shuffled"`` with a new permutation each epoch: the same one that
-            :class:`~torchperc.rules.trainer.RuleTrainer` draws from the same seed.
+            :class:`~torchperc.rules.trainer.RuleTrainer` draws from the same seed. Samples that are read in parts are
+            shuffled as it does it: the parts, and the samples within each.
         seed: of the permutations.
 
     Shape:
@@ -39,20 +46,22 @@ class SliceLoader:
         [[[0.0, 1.0], [2.0, 3.0]], [[4.0, 5.0]]]
     """
 
-    def __init__(
-        self, X: Tensor, y: Tensor, batch_size: int | str = "full", order: str = "given", seed: int = 0
-    ) -> None:
-        self.X, self.y = X, y
-        self.batch_size = check_batch_size(batch_size, len(y))
+    def __init__(self, X: Any, y: Tensor, batch_size: int | str = "full", order: str = "given", seed: int = 0) -> None:
+        self.X, self.y = _kept(X), y
+        if self.X.shape[0] != len(y):
+            raise ValueError(f"y has {len(y)} values for {self.X.shape[0]} samples; they must be equally many")
+        self.batch_size, self._full = check_batch_size(batch_size, len(y)), batch_size == "full"
         self.order = checks.one_of("order", order, LOADER_ORDERS)
         self.seed = checks.whole("seed", seed, at_least=0)
         self._epoch = self._position = 0
         self._generator, self._drawn = torch.Generator().manual_seed(self.seed), 0
+        self._rows = self.X if isinstance(self.X, PartRows) else rows_as_read(self.X) if is_mapped(self.X) else None
+        self._whole: Any = None
 
     def __len__(self) -> int:
         return -(-len(self.y) // self.batch_size)
 
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         order = self._permutation() if self.order == "shuffled" else None
         for number in range(self._position, len(self)):
             self._position = number + 1
@@ -74,16 +83,34 @@ class SliceLoader:
         if self._drawn > self._epoch:
             self._generator, self._drawn = torch.Generator().manual_seed(self.seed), 0
         while True:
-            order = torch.randperm(len(self.y), generator=self._generator)
+            order = self._drawn_order()
             self._drawn += 1
             if self._drawn > self._epoch:
                 return order.to(self.y.device)
 
-    def _batch(self, number: int, order: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _drawn_order(self) -> Tensor:
+        if self._rows is None:
+            return torch.randperm(len(self.y), generator=self._generator)
+        bounds = self._rows.bounds.tolist()
+        parts = torch.randperm(len(bounds) - 1, generator=self._generator).tolist()
+        return torch.cat(
+            [bounds[n] + torch.randperm(bounds[n + 1] - bounds[n], generator=self._generator) for n in parts]
+        )
+
+    def _batch(self, number: int, order: Tensor | None) -> tuple[Any, Tensor]:
         part = slice(number * self.batch_size, (number + 1) * self.batch_size)
-        if order is None:
-            return self.X[part], self.y[part]
-        return self.X[order[part]], self.y[order[part]]
+        labels = self.y[part] if order is None else self.y[order[part]]
+        if self._rows is not None:
+            if self._full:
+                return Mapped(self.X, self._rows, order), labels
+            index = torch.arange(*part.indices(len(self.y))) if order is None else order[part].cpu()
+            return _tensor(self._rows.gather(index).raw()), labels
+        if isinstance(self.X, Tensor):
+            return self.X[part] if order is None else self.X[order[part]], labels
+        if order is None and len(self) == 1:
+            self._whole = checks.csr_tensor(self.X) if self._whole is None else self._whole
+            return self._whole, labels
+        return checks.csr_tensor(self.X[part] if order is None else self.X[order[part].cpu().numpy()]), labels
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch, and how many batches of it have been handed out."""
@@ -94,6 +121,75 @@ class SliceLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
         self._epoch, self._position = int(state["epoch"]), int(state["position"])
+
+
+class Mapped:
+    """All samples of a source that is larger than memory, as one batch.
+
+    Going through it gives tensors, dense or sparse CSR, one part after the other in the order of the batch.
+
+    Args:
+        source: the ``numpy.memmap`` or ``CsrParts`` itself, as :class:`~torchperc.rules.trainer.RuleTrainer` takes it.
+        rows: how it is read.
+        order: the sample numbers in the order of the batch; the given order by default.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> import torchperc as tp
+        >>> X = tp.data.CsrParts([csr_array([[1.0, 0.0]]), csr_array([[0.0, 2.0], [3.0, 0.0]])])
+        >>> (batch, y), = SliceLoader(X, torch.tensor([1, -1, 1]))
+        >>> len(batch), [part.to_dense().tolist() for part in batch]
+        (3, [[[1.0, 0.0]], [[0.0, 2.0], [3.0, 0.0]]])
+    """
+
+    def __init__(self, source: Any, rows: PartRows, order: Tensor | None = None) -> None:
+        self.source, self.order = source, order
+        self.shape, self.dtype = (len(rows), rows.width), rows.dtype
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.order is None:
+            for rows in self._rows.pieces():
+                yield _tensor(rows.raw())
+            return
+        for rows, at in self._rows.parts(self.order.cpu()):
+            yield _tensor(rows.take(at).raw())
+
+
+def is_mapped(X: Any) -> bool:
+    """Whether samples are read in parts.
+
+    Example:
+        >>> is_mapped(torch.zeros(2, 2))
+        False
+    """
+    return in_parts(X) or isinstance(X, PartRows)
+
+
+def part_size(X: Any) -> int | str:
+    """A batch size for samples that are only looked at: about a part, or all of them if they are in memory.
+
+    Example:
+        >>> part_size(torch.zeros(2, 2))
+        'full'
+    """
+    if not is_mapped(X):
+        return "full"
+    rows = X if isinstance(X, PartRows) else rows_as_read(X)
+    return int(rows.bounds.diff().max())
+
+
+def _kept(X: Any) -> Any:
+    if isinstance(X, np.memmap) and not in_parts(X):  # small enough to be taken as a whole
+        return torch.from_numpy(np.array(X))
+    return checks.as_csr(X) if checks.is_sparse(X) else X
+
+
+def _tensor(X: Any) -> Tensor:
+    return X if isinstance(X, Tensor) else checks.csr_tensor(X)
 
 
 def check_batch_size(batch_size: int | str, samples: int) -> int:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from torchperc import checks
 from torchperc.heads import PerceptronHead
-from torchperc.lightning.classifier import Batch, check_same_kind, log_epoch
+from torchperc.lightning.classifier import Batch, check_same_kind, decided, joined, log_epoch, pieces, scores_of
+from torchperc.lightning.loader import Mapped, SliceLoader
 from torchperc.lightning.metrics import EpochSums
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.problem import Net, write
@@ -25,6 +28,9 @@ class LitRule(pl.LightningModule):
     epoch, ``error/train`` as their share of the presented samples, ``loss/train`` (the perceptron criterion) and
     ``margin`` after it, ``norm``, and ``loss/val`` and ``error/val`` where there is validation data. And what the
     theorem says of the run: ``theory/lower`` ≤ γ* ≤ ``theory/upper``, ``theory/mistakes`` and ``theory/bound``.
+
+    Sparse samples stay sparse, and samples that are larger than memory are read in parts, both on the CPU, wherever
+    the net is.
 
     Args:
         net: a linear net, see :class:`~torchperc.rules.trainer.RuleTrainer`.
@@ -86,12 +92,11 @@ class LitRule(pl.LightningModule):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores."""
-        scores: Tensor = self.net(x)
-        return scores
+        return scores_of(self.net, x)
 
     def predict_step(self, batch: Batch | Tensor, batch_idx: int = 0) -> Tensor:
         """Labels −1/+1, or class indices."""
-        return self.head.decide(self(batch if isinstance(batch, Tensor) else batch[0]))
+        return decided(self, self.head, batch)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """An optimizer that never sees a gradient: it counts the epochs as steps, for checkpoints and ``max_steps``."""
@@ -123,7 +128,7 @@ class LitRule(pl.LightningModule):
         if self._run.verdict is not None:
             self.trainer.should_stop = True
 
-    def _begin(self, X: Tensor, y: Tensor) -> RuleRun:
+    def _begin(self, X: Any, y: Tensor) -> RuleRun:
         if self.trainer.num_training_batches != 1:
             raise ValueError(
                 f"LitRule needs all samples in one batch, found {self.trainer.num_training_batches} batches; "
@@ -135,7 +140,11 @@ class LitRule(pl.LightningModule):
         epochs = self.trainer.max_epochs
         budget = epochs if epochs is not None and epochs > 0 else 2**31
         trainer = RuleTrainer(max_epochs=budget, **self.trainer_options)
-        run = trainer.start(self.net, X, y, validation=self._validation())
+        X = X.source if isinstance(X, Mapped) else X
+        net = self.net
+        if not isinstance(X, Tensor) or checks.is_sparse(X):  # which the rule goes through on the CPU
+            net, y = deepcopy(net).cpu(), y.cpu()
+        run = trainer.start(net, X, y, validation=self._validation())
         if self._resume is not None:
             run.load_state_dict(self._resume)
             self._resume = None
@@ -143,17 +152,22 @@ class LitRule(pl.LightningModule):
                 run.verdict = None
         return run
 
-    def _validation(self) -> tuple[Tensor, Tensor] | None:
+    def _validation(self) -> Batch | None:
         if self.trainer_options["select"] != "best-validation":
             return None
-        batches = []
+        loaders: Any = None
         if self.trainer.enable_validation:
             self.trainer.fit_loop.epoch_loop.val_loop.setup_data()
-            batches = list(self.trainer.val_dataloaders or ())
-        if not batches:
+            loaders = self.trainer.val_dataloaders
+        if isinstance(loaders, SliceLoader):
+            return self._here(loaders.X), loaders.y
+        if not (batches := list(loaders or ())):
             raise ValueError("select='best-validation' needs validation data; give the data module a share for it")
-        device = self.net.weight.device
-        return torch.cat([x for x, _ in batches]).to(device), torch.cat([y for _, y in batches]).to(device)
+        X, y = joined(batches)
+        return self._here(X), y
+
+    def _here(self, X: Any) -> Any:
+        return X.to(self.net.weight.device) if isinstance(X, Tensor) else X
 
     def _afterwards(self) -> dict[str, float]:
         assert self._run is not None
@@ -164,9 +178,8 @@ class LitRule(pl.LightningModule):
     def on_fit_end(self) -> None:
         """A run resumed after its last epoch has none to make, but a result to give."""
         if self.result is None and self._resume is not None:
-            (batch,) = self.trainer.train_dataloader  # type: ignore[misc]  # one batch, as _begin makes sure
-            device = self.net.weight.device
-            self._run = self._begin(*(values.to(device) for values in batch))
+            ((X, y),) = self.trainer.train_dataloader  # type: ignore[misc]  # one batch, as _begin makes sure
+            self._run = self._begin(self._here(X), self._here(y))
             self._run.verdict = self._run.verdict or Verdict.BUDGET
             self.on_train_end()
 
@@ -179,9 +192,9 @@ class LitRule(pl.LightningModule):
     # --- validation and test ---
 
     def _observe(self, batch: Batch, stage: str) -> None:
-        x, y = batch
-        scores = self(x)
-        self._sums[stage].add(self.head, self.head.loss(scores, y), scores, y, None)
+        for x, y in pieces(*batch):
+            scores = self(x)
+            self._sums[stage].add(self.head, self.head.loss(scores, y), scores, y, None)
 
     def _report(self, stage: str) -> None:
         means = self._sums[stage].means()

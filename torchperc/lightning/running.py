@@ -1,10 +1,10 @@
-"""A Trainer with everything that a torchperc run needs, in one call."""
+"""A Trainer with everything that a torchperc run needs, in one call; and what the run leaves, in another."""
 
 from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ import pytorch_lightning as pl
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import TensorBoardLogger
 
+from torchperc.fitted import FittedModel
 from torchperc.lightning.board import Board
 from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
 from torchperc.lightning.checkpoints import SafeCheckpointIO
+from torchperc.lightning.classifier import LitClassifier
+from torchperc.lightning.datamodule import TabularDataModule
+from torchperc.lightning.rule import LitRule
 
 LAST = "last.ckpt"
 _CHATTER = (
@@ -72,6 +76,34 @@ def make_trainer(
         "num_sanity_val_steps": 0,
     }
     return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **{**settings, **options})
+
+
+def fitted_model(
+    module: LitRule | LitClassifier, data: TabularDataModule, about: Mapping[str, str] | None = None
+) -> FittedModel:
+    """What a module learned, with all that lies between it and the table it learned from.
+
+    Args:
+        module: after its run; one whose net no file can describe is a ``TypeError``.
+        data: that it was trained on.
+        about: words to keep with the model, beside the name of the data.
+
+    Example:
+        >>> import torchperc as tp
+        >>> lit = tp.lightning.LitClassifier(tp.Perceptron(4), "logistic")
+        >>> fitted_model(lit, tp.lightning.TabularDataModule("iris", {"positive": "setosa"})).labels
+        ('not setosa', 'setosa')
+    """
+    table = data.dataset
+    return FittedModel.of(
+        module.net,
+        module.head,
+        scaler=data.scaler,
+        labels=table.labels,
+        names=table.names,
+        encoding=data.encoding,
+        about={"data": table.name, "seed": str(data.seed), **(about or {})},
+    )
 
 
 def _after_each_epoch(folder: Path) -> ModelCheckpoint:

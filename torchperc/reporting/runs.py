@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
+from torch import Tensor
 
 from torchperc.exporting import load_safetensors
+from torchperc.fitted import MODEL
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
 from torchperc.lightning.running import LAST
@@ -19,12 +23,14 @@ from torchperc.reporting.chapters import Subject, curve_picture, logged_curves, 
 from torchperc.reporting.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reporting.reports import Report
 from torchperc.rules.conventions import Verdict
+from torchperc.rules.parts import in_parts, rows_as_read
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 
 CONFIG = "config.yaml"
-_WEIGHTS = "weights.safetensors"
 _PARTS = ("training", "validation", "test")
+_LOOKED_AT = 2 * 10**7
+"""How many numbers of a sparse part, or of one that is larger than memory, a page looks at: more than a proof takes."""
 _COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
 
 
@@ -82,9 +88,9 @@ def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Pa
         data.load_state_dict(state)
     if isinstance(module, LitRule):
         return _restore_result(module, data, checkpoint.get("rule"), folder)
-    if not (folder / _WEIGHTS).is_file():
+    if not (folder / MODEL).is_file():
         return f"The run was broken off after {checkpoint.get('epoch', 0) + 1} epochs"
-    load_safetensors(folder / _WEIGHTS, module.net)  # the weights it chose in the end, not always the last
+    load_safetensors(folder / MODEL, module.net)  # the weights it chose in the end, not always the last
     return ""
 
 
@@ -134,7 +140,9 @@ def of_module(
         'SEPARATED'
     """
     result: RuleResult | None = module.result if isinstance(module, LitRule) else None
-    parts = {name: part for name, part in zip(_PARTS, data.parts, strict=True) if len(part[1])}
+    parts = {name: _looked_at(*part) for name, part in zip(_PARTS, data.parts, strict=True) if len(part[1])}
+    every = {name: len(part[1]) for name, part in zip(_PARTS, data.parts, strict=True)}
+    few = [f"{len(y):,} of {every[name]:,} {name} samples" for name, (_, y) in parts.items() if len(y) < every[name]]
     table = data.dataset
     subject = Subject(
         module if result is None else result,
@@ -142,7 +150,10 @@ def of_module(
         names=table.names,
         labels=table.labels,
         how=_how(module),
-        about=[(name, _word(value)) for name, value in {**data.hparams, **data.options}.items()],
+        about=[
+            *((name, _word(value)) for name, value in {**data.hparams, **data.options}.items()),
+            *([("looked at for this page", f"{', '.join(few)}, evenly spaced")] if few else []),
+        ],
         curves={} if folder is None else curves_of(folder),
         margin=float(module.trainer_options["margin"]) if isinstance(module, LitRule) else 0.0,
         image_shape=table.image_shape,
@@ -150,6 +161,17 @@ def of_module(
         sentence=sentence,
     )
     return Report.of_subject(title, subject)
+
+
+def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Samples as a page shows them, dense and in memory: all of them, or evenly spaced ones if they are too many."""
+    step = max(1, math.ceil(X.shape[0] * X.shape[1] / _LOOKED_AT))
+    if isinstance(X, Tensor):
+        return X, y
+    index = torch.arange(0, X.shape[0], step)
+    if in_parts(X):
+        return rows_as_read(X).gather(index).dense(), y[index]
+    return torch.from_numpy(X[index.numpy()].toarray()), y[index]
 
 
 def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:

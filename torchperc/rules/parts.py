@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +23,8 @@ class CsrParts:
     """Sparse samples in several pieces, of which one at a time is in memory.
 
     Args:
-        pieces: ``.npz`` files that ``scipy.sparse.save_npz`` wrote, or CSR arrays; all of the same width.
+        pieces: ``.npz`` files that ``scipy.sparse.save_npz`` wrote, or CSR arrays; all of the same width. Of a file
+            only the shape is looked at before it is read.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -38,7 +40,8 @@ class CsrParts:
         if isinstance(pieces, str | Path) or not len(pieces):
             raise ValueError(f"pieces must be a list of .npz files or CSR arrays, found {pieces!r}")
         self.pieces = tuple(pieces)
-        shapes = [self.load(number).shape for number in range(len(pieces))]
+        self.folder: object = None  # of pieces that are there as long as this object
+        shapes = [_piece_shape(piece) for piece in self.pieces]
         if len({shape[1] for shape in shapes}) > 1:
             widths = ", ".join(str(shape[1]) for shape in shapes)
             raise ValueError(f"pieces have different numbers of features: {widths}; they must be equally wide")
@@ -51,13 +54,28 @@ class CsrParts:
 
         piece = self.pieces[number]
         if not isinstance(piece, str | Path):
-            return csr_array(piece)
-        try:
+            return checks.as_csr(piece)
+        with _sparse_file(piece):
             return csr_array(load_npz(piece))
-        except FileNotFoundError:
-            raise
-        except Exception as error:  # whatever zip, numpy and scipy make of a damaged file
-            raise ValueError(f"{piece} is not a sparse matrix as scipy.sparse.save_npz writes it ({error})") from None
+
+
+def _piece_shape(piece: Any) -> tuple[int, int]:
+    """Rows and columns of a piece, without reading what is in it."""
+    if not isinstance(piece, str | Path):
+        return piece.shape[0], piece.shape[1]
+    with _sparse_file(piece), np.load(piece, allow_pickle=False) as members:
+        rows, columns = members["shape"].tolist()
+        return int(rows), int(columns)
+
+
+@contextmanager
+def _sparse_file(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # whatever zip, numpy and scipy make of a damaged file
+        raise ValueError(f"{path} is not a sparse matrix as scipy.sparse.save_npz writes it ({error})") from None
 
 
 class Part(NamedTuple):
@@ -85,6 +103,11 @@ class PartRows(Rows):
     def width(self) -> int:
         """d."""
         return self._width
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, d)."""
+        return len(self), self.width
 
     @property
     def bounds(self) -> Tensor:
@@ -119,6 +142,10 @@ class PartRows(Rows):
                 yield self._part(number), some[begin:end] - self._parts[number].start
                 done, begin = done + end - begin, end
                 self.watch(done, len(order))
+
+    def gather(self, order: Tensor) -> Rows:
+        """Samples by their numbers, a part being loaded once for each stretch of numbers within it."""
+        return _joined([rows.take(at) for rows, at in self.parts(order)], self.sparse)
 
     def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
         """w·x_i + b."""
@@ -165,10 +192,22 @@ class PartRows(Rows):
 
     def double(self) -> PartRows:
         """The samples in float64, converted as they are read."""
-        parts = [part._replace(load=lambda part=part: part.load().double()) for part in self._parts]  # type: ignore[misc]
-        doubled = PartRows(parts, self, self._release)
-        doubled.dtype = torch.float64
-        return doubled
+        return self.mapped(lambda rows, _: rows.double(), torch.float64)
+
+    def mapped(self, change: Callable[[Rows, int], Rows], dtype: torch.dtype) -> PartRows:
+        """The samples as a function of rows and the number of the first makes them, as they are read.
+
+        Args:
+            change: from the rows of a part and the number of its first sample to as many rows of the same width.
+            dtype: of the result.
+        """
+        parts = [
+            part._replace(load=lambda part=part: change(part.load(), part.start))  # type: ignore[misc]
+            for part in self._parts
+        ]
+        changed = PartRows(parts, self, self._release)
+        changed.dtype = dtype
+        return changed
 
     def dense(self) -> Tensor:
         """All samples as a tensor, in memory."""
@@ -198,6 +237,8 @@ class PartRows(Rows):
 
 
 def _joined(pieces: Sequence[Rows], sparse: bool) -> Rows:
+    if len(pieces) == 1:
+        return pieces[0]
     if not sparse:
         return DenseRows(torch.cat([piece.dense() for piece in pieces]))
     from scipy.sparse import csr_array, vstack
@@ -215,35 +256,56 @@ def in_parts(X: object) -> bool:
     return isinstance(X, CsrParts) or (isinstance(X, np.memmap) and X.nbytes > PART)
 
 
-def mapped_rows(X: np.memmap[Any, Any], *, dtype: torch.dtype, width: int | None, name: str) -> PartRows:
-    """Checked rows of a memory-mapped array; what has been looked at does not stay in memory."""
+def mapped_rows(
+    X: np.memmap[Any, Any], *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False
+) -> PartRows:
+    """Rows of a memory-mapped array; what has been looked at does not stay in memory.
+
+    They are checked once before, or each time they are read.
+    """
     checks.shape(X.shape, width, name)
     size = max(1, PART // max(1, X.shape[1] * X.itemsize))
 
-    def load(start: int, checked: bool = True) -> Rows:
+    def load(start: int, finite: bool = as_read) -> Rows:
         part = np.asarray(X[start : start + size])
-        return DenseRows(checks.features(part, dtype=dtype, name=name, first=start, finite=not checked))
+        return DenseRows(checks.features(part, dtype=dtype, name=name, first=start, finite=finite))
 
     release = _forget(X)
-    for start in range(0, len(X), size):
-        first = load(start, checked=False)
+    for start in range(0, 1 if as_read else len(X), size):
+        first = load(start, finite=True)
         release()
     parts = [Part(s, min(s + size, len(X)), lambda s=s: load(s)) for s in range(0, len(X), size)]  # type: ignore[misc]
     return PartRows(parts, first, release)
 
 
-def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str) -> PartRows:
-    """Checked rows of CSR pieces."""
+def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False) -> PartRows:
+    """Rows of CSR pieces, checked as they are read, and once before unless that is enough."""
     starts = np.cumsum((0, *X.counts))
 
     def load(number: int) -> Rows:
         piece = checks.sparse_features(X.load(number), dtype=dtype, width=width, name=name, first=int(starts[number]))
         return CsrRows(piece)
 
-    for number in range(len(X.counts)):
+    used = [number for number, count in enumerate(X.counts) if count]
+    for number in used[:1] if as_read else used:
         first = load(number)
-    parts = [Part(int(starts[n]), int(starts[n + 1]), lambda n=n: load(n)) for n in range(len(X.counts))]  # type: ignore[misc]
+    parts = [Part(int(starts[n]), int(starts[n + 1]), lambda n=n: load(n)) for n in used]  # type: ignore[misc]
     return PartRows(parts, first)
+
+
+def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:
+    """Rows that are read in parts, in their own type by default, and checked as they are read, not before.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> len(rows_as_read(CsrParts([csr_array([[1.0, 0.0]]), csr_array([[0.0, 2.0]])])))
+        2
+    """
+    if dtype is None:
+        own = X.load(0).dtype if isinstance(X, CsrParts) else X.dtype
+        dtype = torch.float32 if own == np.float32 else torch.float64
+    read = sparse_rows if isinstance(X, CsrParts) else mapped_rows
+    return read(X, dtype=dtype, width=None, name="X", as_read=True)
 
 
 def _forget(X: np.memmap[Any, Any]) -> Callable[[], None]:
@@ -257,7 +319,7 @@ def _forget(X: np.memmap[Any, Any]) -> Callable[[], None]:
 def as_rows(
     X: checks.Data, *, dtype: torch.dtype, device: torch.device | None = None, width: int | None = None, name: str = "X"
 ) -> Rows:
-    """Checked samples in rows, from a tensor, an array, lists, a scipy sparse matrix, or data larger than memory.
+    """Checked samples in rows, from a tensor, an array, lists, a sparse matrix or tensor, or data larger than memory.
 
     Example:
         >>> rows = as_rows([[3, 4], [0, 1]], dtype=torch.float32)

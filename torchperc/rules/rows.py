@@ -10,6 +10,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _BLOCK = 65536
+_NEAR = 2**20  # bytes that a processor has room for beside it
 
 
 class Rows(ABC):
@@ -102,6 +104,12 @@ class Rows(ABC):
         """All samples in their order, in pieces that fit into memory."""
         yield self
 
+    def blocks(self, order: Tensor) -> Iterator[Rows]:
+        """Samples of an order, few enough at a time to stay near the processor while they are worked on."""
+        for rows, at in self.parts(order):
+            for some in at.split(max(1, _NEAR // self.row_bytes)):
+                yield rows.take(some)
+
     @abstractmethod
     def arrays(self) -> Iterable[np.ndarray[Any, Any]]:
         """The numbers behind the samples, for hashing."""
@@ -114,7 +122,7 @@ class Rows(ABC):
         """A digest of samples and labels, by which a saved log knows its data."""
         digest = hashlib.blake2b(digest_size=16)
         digest.update(f"{self.kind()} {len(self)}x{self.width} {self.dtype}".encode())
-        for array in (*self.arrays(), y.cpu().numpy()):
+        for array in chain(self.arrays(), (y.cpu().numpy(),)):  # one at a time: they may be parts of what is too large
             digest.update(np.ascontiguousarray(array).view(np.uint8).data)
         return digest.hexdigest()
 
@@ -197,13 +205,13 @@ class DenseRows(Rows):
 
 
 class CsrRows(Rows):
-    """Rows of a scipy CSR array; a score reads the non-zeros only."""
+    """Rows of a scipy CSR array, or of a sparse tensor on the CPU; a score reads the non-zeros only."""
 
     sparse = True
 
-    def __init__(self, X: csr_array) -> None:
-        self.X = X
-        self.dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+    def __init__(self, X: csr_array | Tensor) -> None:
+        self.X = checks.as_csr(X) if isinstance(X, Tensor) else X
+        self.dtype = torch.float32 if self.X.dtype == np.float32 else torch.float64
         self.device = torch.device("cpu")
 
     @cached_property
