@@ -7,8 +7,9 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
         Traceback (most recent call last):
         ValueError: ...net.safetensors does not fit Linear: weight is (1, 3) torch.float32 in the file, (1, 2) ...
     """
-    tensors, metadata = _read(Path(path))
+    tensors, metadata, _ = read_safetensors(path)
     differences = list(_differences(tensors, net.state_dict()))
     if differences:
         raise ValueError(
@@ -81,6 +82,39 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
     _refuse_non_finite(tensors, f"cannot load {path}", "use another file")
     net.load_state_dict(tensors)
     return metadata
+
+
+def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str], bool]:
+    """Read the tensors and the text of a safetensors file; a checksum that does not fit is a ``ValueError``.
+
+    Args:
+        path: a safetensors file.
+
+    Returns:
+        The tensors by name, the text by name, and whether there was a checksum to hold them against.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_safetensors(nn.Linear(3, 1), f"{folder}/net.safetensors", {"trained on": "AND"})
+        ...     tensors, texts, sealed = read_safetensors(f"{folder}/net.safetensors")
+        >>> sorted(tensors), texts, sealed
+        (['bias', 'weight'], {'trained on': 'AND'}, True)
+    """
+    from safetensors.torch import load
+
+    content = Path(path).read_bytes()
+    try:
+        tensors = load(content)
+        header, data = _parts(content)
+        metadata: dict[str, str] = header.get("__metadata__", {})
+        checksum = metadata.pop(_CHECKSUM, None)
+        if checksum not in (None, _checksum(header, data)):
+            raise ValueError("its checksum does not fit")
+    except Exception as error:  # whatever safetensors and json make of a damaged file
+        raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); export it again") from None
+    texts = {name: text for name, text in metadata.items() if name not in _RESERVED}
+    return tensors, texts, checksum is not None
 
 
 def write_whole(path: Path, content: bytes, *, make_folder: bool = False) -> None:
@@ -101,24 +135,71 @@ def write_whole(path: Path, content: bytes, *, make_folder: bool = False) -> Non
         ...     [file.name for file in Path(folder, "a").iterdir()]
         ['b.txt']
     """
-    part = path.with_name(f".torchperc-{uuid.uuid4().hex}.part")  # no part of the name, which may be as long as allowed
+    if make_folder:
+        _written(path, lambda: path.parent.mkdir(parents=True, exist_ok=True))
+    with appearing(path) as part:
+        _written(path, lambda: part.write_bytes(content))
+
+
+@contextlib.contextmanager
+def appearing(path: Path) -> Iterator[Path]:
+    """A name beside the target to write a file or a folder under, which takes the target's name when it is complete.
+
+    If the block is left by an exception, what was written goes away, and what was there before stays.
+
+    Args:
+        path: the file or folder; what has that name is replaced.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with appearing(folder / "a.txt") as part:
+        ...     _ = part.write_text("hello")
+        >>> [file.name for file in folder.iterdir()]
+        ['a.txt']
+    """
+    part = _hidden(path)  # no part of the name, which may be as long as allowed
     try:
-        if make_folder:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("xb") as file:
-            file.write(content)
-            file.flush()
+        yield part
+        _written(path, lambda: _settle(part, path))
+    finally:
+        _remove(part)  # there is nothing left after a success; a failure is reported already
+
+
+def _hidden(path: Path) -> Path:
+    return path.with_name(f".torchperc-{uuid.uuid4().hex}.part")
+
+
+def _settle(part: Path, path: Path) -> None:
+    """Bring what was written to the disk, then under its name; a folder first makes room for another."""
+    if part.is_dir():
+        old = _hidden(path)
+        if path.exists():
+            os.replace(path, old)
+        os.replace(part, path)
+        _remove(old)
+    else:
+        with part.open("rb") as file:
             os.fsync(file.fileno())
         os.replace(part, path)
-        _sync_folder(path.parent)
+    _sync_folder(path.absolute().parent)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _written(path: Path, act: Callable[[], object]) -> None:
+    try:
+        act()
     except OSError as error:
         raise type(error)(
             f"cannot write {path}: the folder {path.parent} does not take it ({error.strerror or error}); "
             "make room there, or name a folder that can be written"
         ) from error
-    finally:
-        with contextlib.suppress(OSError):  # there is none after a success; a failure is reported already
-            part.unlink()
 
 
 def non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
@@ -181,22 +262,6 @@ def _checksum(header: dict[str, Any], data: bytes) -> str:
     digest = hashlib.blake2b(json.dumps(header, sort_keys=True).encode(), digest_size=16)
     digest.update(data)
     return digest.hexdigest()
-
-
-def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    from safetensors.torch import load
-
-    content = path.read_bytes()
-    try:
-        tensors = load(content)
-        header, data = _parts(content)
-        metadata: dict[str, str] = header.get("__metadata__", {})
-        checksum = metadata.pop(_CHECKSUM, None)
-        if checksum not in (None, _checksum(header, data)):
-            raise ValueError("its checksum does not fit")
-    except Exception as error:  # whatever safetensors and json make of a damaged file
-        raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); export it again") from None
-    return tensors, {name: text for name, text in metadata.items() if name not in _RESERVED}
 
 
 def _differences(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Iterable[str]:
