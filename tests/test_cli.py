@@ -163,7 +163,7 @@ def test_bad_files_are_one_line_and_exit_code_two(capsys, tmp_path, name):
         (["crosscheck", "AND", "--seed", "1" + "0" * 30], "must be below 2**63"),
         (["crosscheck", "AND", "--ep", "3"], "unrecognized arguments: --ep 3"),
         (["crosscheck"], "the following arguments are required: data"),
-        (["learn"], "invalid choice: 'learn'"),
+        (["teach"], "invalid choice: 'teach'"),
         ([], "the following arguments are required: command"),
     ],
 )

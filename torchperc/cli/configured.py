@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from torchperc.exporting import save_safetensors, write_whole
-from torchperc.lightning import LitRule, TabularDataModule, make_trainer, quiet
+from torchperc.fitted import MODEL
+from torchperc.lightning import LitRule, TabularDataModule, fitted_model, make_trainer, quiet
 
 
 class _CLI(LightningCLI):
@@ -51,7 +52,7 @@ class _CLI(LightningCLI):
     def after_fit(self) -> None:
         """Keep the weights, and say what came out."""
         folder = Path(self._get(self.config, "folder"))
-        save_safetensors(self.model.net, folder / "weights.safetensors")
+        _save(self.model, self.datamodule, folder / MODEL)
         _summary(self.trainer, self.model, folder)
 
     def after_validate(self) -> None:
@@ -86,6 +87,14 @@ def run(argv: list[str]) -> None:
         )
     except (ArgumentError, ValueError, TypeError) as error:
         raise ValueError(_readable(str(error))) from None
+
+
+def _save(model: Any, data: TabularDataModule, path: Path) -> None:
+    """The model with its labels, columns and scaling; of a net that no file can describe, the weights alone."""
+    try:
+        fitted_model(model, data).save(path)
+    except TypeError:
+        save_safetensors(model.net, path)
 
 
 def _readable(message: str) -> str:

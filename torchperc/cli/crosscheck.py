@@ -1,25 +1,51 @@
-"""``torchperc crosscheck``: the rule against autograd, on a gate or a CSV file."""
+"""``torchperc crosscheck``: the rule against autograd, on a gate or the samples in a file."""
 
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-import torch
-from rich.console import Console
-from rich.table import Table
+from torchperc.cli import inputs
 
-from torchperc import data
-from torchperc.cli.show import figures, weights
-from torchperc.crosschecking import CrossCheck, crosscheck
-from torchperc.rules.models import LinearModel
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from torchperc.crosschecking import CrossCheck
+    from torchperc.data import Dataset
+
+_TIES = ("update", "sign", "strict")
+_BIAS_STEPS = ("unit", "radius", "none")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the command."""
+    parser.description = (
+        "Runs the perceptron rule and autograd with SGD on the same samples and compares every mistake and every "
+        "weight. Exit code 0 if they are equal, 1 if not."
+    )
+    parser.add_argument("data", help=f"AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …, or {inputs.FORMATS}")
+    inputs.add_arguments(parser)
+    parser.add_argument("--lr", type=float, default=1.0, help="rate η of both sides (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=20, help="passes at most (default: %(default)s)")
+    parser.add_argument("--tie", choices=_TIES, default="update", help="what is a mistake (default: %(default)s)")
+    parser.add_argument("--bias-step", choices=_BIAS_STEPS, default="unit", help="(default: %(default)s)")
+    parser.add_argument("--order", choices=("given", "shuffled", "random-mistake"), default="given")
+    parser.add_argument("--seed", type=int, default=0, help="of the order (default: %(default)s)")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64", help="(default: %(default)s)")
+    parser.add_argument("--mode", choices=("sample", "batch"), default="sample", help="(default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the comparison and print what it found; exit code 1 if the two sides differ."""
-    X, y, classes, labels = _load(arguments)
+    import torch
+    from rich.console import Console
+
+    from torchperc.crosschecking import crosscheck
+
+    table = inputs.load_dense(arguments)
     check = crosscheck(
-        X,
-        y,
+        table.X,
+        table.y,
         lr=arguments.lr,
         epochs=arguments.epochs,
         tie=arguments.tie,
@@ -27,28 +53,29 @@ def run(arguments: argparse.Namespace) -> None:
         order=arguments.order,
         seed=arguments.seed,
         bias_step=arguments.bias_step,
-        num_classes=classes,
+        num_classes=table.classes,
         mode=arguments.mode,
     )
     console = Console(highlight=False, markup=False)  # names and labels are the user's, brackets and all
-    console.print(f"{arguments.data}: {len(X)} samples, {X.shape[1]} features, labels {labels}")
+    samples, features = table.X.shape
+    console.print(f"{arguments.data}: {samples} samples, {features} features, labels {_codes(table)}")
     console.print(_table(check))
     console.print(_conclusion(check))
     raise SystemExit(0 if check.equal else 1)
 
 
-def _load(arguments: argparse.Namespace) -> tuple[torch.Tensor, torch.Tensor, int | None, str]:
-    if data.is_gate(arguments.data):
-        if arguments.target is not None:
-            raise ValueError(f"--target={arguments.target} goes with a file; {arguments.data} is a gate")
-        X, y = data.gate(arguments.data)
-        return X, y, None, "-1 and +1"
-    table = data.read_csv(arguments.data, arguments.target)
+def _codes(table: Dataset) -> str:
     codes = ("-1", "+1") if table.classes is None else tuple(map(str, range(table.classes)))
-    return table.X, table.y, table.classes, ", ".join(f"{a} → {b}" for a, b in zip(table.labels, codes, strict=True))
+    pairs = zip(table.labels, codes, strict=True)
+    return ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
 
 
 def _table(check: CrossCheck) -> Table:
+    from rich.table import Table
+
+    from torchperc.cli.show import weights
+    from torchperc.rules.models import LinearModel
+
     table = Table("", "epochs", "mistakes", "bias; weights")
     for name, log in (("rule", check.rule), ("gradient", check.gradient)):
         last = log.last()
@@ -58,6 +85,8 @@ def _table(check: CrossCheck) -> Table:
 
 
 def _conclusion(check: CrossCheck) -> str:
+    from torchperc.cli.show import figures, weights
+
     if check.equal:
         how = "to the bit" if check.exact else f"to {check.ulps:.2g} units in the last place"
         return f"equal: the same {len(check.rule)} mistakes, and the same weights {how}"

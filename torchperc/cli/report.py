@@ -58,12 +58,14 @@ def of_folder(folder: Path) -> Report:
 
 
 def _of_run(folder: Path) -> Report:
-    from torchperc.reporting import runs
+    from torchperc.reporting import learned, runs
 
     path = folder / runs.CONFIG
     module, data = _made(path)
     sentence = runs.restore(module, data, folder)
     again = runs.command_and_config(folder, path.read_text())
+    if (folder / learned.RESULTS).is_file():
+        return learned.of_learned(folder, module, data, title=_title(folder), again=again, sentence=sentence)
     return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
 
 

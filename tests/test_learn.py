@@ -1,0 +1,343 @@
+"""From a stranger's file to predictions: learn, apply, and what they leave behind."""
+
+import csv
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+
+import torchperc as tp
+from torchperc.cli import main
+from torchperc.learning import learn
+from torchperc.reporting.learned import Tally
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
+    pytest.mark.filterwarnings("ignore:LightningCLI's args parameter"),
+    pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning"),
+]
+
+
+def people(path, rows=240, seed=0, gaps=0, classes=2):
+    """A table with numbers, a category, an identifier and a label in words; some cells may be empty."""
+    rng = np.random.default_rng(seed)
+    age, income = rng.integers(18, 80, rows), rng.normal(3000, 800, rows).round(2)
+    colour = rng.choice(["red", "green", "blue"], rows)
+    score = (age - 45) / 20 + (income - 3000) / 900 + np.where(colour == "red", 1.0, -0.5) + rng.normal(0, 0.5, rows)
+    names = np.array(["low", "high"] if classes == 2 else ["low", "mid", "high"])
+    label = names[np.digitize(score, [0.0] if classes == 2 else [-0.7, 0.7])]
+    frame = pd.DataFrame({"age": age.astype(float), "income": income, "colour": colour, "bought": label})
+    for row in rng.choice(rows, gaps, replace=False):
+        frame.loc[row, "income"] = np.nan
+    frame.to_csv(path, index=False)
+    return frame
+
+
+def run(capsys, *words, code=0):
+    """A command's two outputs; its exit code is as expected."""
+    try:
+        main(list(map(str, words)))
+        found = 0
+    except SystemExit as left:
+        found = left.code or 0
+    out, err = capsys.readouterr()
+    assert found == code, f"{found}: {err}"
+    return out, err
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("learn")
+    frame = people(folder / "people.csv")
+    return frame, folder / "people.csv", learn(folder / "people.csv", folder=folder / "run", max_epochs=20)
+
+
+def test_the_folder_holds_what_was_promised(learned):
+    _, _, found = learned
+    names = {path.name for path in found.folder.iterdir()}
+    assert names == {
+        "card.md", "config.yaml", "last.ckpt", "lms", "logistic", "perceptron", "report.html", "results.json", "rule",
+        "weights.safetensors",
+    }  # fmt: skip
+    for each in found.candidates:
+        below = {path.name.split(".")[0] for path in (found.folder / each.name).iterdir()}
+        assert {"events", "last", "config", "weights"} <= below
+    assert not list(found.folder.parent.glob(".torchperc-*"))
+
+
+def test_errors_are_those_of_the_saved_weights_on_the_same_split(learned):
+    """An oracle of its own: pandas, get_dummies, the split, a standard score by hand, weights as numbers."""
+    frame, _, found = learned
+    X = frame[["age", "income"]].to_numpy(float)
+    X = np.column_stack([X, *(frame.colour == level for level in ("blue", "green", "red"))])
+    y = np.where(frame.bought == "low", 1, -1)  # labels sort by the alphabet: high, low
+    train, validation, test = (index.numpy() for index in tp.data.split(y, (0.6, 0.2, 0.2), 0))
+    Z = (X - X[train].mean(0)) / X[train].std(0)
+    for each in found.candidates:
+        model = tp.FittedModel.load(found.folder / each.name)
+        weight, bias = model.net.weight.double().numpy()[0], float(model.net.bias)
+        decided = np.where(Z @ weight + bias >= 0, 1, -1)
+        assert each.validation == (int((decided != y)[validation].sum()), len(validation))
+        assert each.training == (int((decided != y)[train].sum()), len(train))
+        if each is found.best:
+            assert found.test == (int((decided != y)[test].sum()), len(test))
+    assert found.guess.wrong == min((y[validation] > 0).sum(), (y[validation] < 0).sum())
+
+
+def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned):
+    _, _, found = learned
+    assert found.best.validation.error == min(each.validation.error for each in found.candidates)
+    kept, own = (tp.FittedModel.load(path) for path in (found.folder, found.folder / found.best.name))
+    assert torch.equal(kept.net.weight, own.net.weight)
+    assert kept.labels == ("high", "low")
+    assert kept.names == ("age", "income", "colour=blue", "colour=green", "colour=red")
+    assert kept.about["learned by"] == found.best.name
+    results = json.loads((found.folder / "results.json").read_text())
+    assert results["best"] == found.best.name
+    assert [Tally(*each["validation"]) for each in results["candidates"]] == [e.validation for e in found.candidates]
+
+
+@pytest.mark.parametrize("name", ["rule", "perceptron", "lms", "logistic"])
+def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, capsys):
+    _, _, found = learned
+    config = found.folder / name / "config.yaml"
+    assert yaml.safe_load(config.read_text())["folder"] == str(found.folder / name)
+    run(capsys, "fit", "--config", config, "--folder", tmp_path / "again")
+    first, again = (tp.FittedModel.load(path) for path in (found.folder / name, tmp_path / "again"))
+    assert torch.equal(first.net.weight, again.net.weight)
+    assert torch.equal(first.net.bias, again.net.bias)
+    assert first.scaler.state() == again.scaler.state()
+
+
+def test_the_report_compares_and_can_be_made_again(learned, capsys):
+    _, _, found = learned
+    page = found.folder / "report.html"
+    before = page.read_text()
+    assert "a guess" in before
+    assert str(found.best.validation) in before
+    run(capsys, "report", found.folder)
+    assert page.read_text() == before
+
+
+def test_apply_writes_a_label_and_its_scores_for_every_row(learned, tmp_path, capsys):
+    _, _, found = learned
+    new = people(tmp_path / "new.csv", rows=50, seed=9)
+    shuffled = new[["colour", "bought", "income", "age"]].assign(note="x, y")
+    shuffled.to_csv(tmp_path / "other.csv", index=False)
+    said, _ = run(capsys, "apply", found.folder, tmp_path / "new.csv", "-o", tmp_path / "a.csv")
+    assert "50 labels in" in said
+    said, _ = run(capsys, "apply", found.folder, tmp_path / "other.csv", "-o", tmp_path / "b.csv")
+    assert "left aside: note" in said
+    assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    X = np.column_stack([new.age, new.income, *(new.colour == level for level in ("blue", "green", "red"))]).astype(
+        float
+    )
+    outputs = found.model.outputs(X)
+    assert [row["label"] for row in rows] == found.model.predict(X)
+    assert [float(row["score"]) for row in rows] == outputs.scores.double().tolist()
+    wrong = sum(row["label"] != label for row, label in zip(rows, new.bought, strict=True))
+    assert f"{wrong} of 50 differ" in said
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".tsv", ".parquet"])
+def test_apply_writes_what_the_ending_says(learned, tmp_path, ending, capsys):
+    _, path, found = learned
+    out = tmp_path / f"out{ending}"
+    run(capsys, "apply", found.folder, path, "-o", out)
+    read = {
+        ".csv.gz": lambda: pd.read_csv(out, compression="gzip"),
+        ".tsv": lambda: pd.read_csv(out, sep="\t"),
+        ".parquet": lambda: pd.read_parquet(out),
+    }[ending]()
+    said, _ = run(capsys, "apply", found.folder, path)
+    lines = list(csv.reader(said.splitlines()))
+    assert list(read.columns) == lines[0]
+    assert read.label.tolist() == [line[0] for line in lines[1:]]
+    assert read.score.tolist() == [float(line[1]) for line in lines[1:]]
+
+
+def test_many_classes_have_a_score_each(tmp_path, capsys):
+    people(tmp_path / "three.csv", classes=3)
+    found = learn(tmp_path / "three.csv", folder=tmp_path / "run", max_epochs=5)
+    run(capsys, "apply", found.folder, tmp_path / "three.csv", "-o", tmp_path / "out.csv")
+    table = pd.read_csv(tmp_path / "out.csv")
+    scores = table[[f"score_{label}" for label in ("high", "low", "mid")]].to_numpy()
+    assert table.label.tolist() == np.array(["high", "low", "mid"])[scores.argmax(1)].tolist()
+    assert ("probability_high" in table) == (found.best.name == "logistic")
+
+
+def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path, capsys):
+    frame = people(tmp_path / "gaps.csv", gaps=30)
+    _, said = run(capsys, "learn", tmp_path / "gaps.csv", "--folder", tmp_path / "run", code=2)
+    first = int(np.flatnonzero(frame.income.isna())[0])
+    assert f"line {first + 2}" in said
+    assert "income" in said
+    assert "mean" in said
+    assert not (tmp_path / "run").exists()
+    found = learn(tmp_path / "gaps.csv", folder=tmp_path / "run", missing="mean", max_epochs=3)
+    train = tp.data.split(np.array(frame.bought), (0.6, 0.2, 0.2), 0)[0].numpy()
+    assert math.isclose(found.model.encoding.fills[1], frame.income[train].mean(), rel_tol=1e-12)
+    run(capsys, "apply", found.folder, tmp_path / "gaps.csv", "-o", tmp_path / "out.csv")
+    X = np.column_stack([frame.age, frame.income.fillna(frame.income[train].mean())])
+    X = np.column_stack([X, *(frame.colour == level for level in ("blue", "green", "red"))]).astype(float)
+    assert pd.read_csv(tmp_path / "out.csv").label.tolist() == found.model.predict(X)
+
+
+def test_the_command_prints_a_table_and_what_to_do_next(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    people("my people.csv")
+    said, _ = run(capsys, "learn", "my people.csv", "--target", "bought", "--epochs", 3)
+    assert "240 samples, 5 features, labels high, low" in said
+    for word in ("rule", "perceptron", "lms", "logistic", "kept", "a guess", "torchperc apply"):
+        assert word in said
+    said, _ = run(capsys, "learn", "my people.csv", "--epochs", 3)
+    assert "my people-2" in said
+    assert (tmp_path / "runs" / "my people-2" / "report.html").is_file()
+
+
+def test_a_run_is_replaced_only_if_asked(tmp_path, capsys):
+    people(tmp_path / "a.csv")
+    words = ("learn", tmp_path / "a.csv", "--folder", tmp_path / "run", "--epochs", 2)
+    run(capsys, *words)
+    stamp = (tmp_path / "run" / "report.html").stat().st_mtime_ns
+    _, said = run(capsys, *words, code=2)
+    assert "--overwrite" in said
+    assert (tmp_path / "run" / "report.html").stat().st_mtime_ns == stamp
+    run(capsys, *words, "--overwrite")
+    assert (tmp_path / "run" / "report.html").stat().st_mtime_ns > stamp
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("mine")
+    _, said = run(capsys, "learn", tmp_path / "a.csv", "--folder", tmp_path / "mine", "--overwrite", code=2)
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("when", ["rule", "logistic", "writing"])
+def test_a_run_broken_off_leaves_nothing(tmp_path, when):
+    people(tmp_path / "a.csv")
+
+    def stop(what):
+        if what == when:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        learn(tmp_path / "a.csv", folder=tmp_path / "run", max_epochs=2, watch=stop)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+APPLY_FAULTS = {
+    "a column is missing": ("age,colour\n30,red\n", "income"),
+    "a level is new": ("age,income,colour\n30,3000,red\n31,3000,pink\n", "pink"),
+    "a number is none": ("age,income,colour\n30,3000,red\nabc,3000,red\n", "line 3"),
+    "a value is missing": ("age,income,colour\n30,3000,red\n,3000,red\n", "line 3"),
+    "it is empty": ("", "empty"),
+}
+
+
+@pytest.mark.parametrize("fault", APPLY_FAULTS)
+def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, capsys):
+    text, word = APPLY_FAULTS[fault]
+    (tmp_path / "new.csv").write_text(text)
+    (tmp_path / "out.csv").write_text("before")
+    _, err = run(capsys, "apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv", code=2)
+    assert err.count("\n") == 1
+    assert word in err
+    assert (tmp_path / "out.csv").read_text() == "before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", "out.csv"]
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("learn", "none.csv"), "none.csv"),
+        (("learn", "one.csv"), "one label"),
+        (("learn", "a.csv", "--target", "nobody"), "nobody"),
+        (("learn", "a.csv", "--split", "1", "0", "0"), "validation"),
+        (("learn", "a.csv", "--epochs", "0"), "max_epochs"),
+        (("learn", "a.csv", "--ignore", "nobody"), "nobody"),
+        (("learn", "a.csv", "--positive", "nobody"), "nobody"),
+        (("learn", "few.csv"), "validation part of 2"),
+        (("apply", "none", "a.csv"), "none"),
+        (("apply", "a.csv", "a.csv"), "safetensors"),
+        (("apply", "run", "a.csv", "-o", "out.xlsx"), "out.xlsx"),
+        (("apply", "run", "a.csv", "-o", "a.csv"), "a.csv"),
+        (("apply", "run", "a.csv", "-o", "nowhere/out.csv"), "nowhere"),
+        (("apply", "run", "none.csv"), "none.csv"),
+    ],
+)
+def test_bad_input_is_one_line(learned, tmp_path, capsys, monkeypatch, words, part):
+    monkeypatch.chdir(tmp_path)
+    people("a.csv")
+    (tmp_path / "one.csv").write_text("a,b\n1,x\n2,x\n")
+    (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
+    (tmp_path / "run").symlink_to(learned[2].folder)
+    before = (tmp_path / "a.csv").read_bytes()
+    _, err = run(capsys, *words, code=2)
+    assert err.count("\n") == 1
+    assert part in err
+    assert not (tmp_path / "runs").exists()
+    assert (tmp_path / "a.csv").read_bytes() == before
+
+
+def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("torchperc.learning.MANY", 100)
+    people(tmp_path / "a.csv")
+    found = learn(tmp_path / "a.csv", folder=tmp_path / "run", max_epochs=3, dtype="float64")
+    options = {
+        each.name: yaml.safe_load((found.folder / each.name / "config.yaml").read_text())["model"]["init_args"]
+        for each in found.candidates
+    }
+    assert {name: given.get("update", "batch") for name, given in options.items()} == {
+        "rule": "batch", "perceptron": "batch", "lms": "sample", "logistic": "sample",
+    }  # fmt: skip
+    run(capsys, "fit", "--config", found.folder / "logistic" / "config.yaml", "--folder", tmp_path / "again")
+    first, again = (tp.FittedModel.load(path) for path in (found.folder / "logistic", tmp_path / "again"))
+    assert torch.equal(first.net.weight, again.net.weight)
+    assert first.dtype == torch.float64
+
+
+def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
+    _, path, found = learned
+    monkeypatch.setattr("torchperc.rules.parts.PART", 4096)  # so that some of this file is too much to hold
+    streamed = learn(path, folder=tmp_path / "run", max_epochs=20, stream=True)
+    for name in ("perceptron", "lms", "logistic"):  # the rule's shuffled order of parts is another order
+        a, b = (tp.FittedModel.load(each / name).net for each in (streamed.folder, found.folder))
+        torch.testing.assert_close(a.weight, b.weight, rtol=1e-4, atol=1e-5)
+    assert streamed.guess == found.guess
+    assert streamed.test is not None
+    assert streamed.test.samples == found.test.samples
+
+
+def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys):
+    from scipy.sparse import csr_array, random_array
+    from sklearn.datasets import dump_svmlight_file
+
+    rng = np.random.default_rng(3)
+    X = csr_array(random_array((300, 500), density=0.02, rng=rng, format="csr"))
+    y = np.where(X @ rng.normal(size=500) >= 0, "spam", "ham")
+    dump_svmlight_file(X, np.where(y == "spam", 1, -1), str(tmp_path / "mail.svm"), zero_based=False)
+    found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=10)
+    assert found.model.scaler.kind == "maxabs"
+    run(capsys, "apply", found.folder, tmp_path / "mail.svm", "-o", tmp_path / "out.csv")
+    table = pd.read_csv(tmp_path / "out.csv")
+    width = found.model.width
+    weight, bias = found.model.net.weight[0].double().numpy(), float(found.model.net.bias)
+    scores = X[:, :width] / found.model.scaler.scale.numpy() @ weight + bias
+    np.testing.assert_allclose(table.score, scores, rtol=1e-4, atol=1e-5)
+    assert table.label.tolist() == [int(label) for label in np.where(table.score >= 0, 1, -1)]
+
+
+def test_one_label_against_the_rest_is_counted_as_such(tmp_path, capsys):
+    frame = people(tmp_path / "three.csv", classes=3)
+    found = learn(tmp_path / "three.csv", folder=tmp_path / "run", positive="mid", max_epochs=5)
+    frame.loc[[3, 4], "bought"] = ""
+    frame.to_csv(tmp_path / "some.csv", index=False)
+    said, _ = run(capsys, "apply", found.folder, tmp_path / "some.csv", "-o", tmp_path / "out.csv")
+    labels = pd.read_csv(tmp_path / "out.csv").label
+    known = frame.bought != ""
+    wrong = int(((labels == "mid") != (frame.bought == "mid"))[known].sum())
+    assert f"{wrong} of {known.sum()} differ" in said

@@ -1,0 +1,93 @@
+"""Data on the command line: how every command that reads a table is told where it is and how to read it."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchperc.data import Dataset
+
+FORMATS = "CSV, TSV (also .gz), Parquet, svmlight, .npy or .npz"
+_DENSE = 2**28  # bytes up to which sparse data are written out for those who need them dense
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """How a file is read; the same for every command that reads one."""
+    parser.add_argument("--target", help="column of labels, by name or position from 1 (default: the last)")
+    parser.add_argument(
+        "--missing",
+        choices=("error", "drop", "mean"),
+        default="error",
+        help="rows with missing values: stop, drop them, or fill in the mean of the column (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="whether the first line names the columns (default: if it has no number)",
+    )
+    parser.add_argument("--delimiter", help="between the cells of text (default: found among , ; tab and |)")
+    parser.add_argument(
+        "--categories", nargs="+", default=[], metavar="COLUMN", help="columns of numbers to be taken as words"
+    )
+    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="columns to leave out")
+    parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
+
+
+def options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of :func:`torchperc.data.load` that were given on the command line."""
+    given = {
+        "target": arguments.target,
+        "missing": None if arguments.missing == "error" else arguments.missing,
+        "header": {"auto": None, "yes": True, "no": False}[arguments.header],
+        "delimiter": arguments.delimiter,
+        "categories": arguments.categories or None,
+        "ignore": arguments.ignore or None,
+        "positive": arguments.positive,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def words(arguments: argparse.Namespace) -> list[str]:
+    """The same options as words of a command."""
+    found = []
+    for name, value in options(arguments).items():
+        if isinstance(value, bool):
+            value = "yes" if value else "no"
+        found += [f"--{name}", *(value if isinstance(value, list) else [str(value)])]
+    return found
+
+
+def load(arguments: argparse.Namespace) -> Dataset:
+    """The table, by the name of a gate or a data set, or from a file."""
+    from pathlib import Path
+
+    from torchperc import data
+
+    given = options(arguments)
+    if data.is_gate(arguments.data) and given:
+        name, value = next(iter(given.items()))
+        raise ValueError(f"--{name}={value} goes with a file; {arguments.data} is a gate")
+    known = data.is_gate(arguments.data) or arguments.data in data.SOURCES
+    return data.load(arguments.data if known else Path(arguments.data), **given)
+
+
+def load_dense(arguments: argparse.Namespace) -> Dataset:
+    """The table, sparse samples written out."""
+    from dataclasses import replace
+
+    import torch
+
+    from torchperc import checks
+
+    table = load(arguments)
+    if not checks.is_sparse(table.X):
+        return table
+    rows, width = table.X.shape
+    if rows * width * 8 > _DENSE:
+        raise ValueError(
+            f"{arguments.data} is sparse, and {rows:,} samples of {width:,} features are too many to be written out; "
+            "take some of them, or use torchperc learn, which keeps them sparse"
+        )
+    return replace(table, X=torch.from_numpy(table.X.toarray()))
