@@ -38,11 +38,12 @@ lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(READY)  ## how fast, as ratios against peers measured in the same run; then a kernel, and a file of 4 GB
+bench: $(READY)  ## how fast, as ratios against peers measured in the same run; then a kernel, a file of 4 GB, and reading text
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	$(BIN)/torchperc bench
 	$(BIN)/python experiments/benchmarks/kernel.py
 	$(BIN)/python experiments/benchmarks/larger_than_memory.py
+	$(BIN)/python experiments/benchmarks/reading.py
 
 clean:  ## remove .venv, caches and runs
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info runs

@@ -355,7 +355,7 @@ BAD = {
     "one label": ("a,c\n1,x\n2,x\n", {}, "one label only in column 'c': 'x'; two are needed"),
     "one label by dropping": ("a,c\n1,x\n,y\n", {"missing": "drop"}, "one label only"),
     "all dropped": ("a,b,c\n,1,x\n2,,y\n", {"missing": "drop"}, "in every one of its 2 rows a value is missing"),
-    "empty column": ("a,b,c\n1,,x\n2,,y\n", {"missing": "mean"}, "column 'b' has no values at all; leave it out with ignore"),
+    "empty column": ("a,b,c\n1,,x\n2,,y\n", {"missing": "mean"}, "column 'b' has no values at all; leave it out (ignore='b')"),
     "empty column, dropped": ("a,b,c\n1,,x\n2,,y\n", {"missing": "drop"}, "column 'b' has no values at all"),
     "header only": ("a,b,c\n", {}, "has a header but no rows of data"),
     "one column": ("a\n1\n2\n", {}, "has one column; a feature and a label are needed, separated by commas, semicolons"),
@@ -363,7 +363,7 @@ BAD = {
     "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is not a CSV file in UTF-8: line 3 holds the byte 0xe9; if it is in latin-1, save it as UTF-8"),
     "latin-1 header": ("a\u00e9,c\n1,x\n".encode("latin-1"), {}, "line 1 holds the byte 0xe9"),
     "UTF-16": ("a,c\n1,x\n".encode("utf-16"), {}, "but in UTF-16; save it as UTF-8"),
-    "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different words in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier: leave it out with ignore"),
+    "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different words in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier or a date: leave it out (ignore='id')"),
     "long identifier": ("id,c\n" + "".join(f"n{i % 1100},{'xy'[i % 2]}\n" for i in range(5000)), {}, "different words in"),
     "quantity": ("a,y\n" + "".join(f"1,{i / 7}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity"),
     "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; leave it out with ignore=1"),
@@ -512,7 +512,9 @@ def test_parquet_in_other_types(tmp_path):
     assert (made.X.tolist(), made.labels, made.y.tolist()) == ([[1.5, 1], [2.25, 2]], ("False", "True"), [1, -1])
     days = parquet(tmp_path / "b.parquet", day=[datetime.date(2020, 1, 1)] * 2, a=[1, 2], y=["p", "q"])
     said = message_of(lambda: read(days))
-    assert "column 'day' holds date32[day], neither numbers nor words; convert it, or leave it out with ignore" in said
+    assert (
+        "column 'day' holds date32[day], neither numbers nor words; convert it, or leave it out (ignore='day')" in said
+    )
     assert read(days, ignore="day").X.tolist() == [[1], [2]]
     lists = parquet(tmp_path / "c.parquet", a=[[1], [2]], y=["p", "q"])
     assert "column 'a' holds list" in message_of(lambda: read(lists))

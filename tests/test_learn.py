@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -257,10 +258,10 @@ def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, 
         (("learn", "one.csv"), "one label"),
         (("learn", "a.csv", "--target", "nobody"), "nobody"),
         (("learn", "a.csv", "--split", "1", "0", "0"), "validation"),
-        (("learn", "a.csv", "--epochs", "0"), "max_epochs"),
+        (("learn", "a.csv", "--epochs", "0"), "--epochs 0 must be"),
         (("learn", "a.csv", "--ignore", "nobody"), "nobody"),
         (("learn", "a.csv", "--positive", "nobody"), "nobody"),
-        (("learn", "few.csv"), "validation part of 2"),
+        (("learn", "few.csv"), "2 samples, too few"),
         (("apply", "none", "a.csv"), "none"),
         (("apply", "a.csv", "a.csv"), "safetensors"),
         (("apply", "run", "a.csv", "-o", "out.xlsx"), "out.xlsx"),
@@ -341,3 +342,82 @@ def test_one_label_against_the_rest_is_counted_as_such(tmp_path, capsys):
     known = frame.bought != ""
     wrong = int(((labels == "mid") != (frame.bought == "mid"))[known].sum())
     assert f"{wrong} of {known.sum()} differ" in said
+
+
+def test_a_run_is_tested_by_the_weights_it_kept(learned, capsys, tmp_path):
+    """The last of 20 epochs of the rule are not the averaged weights; without --ckpt_path these are meant."""
+    _, _, found = learned
+    rule = next(each for each in found.candidates if each.name == "rule")
+    said, _ = run(capsys, "validate", "--config", found.folder / "rule" / "config.yaml")
+    assert f"{rule.validation.error:.6g}" in said
+    _, err = run(capsys, "test", "--config", found.folder / "rule" / "config.yaml", "--folder", tmp_path, code=2)
+    assert "weights.safetensors; run `torchperc fit` first" in err
+
+
+def test_errors_of_the_library_are_told_in_options(tmp_path, capsys):
+    people(tmp_path / "a.csv", gaps=2)
+    _, err = run(capsys, "learn", tmp_path / "a.csv", code=2)
+    assert "--missing drop leaves them out, --missing mean fills" in err
+    _, err = run(capsys, "learn", tmp_path / "a.csv", "--missing", "mean", "--epochs", "-1", code=2)
+    assert "--epochs -1 must be at least 1" in err
+    (tmp_path / "ids.csv").write_text("id,a,y\n" + "".join(f"n{i},{i},{i % 2}\n" for i in range(60)))
+    _, err = run(capsys, "separable", tmp_path / "ids.csv", code=2)
+    assert "(--ignore id)" in err
+    run(capsys, "separable", tmp_path / "ids.csv", "--ignore", "id")
+
+
+def test_labels_that_training_did_not_have_are_not_counted(learned, tmp_path, capsys):
+    _, path, found = learned
+    frame = pd.read_csv(path)
+    frame.loc[:9, "bought"] = "medium"
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    said, _ = run(capsys, "apply", found.folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert "of 230 differ" in said
+    assert "labels that did not occur in training, 'medium'" in said
+
+
+def test_proofs_about_any_table_can_be_checked_by_the_command_that_is_printed(tmp_path, capsys):
+    people(tmp_path / "a b.csv", rows=60)
+    pd.read_csv(tmp_path / "a b.csv").to_csv(tmp_path / "semi.csv", sep=";", index=False)
+    for name in ("a b.csv", "semi.csv"):
+        said, _ = run(capsys, "separable", tmp_path / name, "--save", tmp_path / "p.json", "--ignore", "income")
+        command = shlex.split(said.partition("to check it: ")[2])
+        assert "holds" in run(capsys, *command[1:])[0]
+        said, _ = run(capsys, "separable", tmp_path / name, "--save", tmp_path / "p.json")
+        assert "holds" in run(capsys, *shlex.split(said.partition("to check it: ")[2])[1:])[0]
+    people(tmp_path / "other.csv", rows=60, seed=1)
+    said, _ = run(capsys, "separable", "--verify", tmp_path / "p.json", tmp_path / "other.csv", code=1)
+    assert said.startswith("rejected")
+
+
+def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, capsys):
+    _, _, found = learned
+    (tmp_path / ".torchperc-1.part").mkdir()
+    (tmp_path / ".torchperc-1.part" / "config.yaml").write_text("broken: [")
+    (tmp_path / "rule").symlink_to(found.folder / "rule")
+    run(capsys, "report", tmp_path, "--out", tmp_path / "page.html")
+    assert "part" not in (tmp_path / "page.html").read_text().partition("All runs")[0]
+
+
+def test_an_interrupted_run_says_so(tmp_path, capsys, monkeypatch):
+    people(tmp_path / "a.csv")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torchperc.lightning.LitClassifier.training_step", stop)
+    _, err = run(capsys, "learn", tmp_path / "a.csv", "--folder", tmp_path / "run", code=130)
+    assert err.splitlines()[-1] == "torchperc: interrupted"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys):
+    frame = people(tmp_path / "a.csv", gaps=7)
+    frame.loc[frame.income.notna().idxmax(), "bought"] = "never"
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    found = learn(tmp_path / "a.csv", folder=tmp_path / "run", missing="drop", max_epochs=2)
+    assert found.notes == (
+        "7 rows with missing values left out",
+        "the validation part has no sample of 'never', of which there are very few",
+        "the test part has no sample of 'never', of which there are very few",
+    )

@@ -48,7 +48,7 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
     _refuse_non_finite(tensors, f"cannot save {path}", "train the net again before exporting it")
     about = {**_texts(metadata), **_RESERVED}
     about[_CHECKSUM] = _checksum(*_parts(save(tensors, about)))
-    write_whole(Path(path), save(tensors, about))
+    write_whole(Path(path), _in_order(save(tensors, about)))
 
 
 def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
@@ -256,6 +256,14 @@ def _parts(content: bytes) -> tuple[dict[str, Any], bytes]:
     """The header and the tensors' bytes: 8 bytes of length, JSON, then the data."""
     end = 8 + int.from_bytes(content[:8], "little")
     return json.loads(content[8:end]), content[end:]
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with the names in its header sorted, so that the same content is the same bytes."""
+    header, data = _parts(content)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + data
 
 
 def _checksum(header: dict[str, Any], data: bytes) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,8 +20,7 @@ from torchperc import checks
 from torchperc.exporting import appearing, write_whole
 from torchperc.fitted import MODEL, FittedModel
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer
-from torchperc.lightning.loader import SliceLoader, part_size
-from torchperc.lightning.running import LAST
+from torchperc.lightning.running import LAST, wrong_decisions
 from torchperc.modules import MulticlassPerceptron, Perceptron
 from torchperc.reporting import runs
 from torchperc.reporting.learned import RESULTS, Tally, of_learned
@@ -36,6 +35,7 @@ EPOCHS_OF_MANY = {"rule": 10, "perceptron": 50, "lms": 20, "logistic": 20}
 PROVED_UP_TO = 400_000
 """Numbers in the training data up to which a run by rule looks for a proof, where it does not separate them."""
 
+_PARTS = ("training", "validation", "test")
 _MODELS: dict[str, tuple[type[LitRule] | type[LitClassifier], dict[str, Any]]] = {
     "rule": (LitRule, {"order": "shuffled", "select": "averaged"}),
     "perceptron": (LitClassifier, {"head": "perceptron", "lr": 1.0}),
@@ -80,6 +80,7 @@ class Learned:
         test: its wrong decisions on the test part, which nothing was chosen by; ``None`` if there is no such part.
         guess: wrong decisions on the validation part if every label were the most frequent one.
         model: the best, from a table's features to labels.
+        notes: what is worth knowing about the data.
 
     Example:
         >>> import tempfile
@@ -98,6 +99,7 @@ class Learned:
     test: Tally | None
     guess: Tally
     model: FittedModel
+    notes: tuple[str, ...] = ()
 
 
 def learn(
@@ -196,7 +198,7 @@ def _learn(
     best = min(candidates, key=lambda candidate: candidate.validation.error)
     module = modules[best.name]
     watch("writing")
-    test = tally(module, data, 2) if len(data.parts[2][1]) else None
+    test = _tally(module, data, 2) if len(data.parts[2][1]) else None
     model = fitted_model(module, data, _figures(best, test))
     for name, each in modules.items():
         fitted_model(each, data).save(part / name / MODEL)
@@ -209,7 +211,7 @@ def _learn(
     again = runs.command_and_config(final, (part / CONFIG).read_text())
     report = of_learned(part, module, data, title=final.name, again=again)
     report.save(part / "report.html", part / "card.md")
-    return Learned(final, tuple(candidates), best, test, guess, model)
+    return Learned(final, tuple(candidates), best, test, guess, model, tuple(_notes(data)))
 
 
 def _budget(name: str, data: TabularDataModule) -> int:
@@ -252,12 +254,17 @@ def _train(
         enable_progress_bar=False,
     )
     begun = time.perf_counter()
-    trainer.fit(module, data)
+    try:
+        trainer.fit(module, data)
+    except SystemExit:  # how Lightning ends a run that is interrupted, with exit code 1
+        if trainer.interrupted:
+            raise KeyboardInterrupt from None
+        raise
     seconds = time.perf_counter() - begun
     trainer.save_checkpoint(folder / LAST)
-    training = tally(module, data, 0)
+    training = _tally(module, data, 0)
     verdict = _verdict(module, training)
-    return module, Candidate(name, tally(module, data, 1), training, verdict, trainer.current_epoch, seconds)
+    return module, Candidate(name, _tally(module, data, 1), training, verdict, trainer.current_epoch, seconds)
 
 
 def _verdict(module: LitRule | LitClassifier, training: Tally) -> str:
@@ -267,20 +274,9 @@ def _verdict(module: LitRule | LitClassifier, training: Tally) -> str:
     return Verdict.SEPARATED.name if not training.wrong else Verdict.BUDGET.name
 
 
-@torch.no_grad()
-def tally(module: LitRule | LitClassifier, data: TabularDataModule, part: int) -> Tally:
-    """Wrong decisions of a module on a part of its data.
-
-    Example:
-        >>> tally(LitClassifier(Perceptron(2)), TabularDataModule("AND"), 0)
-        Tally(wrong=3, samples=4)
-    """
-    wrong = samples = 0
-    X, labels = data.parts[part]
-    for x, y in SliceLoader(X, labels, part_size(X)):
-        wrong += int((module.predict_step(x.to(module.device)).cpu() != y).sum())
-        samples += len(y)
-    return Tally(wrong, samples)
+def _tally(module: LitRule | LitClassifier, data: TabularDataModule, part: int) -> Tally:
+    X, y = data.parts[part]
+    return Tally(wrong_decisions(module, X, y), len(y))
 
 
 def _figures(best: Candidate, test: Tally | None) -> dict[str, str]:
@@ -294,13 +290,29 @@ def _guess(data: TabularDataModule) -> Tally:
     return Tally(int((validation != labels[counts.argmax()]).sum()), len(validation))
 
 
+def _notes(data: TabularDataModule) -> Iterator[str]:
+    """What a reader of the figures should know about the data."""
+    dropped = data.dataset.dropped
+    if dropped:
+        yield f"{dropped:,} row{'s' * (dropped != 1)} with missing values left out"
+    for name, (_, y) in zip(_PARTS, data.parts, strict=True):
+        codes = [-1, 1] if data.classes is None else range(data.classes)
+        absent = [label for label, code in zip(data.dataset.labels, codes, strict=True) if not (y == code).any()]
+        if len(y) and absent:
+            few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
+            yield f"the {name} part has no sample of {few}, of which there are very few"
+
+
 def _check_parts(data: TabularDataModule) -> None:
-    (_, y), (_, validation), _ = data.parts
-    if not len(validation):
+    count = len(data.dataset.y)
+    try:
+        parts = data.indices
+    except ValueError:
+        if count >= len(_PARTS) * len(data.dataset.labels):
+            raise
+        raise ValueError(f"{data.source} has {count} samples, too few to be split by {data.split}; give more") from None
+    if not len(parts[1]):
         raise ValueError(f"split={data.split} has no validation part, by which the best is chosen; give it a share")
-    present = {int(label) for label in y.unique()}
-    if len(present) < len(data.dataset.labels):
-        raise ValueError(f"the training part of {data.source} lacks a label; give more samples, or another seed")
 
 
 # --- folders and configs ------------------------------------------------------------------------------------------
@@ -338,8 +350,8 @@ def _free_folder(source: str | Path, folder: str | Path | None, overwrite: bool)
     path = Path(folder)
     if path.is_dir() and not any(path.iterdir()):
         return path
+    if path.exists() and not (path.is_dir() and runs.is_run(path)):
+        raise ValueError(f"folder={path} is there and is not a run; name another")
     if path.exists() and not overwrite:
         raise ValueError(f"folder={path} is there already; name another, or use overwrite=True (--overwrite)")
-    if path.exists() and not (path.is_dir() and runs.is_run(path)):
-        raise ValueError(f"folder={path} is not a run, so it is not overwritten; name another")
     return path

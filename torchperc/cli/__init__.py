@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     except (ValueError, TypeError, OSError) as error:
         fail(str(error))
     except KeyboardInterrupt:
+        print("torchperc: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
 
 

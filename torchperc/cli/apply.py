@@ -31,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Label the rows, write them, and say how many there were."""
+    import numpy as np
+
     from torchperc.data import batches
     from torchperc.fitted import FittedModel
 
@@ -38,6 +40,7 @@ def run(arguments: argparse.Namespace) -> None:
     out = None if arguments.out is None else _check_out(Path(arguments.out), Path(arguments.data))
     stream = batches(arguments.data, _encoding(model))
     count = known = wrong = 0
+    strange: set[str] = set()
     with _writer(out, model.labels) as write:
         for batch in stream:
             columns = _columns(model, model.outputs(batch.X))
@@ -45,9 +48,11 @@ def run(arguments: argparse.Namespace) -> None:
             count += len(columns["label"])
             if batch.labels is not None:
                 told = _told(model, batch.labels)
-                known += int((told != "").sum())
-                wrong += int(((told != "") & (columns["label"] != told)).sum())
-    _conclude(arguments, stream.extra, count, known, wrong)
+                learned = np.isin(told, model.labels)
+                strange |= set(told[~learned & (told != "")])
+                known += int(learned.sum())
+                wrong += int((learned & (columns["label"] != told)).sum())
+    _conclude(arguments, stream.extra, strange, count, known, wrong)
 
 
 def _encoding(model: FittedModel) -> Encoding:
@@ -145,7 +150,9 @@ def _header(names: Sequence[str], delimiter: str) -> str:
     return text.getvalue()
 
 
-def _conclude(arguments: argparse.Namespace, extra: tuple[str, ...], count: int, known: int, wrong: int) -> None:
+def _conclude(
+    arguments: argparse.Namespace, extra: tuple[str, ...], strange: set[str], count: int, known: int, wrong: int
+) -> None:
     from torchperc.reporting.learned import Tally
 
     def say(text: str) -> None:
@@ -155,5 +162,8 @@ def _conclude(arguments: argparse.Namespace, extra: tuple[str, ...], count: int,
         say(f"{count:,} label{'s' * (count != 1)} in {arguments.out}")
     if known:
         say(f"{wrong:,} of {known:,} differ from the labels in {arguments.data}: an error of {Tally(wrong, known)}")
+    if strange:
+        some = ", ".join(map(repr, sorted(strange)[:5])) + (", …" if len(strange) > 5 else "")
+        say(f"not counted: rows with labels that did not occur in training, {some}")
     if extra:
         say(f"left aside: {', '.join(extra)}")

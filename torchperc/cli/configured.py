@@ -18,9 +18,10 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from rich.console import Console
 from rich.table import Table
 
-from torchperc.exporting import save_safetensors, write_whole
+from torchperc.exporting import load_safetensors, save_safetensors, write_whole
 from torchperc.fitted import MODEL
-from torchperc.lightning import LitRule, TabularDataModule, fitted_model, make_trainer, quiet
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
+from torchperc.lightning.running import wrong_decisions
 
 
 class _CLI(LightningCLI):
@@ -49,11 +50,21 @@ class _CLI(LightningCLI):
         text = self._parser("fit").dump(self.config["fit"], skip_unset=True)
         write_whole(folder / "config.yaml", text.encode(), make_folder=True)
 
+    def before_validate(self) -> None:
+        """The weights that the run kept, unless a checkpoint is named."""
+        if self._get(self.config, "ckpt_path") is None:
+            path = Path(self._get(self.config, "folder")) / MODEL
+            if not path.is_file():
+                raise ValueError(f"there is no {path}; run `torchperc fit` first, or name a checkpoint by --ckpt_path")
+            load_safetensors(path, self.model.net)
+
+    before_test = before_predict = before_validate
+
     def after_fit(self) -> None:
         """Keep the weights, and say what came out."""
         folder = Path(self._get(self.config, "folder"))
         _save(self.model, self.datamodule, folder / MODEL)
-        _summary(self.trainer, self.model, folder)
+        _summary(self.trainer, self.model, self.datamodule, folder)
 
     def after_validate(self) -> None:
         """Say what came out."""
@@ -141,10 +152,14 @@ def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
     return [*lower, yaml.safe_dump(content)] if content else lower
 
 
-def _summary(trainer: pl.Trainer, model: pl.LightningModule, folder: Path) -> None:
+def _summary(trainer: pl.Trainer, model: pl.LightningModule, data: TabularDataModule, folder: Path) -> None:
     rows = [("epochs", str(trainer.current_epoch))]
     if isinstance(model, LitRule) and model.result is not None:
         rows.append(("verdict", model.result.sentence))
+    if isinstance(model, LitRule | LitClassifier):  # the metrics below are those of the last epoch
+        for name, (X, y) in zip(("training", "validation"), data.parts, strict=False):
+            if len(y):
+                rows.append((f"{name} error of the weights kept", f"{wrong_decisions(model, X, y) / len(y):.6g}"))
     console = _print_metrics(trainer, rows)
     console.print(f"weights, checkpoint and curves are in {folder}; look at them with")
     console.print(f"  tensorboard --logdir {folder.parent}")

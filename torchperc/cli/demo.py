@@ -45,8 +45,8 @@ def run(folder: Path = Path("runs/demo")) -> None:
     console.print(f"curves, boundaries and weights:  [bold].venv/bin/tensorboard --logdir {folder}[/bold]")
     _report(folder, {name: row.report for name, row in zip(_RUNS, rows, strict=True)})
     console.print(f"everything on one page, with proofs:  [bold]{folder / 'report.html'}[/bold]")
-    console.print("next: README.md, or the comparison on data of your own:")
-    console.print("      [bold].venv/bin/torchperc crosscheck yours.csv[/bold]")
+    console.print("next: README.md, or data of your own:")
+    console.print("      [bold].venv/bin/torchperc learn yours.csv[/bold]")
 
 
 class _Row(NamedTuple):

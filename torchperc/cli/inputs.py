@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torchperc.data import Dataset
 
 FORMATS = "CSV, TSV (also .gz), Parquet, svmlight, .npy or .npz"
+_NAMES = "missing|ignore|categories|header|delimiter|positive|target|folder|scale|seed"
 _DENSE = 2**28  # bytes up to which sparse data are written out for those who need them dense
 
 
@@ -28,10 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether the first line names the columns (default: if it has no number)",
     )
     parser.add_argument("--delimiter", help="between the cells of text (default: found among , ; tab and |)")
+    again = "by name or position; may be given several times"
     parser.add_argument(
-        "--categories", nargs="+", default=[], metavar="COLUMN", help="columns of numbers to be taken as words"
+        "--categories", action="append", metavar="COLUMN", help=f"a column of numbers to be taken as words, {again}"
     )
-    parser.add_argument("--ignore", nargs="+", default=[], metavar="COLUMN", help="columns to leave out")
+    parser.add_argument("--ignore", action="append", metavar="COLUMN", help=f"a column to leave out, {again}")
     parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
 
 
@@ -42,8 +47,8 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         "missing": None if arguments.missing == "error" else arguments.missing,
         "header": {"auto": None, "yes": True, "no": False}[arguments.header],
         "delimiter": arguments.delimiter,
-        "categories": arguments.categories or None,
-        "ignore": arguments.ignore or None,
+        "categories": arguments.categories,
+        "ignore": arguments.ignore,
         "positive": arguments.positive,
     }
     return {name: value for name, value in given.items() if value is not None}
@@ -53,9 +58,8 @@ def words(arguments: argparse.Namespace) -> list[str]:
     """The same options as words of a command."""
     found = []
     for name, value in options(arguments).items():
-        if isinstance(value, bool):
-            value = "yes" if value else "no"
-        found += [f"--{name}", *(value if isinstance(value, list) else [str(value)])]
+        values = value if isinstance(value, list) else [{True: "yes", False: "no"}.get(value, str(value))]
+        found += [word for each in values for word in (f"--{name}", each)]
     return found
 
 
@@ -70,7 +74,24 @@ def load(arguments: argparse.Namespace) -> Dataset:
         name, value = next(iter(given.items()))
         raise ValueError(f"--{name}={value} goes with a file; {arguments.data} is a gate")
     known = data.is_gate(arguments.data) or arguments.data in data.SOURCES
-    return data.load(arguments.data if known else Path(arguments.data), **given)
+    with as_options():
+        return data.load(arguments.data if known else Path(arguments.data), **given)
+
+
+@contextlib.contextmanager
+def as_options() -> Iterator[None]:
+    """Errors of the library in the words of the command line: ``--missing drop`` where it says ``missing=drop``."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(_as_options(str(error))) from None
+
+
+def _as_options(message: str) -> str:
+    said = re.sub(r"\bfractions=\(([^)]*)\)", lambda found: f"--split {found[1].replace(',', '')}", message)
+    said = re.sub(r"\bmax_epochs=", "--epochs ", said)
+    said = re.sub(rf"\b({_NAMES})='([^']*)'", r"--\1 \2", said)
+    return re.sub(rf"\b({_NAMES})=(?=\S)", r"--\1 ", said)
 
 
 def load_dense(arguments: argparse.Namespace) -> Dataset:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "data", help="CSV, TSV (also .gz), Parquet, svmlight, .npy or .npz; or a data set by name, such as iris"
     )
     inputs.add_arguments(parser)
-    parser.add_argument("--folder", help="of the run (default: runs/ and the name of the file)")
+    parser.add_argument("--folder", help="of the run (default: runs/ and the name of the file, numbered if taken)")
     parser.add_argument("--overwrite", action="store_true", help="replace the run that is in the folder")
     parser.add_argument(
         "--split",
@@ -66,7 +68,7 @@ def run(arguments: argparse.Namespace) -> None:
     from torchperc.learning import learn
 
     notes = Console(stderr=True, highlight=False, markup=False)
-    with notes.status("") as status:
+    with inputs.as_options(), notes.status("") as status:
         learned = learn(
             arguments.data,
             folder=arguments.folder,
@@ -113,15 +115,32 @@ def _show(learned: Learned, source: str) -> None:
     table.add_row("a guess", str(learned.guess), "", "", "", "")
     console.print(table)
     console.print(
-        f"◂ kept: {learned.best.name}. In brackets 95 % intervals; a guess is always the most frequent label."
+        f"◂ kept: {learned.best.name}, the first of those that err least on the validation part. In brackets: 95 % "
+        "intervals. A guess is always the most frequent label. The rule learns by mistakes; the others by gradient: "
+        f"perceptron criterion, least mean squares, logistic loss. {_legend(learned)}"
     )
+    for note in learned.notes:
+        console.print(f"Note: {note}.")
     if learned.test is not None:
         console.print(f"On the test part, which chose nothing, {learned.best.name} errs in {learned.test}.")
     folder = learned.folder
     console.print(f"The run is in {folder}. What now:", soft_wrap=True)
+    named = shlex.quote(str(folder))
+    new = f"new{Path(source).suffix or '.csv'}"
     for what, command in (
-        ("label new data", f"torchperc apply {folder} new.csv -o labels.csv"),
-        ("look at it", f"open {folder / 'report.html'}, or tensorboard --logdir {folder}"),
-        ("take it elsewhere", f"torchperc export {folder} --to onnx"),
+        ("label new data", f"torchperc apply {named} {new} -o labels.csv"),
+        ("look at it", f"open {shlex.quote(str(folder / 'report.html'))}, or tensorboard --logdir {named}"),
+        ("take it elsewhere", f"torchperc export {named} --to onnx"),
     ):
         console.print(f"  {what:18} {command}", soft_wrap=True)
+
+
+def _legend(learned: Learned) -> str:
+    """What the verdicts in the table mean."""
+    said = {
+        "SEPARATED": "SEPARATED: no training sample is on the wrong side.",
+        "NOT_SEPARABLE": "NOT_SEPARABLE: proved that no hyperplane separates the training samples.",
+        "CYCLING": "CYCLING: the same weights came back.",
+        "BUDGET": "BUDGET: all epochs were used.",
+    }
+    return " ".join(said[verdict] for verdict in dict.fromkeys(each.verdict for each in learned.candidates))

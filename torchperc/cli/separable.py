@@ -45,10 +45,16 @@ def _verify(arguments: argparse.Namespace) -> None:
             raise ValueError(f"{option}={given} goes with a new proof, not with --verify")
     if arguments.no_bias:
         raise ValueError("--no-bias goes with a new proof; one that is in a file says itself whether there is a bias")
-    plain = Path(arguments.data).suffix.lower() == ".csv" and set(inputs.options(arguments)) <= {"target"}
-    raise SystemExit(
-        verifier.run(arguments.verify, arguments.data, arguments.target) if plain else _verify_encoded(arguments)
-    )
+    try:
+        if set(inputs.options(arguments)) <= {"target"}:
+            print(verifier.verify_file(arguments.verify, arguments.data, arguments.target))
+            raise SystemExit(0)
+    except verifier.RejectedError as reason:
+        print(f"rejected: {' '.join(str(reason).split())}")
+        raise SystemExit(1) from None
+    except ValueError:  # no plain table of numbers; whatever is wrong besides, the other way says
+        verifier.read_certificate(arguments.verify)
+    raise SystemExit(_verify_encoded(arguments))
 
 
 def _verify_encoded(arguments: argparse.Namespace) -> int:

@@ -110,8 +110,10 @@ class Encoder:
         name, known = self.encoding.columns[k].name, self.encoding.columns[k].levels
         said = {
             "absent": "the value is missing; fill it in, or train with missing=mean, which keeps means for such cells",
-            "word": f"{spot.cell!r} is not a number, as it was in training; correct it",
-            "level": f"{spot.cell!r} did not occur in training; known are {_some(known or ())}",
+            "word": f"{spot.cell!r} is not a number, as it was in training; correct it, or take off a header that "
+            "training did not have",
+            "level": f"{spot.cell!r} did not occur in training; known are {_some(known or ())}: "
+            "correct it, or learn again from data that have it",
             "infinite": f"{spot.cell} is not a finite number; correct it",
         }
         raise ValueError(f"{self.path}, {spot.place}, column {name!r}: {said[why]}")

@@ -21,6 +21,7 @@ FEW = 50
 """Levels that are never too many, however few rows there are."""
 
 _LABELS = 2**16  # different labels above which nobody means classes
+_TYPOS = 0.05  # share of words in a column of numbers up to which they look like slips
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -172,8 +173,8 @@ class Survey:
         name = self.table.names[position]
         return ValueError(
             f"{self.table.path}, column {name!r} has {len(levels)} different words in {self.rows} rows, "
-            f"such as {', '.join(map(repr, list(levels)[:3]))}; it looks like an identifier: leave it out with ignore, "
-            f"or name it in categories"
+            f"such as {', '.join(map(repr, list(levels)[:3]))}; it looks like an identifier or a "
+            f"date: leave it out (ignore={name!r}), or take every word for a feature (categories={name!r})"
         )
 
     def _at(self, spot: Spot, position: int) -> str:
@@ -187,7 +188,7 @@ class Survey:
         for j, seen in self._seen.items():
             if not seen.numbers + seen.others and (self.rows or self.dropped):
                 raise ValueError(
-                    f"{self.table.path}, column {names[j]!r} has no values at all; leave it out with ignore"
+                    f"{self.table.path}, column {names[j]!r} has no values at all; leave it out (ignore={names[j]!r})"
                 )
         if not self.rows:
             every = f"in every one of its {self.dropped} rows a value is missing" if self.dropped else "no rows of data"
@@ -219,9 +220,10 @@ class Survey:
 
     def _no_number(self, spot: Spot, position: int) -> ValueError:
         comma = "write a point for the comma" if _COMMA.fullmatch(spot.cell) else "correct it or drop the row"
-        return ValueError(
-            f"{self._at(spot, position)}: {spot.cell!r} is not a number; {comma}, or name the column in categories"
-        )
+        seen, name = self._seen[position], self.table.names[position]
+        rare = seen.others <= _TYPOS * (seen.numbers + seen.others)
+        words = "" if rare else f", or take the column for words (categories={name!r})"
+        return ValueError(f"{self._at(spot, position)}: {spot.cell!r} is not a number; {comma}{words}")
 
     def _means(self) -> tuple[float, ...]:
         means: list[float] = []

@@ -133,7 +133,7 @@ class ParquetTable:
         if not (numeric or types.is_boolean(value) or types.is_null(value) or _is_text(value)):
             raise ValueError(
                 f"{self.path}, column {self.names[position]!r} holds {kind}, neither numbers nor words; "
-                f"convert it, or leave it out with ignore"
+                f"convert it, or leave it out (ignore={self.names[position]!r})"
             )
 
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers import TensorBoardLogger
+from torch import Tensor
 
 from torchperc.fitted import FittedModel
 from torchperc.lightning.board import Board
@@ -18,6 +20,7 @@ from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDiver
 from torchperc.lightning.checkpoints import SafeCheckpointIO
 from torchperc.lightning.classifier import LitClassifier
 from torchperc.lightning.datamodule import TabularDataModule
+from torchperc.lightning.loader import SliceLoader, part_size
 from torchperc.lightning.rule import LitRule
 
 LAST = "last.ckpt"
@@ -104,6 +107,26 @@ def fitted_model(
         encoding=data.encoding,
         about={"data": table.name, "seed": str(data.seed), **(about or {})},
     )
+
+
+@torch.no_grad()
+def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
+    """How many samples a module decides wrongly with the weights it has now.
+
+    Args:
+        module: any of the two.
+        X: scaled samples as a data module has them in ``parts``: a tensor, a CSR array, or what is read in parts.
+        y: their labels.
+
+    Example:
+        >>> import torchperc as tp
+        >>> wrong_decisions(tp.lightning.LitRule(tp.Perceptron(2)), *tp.data.gate("AND"))
+        3
+    """
+    wrong = 0
+    for some, labels in SliceLoader(X, y, part_size(X)):
+        wrong += int((module.predict_step(some.to(module.device)).cpu() != labels).sum())
+    return wrong
 
 
 def _after_each_epoch(folder: Path) -> ModelCheckpoint:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -53,7 +54,8 @@ def runs_below(folder: Path) -> list[Path]:
         >>> runs_below(Path(tempfile.mkdtemp()))
         []
     """
-    return sorted(path for path in folder.iterdir() if path.is_dir() and is_run(path))
+    shown = (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return sorted(path for path in shown if is_run(path))
 
 
 def curves_of(folder: Path) -> dict[str, tuple[Curve, Curve]]:
@@ -196,11 +198,11 @@ def command_and_config(folder: Path, text: str) -> list[Block]:
 
     Example:
         >>> command_and_config(Path("runs/and"), "lr: 1")[1].text
-        'torchperc fit --config runs/and/config.yaml'
+        'torchperc fit --config runs/and/config.yaml --folder runs/and-again'
     """
     return [
         Text("The config says everything; with the versions below the run comes out the same:"),
-        Code(f"torchperc fit --config {folder / CONFIG}"),
+        Code(shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--folder", f"{folder}-again"])),
         Code(text),
     ]
 
