@@ -21,12 +21,15 @@ if TYPE_CHECKING:
         plots,
         reporting,
         rules,
+        sklearn,
         theory,
     )
     from torchperc.crosschecking import CrossCheck, crosscheck
     from torchperc.descent import descend
     from torchperc.dialects import Dialect
+    from torchperc.fitted import FittedModel
     from torchperc.heads import LMSHead, LogisticHead, PerceptronHead
+    from torchperc.learning import Learned, learn
     from torchperc.losses import (
         CostLoss,
         LMSLoss,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     )
     from torchperc.modules import MLP, JointPerceptron, MulticlassPerceptron, Perceptron
     from torchperc.optimum import Optimum, minimise
+    from torchperc.portable import save_exported, save_onnx
     from torchperc.rules.conventions import Verdict
     from torchperc.rules.log import MistakeLog
     from torchperc.rules.run import RuleResult
@@ -47,9 +51,12 @@ _HOME = {
     "CrossCheck": "crosschecking",
     "crosscheck": "crosschecking",
     "Dialect": "dialects",
+    "FittedModel": "fitted",
     "LMSHead": "heads",
     "LogisticHead": "heads",
     "PerceptronHead": "heads",
+    "Learned": "learning",
+    "learn": "learning",
     "CostLoss": "losses",
     "LMSLoss": "losses",
     "LogisticLoss": "losses",
@@ -66,6 +73,8 @@ _HOME = {
     "Verdict": "rules.conventions",
     "Optimum": "optimum",
     "minimise": "optimum",
+    "save_exported": "portable",
+    "save_onnx": "portable",
     "Sweep": "sweeping",
     "sweep": "sweeping",
     "descend": "descent",
@@ -82,6 +91,7 @@ _ROOMS = (
     "plots",
     "reporting",
     "rules",
+    "sklearn",
     "theory",
 )
 
@@ -90,9 +100,11 @@ __all__ = [
     "CostLoss",
     "CrossCheck",
     "Dialect",
+    "FittedModel",
     "JointPerceptron",
     "LMSHead",
     "LMSLoss",
+    "Learned",
     "LogisticHead",
     "LogisticLoss",
     "MistakeLog",
@@ -114,6 +126,7 @@ __all__ = [
     "dialects",
     "functional",
     "heads",
+    "learn",
     "lightning",
     "losses",
     "minimise",
@@ -121,6 +134,9 @@ __all__ = [
     "plots",
     "reporting",
     "rules",
+    "save_exported",
+    "save_onnx",
+    "sklearn",
     "sweep",
     "theory",
 ]

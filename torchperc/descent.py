@@ -4,13 +4,16 @@ For a linear score s = w·x + b the gradient of any loss ℓ(s, y) is ℓ'(s)·x
 pass of such steps is one call, by the same engines as the rule's: a plain loop, a compiled one, or blocks by matrix
 products. Within a block, the slopes e solve e_i = ℓ'(S_i − η·Σ_{j<i} K_ij·e_j) with the Gram matrix K: for LMS a
 triangular system, for the others a triangular fixed point, reached by a few sweeps.
+
+With weights c_i and a penalty the sample's loss is c_i·(ℓ(s, y) + ½·l2·‖w‖²), so that its step is
+w ← (1 − η·c_i·l2)·w − η·c_i·ℓ'(s)·x: a sample of weight 2 takes a step twice as long.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -34,7 +37,18 @@ LinearNet = Perceptron | MulticlassPerceptron | nn.Linear
 
 
 @torch.no_grad()
-def descend(net: LinearNet, head: Head, X: Tensor | csr_array, y: Tensor, lr: float, *, engine: str = "auto") -> Tensor:
+def descend(
+    net: LinearNet,
+    head: Head,
+    X: Tensor | csr_array,
+    y: Tensor,
+    lr: float,
+    *,
+    engine: str = "auto",
+    sample_weight: checks.Data | None = None,
+    l2: float = 0.0,
+    order: Tensor | None = None,
+) -> Tensor:
     """Run through the samples in order, one step each; return the scores each had before its own step.
 
     Args:
@@ -44,9 +58,13 @@ def descend(net: LinearNet, head: Head, X: Tensor | csr_array, y: Tensor, lr: fl
         y: labels −1/+1, or class indices.
         lr: the rate η.
         engine: ``"reference"``, ``"compiled"``, ``"blocked"``, or ``"auto"`` for the fastest.
+        sample_weight: a factor for each sample's step; 0 leaves the sample as it is.
+        l2: the weight of the penalty ½·l2·‖w‖², which each step lowers too; the bias is not penalised.
+        order: sample numbers in the order in which they are gone through, each as often as it is named; all of them
+            as they are given by default.
 
     Shape:
-        X (N, d), y (N,) → (N,), or (N, K).
+        X (N, d), y (N,), sample_weight (N,) → (N,), or (N, K); with an order of M numbers, (M,) or (M, K).
 
     Example:
         >>> net = Perceptron(1)
@@ -56,8 +74,31 @@ def descend(net: LinearNet, head: Head, X: Tensor | csr_array, y: Tensor, lr: fl
     rows = CsrRows(X) if checks.is_sparse(X) else DenseRows(X)
     slopes(head)  # refuses a head that is none of the three
     run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}[_engine(engine, rows)]
-    scores = run(check_linear(net), head, rows, y, lr)
+    scores = run(check_linear(net), head, rows, y, _steps(rows, lr, sample_weight, l2, order))
     return scores.squeeze(-1) if len(net.weight) == 1 else scores
+
+
+class _Steps(NamedTuple):
+    """The rate η·c of each sample in float64, the penalty, and the order; ``uniform`` where all of that is plain."""
+
+    lr: float
+    rates: Tensor
+    l2: float
+    order: Tensor
+    uniform: bool
+
+
+def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, order: Tensor | None) -> _Steps:
+    rates = torch.full((1,), float(lr), dtype=torch.float64, device=rows.device).expand(len(rows))
+    if sample_weight is not None:
+        rates = lr * checks.nonnegative_weights(sample_weight, len(rows)).to(rows.device)
+    l2 = checks.number("l2", l2, at_least=0)
+    if l2 and l2 * float(rates.max()) >= 1:
+        raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} turns weights round; lower l2 or lr")
+    index = torch.arange(len(rows), device=rows.device) if order is None else order.to(rows.device, torch.int64)
+    if order is not None and (index.dim() != 1 or not len(index) or index.min() < 0 or index.max() >= len(rows)):
+        raise ValueError(f"order must be sample numbers 0 to {len(rows) - 1} in one dimension")
+    return _Steps(lr, rates, l2, index, sample_weight is None and not l2)
 
 
 def check_linear(net: nn.Module) -> LinearNet:
@@ -143,16 +184,18 @@ def _sigmoid(z: float) -> float:
     return 1.0 / (1.0 + math.exp(-z)) if z >= 0 else math.exp(z) / (1.0 + math.exp(z))
 
 
-def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, lr: float) -> Tensor:
+def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
     weight, bias, slope = net.weight, net.bias, slopes(head)
     nothing = weight.new_zeros(len(weight))
     largest = torch.finfo(weight.dtype).max
     seen = []
-    for i, label in enumerate(y.tolist()):
+    for i, label, rate in zip(steps.order.tolist(), y[steps.order].tolist(), _rates(steps), strict=True):
         scores = rows.score(i, weight, nothing if bias is None else bias)
         seen.append(scores)
+        if steps.l2:
+            weight.mul_(1.0 - rate * steps.l2)
         for k, value in enumerate(slope(scores.tolist(), label)):
-            step = -lr * value
+            step = -rate * value
             if abs(step) > largest:
                 step = math.copysign(math.inf, step)  # as autograd would: the run diverges, which others look out for
             if step:
@@ -162,22 +205,34 @@ def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, lr: float) -> Tens
     return torch.stack(seen)
 
 
+def _rates(steps: _Steps) -> list[float]:
+    rates: list[float] = steps.rates[steps.order].tolist()
+    return rates
+
+
 # --- compiled ---
 
 
-def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, lr: float) -> Tensor:
+def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
     from torchperc.rules import loops
 
     weight = compiling.laid_out(net.weight, rows.sparse)
-    bias = torch.zeros_like(net.weight[:, 0]) if net.bias is None else net.bias.detach().contiguous()
-    seen = torch.empty(len(rows), len(net.weight), dtype=net.weight.dtype)
-    at = np.arange(len(rows), dtype=np.uint64)
+    bias = torch.zeros_like(net.weight[:, 0]) if net.bias is None else net.bias.detach().clone()
+    at = steps.order.contiguous().numpy().view(np.uint64)
+    seen = torch.empty(len(at), len(net.weight), dtype=net.weight.dtype)
     kind = {PerceptronHead: loops.PERCEPTRON, LMSHead: loops.LMS, LogisticHead: loops.LOGISTIC}[type(head)]
     low = _low(head) if isinstance(head, LMSHead) else 0.0
     tie = compiling.TIES[_tie(head)] if isinstance(head, PerceptronHead) else 0
-    settings = (float(lr), net.bias is not None, kind, tie, low)
-    done = loops.descend(rows.plain(), at, y.contiguous().numpy(), weight.loop, bias.numpy(), *settings, seen.numpy())
-    if done < len(rows):
+    data = (rows.plain(), at, y.contiguous().numpy())
+    settings = (net.bias is not None, kind, tie, low, seen.numpy())
+    if steps.uniform:
+        done = loops.descend(*data, weight.loop, bias.numpy(), float(steps.lr), *settings)
+    else:
+        from torchperc.descent_loops import descend_weighted
+
+        rates = steps.rates.contiguous().numpy()
+        done = descend_weighted(*data, rates, steps.l2, weight.loop, bias.numpy(), *settings)
+    if done < len(at):
         value = float(seen[done].max())
         raise ValueError(f"a score became {value}: the weights overflow; scale X down or lower lr")
     net.weight.copy_(weight.tensor)
@@ -189,17 +244,26 @@ def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, lr: float) -> T
 # --- blocks ---
 
 
-def _blocked(net: LinearNet, head: Head, rows: Rows, y: Tensor, lr: float) -> Tensor:
+def _blocked(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
     seen = []
-    for ids in torch.arange(len(rows), device=rows.device).split(BlockedEngine.block):
-        part = rows.take(ids)
+    for ids in steps.order.split(BlockedEngine.block):
+        part, rates = rows.take(ids), steps.rates[ids].to(net.weight.dtype)
         bias = net.weight.new_zeros(len(net.weight)) if net.bias is None else net.bias
-        start = part.scores(net.weight, bias)
-        earlier = part.dots(part).add_(float(net.bias is not None)).tril_(-1).mul_(-lr)
+        start, dots, later = part.scores(net.weight, bias), part.dots(part), None
+        if steps.l2:  # what is left of the weights before each step, and of each step before each later one
+            logs = torch.log1p(-steps.l2 * steps.rates[ids])
+            before = (logs.cumsum(0) - logs).exp().to(rates.dtype)
+            after = logs.cumsum(0)
+            start = (start - bias).mul_(before[:, None]).add_(bias)
+            dots.mul_(((after - logs)[:, None] - after).clamp_(max=0).exp_().to(dots.dtype))
+            later = (after[-1] - after).exp().to(rates.dtype)
+            net.weight.mul_(float(after[-1].exp()))
+        earlier = dots.add_(float(net.bias is not None)).tril_(-1).mul_(-rates)
         scores, slope = _solve_block(head, start, earlier, y[ids])
-        net.weight.sub_(part.mix(slope), alpha=lr)
+        moves = slope * rates[:, None]
+        net.weight.sub_(part.mix(moves if later is None else moves * later[:, None]))
         if net.bias is not None:
-            net.bias.sub_(slope.sum(0), alpha=lr)
+            net.bias.sub_(moves.sum(0))
         seen.append(scores)
     return torch.cat(seen)
 

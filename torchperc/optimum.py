@@ -80,6 +80,7 @@ def minimise(
     l2: float = 0.0,
     tolerance: float = 1e-6,
     max_iterations: int = 100,
+    sample_weight: checks.Data | None = None,
 ) -> Optimum:
     """Take a linear net to the minimum of its head's loss, in place: mean loss + ½·l2·‖w‖², the bias not penalised.
 
@@ -101,9 +102,11 @@ def minimise(
         l2: the weight of the penalty.
         tolerance: the relative gap that is good enough.
         max_iterations: Newton steps over all rows at most; running out is reported, not raised.
+        sample_weight: how much each sample counts in the mean, Σ c·loss/Σ c; 0 leaves it out, and a weight of 3 is the
+            same as three copies.
 
     Shape:
-        X (N, d), y (N,).
+        X (N, d), y (N,), sample_weight (N,).
 
     Example:
         >>> from torchperc.modules import Perceptron
@@ -125,9 +128,15 @@ def minimise(
     dtype, device = net.weight.dtype, net.weight.device
     rows = checks.features(X, dtype=dtype, device=device, width=net.in_features, finite=False).contiguous()
     labels = _labels(y, len(rows), len(start)).to(device)
+    counts = None if sample_weight is None else checks.nonnegative_weights(sample_weight, len(rows)).to(device)
+    if counts is not None and not counts.all():
+        rows, labels, counts = rows[counts > 0], labels[counts > 0], counts[counts > 0]
+        if labels.min() == labels.max():
+            raise ValueError("sample_weight leaves samples of one class only; there is nothing to learn")
     if isinstance(head, LogisticHead) and len(start) > 1 and net.bias is not None:
         _check_classes_occur(labels, len(start))
-    objective = _objective(head, rows, labels, len(start), net.bias is not None, l2)
+    counts = None if counts is None else counts / counts.mean()  # so that sums over samples can be divided by N
+    objective = _objective(head, rows, labels, len(start), net.bias is not None, l2, counts)
     try:
         solver = _solve_squares if isinstance(head, LMSHead) else _solve_logistic
         weights, found = solver(objective, start, tolerance, max_iterations)
@@ -216,10 +225,15 @@ class _Point:
 
 
 class _Objective(ABC):
-    """Mean loss of the rows plus penalty, as a function of weights (K, D) whose last column may be the bias."""
+    """Mean loss of the rows plus penalty, as a function of weights (K, D) whose last column may be the bias.
 
-    def __init__(self, rows: Tensor, targets: Tensor, units: int, bias: bool, l2: float) -> None:
-        self.rows, self.targets, self.units, self.bias, self.l2 = rows, targets, units, bias, l2
+    ``counts`` says how often each row counts, once on average; ``None`` for once each.
+    """
+
+    def __init__(
+        self, rows: Tensor, targets: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
+    ) -> None:
+        self.rows, self.targets, self.units, self.bias, self.l2, self.counts = rows, targets, units, bias, l2, counts
         self.width = rows.shape[1] + bias
         self.penalty = torch.full((self.width,), l2, dtype=torch.float64, device=rows.device)
         if bias:
@@ -227,7 +241,7 @@ class _Objective(ABC):
 
     @abstractmethod
     def terms(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Of scores (n, K) and targets: the losses' sum, their slopes (n, K), curvature (n, K), the least margin.
+        """Of scores (n, K) and targets: the losses (n,), their slopes (n, K), curvature (n, K), the least margin.
 
         The margin is what a sample's score is on its right side by; it means something without penalty only.
         """
@@ -247,10 +261,17 @@ class _Objective(ABC):
 
     def part(self, index: Tensor) -> _Objective:
         """The same objective over some of the rows."""
-        return type(self)(self.rows[index], self.targets[index], self.units, self.bias, self.l2)
+        counts = None if self.counts is None else self.counts[index]
+        return type(self)(self.rows[index], self.targets[index], self.units, self.bias, self.l2, counts)
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def counted(self, values: Tensor, part: slice) -> Tensor:
+        """Values of some rows, (n,) or (n, K), each as often as its row counts."""
+        if self.counts is None:
+            return values
+        return values * (self.counts[part] if values.dim() == 1 else self.counts[part, None])
 
     def zeros(self) -> Tensor:
         return torch.zeros(self.units, self.width, dtype=torch.float64, device=self.rows.device)
@@ -286,7 +307,7 @@ class _Objective(ABC):
         """The Hessian's diagonal, (K, D)."""
         result = self.zeros()
         for x, part in self.chunks():
-            result += self.own_curvature(point.curvature[part]).T @ self.with_ones(x).square()
+            result += self.counted(self.own_curvature(point.curvature[part]), part).T @ self.with_ones(x).square()
         return result / len(self) + self.penalty
 
     def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
@@ -295,8 +316,8 @@ class _Objective(ABC):
         curvature = gradient.new_empty(len(self), self.units)
         for x, part in self.chunks():
             value, slope, curvature[part], least = self.terms(self._scores(x, weights), self.targets[part])
-            loss, margin = loss + float(value), min(margin, float(least))
-            self._collect(gradient, slope, x)
+            loss, margin = loss + float(self.counted(value, part).sum()), min(margin, float(least))
+            self._collect(gradient, self.counted(slope, part), x)
         return loss, gradient, curvature, margin
 
     def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
@@ -305,14 +326,14 @@ class _Objective(ABC):
         for x, part in self.chunks():
             change = self._scores(x, direction)
             reach = max(reach, float(change.abs().max()))
-            self._collect(product, self.bent(curvature[part], change), x)
+            self._collect(product, self.counted(self.bent(curvature[part], change), part), x)
         return product, reach
 
     def squares(self, curvature: Tensor, count: int) -> Tensor:
         """Sum of the Hessians' blocks for the first ``count`` classes, (count, D, D)."""
         result = self.penalty.new_zeros(count, self.width, self.width)
         for x, part in self.chunks():
-            factors = self.own_curvature(curvature[part]).sqrt()
+            factors = self.counted(self.own_curvature(curvature[part]), part).sqrt()
             scaled = x.new_empty(len(x), self.width)
             for k in range(count):
                 torch.mul(x, factors[:, k : k + 1], out=scaled[:, : x.shape[1]])
@@ -344,13 +365,15 @@ class _Squares(_Objective):
 
     def terms(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         slope = s - t
-        return slope.square().sum() / 2, slope, torch.ones_like(s), s.new_tensor(-math.inf)
+        return slope.square().sum(1) / 2, slope, torch.ones_like(s), s.new_tensor(-math.inf)
 
     @property
     def zero_loss(self) -> float:
-        return float(self.targets.square().sum()) / 2 / len(self)
+        return float(self.counted(self.targets.square().sum(1), slice(None)).sum()) / 2 / len(self)
 
     def squares(self, curvature: Tensor, count: int) -> Tensor:
+        if self.counts is not None:
+            return super().squares(curvature, 1).expand(count, -1, -1).clone()
         result = self.penalty.new_zeros(1, self.width, self.width)
         for x, _ in self.chunks():
             result[0, : x.shape[1], : x.shape[1]].addmm_(x.T, x)
@@ -370,7 +393,7 @@ class _Softmax(_Objective):
         p = (s - log_sum).exp_()
         slope = p.scatter_add(1, index, torch.full_like(own, -1.0))
         rival = s.scatter(1, index, -math.inf).amax(1, keepdim=True) if self.l2 == 0 else own
-        return (log_sum - own).sum(), slope, p, (own - rival).min()
+        return (log_sum - own).squeeze(1), slope, p, (own - rival).min()
 
     @property
     def zero_loss(self) -> float:
@@ -390,7 +413,7 @@ class _Logistic(_Objective):
     def terms(self, s: Tensor, t: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         margin = s * t[:, None]
         wrong = torch.sigmoid(-margin)
-        loss = torch.logaddexp(-margin, torch.zeros_like(margin)).sum()
+        loss = torch.logaddexp(-margin, torch.zeros_like(margin)).squeeze(1)
         return loss, -wrong * t[:, None], wrong * torch.sigmoid(margin), margin.min()
 
     @property
@@ -483,16 +506,18 @@ def _vector(weights: Tensor) -> _Array:
     return np.ascontiguousarray(weights[0].numpy())  # a kernel is compiled for each layout it meets
 
 
-def _objective(head: Head, rows: Tensor, labels: Tensor, units: int, bias: bool, l2: float) -> _Objective:
+def _objective(
+    head: Head, rows: Tensor, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
+) -> _Objective:
     if isinstance(head, LMSHead):
         low = 0.0 if head.targets == "0/1" else -1.0
         hot = labels[:, None] == (1 if units == 1 else torch.arange(units, device=labels.device))
-        return _Squares(rows, torch.where(hot, 1.0, low).double(), units, bias, l2)
+        return _Squares(rows, torch.where(hot, 1.0, low).double(), units, bias, l2, counts)
     if units > 1:
-        return _Softmax(rows, labels, units, bias, l2)
-    known = rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
+        return _Softmax(rows, labels, units, bias, l2, counts)
+    known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
     compiled = known and rows.numel() >= COMPILED_FROM and _compiled() is not None
-    return (_CompiledLogistic if compiled else _Logistic)(rows, labels.double(), units, bias, l2)
+    return (_CompiledLogistic if compiled else _Logistic)(rows, labels.double(), units, bias, l2, counts)
 
 
 # --- compiled passes ----------------------------------------------------------------------------------------------
@@ -870,8 +895,12 @@ def _normal_equations(objective: _Objective, point: _Point) -> Solve | None:
 def _triangle(objective: _Objective) -> Tensor:
     """R with RᵀR = H, by orthogonal transformations, whose rounding does not square the condition of X."""
     triangle = (objective.penalty * len(objective)).sqrt().diag()[objective.penalty > 0]
-    for rows in objective.rows.split(max(CHUNK // objective.width, objective.width)):
-        stacked = torch.cat((triangle, objective.with_ones(rows.double())))
-        triangle = torch.linalg.qr(stacked, mode="r").R
+    step = max(CHUNK // objective.width, objective.width)
+    for first in range(0, len(objective), step):
+        part = slice(first, first + step)
+        rows = objective.with_ones(objective.rows[part].double())
+        if objective.counts is not None:
+            rows = rows * objective.counts[part, None].sqrt()
+        triangle = torch.linalg.qr(torch.cat((triangle, rows)), mode="r").R
     result: Tensor = triangle / len(objective) ** 0.5
     return result

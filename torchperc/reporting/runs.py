@@ -151,7 +151,7 @@ def of_module(
         parts,
         names=table.names,
         labels=table.labels,
-        how=_how(module),
+        how=[*_how(module), *_scaling(data)],
         about=[
             *((name, _word(value)) for name, value in {**data.hparams, **data.options}.items()),
             *([("looked at for this page", f"{', '.join(few)}, evenly spaced")] if few else []),
@@ -184,6 +184,11 @@ def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:
     head = type(module.head).__name__.removesuffix("Head").lower()
     rate = dict(module.hparams)["rate"]
     return [("learned by", f"gradient descent, {head} head, one step a {module.update}"), ("rate", _word(rate))]
+
+
+def _scaling(data: TabularDataModule) -> list[tuple[str, str]]:
+    kind = data.scaler.kind
+    return [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training part)")]
 
 
 def _word(value: object) -> str:

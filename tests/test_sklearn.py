@@ -1,0 +1,801 @@
+"""The estimators: scikit-learn's own checks, oracles (scikit-learn, plain loops, closed forms), conversions, refusals."""
+
+import io
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import sklearn
+import torch
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LinearRegression, LogisticRegression, Perceptron, Ridge, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import torchperc as tp
+from torchperc.sklearn import (
+    Ending,
+    LMSClassifier,
+    LogisticClassifier,
+    PerceptronClassifier,
+    expected_failed_checks,
+    passes,
+)
+from torchperc.sklearn.base import Samples
+from torchperc.sklearn.passes import MeanLoss, Quadratic
+
+ALL = [PerceptronClassifier, LMSClassifier, LogisticClassifier]
+GRADIENT = [LMSClassifier, LogisticClassifier]
+quietly = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+def integers(seed=0, count=60, width=4, classes=2, noise=0):
+    """Whole numbers, so that sums are exact, and labels of a linear model, some of them wrong."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-4, 5, (count, width)) * (rng.random((count, width)) < 0.7)
+    scores = X @ rng.normal(size=(width, classes)) + rng.normal(size=classes)
+    y = scores.argmax(1)
+    wrong = rng.choice(count, noise, replace=False)
+    y[wrong] = (y[wrong] + 1) % classes
+    return X.astype(float), np.array(["ant", "bee", "cow", "dog"])[y]
+
+
+# --- scikit-learn's own checks ---
+
+CHECKED = [
+    PerceptronClassifier(engine="compiled"),
+    LMSClassifier(),
+    LogisticClassifier(),
+    LogisticClassifier(update="optimum", l2=0.01),
+]
+PAIRS = [
+    pair
+    for estimator in CHECKED
+    for pair in estimator_checks_generator(
+        estimator, expected_failed_checks=expected_failed_checks(estimator), mark="xfail"
+    )
+]
+
+
+def named(value):
+    """A check is a partial whose function has a name."""
+    while hasattr(value, "func"):
+        value = value.func
+    return getattr(value, "__name__", str(value))
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@quietly
+@pytest.mark.parametrize(("estimator", "check"), PAIRS, ids=named)
+def test_what_scikit_learn_asks_of_estimators(estimator, check):
+    check(estimator)
+
+
+OTHERS = [
+    PerceptronClassifier(max_iter=5),
+    PerceptronClassifier(kernel="rbf", gamma="scale", max_iter=2),
+    PerceptronClassifier(select="voted", max_iter=3),
+    PerceptronClassifier(early_stopping=True, max_iter=5),
+    LMSClassifier(update="sample", max_iter=3),
+    LMSClassifier(targets="0/1", batch_size=7, max_iter=5),
+    LogisticClassifier(early_stopping=True, l2=0.01, max_iter=20),
+]
+SOME = ("sparse_array", "pickle", "n_features", "sample_weights_shape", "idempotent", "overwrite_params", "one_label")
+
+
+@pytest.mark.filterwarnings("ignore:.*:UserWarning")
+@quietly
+@pytest.mark.parametrize("estimator", OTHERS, ids=str)
+def test_the_checks_that_settings_could_break(estimator):
+    ran = 0
+    for own, check in estimator_checks_generator(estimator):
+        if any(name in str(check) for name in SOME):
+            check(own)
+            ran += 1
+    assert ran >= len(SOME)
+
+
+# --- the rule ---
+
+
+@quietly
+@pytest.mark.parametrize("noise", [0, 6])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_the_rule_is_that_of_scikit_learn(fit_intercept, noise):
+    X, y = integers(3, noise=noise)
+    theirs = Perceptron(shuffle=False, tol=None, max_iter=7, fit_intercept=fit_intercept).fit(X, y)
+    mine = PerceptronClassifier(order="given", max_iter=7, fit_intercept=fit_intercept).fit(X, y)
+    assert np.array_equal(mine.coef_, theirs.coef_)
+    assert np.array_equal(mine.intercept_, theirs.intercept_)
+    off = theirs.decision_function(X) != 0  # where scikit-learn decides for the other class
+    assert np.array_equal(mine.predict(X)[off], theirs.predict(X)[off])
+    sparse = PerceptronClassifier(order="given", max_iter=7, fit_intercept=fit_intercept).fit(sp.csr_matrix(X), y)
+    assert np.array_equal(mine.coef_, sparse.coef_)  # where scikit-learn's steps of the intercept differ
+    assert sparse.log_.equals(mine.log_)
+
+
+OPTIONS = [
+    {"select": "averaged"},
+    {"select": "pocket", "margin": 2.0},
+    {"select": "voted", "order": "given"},
+    {"tie": "sign", "bias_step": "radius", "lr": 0.5},
+    {"order": "random-mistake", "max_iter": 3},
+    {"order": np.arange(60)[::-1], "prove": True},
+    {"kernel": "poly", "degree": 2},
+    {"kernel": "rbf", "gamma": 0.125, "select": "averaged", "bias_step": "unit"},
+]
+
+
+@quietly
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_every_option_goes_to_the_trainer(options, classes):
+    X, y = integers(5, classes=classes, noise=8)
+    options = {"order": "shuffled", "max_iter": 6, **options}
+    mine = PerceptronClassifier(random_state=7, **options).fit(X, y)
+    names, codes = np.unique(y, return_inverse=True)
+    classes = len(names)
+    options["max_epochs"] = options.pop("max_iter")
+    net, many = None, {}
+    if "kernel" in options:
+        many = {} if classes == 2 else {"num_classes": classes}
+    else:
+        net = tp.Perceptron(4) if classes == 2 else tp.MulticlassPerceptron(4, classes)
+        net = net.double()
+    result = tp.RuleTrainer(seed=7, **options).fit(net, X, 2 * codes - 1 if classes == 2 else codes, **many)
+    assert mine.log_.equals(result.log)
+    assert (mine.verdict_, mine.mistakes_, mine.n_iter_) == (result.verdict, result.mistakes, result.epochs)
+    decided = result.predict(X).numpy()
+    assert np.array_equal(mine.predict(X), names[(decided + 1) // 2 if classes == 2 else decided])
+    np.testing.assert_allclose(mine.decision_function(X), result.scores(X).numpy(), rtol=1e-12, atol=1e-12)
+    if net is not None:
+        assert np.array_equal(mine.coef_, net.weight.detach().numpy())
+        assert np.array_equal(mine.intercept_, net.bias.detach().numpy())
+    assert (mine.certificate_ is None) == ("prove" not in options or mine.verdict_ is tp.Verdict.SEPARATED)
+
+
+def test_kernels_have_support_vectors_instead_of_weights():
+    X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], [False, True, True, False]
+    model = PerceptronClassifier(kernel="poly", degree=2, order="given").fit(X, y)
+    assert model.verdict_ is tp.Verdict.SEPARATED
+    assert model.predict(X).tolist() == y
+    gram = (1 + np.array(X) @ model.support_vectors_.T) ** 2
+    np.testing.assert_allclose(gram @ model.dual_coef_[0] + model.intercept_, model.decision_function(X))
+    assert np.array_equal(model.support_vectors_, np.array(X)[model.support_])
+    assert not hasattr(model, "coef_")
+    with pytest.raises(AttributeError, match="coef_ is not there with kernel='poly': use dual_coef_"):
+        _ = model.coef_
+    with pytest.raises(AttributeError, match="with a kernel; without one use coef_"):
+        _ = PerceptronClassifier().fit([[0], [1]], y[:2]).support_
+    for refuse in (model.to_sklearn, lambda: PerceptronClassifier.from_sklearn(Perceptron().fit(X, y), kernel="rbf")):
+        with pytest.raises(ValueError, match="kernel"):
+            refuse()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gamma_scale_is_that_of_scikit_learn(sparse):
+    X, y = integers(5, noise=8)
+    data = sp.csr_array(X) if sparse else X
+    wide = PerceptronClassifier(kernel="rbf", gamma="scale", max_iter=40).fit(data, y)
+    plain = PerceptronClassifier(kernel="rbf", gamma=float(SVC(gamma="scale").fit(X, y)._gamma), max_iter=40).fit(X, y)
+    np.testing.assert_allclose(wide.decision_function(X), plain.decision_function(X), rtol=1e-9)
+
+
+def test_the_warning_names_the_verdict_and_what_to_do():
+    X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0]
+    with pytest.warns(
+        ConvergenceWarning, match="CYCLING.*order='shuffled'.*select='averaged'.*kernel='rbf'.*prove=True"
+    ):
+        PerceptronClassifier(order="given").fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="BUDGET after 5 epochs.*raise max_iter=5"):
+        PerceptronClassifier(max_iter=5).fit(X, y)
+    with pytest.warns(ConvergenceWarning, match="NOT_SEPARABLE.*which was proved"):
+        model = PerceptronClassifier(prove=True).fit(X, y)
+    assert model.verdict_ is tp.Verdict.NOT_SEPARABLE
+    assert model.certificate_.verify(np.array(X, float), 2 * np.array(y) - 1)
+    with pytest.warns(ConvergenceWarning, match="LMSClassifier ended on BUDGET.*gradient.*StandardScaler"):
+        LMSClassifier(max_iter=3).fit(X, [0, 0, 0, 1])
+    with pytest.warns(ConvergenceWarning, match="LogisticClassifier ended UNBOUNDED.*l2 > 0"):
+        assert LogisticClassifier(update="optimum").fit(X, [0, 0, 0, 1]).verdict_ is Ending.UNBOUNDED
+
+
+@quietly
+@pytest.mark.parametrize("select", ["last", "best-validation"])
+def test_early_stopping_restores_the_best_weights(select, capsys):
+    X, y = integers(8, count=200, noise=30)
+    model = PerceptronClassifier(early_stopping=True, n_iter_no_change=4, select=select, verbose=1).fit(X, y)
+    errors = [record.validation_error for record in model.history_]
+    best = int(np.argmin(errors))
+    assert len(errors) == best + 5 == model.n_iter_
+    assert capsys.readouterr().out.count("validation error") == len(errors)
+    made = sum(record.mistakes for record in model.history_[: best + 1])
+    assert np.array_equal(model.coef_, model.log_.state_at(made).weight.numpy())
+    assert len(model.log_.y) == 180
+    rest = PerceptronClassifier(select="best-validation", max_iter=len(errors)).fit(X, y)  # looks, and does not stop
+    assert [record.validation_error for record in rest.history_] == errors
+
+
+# --- gradient descent ---
+
+
+def loss_of(head, X, codes, weights, W, b, l2):
+    """The objective by torch's autograd: its value and its gradient."""
+    W, b = (torch.tensor(part, dtype=torch.float64, requires_grad=True) for part in (W, b))
+    scores = torch.from_numpy(X) @ W.T + b
+    y = torch.from_numpy(2 * codes - 1 if len(W) == 1 else codes)
+    losses = head.loss(scores[:, 0] if len(W) == 1 else scores, y, reduction="none")
+    loss = (losses * torch.from_numpy(weights)).sum() / weights.sum() + 0.5 * l2 * W.square().sum()
+    loss.backward()
+    return loss.item(), W.grad.numpy(), b.grad.numpy()
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()], ids=str)
+def test_losses_and_gradients_are_those_of_autograd(head, classes, sparse):
+    rng = np.random.default_rng(0)
+    X, codes, weights = rng.normal(size=(30, 4)), rng.integers(0, classes, 30), rng.random(30)
+    W, b = rng.normal(size=(1 if classes == 2 else 3, 4)), rng.normal(size=1 if classes == 2 else 3)
+    samples = Samples(sp.csr_array(X) if sparse else X, codes, np.arange(classes), weights)
+    kinds = [MeanLoss, Quadratic] if isinstance(head, tp.LMSHead) else [MeanLoss]
+    value, slope, in_bias = loss_of(head, X, codes, weights, W, b, 0.3)
+    for kind in kinds:
+        found = kind(head, samples, True, 0.3).at(W, b)
+        assert found.loss == pytest.approx(value, rel=1e-12)
+        np.testing.assert_allclose(found.weight, slope, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(found.bias, in_bias, rtol=1e-10, atol=1e-12)
+
+
+@quietly
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_size": 16, "order": "given"}, {"update": "sample", "order": "given"}], ids=str
+)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_descent_is_a_plain_loop(kind, classes, options, sparse):
+    rng = np.random.default_rng(1)
+    X, codes, weights = rng.normal(size=(40, 3)), rng.integers(0, classes, 40), rng.integers(1, 4, 40).astype(float)
+    head, units = kind()._head, 1 if classes == 2 else classes
+    W, b, size = np.zeros((units, 3)), np.zeros(units), options.get("batch_size", 40)
+    for _ in range(4):
+        if options.get("update") == "sample":
+            for i in range(40):
+                _, slope, in_bias = loss_of(head, X[i : i + 1], codes[i : i + 1], np.ones(1), W, b, 0.25)
+                W, b = W - 0.05 * weights[i] * slope, b - 0.05 * weights[i] * in_bias
+            continue
+        for first in range(0, 40, size):
+            part = slice(first, first + size)
+            _, slope, in_bias = loss_of(head, X[part], codes[part], weights[part], W, b, 0.0)
+            scale = weights[part].mean() / weights.mean()  # batches of heavy samples make longer steps
+            W, b = W - 0.05 * (scale * slope + 0.25 * W), b - 0.05 * scale * in_bias
+    model = kind(lr=0.05, max_iter=4, tol=0, l2=0.25, **options)
+    model.fit(sp.csr_array(X) if sparse else X, codes, sample_weight=weights)
+    np.testing.assert_allclose(model.coef_, W, rtol=1e-10, atol=1e-13)
+    np.testing.assert_allclose(model.intercept_, b, rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("update", ["batch", "optimum"])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_logistic_minimum_is_that_of_scikit_learn(classes, update):
+    X, y = integers(2, count=80, classes=classes, noise=10)
+    weights = np.random.default_rng(0).integers(0, 4, len(y))
+    theirs = LogisticRegression(C=1 / (0.02 * weights.sum()), tol=1e-10, max_iter=10000).fit(X, y, weights)
+    mine = LogisticClassifier(l2=0.02, tol=1e-8, max_iter=50000, update=update).fit(X, y, weights)
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, atol=2e-6)
+    np.testing.assert_allclose(mine.predict_proba(X), theirs.predict_proba(X), atol=2e-6)
+    np.testing.assert_allclose(mine.predict_log_proba(X), np.log(mine.predict_proba(X)), rtol=1e-9)
+    assert mine.verdict_ is Ending.CONVERGED
+    assert mine.mistakes_ == np.count_nonzero((mine.predict(X) != y) & (weights > 0))
+
+
+@pytest.mark.parametrize("update", ["batch", "optimum"])
+@pytest.mark.parametrize("targets", ["-1/+1", "0/1"])
+def test_the_least_squares_are_those_of_scikit_learn(targets, update):
+    X, y = integers(2, count=80, noise=10)
+    t = np.where(y == "bee", 1.0, -1.0 if targets == "-1/+1" else 0.0)
+    mine = LMSClassifier(targets=targets, tol=1e-10, max_iter=50000, update=update).fit(X, y)
+    theirs = LinearRegression().fit(X, t)
+    np.testing.assert_allclose(mine.coef_[0], theirs.coef_, atol=1e-8)
+    np.testing.assert_allclose(mine.intercept_[0], theirs.intercept_, atol=1e-8)
+    threshold = 0.0 if targets == "-1/+1" else 0.5
+    np.testing.assert_allclose(mine.decision_function(X), theirs.predict(X) - threshold, atol=1e-8)
+    assert np.array_equal(mine.predict(X) == "bee", theirs.predict(X) >= threshold)
+    mine = LMSClassifier(targets=targets, tol=1e-10, max_iter=50000, update=update, fit_intercept=False).fit(X, y)
+    through = LinearRegression(fit_intercept=False).fit(X, t)
+    np.testing.assert_allclose(mine.coef_[0], through.coef_, atol=1e-8)
+    assert not mine.intercept_.any()
+    ridge = Ridge(alpha=0.3 * len(X)).fit(X, t)
+    mine = LMSClassifier(targets=targets, tol=1e-10, max_iter=50000, l2=0.3, update=update).fit(X, y)
+    np.testing.assert_allclose(mine.coef_[0], ridge.coef_, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", GRADIENT)
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("update", ["batch", "sample"])
+@quietly
+def test_sparse_and_dense_samples_give_the_same_model(kind, weighted, update):
+    X, y = integers(4, classes=3, noise=9)
+    weights = np.random.default_rng(0).integers(0, 3, len(y)) if weighted else None
+    models = [kind(max_iter=30, update=update).fit(data, y, weights) for data in (X, sp.csr_array(X), sp.coo_matrix(X))]
+    assert models[0].lr_ == pytest.approx(models[1].lr_, rel=1e-10)
+    for other in models[1:]:
+        np.testing.assert_allclose(models[0].coef_, other.coef_, rtol=1e-9, atol=1e-12)
+        assert isinstance(other.decision_function(sp.csr_array(X)), np.ndarray)
+        np.testing.assert_allclose(models[0].decision_function(X), other.decision_function(sp.csr_array(X)), atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_the_auto_rate_is_one_over_the_curvature(kind):
+    X, y = integers(4, noise=9)
+    weights = np.random.default_rng(0).random(len(y))
+    phi = np.hstack((X, np.ones((len(X), 1))))
+    bend = 1.0 if kind is LMSClassifier else 0.25
+    full = bend * np.linalg.eigvalsh((phi * weights[:, None]).T @ phi / weights.sum())[-1] + 0.1
+    longest = (weights * (bend * np.square(phi).sum(1) + 0.1)).max()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert kind(l2=0.1, max_iter=2).fit(X, y, weights).lr_ == pytest.approx(1 / full, rel=1e-9)
+        assert kind(l2=0.1, max_iter=2, update="sample").fit(X, y, weights).lr_ == pytest.approx(1 / longest)
+        wide = sp.csr_array(np.hstack((X, np.zeros((len(X), 2000)))))
+        assert kind(l2=0.1, max_iter=2).fit(wide, y, weights).lr_ == pytest.approx(1 / full, rel=1e-9)
+        plain = kind(max_iter=2).fit(X, y).lr_
+    assert plain == pytest.approx(tp.theory.auto_lr(kind()._head, X), rel=1e-9)
+    losses = [record.loss for record in kind(max_iter=300, tol=1e-2).fit(X, y).history_]
+    assert (np.diff(losses) < 0).all()
+
+
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_early_stopping_by_validation_loss(kind, capsys):
+    X, y = integers(11, count=40, width=30, noise=12)
+    model = kind(early_stopping=True, validation_fraction=0.3, tol=0, max_iter=5000, verbose=True).fit(X, y)
+    losses = [record.validation_loss for record in model.history_]
+    assert model.verdict_ is Ending.STOPPED_EARLY
+    assert len(losses) == int(np.argmin(losses)) + 6 == capsys.readouterr().out.count("\n")
+    again = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1, verbose=0)
+    with pytest.warns(ConvergenceWarning):
+        assert np.array_equal(again.fit(X, y).coef_, model.coef_)
+
+
+@pytest.mark.parametrize("options", [{}, {"update": "sample"}, {"batch_size": 7}], ids=str)
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_a_rate_that_is_too_large_is_named(kind, options):
+    X, y = integers(4, noise=9)
+    with pytest.raises(ValueError, match=r"the loss became (inf|nan) in epoch \d+: lr=1e\+307 is too large.*lr='auto'"):
+        kind(lr=1e307, **options).fit(X, y)
+    with pytest.raises(ValueError, match="squares overflow; scale it"):
+        kind(**options).fit(X * 1e200, y)
+
+
+# --- labels, weights, types ---
+
+
+@quietly
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize(
+    "labels", [["no", "yes"], [False, True], [-3, 12], [1.0, 2.0], ["a", "b", "c"], [10, 20, 5]], ids=str
+)
+def test_any_labels(kind, labels):
+    X, _ = integers(1)
+    y = np.array(labels)[np.arange(len(X)) % len(labels)]
+    X[:, 0] += 20 * (np.arange(len(X)) % len(labels))
+    model = kind().fit(X.tolist(), y.tolist())
+    assert model.classes_.tolist() == sorted(labels)
+    assert model.predict(X).dtype == y.dtype
+    assert model.score(X, y) > 0.6
+    rows = 1 if len(labels) == 2 else 3
+    assert (model.coef_.shape, model.intercept_.shape) == ((rows, 4), (rows,))
+
+
+@quietly
+@pytest.mark.parametrize("kind", ALL)
+def test_class_weights_are_sample_weights(kind):
+    X, y = integers(6, classes=3, noise=15)
+    options = {"max_iter": 8, "random_state": 3}
+    by_class = kind(class_weight={"ant": 3, "bee": 0.5}, **options).fit(X, y)
+    factors = np.select([y == "ant", y == "bee"], [3, 0.5], 1.0)
+    by_sample = kind(**options).fit(X, y, factors)
+    assert np.array_equal(by_class.coef_, by_sample.coef_)
+    weights = np.random.default_rng(0).integers(1, 4, len(y))
+    balanced = kind(class_weight="balanced", **options).fit(X, y, weights)
+    share = {name: weights.sum() / (3 * weights[y == name].sum()) for name in np.unique(y)}
+    by_sample = kind(**options).fit(X, y, weights * np.array([share[name] for name in y]))
+    np.testing.assert_allclose(balanced.coef_, by_sample.coef_, rtol=1e-10)
+    with pytest.raises(ValueError, match=r"class_weight names 'ants'; the classes are \['ant', 'bee', 'cow'\]"):
+        kind(class_weight={"ants": 3}).fit(X, y)
+    with pytest.raises(ValueError, match=r"class_weight\['bee'\]=-1 must be"):
+        kind(class_weight={"bee": -1}).fit(X, y)
+
+
+@quietly
+@pytest.mark.parametrize("kind", ALL)
+def test_float32_stays_float32(kind):
+    X, y = integers(6, classes=3)
+    small = kind(max_iter=50).fit(X.astype(np.float32), y)
+    assert small.coef_.dtype == small.decision_function(X).dtype == np.float32
+    assert kind(max_iter=50).fit(X.astype(np.int32), y).coef_.dtype == np.float64
+    if kind is PerceptronClassifier:  # whole numbers are exact in both
+        assert np.array_equal(small.coef_, kind(max_iter=50).fit(X, y).coef_)
+    assert small.predict(torch.from_numpy(X)).tolist() == small.predict(X).tolist()
+
+
+# --- online ---
+
+
+@pytest.mark.parametrize("select", ["last", "averaged", "voted"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_chunks_make_one_pass_of_the_rule(select, classes):
+    X, y = integers(7, classes=classes, noise=9)
+    order = np.argsort(y, kind="stable")  # chunks of one class
+    X, y = X[order], y[order]
+    online = PerceptronClassifier(select=select)
+    for first in range(0, len(X), 10):
+        part = slice(first, first + 10)
+        online.partial_fit(X[part], y[part], classes=np.unique(y) if first == 0 else None)
+        online = pickle.loads(pickle.dumps(online))  # and elsewhere
+    with pytest.warns(ConvergenceWarning):
+        whole = PerceptronClassifier(select=select, order="given", max_iter=1).fit(X, y)
+    np.testing.assert_allclose(online.coef_, whole.coef_, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(online.decision_function(X), whole.decision_function(X), rtol=1e-12, atol=1e-13)
+    assert (online.mistakes_, online.n_iter_) == (whole.mistakes_, 6)
+
+
+@pytest.mark.parametrize("options", [{}, {"update": "sample"}, {"batch_size": 4}], ids=str)
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_chunks_make_an_epoch_of_descent(kind, options):
+    X, y = integers(7, noise=9)
+    online, steps = kind(lr=0.01, order="given", **options), kind(lr=0.01, order="given", max_iter=1, **options)
+    steps.set_params(warm_start=True)
+    for first in range(0, 60, 20):
+        part = slice(first, first + 20)
+        online.partial_fit(X[part], y[part], classes=["ant", "bee"])
+        with pytest.warns(ConvergenceWarning):
+            steps.fit(X[part], y[part])
+    np.testing.assert_allclose(online.coef_, steps.coef_, rtol=1e-12)
+    assert len(online.history_) == online.n_iter_ == 3
+    online.partial_fit(X[y == "ant"], y[y == "ant"])
+    auto = kind(**options).partial_fit(X[:5], y[:5], classes=["ant", "bee"])
+    slow = auto.lr_
+    assert auto.partial_fit(X[:5] * 10, y[:5]).lr_ < slow
+    assert auto.partial_fit(X[:5], y[:5]).lr_ < slow
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_partial_fit_refuses(kind):
+    X, y = integers(7)
+    with pytest.raises(ValueError, match="classes must be passed on the first call"):
+        kind().partial_fit(X, y)
+    model = kind().partial_fit(X, y, classes=["bee", "ant"])
+    with pytest.raises(ValueError, match="'cow', which is not one of the classes"):
+        model.partial_fit(X[:1], ["cow"])
+    with pytest.raises(ValueError, match="is not what it was before"):
+        model.partial_fit(X, y, classes=["ant", "cow"])
+    with pytest.raises(ValueError, match="one class only"):
+        kind().partial_fit(X, y, classes=["ant"])
+    assert not hasattr(kind(class_weight="balanced"), "partial_fit")
+    assert not hasattr(PerceptronClassifier(select="pocket"), "partial_fit")
+    assert not hasattr(LMSClassifier(update="optimum"), "partial_fit")
+
+
+@quietly
+@pytest.mark.parametrize("kind", ALL)
+def test_a_warm_start_goes_on(kind):
+    X, y = integers(9, noise=9)
+    whole = kind(max_iter=9).set_params(
+        **({"order": "given", "select": "last"} if kind is PerceptronClassifier else {})
+    )
+    parts = clone(whole).set_params(max_iter=3, warm_start=True)
+    for _ in range(3):
+        parts.fit(X, y)
+    whole.fit(X, y)
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=1e-12)
+    with pytest.raises(ValueError, match="'cow', which is not one of the classes"):
+        parts.fit(X, np.where(y == "ant", "cow", y))
+    with pytest.raises(ValueError, match="fit_intercept=False is not what the weights at hand have"):
+        parts.set_params(fit_intercept=False).fit(X, y)
+
+
+# --- in the hands of scikit-learn ---
+
+
+def test_in_pipelines_searches_and_validation():
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    model = make_pipeline(StandardScaler(), LogisticClassifier(tol=1e-2)).set_output(transform="pandas")
+    assert cross_val_score(model, X, y, cv=3).min() > 0.95
+    fitted = model.fit(X, y)[-1]
+    assert fitted.feature_names_in_.tolist() == X.columns.tolist()
+    scores = make_pipeline(StandardScaler(), PerceptronClassifier(select="averaged", max_iter=20, random_state=1))
+    grid = {"perceptronclassifier__select": ["averaged", "pocket"], "perceptronclassifier__margin": [0.0, 1.0]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = GridSearchCV(scores, grid, cv=3).fit(X, y)
+        calibrated = CalibratedClassifierCV(scores, cv=3).fit(X, y)
+    assert found.best_score_ > 0.95
+    assert calibrated.predict_proba(X).shape == (len(X), 2)
+    assert calibrated.score(X, y) > 0.95
+
+
+@quietly
+@pytest.mark.parametrize("kind", ALL)
+def test_weights_are_routed(kind):
+    X, y = integers(9, noise=9)
+    weights = np.random.default_rng(0).integers(1, 5, len(y))
+    with sklearn.config_context(enable_metadata_routing=True):
+        inner = kind(max_iter=5).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        search = GridSearchCV(inner, {"max_iter": [5]}, cv=2).fit(X, y, sample_weight=weights)
+    assert np.array_equal(search.best_estimator_.coef_, kind(max_iter=5).fit(X, y, weights).coef_)
+    assert not np.array_equal(search.best_estimator_.coef_, kind(max_iter=5).fit(X, y).coef_)
+
+
+def test_large_samples_are_gone_through_in_pieces(monkeypatch):
+    X, y = integers(2, count=80, noise=10)
+    whole = LogisticClassifier(l2=0.1).fit(X, y)
+    monkeypatch.setattr(passes, "_CACHED", 44)  # eleven samples
+    monkeypatch.setattr(passes, "_BLOCK", 35)
+    np.testing.assert_allclose(LogisticClassifier(l2=0.1).fit(X, y).coef_, whole.coef_, rtol=1e-11)
+    found = LMSClassifier(tol=1e-10, max_iter=10000).fit(X, y)
+    np.testing.assert_allclose(found.coef_[0], LinearRegression().fit(X, np.where(y == "bee", 1, -1)).coef_, atol=1e-8)
+
+
+@pytest.mark.slow  # each process imports everything
+def test_in_two_processes():
+    X, y = load_iris(return_X_y=True)
+    search = GridSearchCV(LMSClassifier(update="optimum"), {"l2": [0.0, 0.1]}, cv=3, n_jobs=2).fit(X, y)
+    alone = GridSearchCV(LMSClassifier(update="optimum"), {"l2": [0.0, 0.1]}, cv=3).fit(X, y)
+    assert np.array_equal(search.cv_results_["mean_test_score"], alone.cv_results_["mean_test_score"])
+
+
+def test_with_columns_of_several_kinds_and_pictures():
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+    from sklearn.inspection import DecisionBoundaryDisplay
+    from sklearn.model_selection import LearningCurveDisplay
+
+    frame = pd.DataFrame({"colour": ["red", "blue"] * 30, "size": np.arange(60.0), "kind": ["x"] * 30 + ["y"] * 30})
+    columns = ColumnTransformer([("hot", OneHotEncoder(), ["colour"]), ("scale", StandardScaler(), ["size"])])
+    model = make_pipeline(columns, LogisticClassifier(l2=0.01)).fit(frame[["colour", "size"]], frame["kind"])
+    assert model.score(frame, frame["kind"]) > 0.95
+    X, y = integers(1, width=2, classes=3)
+    figure, axes = plt.subplots(1, 2)
+    DecisionBoundaryDisplay.from_estimator(LMSClassifier(tol=1e-2).fit(X, y), X, ax=axes[0], response_method="predict")
+    LearningCurveDisplay.from_estimator(
+        LogisticClassifier(l2=0.1), X, y, cv=3, train_sizes=[0.5, 1.0], shuffle=True, random_state=0, ax=axes[1]
+    )
+    plt.close(figure)
+
+
+@quietly
+@pytest.mark.parametrize(
+    "options", [{}, {"select": "voted"}, {"kernel": "rbf"}, {"kernel": "poly", "select": "voted"}], ids=str
+)
+def test_saved_models_decide_alike_and_leave_the_samples_behind(options, tmp_path):
+    X, y = integers(4, count=1000, width=60)
+    model = PerceptronClassifier(max_iter=3, order="given", prove=not options, **options).fit(X, y)
+    joblib.dump(model, tmp_path / "model.joblib")
+    for other in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib")):
+        assert np.array_equal(other.decision_function(X), model.decision_function(X))
+        assert (other.verdict_, other.mistakes_, other.history_) == (model.verdict_, model.mistakes_, model.history_)
+        with pytest.raises(AttributeError, match=r"log_ holds the training samples.*log_.save"):
+            _ = other.log_
+        assert len(pickle.dumps(other)) < X.nbytes
+    file = io.BytesIO()
+    pickle.dump(model, file)
+    assert file.getbuffer().nbytes < X.nbytes  # the support vectors and no more
+    assert len(model.log_) == model.mistakes_
+
+
+# --- conversions ---
+
+
+@quietly
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("targets", ["-1/+1", "0/1"])
+@pytest.mark.parametrize("kind", ALL)
+def test_to_scikit_learn_and_back(kind, classes, targets):
+    X, y = integers(12, classes=classes, noise=9)
+    X = pd.DataFrame(X + np.random.default_rng(0).random(X.shape), columns=list("abcd"))
+    options = {"targets": targets} if kind is LMSClassifier else {}
+    mine = kind(max_iter=40, **options).fit(X, y)
+    theirs = mine.to_sklearn()
+    expected = {
+        PerceptronClassifier: Perceptron,
+        LMSClassifier: RidgeClassifier,
+        LogisticClassifier: LogisticRegression,
+    }
+    assert type(theirs) is expected[kind]
+    np.testing.assert_allclose(theirs.decision_function(X), mine.decision_function(X), rtol=1e-12, atol=1e-12)
+    assert np.array_equal(theirs.predict(X), mine.predict(X))
+    if kind is LogisticClassifier:
+        np.testing.assert_allclose(theirs.predict_proba(X), mine.predict_proba(X), rtol=1e-12)
+    back = kind.from_sklearn(theirs, **options)
+    np.testing.assert_allclose(back.coef_, mine.coef_, rtol=0)
+    np.testing.assert_allclose(back.intercept_, mine.intercept_, rtol=1e-14, atol=1e-15)
+    assert np.array_equal(back.predict(X), mine.predict(X))
+    assert back.feature_names_in_.tolist() == list("abcd")
+    if kind is PerceptronClassifier:
+        theirs.partial_fit(X, y)
+    theirs.coef_ += 1
+    assert np.array_equal(back.coef_, mine.coef_)  # nobody shares memory
+
+
+@quietly
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        Perceptron(),
+        SGDClassifier(random_state=0),
+        LogisticRegression(max_iter=1000),
+        RidgeClassifier(),
+        LinearSVC(),
+        SGDClassifier(fit_intercept=False),
+        SVC(kernel="linear"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("kind", ALL)
+def test_from_any_linear_classifier_and_on(kind, theirs):
+    X, y = integers(12, noise=9)
+    X += np.random.default_rng(0).random(X.shape)
+    fitted = clone(theirs).fit(X, y)
+    mine = kind.from_sklearn(fitted)
+    assert np.array_equal(mine.predict(X), fitted.predict(X))
+    assert mine.fit_intercept == getattr(theirs, "fit_intercept", True)
+    before = mine.coef_.copy()
+    mine.partial_fit(X, y)
+    assert not np.array_equal(mine.coef_, before)
+    assert np.array_equal(np.atleast_2d(fitted.coef_), before)
+    again = kind.from_sklearn(fitted, warm_start=True, max_iter=1).fit(X, y)
+    assert again.coef_.shape == before.shape
+
+
+def test_what_cannot_be_converted():
+    X, y = integers(12, classes=3)
+    with pytest.raises(ValueError, match="SVC does not decide by coef"):
+        PerceptronClassifier.from_sklearn(SVC(kernel="linear").fit(X, y))
+    with pytest.raises(TypeError, match="DecisionTreeClassifier has no coef_"):
+        PerceptronClassifier.from_sklearn(DecisionTreeClassifier().fit(X, y))
+    with pytest.raises(NotFittedError):
+        PerceptronClassifier.from_sklearn(Perceptron())
+    with pytest.raises(TypeError, match="must be a scikit-learn classifier, found ndarray"):
+        LMSClassifier.from_sklearn(X)
+    with pytest.raises(ValueError, match="fit_intercept=False, but"):
+        LMSClassifier.from_sklearn(Perceptron().fit(X, y), fit_intercept=False)
+    with pytest.raises(NotFittedError):
+        LogisticClassifier().to_sklearn()
+    with pytest.raises(ValueError, match="select='voted' does not decide by one weight vector"):
+        PerceptronClassifier(select="voted", max_iter=50).fit(X[y != "cow"], y[y != "cow"]).to_sklearn()
+    with pytest.raises(TypeError, match=r"net must be a Perceptron.*found MLP"):
+        LMSClassifier.from_net(tp.MLP(2), ["a", "b"])
+    with pytest.raises(ValueError, match="classes must be 3 different labels"):
+        LMSClassifier.from_net(tp.MulticlassPerceptron(2, 3), ["a", "b"])
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("labels", [["a", "b"], ["b", "a"], ["b", "c", "a"]], ids=str)
+@pytest.mark.parametrize("linear", [False, True])
+def test_to_and_from_nets(kind, labels, linear):
+    X = torch.from_numpy(np.random.default_rng(0).normal(size=(50, 4)))
+    net = (
+        tp.Perceptron(4, init="normal", seed=1)
+        if len(labels) == 2
+        else tp.MulticlassPerceptron(4, 3, init="normal", seed=1)
+    )
+    net = net.double()
+    if linear:
+        net = torch.nn.Linear(4, 2 if len(labels) == 2 else 3).double()
+    model = kind.from_net(net, labels)
+    with torch.no_grad():
+        scores = net(X)
+    codes = scores.argmax(1) if scores.dim() == 2 else (scores >= 0).long()
+    assert model.predict(X.numpy()).tolist() == [labels[code] for code in codes.tolist()]
+    if kind is LogisticClassifier:
+        both = scores if scores.dim() == 2 else torch.stack((torch.zeros_like(scores), scores), 1)
+        expected = both.softmax(1).numpy()[:, np.argsort(labels)]
+        np.testing.assert_allclose(model.predict_proba(X.numpy()), expected, rtol=1e-12)
+    assert torch.equal(model.net_.weight, torch.from_numpy(model.coef_))
+    model.coef_[0, 0] = 5.0  # the net's own memory
+    assert model.net_.weight[0, 0] == 5.0
+
+
+def test_a_score_of_zero():
+    X, labels = np.zeros((1, 2)), ["a", "b"]
+    for kind, decided in ((PerceptronClassifier, "b"), (LMSClassifier, "b"), (LogisticClassifier, "a")):
+        model = kind.from_net(tp.Perceptron(2), labels)
+        assert model.predict(X) == [decided]
+        assert model.to_sklearn().predict(X) == ["a"]
+    assert LMSClassifier.from_net(tp.Perceptron(2), labels, targets="0/1").predict(X) == ["a"]
+
+
+# --- refusals ---
+
+BAD = [
+    (PerceptronClassifier, {"max_iter": 0}, ValueError, "max_iter=0 must be at least 1"),
+    (PerceptronClassifier, {"lr": -1.0}, ValueError, "lr=-1.0 must be"),
+    (PerceptronClassifier, {"tie": "maybe"}, ValueError, "tie='maybe' is unknown"),
+    (PerceptronClassifier, {"select": "best"}, ValueError, "select='best' is unknown"),
+    (PerceptronClassifier, {"order": "sorted"}, ValueError, "order='sorted' is unknown"),
+    (PerceptronClassifier, {"engine": "fast"}, ValueError, "engine='fast' is unknown"),
+    (PerceptronClassifier, {"kernel": "sigmoid"}, ValueError, "kernel='sigmoid' is unknown"),
+    (PerceptronClassifier, {"gamma": "auto", "kernel": "rbf"}, ValueError, "gamma='auto' is unknown"),
+    (PerceptronClassifier, {"gamma": "scale"}, ValueError, "gamma='scale' goes with kernel='rbf'"),
+    (PerceptronClassifier, {"gamma": 1.0}, ValueError, "gamma=1.0 goes with kernel='rbf'"),
+    (PerceptronClassifier, {"fit_intercept": False, "bias_step": "unit"}, ValueError, "bias_step='unit' moves"),
+    (PerceptronClassifier, {"kernel": "rbf", "warm_start": True}, ValueError, "warm_start=True needs weights"),
+    (PerceptronClassifier, {"early_stopping": "yes"}, TypeError, "early_stopping must be True or False"),
+    (PerceptronClassifier, {"early_stopping": True, "order": [0, 1]}, ValueError, "order has sample numbers"),
+    (PerceptronClassifier, {"early_stopping": True, "validation_fraction": 1.5}, ValueError, "must be below 1"),
+    (
+        PerceptronClassifier,
+        {"early_stopping": True, "validation_fraction": 0},
+        ValueError,
+        "validation_fraction=0 must",
+    ),
+    (PerceptronClassifier, {"random_state": -1}, ValueError, "random_state=-1 must be at least 0"),
+    (PerceptronClassifier, {"class_weight": "even"}, ValueError, "class_weight='even' is unknown"),
+    (PerceptronClassifier, {"class_weight": [1, 2]}, TypeError, "class_weight must be 'balanced' or a mapping"),
+    (PerceptronClassifier, {"verbose": -1}, ValueError, "verbose=-1"),
+    (LMSClassifier, {"targets": "0/2"}, ValueError, "targets='0/2' is unknown"),
+    (LMSClassifier, {"update": "adam"}, ValueError, "update='adam' is unknown"),
+    (LMSClassifier, {"lr": "fast"}, ValueError, "lr='fast' is unknown"),
+    (LMSClassifier, {"lr": 0}, ValueError, "lr=0 must be a finite number > 0"),
+    (LMSClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
+    (LMSClassifier, {"l2": -1}, ValueError, "l2=-1 must be"),
+    (LMSClassifier, {"order": "random-mistake"}, ValueError, "order='random-mistake' is unknown"),
+    (LMSClassifier, {"batch_size": 0}, ValueError, "batch_size=0 must be at least 1"),
+    (LMSClassifier, {"batch_size": 4, "update": "sample"}, ValueError, "batch_size=4 goes with update='batch'"),
+    (
+        LogisticClassifier,
+        {"update": "optimum", "early_stopping": True},
+        ValueError,
+        "means nothing to update='optimum'",
+    ),
+    (LogisticClassifier, {"update": "sample", "lr": 10, "l2": 1}, ValueError, "l2=1 with steps of up to 10"),
+    (LogisticClassifier, {"fit_intercept": 1}, TypeError, "fit_intercept must be True or False"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "error", "words"), BAD, ids=lambda value: str(value)[:40])
+def test_parameters_are_refused_in_fit_by_name(kind, options, error, words):
+    X, y = integers(0)
+    model = kind(**options)
+    with pytest.raises(error, match=words):
+        model.fit(X, y)
+    assert not hasattr(model, "net_")
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_samples_are_refused_by_name(kind):
+    X, y = integers(0)
+    for bad, words in (
+        ((X, np.full(60, "ant")), "y has one class only, found 'ant'"),
+        ((X, y, np.where(y == "ant", 1, 0)), "sample_weight and class_weight leave out, has one class only"),
+        ((X, y, np.zeros(60)), "sample_weight is zero for every sample"),
+        ((X, y, -np.ones(60)), "sample_weight must hold finite numbers >= 0, found -1"),
+        ((X, y, np.ones(59)), "sample_weight has 59 values for 60 samples"),
+        ((X[:, 0], y), "Expected 2D array"),
+        ((X, np.linspace(0, 1, 60)), "Unknown label type"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            kind().fit(*bad)
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.1 of 2 samples leaves none"):
+        kind(early_stopping=True).fit(X[:2], ["ant", "bee"])
+    with pytest.raises(NotFittedError):
+        kind().predict(X)
+    assert not hasattr(kind(), "coef_")
+    if kind is not PerceptronClassifier:
+        with pytest.raises(TypeError, match="update='optimum' does not take sparse X"):
+            kind(update="optimum").fit(sp.csr_array(X), y)

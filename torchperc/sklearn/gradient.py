@@ -1,0 +1,563 @@
+"""LMS and logistic classifiers as scikit-learn estimators, learned by gradient descent."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
+
+from torchperc import checks
+from torchperc.descent import descend
+from torchperc.functional import TARGETS
+from torchperc.heads import Head, LMSHead, LogisticHead
+from torchperc.optimum import minimise
+from torchperc.rules.orders import Order
+from torchperc.sklearn.base import Array, LinearClassifier, Net, Samples, say
+from torchperc.sklearn.passes import MeanLoss, Slope, mean_loss
+
+UPDATES = ("batch", "sample", "optimum")
+ORDERS = ("given", "shuffled")
+
+
+class Ending(Enum):
+    """How descent ended.
+
+    Example:
+        >>> Ending.CONVERGED.sentence
+        'the gradient is below tol, or the loss has stopped falling'
+    """
+
+    CONVERGED = "converged"
+    STOPPED_EARLY = "stopped early"
+    BUDGET = "budget"
+    UNBOUNDED = "unbounded"
+
+    @property
+    def sentence(self) -> str:
+        """What it means."""
+        return {
+            Ending.CONVERGED: "the gradient is below tol, or the loss has stopped falling",
+            Ending.STOPPED_EARLY: "the loss on the validation samples has stopped falling",
+            Ending.BUDGET: "the iterations are used up and the loss is still falling",
+            Ending.UNBOUNDED: "the loss has no minimum: a hyperplane separates the samples, so that it falls for ever",
+        }[self]
+
+
+@dataclass(frozen=True)
+class DescentRecord:
+    """One epoch: its number from 1, the loss it started from (for single samples and batches, the mean on the way).
+
+    ``gradient`` is max |g| of the full-batch gradient, ``validation_loss`` and ``validation_error`` are taken after the
+    epoch. What was not looked at is ``None``.
+    """
+
+    epoch: int
+    loss: float
+    gradient: float | None = None
+    validation_loss: float | None = None
+    validation_error: float | None = None
+
+    def __str__(self) -> str:
+        named = {"gradient": self.gradient, "validation loss": self.validation_loss}
+        named["validation error"] = self.validation_error
+        rest = "".join(f", {name} {value:.6g}" for name, value in named.items() if value is not None)
+        return f"epoch {self.epoch}: loss {self.loss:.6g}{rest}"
+
+
+def _can_stream(estimator: GradientClassifier) -> bool:
+    if estimator.update == "optimum" or isinstance(estimator.class_weight, str):
+        what = "update='optimum'" if estimator.update == "optimum" else "class_weight='balanced'"
+        raise AttributeError(f"there is no partial_fit with {what}, which needs all samples together; use fit")
+    return True
+
+
+class _Best(NamedTuple):
+    """The lowest validation loss so far, the weights it came with, and for how many epochs it has not been beaten."""
+
+    loss: float
+    net: Net
+    since: int
+
+
+class GradientClassifier(LinearClassifier):
+    """Descent on the mean loss of a head, Σ c·loss/Σ c + ½·l2·‖w‖²; see the two estimators."""
+
+    def __init__(
+        self,
+        *,
+        update: str = "batch",
+        lr: float | str = "auto",
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        l2: float = 0.0,
+        batch_size: int | None = None,
+        order: str = "shuffled",
+        engine: str = "auto",
+        fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        warm_start: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.update = update
+        self.lr = lr
+        self.max_iter = max_iter
+        self.tol = tol
+        self.l2 = l2
+        self.batch_size = batch_size
+        self.order = order
+        self.engine = engine
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    @property
+    def _head(self) -> Head:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.update != "optimum"
+        return tags
+
+    @property
+    def _unlike_copies(self) -> str | None:
+        if self.early_stopping:
+            return "copies of one sample may be held out and learned from"
+        if self.update == "optimum" and isinstance(self._head, LogisticHead) and not self.l2:
+            return "without l2, samples that a hyperplane separates have no minimum that could be the same"
+        if self.update == "sample" or self.batch_size is not None:
+            return super()._unlike_copies
+        return None
+
+    # --- learning ---
+
+    def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> GradientClassifier:
+        """Learn.
+
+        Args:
+            X: samples, dense or sparse.
+            y: labels.
+            sample_weight: how much each sample counts in the mean; 0 leaves it out. With single-sample steps, how long
+                its step is.
+
+        Shape:
+            X (N, d), y (N,), sample_weight (N,).
+        """
+        self._check_parameters()
+        seed, going_on = self._seed(), self._goes_on()
+        samples = self._samples(X, y, sample_weight, going_on).counted()
+        net, samples = self._start(samples, going_on)
+        if self.update == "optimum":
+            records, ending = self._minimise(net, samples)
+            loss, rate = self._loss(samples), math.nan
+        else:
+            part, held = self._hold_out(samples, seed) if self.early_stopping else (samples, None)
+            loss = self._loss(part, MeanLoss if self._in_batches(len(part)) else mean_loss)
+            rate = self._rate(loss)
+            watch = None if held is None else self._loss(held)
+            net, records, ending = self._descend(net, loss, watch, rate, seed)
+        self._keep(net, loss, rate, records, ending)
+        self.classes_ = samples.classes
+        self._chunks: list[DescentRecord] = []
+        if ending in (Ending.BUDGET, Ending.UNBOUNDED):
+            warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
+        return self
+
+    @available_if(_can_stream)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: checks.Data,
+        y: checks.Data,
+        classes: checks.Data | None = None,
+        sample_weight: checks.Data | None = None,
+    ) -> GradientClassifier:
+        """One epoch over these samples, going on from the weights at hand: a step, or a step a batch or a sample.
+
+        A chunk may hold one class only. Nothing is held out. With ``lr="auto"`` the rate is 1/L for the largest L of
+        all chunks so far.
+
+        Args:
+            X: samples, dense or sparse.
+            y: labels.
+            classes: all labels that will ever come; needed on the first call.
+            sample_weight: how much each sample counts.
+
+        Shape:
+            X (N, d), y (N,), sample_weight (N,).
+        """
+        self._check_parameters()
+        samples = self._chunk(X, y, classes, sample_weight).counted()
+        net, samples = self._start(samples, vars(self).get("net_") is not None)
+        loss = self._loss(samples)
+        before: list[DescentRecord] = vars(self).get("_chunks", [])
+        rate = min(self._rate(loss), self.lr_) if before and self.lr == "auto" else self._rate(loss)
+        order = Order(self.order, torch.arange(len(samples)), self._seed() + len(before))
+        at = self._epoch(net, _numbers(net), loss, rate, order, 0)
+        record = self._checked(DescentRecord(len(before) + 1, at.loss, at.gradient), rate)
+        say(self.verbose, record)
+        self._keep(net, loss, rate, [*before, record], Ending.BUDGET)
+        self._chunks = self.history_
+        return self
+
+    def _check_parameters(self) -> None:
+        checks.one_of("update", self.update, UPDATES)
+        checks.one_of("order", self.order, ORDERS)
+        if isinstance(self.lr, str):
+            checks.one_of("lr", self.lr, ("auto",))
+        else:
+            checks.number("lr", self.lr, above=0)
+        checks.whole("max_iter", self.max_iter, at_least=1)
+        checks.number("tol", self.tol, at_least=0)
+        checks.number("l2", self.l2, at_least=0)
+        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
+        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
+        if self.batch_size is not None:
+            checks.whole("batch_size", self.batch_size, at_least=1)
+            if self.update != "batch":
+                raise ValueError(f"batch_size={self.batch_size} goes with update='batch', found {self.update!r}")
+        if checks.flag("early_stopping", self.early_stopping) and self.update == "optimum":
+            raise ValueError("early_stopping=True means nothing to update='optimum', which makes no epochs; use l2")
+
+    def _loss(self, samples: Samples, kind: Callable[..., MeanLoss] = MeanLoss) -> MeanLoss:
+        return kind(self._head, samples, self.fit_intercept, float(self.l2))
+
+    def _in_batches(self, count: int) -> bool:
+        return self.update == "sample" or (self.batch_size is not None and self.batch_size < count)
+
+    def _rate(self, loss: MeanLoss) -> float:
+        if not isinstance(self.lr, str):
+            return float(self.lr)
+        if self.update == "sample":
+            return loss.sample_rate()
+        return loss.batch_rate() if self._in_batches(len(loss)) else loss.full_rate()
+
+    def _descend(
+        self, net: Net, loss: MeanLoss, watch: MeanLoss | None, rate: float, seed: int
+    ) -> tuple[Net, list[DescentRecord], Ending]:
+        """The epochs: the net they end with, what happened in each, and how they ended."""
+        kind = net.weight.dtype
+        net = net.to(torch.float64 if loss.dtype is np.float64 else torch.float32)
+        order, full = Order(self.order, torch.arange(len(loss)), seed), not self._in_batches(len(loss))
+        records: list[DescentRecord] = []
+        numbers = _numbers(net)
+        best, lowest, since, ending = _Best(math.inf, net, 0), math.inf, 0, Ending.BUDGET
+        for number in range(self.max_iter):
+            at = self._epoch(net, numbers, loss, rate, order, number)
+            record = self._checked(DescentRecord(number + 1, at.loss, at.gradient), rate)
+            if watch is not None:
+                value, wrong = watch.value(*numbers)
+                record = replace(record, validation_loss=value, validation_error=wrong / len(watch))
+                best = _Best(value, copy.deepcopy(net), 0) if value < best.loss else best._replace(since=best.since + 1)
+            records.append(record)
+            say(self.verbose, record)
+            since = 0 if at.loss < lowest - self.tol else since + 1
+            lowest = min(lowest, at.loss)
+            if at.arrived or (not full and since >= self.n_iter_no_change):
+                ending = Ending.CONVERGED
+                break
+            if best.since >= self.n_iter_no_change:
+                ending = Ending.STOPPED_EARLY
+                break
+        return (net if watch is None else best.net).to(kind), records, ending
+
+    def _epoch(
+        self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, rate: float, order: Order, number: int
+    ) -> _Pass:
+        """Change the net by one epoch; say what the loss was before."""
+        weight, bias = numbers
+        if not self._in_batches(len(loss)):
+            with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is looked out for
+                slope = loss.at(weight, bias)
+                steepest = slope.largest
+                if steepest > self.tol:
+                    _step(weight, bias, slope, rate)
+            return _Pass(slope.loss, steepest, steepest <= self.tol)
+        index = torch.cat(list(order.epoch(number, lambda: torch.empty(0))))
+        if self.update == "sample":
+            X = loss.X if checks.is_sparse(loss.X) else checks.shared(loss.X)
+            scores = descend(
+                net, self._head, X, loss.labels, rate, engine=self.engine, sample_weight=loss.factors, l2=self.l2,
+                order=None if self.order == "given" else index,
+            )  # fmt: skip
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean = loss.of_scores(scores.numpy().reshape(len(index), -1), index.numpy())
+                return _Pass(mean + loss.penalty(weight))
+        mean = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for ids in index.split(int(self.batch_size or len(index))):
+                slope = loss.over(ids.numpy(), weight, bias)
+                _step(weight, bias, slope, rate)
+                mean += slope.loss * len(ids) / len(index)
+        return _Pass(mean)
+
+    def _checked(self, record: DescentRecord, rate: float) -> DescentRecord:
+        if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
+            return record
+        raise ValueError(
+            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; use "
+            "lr='auto', or scale X, for instance with StandardScaler"
+        )
+
+    def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Ending]:
+        if checks.is_sparse(samples.X):
+            raise TypeError("update='optimum' does not take sparse X; use update='batch', or pass X.toarray()")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="the loss has no minimum")
+            found = minimise(
+                net, self._head, samples.X, samples.labels, l2=self.l2, tolerance=max(self.tol**2, 1e-12),
+                max_iterations=self.max_iter, sample_weight=samples.factors,
+            )  # fmt: skip
+        ending = Ending.UNBOUNDED if found.unbounded else Ending.CONVERGED if found.converged else Ending.BUDGET
+        return [DescentRecord(max(found.iterations, 1), found.loss, found.gradient_norm)], ending
+
+    def _keep(self, net: Net, loss: MeanLoss, rate: float, records: list[DescentRecord], ending: Ending) -> None:
+        weight, bias = _numbers(net)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value, wrong = loss.value(weight, bias)
+        self._checked(replace(records[-1], loss=value), rate)
+        self.net_, self.lr_, self.loss_ = net, rate, value + loss.penalty(weight)
+        self.mistakes_, self.verdict_, self.history_ = wrong, ending, records
+        self.n_iter_ = records[-1].epoch
+
+    def _warning(self) -> str:
+        name, last = type(self).__name__, self.history_[-1]
+        if self.verdict_ is Ending.UNBOUNDED:
+            return f"{name} ended UNBOUNDED: {self.verdict_.sentence}. Use l2 > 0."
+        reached = "" if last.gradient is None else f" (max |gradient| {last.gradient:.2g}, tol={self.tol:g})"
+        ways = ["scale the samples, for instance with StandardScaler", f"raise max_iter={self.max_iter}", "raise tol"]
+        if self.loss_ > self.history_[0].loss:
+            ways.insert(0, f"lower lr, as the loss rose from {self.history_[0].loss:.3g} to {self.loss_:.3g}")
+        if self.update != "optimum":
+            ways.append("use update='optimum', which goes to the minimum directly")
+        return f"{name} ended on BUDGET: {self.verdict_.sentence}{reached}. What may help: {'; '.join(ways)}."
+
+
+class _Pass(NamedTuple):
+    """What an epoch started from: the loss, max |g| if that was taken, and whether it was below ``tol`` already."""
+
+    loss: float
+    gradient: float | None = None
+    arrived: bool = False
+
+
+def _numbers(net: Net) -> tuple[Array, Array]:
+    """Weight and bias in the net's own memory; without a bias, zeros that no step moves."""
+    weight = net.weight.detach()
+    bias = torch.zeros_like(weight[:, 0]) if net.bias is None else net.bias.detach()
+    return weight.numpy(), bias.numpy()
+
+
+def _step(weight: Array, bias: Array, slope: Slope, rate: float) -> None:
+    weight -= (rate * slope.weight).astype(weight.dtype, copy=False)
+    bias -= (rate * slope.bias).astype(bias.dtype, copy=False)
+
+
+class LMSClassifier(GradientClassifier):
+    """Least mean squares (Adaline): gradient descent on the mean of ½·(t − s)², plus ½·l2·‖w‖².
+
+    Scores are s = w·x + b and targets t are those of the sample's class. With K classes the squares are summed over
+    them. The decision is s ≥ 0, or s ≥ ½ with targets 0/1; ``decision_function`` is s less that threshold.
+
+    Args:
+        targets: ``"-1/+1"`` or ``"0/1"``.
+        update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
+            ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
+            :func:`torchperc.minimise`, for dense X.
+        lr: the rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the curvature
+            of the loss, of any batch or of any sample. ``"optimum"`` has none.
+        max_iter: epochs at most.
+        tol: all samples at once: arrived when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen by
+            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
+        l2: the weight of the penalty; the intercept is not penalised.
+        batch_size: samples in a batch; all by default.
+        order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
+        engine: of single-sample steps; see :func:`torchperc.descend`.
+        fit_intercept: ``False`` for a hyperplane through the origin.
+        class_weight: a factor for the weight of each label's samples, as ``{label: factor}``, or ``"balanced"`` for all
+            weight over (number of classes · weight of the class).
+        early_stopping: hold ``validation_fraction`` out, stop when its mean loss has not fallen for
+            ``n_iter_no_change`` epochs, and restore the weights of the best epoch.
+        validation_fraction: the share of each class that is held out.
+        n_iter_no_change: see ``tol`` and ``early_stopping``.
+        warm_start: let ``fit`` start from the weights that the last one left; otherwise it starts from zero.
+        random_state: of orders and hold-outs; a number is the seed itself.
+        verbose: 1 prints a line an epoch.
+
+    Attributes:
+        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
+        classes_: the labels, sorted.
+        net_: the same weights as a torch module.
+        n_iter_: epochs made.
+        lr_: the rate that was used.
+        loss_: the loss of the weights on the training samples, with the penalty.
+        mistakes_: how many training samples they decide wrongly.
+        verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
+        history_: a :class:`DescentRecord` for each epoch.
+
+    Example:
+        >>> from torchperc.sklearn import LMSClassifier
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [False, False, True, True]
+        >>> model = LMSClassifier(tol=1e-9).fit(X, y)
+        >>> model.coef_.round(6), model.intercept_.round(6), model.verdict_.name
+        (array([[0.8]]), array([-1.2]), 'CONVERGED')
+        >>> model.predict([[1.4], [1.6]])
+        array([False,  True])
+    """
+
+    def __init__(
+        self,
+        *,
+        targets: str = "-1/+1",
+        update: str = "batch",
+        lr: float | str = "auto",
+        max_iter: int = 1000,
+        tol: float = 1e-4,
+        l2: float = 0.0,
+        batch_size: int | None = None,
+        order: str = "shuffled",
+        engine: str = "auto",
+        fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        warm_start: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            update=update,
+            lr=lr,
+            max_iter=max_iter,
+            tol=tol,
+            l2=l2,
+            batch_size=batch_size,
+            order=order,
+            engine=engine,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            n_iter_no_change=n_iter_no_change,
+            warm_start=warm_start,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.targets = targets
+
+    @property
+    def _head(self) -> Head:
+        return LMSHead(checks.one_of("targets", self.targets, TARGETS))
+
+    def _threshold(self, classes: int) -> float:
+        return self._head.threshold if classes == 2 else 0.0
+
+    def _peer(self) -> Any:
+        from sklearn.linear_model import RidgeClassifier
+
+        return RidgeClassifier(fit_intercept=self.fit_intercept)
+
+
+class LogisticClassifier(GradientClassifier):
+    """Logistic regression: gradient descent on the mean of log(1 + exp(−y·s)), plus ½·l2·‖w‖².
+
+    P(classes_[1]) = 1/(1 + e^−s) for two classes. With K classes it is the softmax of K scores, and the loss is
+    log Σ exp(s_k) − s_y. The decision is P > ½, or the most probable class. scikit-learn's ``LogisticRegression`` has
+    its minimum in the same place for C = 1/(l2·N), N being the number of samples, or the sum of their weights.
+
+    Args:
+        update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
+            ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
+            :func:`torchperc.minimise`, for dense X.
+        lr: the rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the curvature
+            of the loss, of any batch or of any sample. ``"optimum"`` has none.
+        max_iter: epochs at most.
+        tol: all samples at once: arrived when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen by
+            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
+        l2: the weight of the penalty; the intercept is not penalised.
+        batch_size: samples in a batch; all by default.
+        order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
+        engine: of single-sample steps; see :func:`torchperc.descend`.
+        fit_intercept: ``False`` for a hyperplane through the origin.
+        class_weight: a factor for the weight of each label's samples, as ``{label: factor}``, or ``"balanced"`` for all
+            weight over (number of classes · weight of the class).
+        early_stopping: hold ``validation_fraction`` out, stop when its mean loss has not fallen for
+            ``n_iter_no_change`` epochs, and restore the weights of the best epoch.
+        validation_fraction: the share of each class that is held out.
+        n_iter_no_change: see ``tol`` and ``early_stopping``.
+        warm_start: let ``fit`` start from the weights that the last one left; otherwise it starts from zero.
+        random_state: of orders and hold-outs; a number is the seed itself.
+        verbose: 1 prints a line an epoch.
+
+    Attributes:
+        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
+        classes_: the labels, sorted.
+        net_: the same weights as a torch module.
+        n_iter_: epochs made.
+        lr_: the rate that was used.
+        loss_: the loss of the weights on the training samples, with the penalty.
+        mistakes_: how many training samples they decide wrongly.
+        verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
+        history_: a :class:`DescentRecord` for each epoch.
+
+    Example:
+        >>> from torchperc.sklearn import LogisticClassifier
+        >>> X, y = [[0.0], [1.0], [2.0], [3.0]], ["a", "b", "a", "b"]
+        >>> model = LogisticClassifier(tol=1e-9).fit(X, y)
+        >>> model.coef_.round(4), model.predict_proba([[1.5]]).round(4)
+        (array([[0.9082]]), array([[0.5, 0.5]]))
+        >>> model.predict([[0.0], [3.0]])
+        array(['a', 'b'], dtype='<U1')
+    """
+
+    zero_is_positive = False
+
+    @property
+    def _head(self) -> Head:
+        return LogisticHead()
+
+    def predict_proba(self, X: checks.Data) -> Array:
+        """The probability of each class.
+
+        Shape:
+            (N, d) → (N, K), in the order of ``classes_``.
+        """
+        probabilities: Array = np.exp(self.predict_log_proba(X))
+        return probabilities
+
+    def predict_log_proba(self, X: checks.Data) -> Array:
+        """Its logarithm, without a loss of precision where the probability is next to 0.
+
+        Shape:
+            (N, d) → (N, K).
+        """
+        scores = torch.from_numpy(self.decision_function(X))
+        if scores.dim() == 1:
+            both = torch.stack((-scores, scores), 1)
+            logs: Array = torch.nn.functional.logsigmoid(both).numpy()
+        else:
+            logs = scores.log_softmax(1).numpy()
+        return logs
+
+    def _peer(self) -> Any:
+        from sklearn.linear_model import LogisticRegression
+
+        return LogisticRegression(fit_intercept=self.fit_intercept)

@@ -1,0 +1,243 @@
+"""The mean loss of weighted samples and its gradient, dense or sparse: what full-batch descent asks for in each step.
+
+Everything is a sum over samples, Σ c·loss/Σ c, so that a sample of weight 3 is the same as three copies, and what is
+summed does not depend on how X is stored.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.heads import Head, LMSHead
+from torchperc.sklearn.base import Array, Samples
+from torchperc.theory.limits import largest_eigenvalue
+
+SQUARES_UP_TO = 1024  # features up to which the squared loss is written down as a quadratic, if samples are more
+_BLOCK = 2**22  # numbers in X that are made float64 at a time
+_CACHED = 2**18  # numbers in X that are worked on at a time, so that the second use finds them in the cache
+_OVERFLOW = "X holds values whose squares overflow; scale it, for instance with StandardScaler"
+
+
+class Slope(NamedTuple):
+    """The loss at some weights and its gradient: (K, d) in the weights and (K,) in the bias."""
+
+    loss: float
+    weight: Array
+    bias: Array
+
+    @property
+    def largest(self) -> float:
+        """max |g|."""
+        return float(max(np.abs(self.weight).max(), np.abs(self.bias).max()))
+
+
+class MeanLoss:
+    """Σ c·loss/Σ c + ½·l2·‖w‖² of a head under a linear net, over samples that all count.
+
+    Args:
+        head: an :class:`LMSHead` or a :class:`LogisticHead`.
+        samples: which samples.
+        bias: whether the net has one.
+        l2: the weight of the penalty.
+
+    Example:
+        >>> samples = Samples(np.array([[1.0], [3.0]]), np.array([1, 0]), np.array(["a", "b"]), None)
+        >>> loss = MeanLoss(LMSHead(), samples, bias=False, l2=0.0)
+        >>> loss.at(np.zeros((1, 1)), np.zeros(1)).weight, round(loss.full_rate(), 9)
+        (array([[1.]]), 0.2)
+    """
+
+    def __init__(self, head: Head, samples: Samples, bias: bool, l2: float) -> None:
+        self.head, self.X, self.codes, self.bias, self.l2 = head, samples.X, samples.codes, bias, l2
+        self.labels: Tensor = samples.labels
+        self.units = 1 if len(samples.classes) == 2 else len(samples.classes)
+        self.dtype: Any = self.X.dtype.type  # of the weights that descend
+        self.factors = samples.factors
+        self.total = float(len(samples)) if samples.factors is None else float(samples.factors.sum())
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    # --- losses and their gradients ---
+
+    def at(self, weight: Array, bias: Array) -> Slope:
+        """Loss and gradient: two readings of the samples."""
+        return self._slope(self.X, self.codes, self.factors, self.total, weight, bias)
+
+    def over(self, index: Array, weight: Array, bias: Array) -> Slope:
+        """The same over some of the samples, Σ c·loss/(n·mean of all c), so that on average it is that over all."""
+        factors, total = None if self.factors is None else self.factors[index], len(index) * self.total / len(self)
+        return self._slope(self.X[index], self.codes[index], factors, total, weight, bias)
+
+    def value(self, weight: Array, bias: Array) -> tuple[float, int]:
+        """The loss without penalty, and how many samples are decided wrongly."""
+        scores = self.X @ weight.T + bias
+        if self.units > 1:
+            decided = scores.argmax(1)
+        else:
+            threshold = self.head.threshold
+            decided = scores[:, 0] >= threshold if isinstance(self.head, LMSHead) else scores[:, 0] > threshold
+        return self.of_scores(scores), int(np.count_nonzero(decided != self.codes))
+
+    def of_scores(self, scores: Array, index: Array | slice = slice(None)) -> float:
+        """The mean loss, without penalty, that samples have whose scores (n, K) are given."""
+        losses = self._terms(scores, self.codes[index])[0]
+        factors = None if self.factors is None else self.factors[index]
+        return float(losses.mean(dtype=np.float64) if factors is None else losses @ factors / factors.sum())
+
+    def penalty(self, weight: Array) -> float:
+        """½·l2·‖w‖²."""
+        return float(np.square(weight, dtype=np.float64).sum()) * self.l2 / 2 if self.l2 else 0.0
+
+    def _slope(self, X: Any, codes: Array, factors: Array | None, total: float, weight: Array, bias: Array) -> Slope:
+        loss, in_weight, in_bias = 0.0, np.zeros(weight.shape), np.zeros(bias.shape)
+        step = len(codes) if checks.is_sparse(X) else max(_CACHED // X.shape[1], 1)
+        for first in range(0, len(codes), step):
+            part = slice(first, first + step)
+            x = X if step >= len(codes) else X[part]
+            losses, slopes = self._terms(x @ weight.T + bias, codes[part])
+            if factors is not None:
+                losses, slopes = losses * factors[part], (slopes * factors[part, None]).astype(self.dtype, copy=False)
+            loss += float(losses.sum(dtype=np.float64))
+            in_weight += (x.T @ slopes).T
+            in_bias += slopes.sum(0, dtype=np.float64)
+        return Slope(
+            loss / total + self.penalty(weight), in_weight / total + self.l2 * weight, in_bias / total * self.bias
+        )
+
+    def _terms(self, scores: Array, codes: Array) -> tuple[Array, Array]:
+        """The loss of each sample (n,) and its derivative in each score (n, K)."""
+        if isinstance(self.head, LMSHead):
+            errors = scores - self._targets(codes)
+            return np.square(errors).sum(1) / 2, errors
+        if self.units == 1:
+            sign = (2 * codes - 1)[:, None].astype(scores.dtype)
+            slack = sign * scores
+            small = np.exp(-np.abs(slack))
+            losses = np.maximum(-slack, 0) + np.log1p(small)
+            return losses[:, 0], -sign * np.where(slack > 0, small, 1) / (1 + small)
+        shifted = scores - scores.max(1, keepdims=True)
+        powers = np.exp(shifted)
+        sums, at = powers.sum(1), np.arange(len(codes))
+        slopes = powers / sums[:, None]
+        slopes[at, codes] -= 1
+        return np.log(sums) - shifted[at, codes], slopes
+
+    def _targets(self, codes: Array) -> Array:
+        """The targets of the squared loss: (n, K)."""
+        low = 0.0 if isinstance(self.head, LMSHead) and self.head.targets == "0/1" else -1.0
+        hot = (codes if self.units == 1 else codes[:, None]) == (1 if self.units == 1 else np.arange(self.units))
+        return np.where(hot, 1.0, low).astype(self.dtype).reshape(len(codes), self.units)
+
+    # --- rates ---
+
+    def full_rate(self) -> float:
+        """1/L for all samples at once: L = h·λmax(Σ c·φφᵀ/Σ c) + l2."""
+        return self._inverse(self._bend * self._eigenvalue() + self.l2)
+
+    def batch_rate(self) -> float:
+        """1/L for any batch: L = h·max c·‖φ‖²/(mean of all c) + l2."""
+        squares = self._squares() if self.factors is None else self._squares() * self.factors * (len(self) / self.total)
+        return self._inverse(self._bend * float(squares.max()) + self.l2)
+
+    def sample_rate(self) -> float:
+        """1/L for steps of single samples, each as long as its factor says: L = max c·(h·‖φ‖² + l2)."""
+        bends = self._bend * self._squares() + self.l2
+        return self._inverse(float((bends if self.factors is None else bends * self.factors).max()))
+
+    @property
+    def _bend(self) -> float:
+        """The largest second derivative of a sample's loss in its scores."""
+        return 1.0 if isinstance(self.head, LMSHead) else 0.25 if self.units == 1 else 0.5
+
+    def _squares(self) -> Array:
+        """‖φ‖² of each sample."""
+        with np.errstate(over="ignore"):
+            if checks.is_sparse(self.X):
+                squares: Array = np.asarray(self.X.multiply(self.X).sum(axis=1), dtype=np.float64).reshape(-1)
+            else:
+                squares = np.einsum("nd,nd->n", self.X, self.X, dtype=np.float64)
+        return squares + self.bias
+
+    def _inverse(self, curvature: float) -> float:
+        if not math.isfinite(curvature):
+            raise ValueError(_OVERFLOW)
+        return 1 / curvature if curvature else 1.0
+
+    def _eigenvalue(self) -> float:
+        if not math.isfinite(self._squares().max()):
+            raise ValueError(_OVERFLOW)
+        if self.factors is None:
+            return largest_eigenvalue(self.X, bias=self.bias)
+        root = np.sqrt(self.factors * (len(self) / self.total))[:, None]
+        if checks.is_sparse(self.X):
+            from scipy.sparse import csr_array, hstack
+
+            scaled = csr_array(self.X.astype(np.float64).multiply(root))
+            return largest_eigenvalue(csr_array(hstack((scaled, csr_array(root * self.bias)))), bias=False)
+        return largest_eigenvalue(np.hstack((self.X * root, root * self.bias)), bias=False)
+
+
+class Quadratic(MeanLoss):
+    """The squared loss as ½·W·A·Wᵀ − W·Bᵀ + c, summed up once, in float64: a step costs d², however many samples."""
+
+    def __init__(self, head: Head, samples: Samples, bias: bool, l2: float) -> None:
+        super().__init__(head, samples, bias, l2)
+        self.dtype = np.float64
+        d = self.X.shape[1]
+        self._A, self._B, self._c = np.zeros((d + 1, d + 1)), np.zeros((self.units, d + 1)), 0.0
+        step = max(_BLOCK // (d + 1), 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for first in range(0, len(self), step):
+                self._add(slice(first, first + step))
+        if not np.isfinite(self._A).all():
+            raise ValueError(_OVERFLOW)
+        self._A[:d, d] = self._A[d, :d]
+        self._A, self._B, self._c = self._A / self.total, self._B / self.total, self._c / self.total
+
+    def _add(self, part: slice) -> None:
+        d, x, targets = self.X.shape[1], self.X[part].astype(np.float64, copy=False), self._targets(self.codes[part])
+        weights = np.ones((len(targets), 1)) if self.factors is None else self.factors[part, None]
+        weighted = targets * weights
+        if checks.is_sparse(x):
+            scaled = x if self.factors is None else x.multiply(weights).tocsr()
+            self._A[:d, :d] += (x.T @ scaled).toarray()
+        else:
+            scaled = x if self.factors is None else x * weights
+            self._A[:d, :d] += x.T @ scaled
+        self._A[d, :d] += np.asarray(scaled.sum(axis=0)).reshape(-1)
+        self._A[d, d] += weights.sum()
+        self._B[:, :d] += (x.T @ weighted).T
+        self._B[:, d] += weighted.sum(0)
+        self._c += float((targets * weighted).sum()) / 2
+
+    def at(self, weight: Array, bias: Array) -> Slope:
+        """Loss and gradient, without a look at the samples."""
+        joined = np.hstack((weight, bias[:, None]))
+        product = joined @ self._A
+        loss = float((joined * (product / 2 - self._B)).sum()) + self._c
+        loss = 0.0 if loss < 0 else loss  # by rounding
+        slope = product - self._B
+        return Slope(loss + self.penalty(weight), slope[:, :-1] + self.l2 * weight, slope[:, -1] * self.bias)
+
+    def _eigenvalue(self) -> float:
+        matrix = self._A if self.bias else self._A[:-1, :-1]
+        return float(np.linalg.eigvalsh(matrix)[-1]) * (1 + 1e-12)
+
+
+def mean_loss(head: Head, samples: Samples, bias: bool, l2: float) -> MeanLoss:
+    """The objective in the form that is fastest to descend on.
+
+    Example:
+        >>> few = Samples(np.zeros((2, 5)), np.array([0, 1]), np.array(["a", "b"]), None)
+        >>> type(mean_loss(LMSHead(), few, True, 0.0)).__name__
+        'MeanLoss'
+    """
+    count, width = samples.X.shape
+    squares = isinstance(head, LMSHead) and width <= SQUARES_UP_TO and width < count
+    return (Quadratic if squares else MeanLoss)(head, samples, bias, l2)

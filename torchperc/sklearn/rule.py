@@ -1,0 +1,443 @@
+"""The perceptron rule as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.metaestimators import available_if
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.rules import compiling
+from torchperc.rules.conventions import Verdict
+from torchperc.rules.log import MistakeLog, VotedModel
+from torchperc.rules.models import KernelModel, Model
+from torchperc.rules.online import Stream
+from torchperc.rules.parts import as_rows
+from torchperc.rules.problem import write
+from torchperc.rules.rows import Rows
+from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
+from torchperc.rules.trainer import RuleTrainer
+from torchperc.sklearn.base import Array, LinearClassifier, Samples, say
+
+WORTH_IT = 2**15  # presentations of samples, at most, from which loading the compiled loop is repaid
+
+
+def _obstacle_to_streams(estimator: PerceptronClassifier) -> str | None:
+    """Which parameter needs all samples together, which partial_fit never sees."""
+    if estimator.kernel is not None:
+        return "a kernel would have to keep its support vectors"
+    if estimator.select in ("pocket", "best-validation"):
+        return f"select={estimator.select!r} looks back at all samples"
+    if estimator.bias_step == "radius" or isinstance(estimator.class_weight, str):
+        what = "bias_step='radius'" if estimator.bias_step == "radius" else "class_weight='balanced'"
+        return f"{what} is taken from all samples"
+    return None
+
+
+def _can_stream(estimator: PerceptronClassifier) -> bool:
+    if why := _obstacle_to_streams(estimator):
+        raise AttributeError(f"PerceptronClassifier has no partial_fit with these parameters: {why}; use fit")
+    return True
+
+
+class PerceptronClassifier(LinearClassifier):
+    """The perceptron rule: for each sample that is a mistake, w ← w + η·y·x and b ← b + η·y·(bias step).
+
+    With K classes, the right class's vector gains η·x and the strongest wrong one loses it. Everything that
+    :class:`torchperc.RuleTrainer` can do is reached by the parameters that it names so.
+
+    Args:
+        max_iter: passes at most; the run ends earlier at a clean pass or when its weights repeat.
+        lr: the rate η.
+        tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
+        bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"``, and
+            ``"none"`` without an intercept and for kernels, which bring a constant of their own.
+        order: ``"shuffled"`` anew in each epoch, ``"given"``, ``"random-mistake"``, sample numbers for every epoch, or
+            a row for each. ``partial_fit`` takes samples as they come.
+        select: which weights it has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (decisions are votes;
+            ``coef_`` are the averaged weights), ``"pocket"``, or ``"best-validation"``, for which
+            ``validation_fraction`` is held out.
+        margin: the slack y·s that every sample must exceed; 0 is the classic rule.
+        kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
+            (M, d) to (N, M). Then there is no ``coef_`` but ``dual_coef_``, ``support_`` and ``support_vectors_``.
+        degree: of the polynomial kernel; 3 by default.
+        gamma: of the rbf kernel; 1 by default, and 1/(d·variance of X) for ``"scale"``.
+        engine: how passes are made; the mistakes are the same. See :class:`torchperc.RuleTrainer`.
+        prove: if the run ends without separating the samples, find out whether that is possible: the verdict becomes
+            ``NOT_SEPARABLE`` where a proof says no, and ``certificate_`` has the proof.
+        fit_intercept: ``False`` for a hyperplane through the origin.
+        class_weight: a factor for each label's updates, as ``{label: factor}``, or ``"balanced"`` for all weight over
+            (number of classes · weight of the class).
+        early_stopping: hold ``validation_fraction`` out and stop when the (weighted) share of it that is decided
+            wrongly has not fallen for ``n_iter_no_change`` epochs. The weights of the best epoch are restored, unless
+            ``select`` asks for others than the last; then it selects among those of the run so far.
+        validation_fraction: the share of each class that is held out.
+        n_iter_no_change: see ``early_stopping``.
+        warm_start: let ``fit`` start from the weights that the last one left.
+        random_state: of orders and hold-outs; a number is the seed itself.
+        verbose: 1 prints a line an epoch.
+
+    Attributes:
+        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
+        classes_: the labels, sorted.
+        net_: the same weights as a torch module; ``None`` with a kernel.
+        n_iter_: epochs made, by ``partial_fit`` the calls.
+        mistakes_: mistakes made in them, each one an update.
+        log_: the :class:`torchperc.MistakeLog` of the run, or of the last chunk. It holds the training samples, so it
+            is not pickled with the estimator; ``log_.save`` keeps it.
+        verdict_: how the run ended, a :class:`torchperc.Verdict`; ``BUDGET`` if early stopping ended it.
+        history_: a record for each epoch: mistakes, norm of the weights, validation error.
+        certificate_: with ``prove=True``, the proof, or ``None`` if the samples were separated.
+        dual_coef_, support_, support_vectors_: with a kernel: coefficients (1, M) or (K, M), and which samples they
+            belong to.
+
+    A score of exactly 0 is decided for ``classes_[1]``, while scikit-learn's Perceptron decides it for ``classes_[0]``.
+    A run that ends without separating the samples gives a ``ConvergenceWarning`` that says how and what to do.
+
+    Example:
+        >>> from torchperc.sklearn import PerceptronClassifier
+        >>> X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], ["no", "no", "no", "yes"]
+        >>> model = PerceptronClassifier(order="given").fit(X, y)
+        >>> model.verdict_.name, model.mistakes_, model.coef_, model.intercept_
+        ('SEPARATED', 18, array([[3., 2.]]), array([-4.]))
+        >>> model.predict([[1, 1], [0, 0]])
+        array(['yes', 'no'], dtype='<U3')
+    """
+
+    def __init__(
+        self,
+        *,
+        max_iter: int = 100,
+        lr: float = 1.0,
+        tie: str = "update",
+        bias_step: str | None = None,
+        order: str | Sequence[Any] | Tensor | Array = "shuffled",
+        select: str = "last",
+        margin: float = 0.0,
+        kernel: str | Callable[[Any, Any], Any] | None = None,
+        degree: int | None = None,
+        gamma: float | str | None = None,
+        engine: str = "auto",
+        prove: bool = False,
+        fit_intercept: bool = True,
+        class_weight: Mapping[Any, float] | str | None = None,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 5,
+        warm_start: bool = False,
+        random_state: Any = 0,
+        verbose: int = 0,
+    ) -> None:
+        self.max_iter = max_iter
+        self.lr = lr
+        self.tie = tie
+        self.bias_step = bias_step
+        self.order = order
+        self.select = select
+        self.margin = margin
+        self.kernel = kernel
+        self.degree = degree
+        self.gamma = gamma
+        self.engine = engine
+        self.prove = prove
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.verbose = verbose
+
+    history_: list[EpochRecord]
+    mistakes_: int
+
+    # --- learning ---
+
+    def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> PerceptronClassifier:
+        """Learn.
+
+        Args:
+            X: samples, dense or sparse.
+            y: labels.
+            sample_weight: a factor for each sample's updates; 0 leaves the sample out.
+
+        Shape:
+            X (N, d), y (N,), sample_weight (N,).
+        """
+        seed = self._seed()
+        trainer, going_on = self._trainer(seed), self._goes_on()
+        samples = self._samples(X, y, sample_weight, going_on)
+        net = None
+        if self.kernel is None:
+            net, samples = self._start(samples, going_on)
+        part, held = self._hold_out(samples, seed) if self._holds_out() else (samples, None)
+        self._fit_to(trainer, part)
+        many = len(samples.classes) if net is None and len(samples.classes) > 2 else None
+        run = trainer.start(net, part.X, part.labels, sample_weight=part.factors, num_classes=many)
+        history, stopped = self._run(run, held)
+        result = self._selected(run.result(), history)
+        write(net, result.log.averaged() if result.select == "voted" else result.model)
+        self.classes_, self.net_ = samples.classes, net  # type: ignore[assignment]  # a kernel has no net
+        self._stream: Stream | None = None
+        self._keep(result, history)
+        self.certificate_ = result.certificate
+        if not stopped and self.verdict_ is not Verdict.SEPARATED:
+            warnings.warn(self._warning(result), ConvergenceWarning, stacklevel=2)
+        return self
+
+    @available_if(_can_stream)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: checks.Data,
+        y: checks.Data,
+        classes: checks.Data | None = None,
+        sample_weight: checks.Data | None = None,
+    ) -> PerceptronClassifier:
+        """Online learning: one pass over these samples, going on from where the last call left off.
+
+        A chunk may hold one class only. With ``select="averaged"`` or ``"voted"`` all samples since the first call
+        count. Nothing is held out.
+
+        Args:
+            X: samples, dense or sparse.
+            y: labels.
+            classes: all labels that will ever come; needed on the first call.
+            sample_weight: a factor for each sample's updates.
+
+        Shape:
+            X (N, d), y (N,), sample_weight (N,).
+        """
+        trainer = self._trainer(0, online=True)
+        samples = self._chunk(X, y, classes, sample_weight)
+        net, samples = self._start(samples, "net_" in vars(self))
+        stream = getattr(self, "_stream", None)
+        if stream is None or not stream.fits(net):
+            stream, past, made = Stream(), [], 0
+        else:
+            past, made = self.history_, self.mistakes_
+        run = trainer.start(net, samples.X, samples.labels, sample_weight=samples.factors, online=stream)
+        record = run.epoch()
+        result = stream.take(run.result(), self.select)
+        write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
+        stream.remember(net)
+        self.net_, self._stream, self.certificate_ = net, stream, None
+        self._keep(result, [*past, replace(record, epoch=len(past) + 1)])
+        self.mistakes_ = made + result.mistakes
+        say(self.verbose, _line(self.history_[-1]))
+        return self
+
+    def _trainer(self, seed: int, online: bool = False) -> RuleTrainer:
+        """The trainer that these parameters describe."""
+        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
+        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
+        checks.flag("early_stopping", self.early_stopping)
+        if not checks.flag("fit_intercept", self.fit_intercept) and self.bias_step not in (None, "none"):
+            raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
+        if self.kernel is not None and checks.flag("warm_start", self.warm_start):
+            raise ValueError("warm_start=True needs weights to start from, which a kernel has none of; leave it out")
+        if isinstance(self.gamma, str):
+            checks.one_of("gamma", self.gamma, ("scale",))
+            if self.kernel != "rbf":
+                raise ValueError(f"gamma='scale' goes with kernel='rbf', found kernel={self.kernel!r}; leave it out")
+        trainer = RuleTrainer(
+            max_epochs=checks.whole("max_iter", self.max_iter, at_least=1),
+            lr=self.lr,
+            tie=self.tie,
+            bias_step=self.bias_step,
+            order="given" if online else self.order,
+            select="last" if self.select == "best-validation" else self.select,
+            engine=self.engine,
+            seed=seed,
+            margin=self.margin,
+            kernel=self.kernel,
+            degree=self.degree,
+            gamma=None if isinstance(self.gamma, str) else self.gamma,
+            prove=self.prove,
+        )
+        if self._holds_out() and not isinstance(self.order, str):
+            raise ValueError("order has sample numbers, which change as samples are held out; use order='shuffled'")
+        return trainer
+
+    def _holds_out(self) -> bool:
+        return self.early_stopping or self.select == "best-validation"
+
+    def _fit_to(self, trainer: RuleTrainer, samples: Samples) -> None:
+        """Settle what depends on the samples: the width of the kernel, and whether loading a compiler pays."""
+        if self.kernel is not None:
+            if self.gamma == "scale":
+                spread = _variance(samples.X) * samples.X.shape[1]
+                trainer.kernel = replace(trainer.kernel, gamma=1 / spread if spread else 1.0)  # type: ignore[type-var]
+        elif self.engine == "auto" and len(samples) * self.max_iter >= WORTH_IT and compiling.numba_is_there():
+            trainer.engine = "compiled"
+
+    def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
+        """Make the epochs; what happened in them, and whether early stopping ended them."""
+        history: list[EpochRecord] = []
+        rows = None if held is None else as_rows(held.X, dtype=run.rows.dtype)
+        best, since = math.inf, 0
+        while run.verdict is None:
+            record = run.epoch()
+            if held is not None and rows is not None:
+                record = replace(record, validation_error=_error(run.current(), rows, held))
+                error = record.validation_error or 0.0
+                best, since = (error, 0) if error < best else (best, since + 1)
+            history.append(record)
+            say(self.verbose, _line(record))
+            if self.early_stopping and since >= self.n_iter_no_change and run.verdict is None:
+                return history, True
+        return history, False
+
+    def _selected(self, result: RuleResult, history: list[EpochRecord]) -> RuleResult:
+        """The result with the model that was asked for, and with a verdict that knows the proof."""
+        if self.select == "best-validation" or (self.early_stopping and self.select == "last"):
+            best = min(range(len(history)), key=lambda epoch: history[epoch].validation_error or 0.0)
+            made = sum(record.mistakes for record in history[: best + 1])
+            result = replace(result, select="best-validation", model=result.log.state_at(made))
+        if result.certificate is not None and result.certificate.separable is False:
+            result = replace(result, verdict=Verdict.NOT_SEPARABLE, cycle=None)
+        return result
+
+    def _keep(self, result: RuleResult, history: list[EpochRecord]) -> None:
+        self._log: MistakeLog | None = result.log
+        self._voter = result.model if isinstance(result.model, VotedModel) else None
+        self._machine: KernelModel | None = None
+        if self.kernel is not None:  # for a vote, the nearest single machine, as the net has the averaged weights
+            machine = result.log.averaged() if self._voter else result.model
+            assert isinstance(machine, KernelModel)
+            self._machine = machine
+        self.history_, self.n_iter_ = history, len(history)
+        self.mistakes_, self.verdict_ = result.mistakes, result.verdict
+
+    def _warning(self, result: RuleResult) -> str:
+        """What the verdict is and what to do about it."""
+        ways = ["use LogisticClassifier or LMSClassifier, which settle for the best hyperplane there is"]
+        if self.kernel is None:
+            ways.insert(0, "use kernel='rbf' or 'poly'")
+        if self.select == "last":
+            ways.insert(0, "use select='averaged', 'voted' or 'pocket'")
+        if self.verdict_ is Verdict.CYCLING:
+            ways.insert(0, "use order='shuffled'")
+        if self.verdict_ is Verdict.BUDGET:
+            ways.insert(0, f"raise max_iter={self.max_iter}, scale the samples")
+        if not self.prove and self.kernel is None:
+            ways.append("prove=True tells whether a hyperplane separates the samples at all")
+        said = result.sentence
+        return f"the perceptron rule ended without separating the samples: {said}. What may help: {'; '.join(ways)}."
+
+    # --- deciding ---
+
+    def _scores(self, X: Any) -> Array:
+        model = vars(self).get("_voter") or vars(self).get("_machine")
+        if model is None:
+            return super()._scores(X)
+        rows = model.logs[0].space.rows if isinstance(model, VotedModel) else model.support
+        scores: Array = model.scores(X.astype(np.float32 if rows.dtype == torch.float32 else np.float64)).numpy()
+        return scores.reshape(len(scores), -1)
+
+    @property
+    def intercept_(self) -> Array:
+        """The bias, (1,) or (K,); zeros without one."""
+        machine = vars(self).get("_machine")
+        return super().intercept_ if machine is None else machine.bias.numpy()
+
+    @property
+    def dual_coef_(self) -> Array:
+        """Coefficients of the support vectors: (1, M), or (K, M)."""
+        coefs: Array = self._of_kernel("dual_coef_").coefs.T.numpy()
+        return coefs
+
+    @property
+    def support_(self) -> Array:
+        """Which training samples are support vectors: (M,)."""
+        index: Array = self._of_kernel("support_").index.numpy()
+        return index
+
+    @property
+    def support_vectors_(self) -> Any:
+        """The support vectors: (M, d), dense or CSR as the training samples were."""
+        raw = self._of_kernel("support_vectors_").support.raw()
+        return raw.numpy() if isinstance(raw, Tensor) else raw
+
+    @property
+    def log_(self) -> MistakeLog:
+        """The mistakes of the run, bound to the training samples."""
+        log: MistakeLog | None = vars(self).get("_log")
+        if log is None:
+            raise AttributeError(
+                "log_ holds the training samples, so it is there after fit and partial_fit, but not pickled and not "
+                "converted; keep it with log_.save(path), and read it with torchperc.MistakeLog.load(path, X, y)"
+            )
+        return log
+
+    def _of_kernel(self, name: str) -> KernelModel:
+        machine: KernelModel | None = vars(self).get("_machine")
+        if machine is None:
+            raise AttributeError(f"{name} is there once it is fitted with a kernel; without one use coef_")
+        return machine
+
+    def _no_planes(self, name: str) -> str:
+        if vars(self).get("_machine") is not None:
+            return f"{name} is not there with kernel={self.kernel!r}: use dual_coef_, support_ and support_vectors_"
+        return super()._no_planes(name)
+
+    # --- elsewhere ---
+
+    def _peer(self) -> Any:
+        from sklearn.linear_model import Perceptron
+
+        if (held := vars(self).get("_machine") or vars(self).get("_voter")) is not None:
+            what = "a kernel" if held is self._machine else "select='voted'"
+            raise ValueError(f"{what} does not decide by one weight vector a class, as scikit-learn's Perceptron does")
+        return Perceptron(fit_intercept=self.fit_intercept)
+
+    def _check_planes(self) -> None:
+        if self.kernel is not None:
+            raise ValueError(f"kernel={self.kernel!r} has no weight vectors that could be taken over; leave it out")
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = {**super().__getstate__()}
+        if "_log" in state:  # it is bound to all training samples, of which a model needs those that made mistakes
+            state["_log"] = None
+            if state["certificate_"] is not None:  # verify(X, y) takes them from whoever asks
+                state["certificate_"] = replace(state["certificate_"], rows=None)
+            if state["_voter"] is not None:
+                state["_voter"] = VotedModel(tuple(map(_compact, state["_voter"].logs)))
+            if state["_stream"] is not None:
+                state["_stream"] = copy.copy(state["_stream"])
+                state["_stream"]._logs = tuple(map(_compact, state["_stream"]._logs))
+        return state
+
+
+def _compact(log: MistakeLog) -> MistakeLog:
+    """The log of the samples that made mistakes, by themselves."""
+    index, place = log.index.unique(return_inverse=True)
+    space = replace(log.space, rows=log.space.rows.take(index))
+    return replace(log, space=space, y=log.y[index], index=place, cost=log.cost[index])
+
+
+def _error(model: Model, rows: Rows, held: Samples) -> float:
+    """The share of held-out samples that a model decides wrongly, by their weight."""
+    scores = model.row_scores(rows).numpy()
+    codes = scores[:, 0] >= 0 if scores.shape[1] == 1 else scores.argmax(1)
+    return float(np.average(codes != held.codes, weights=held.factors))
+
+
+def _variance(X: Any) -> float:
+    if not checks.is_sparse(X):
+        return float(X.var(dtype=np.float64))
+    return float(X.multiply(X).mean(dtype=np.float64) - X.mean(dtype=np.float64) ** 2)
+
+
+def _line(record: EpochRecord) -> str:
+    error = "" if record.validation_error is None else f", validation error {record.validation_error:.4f}"
+    return f"epoch {record.epoch}: {record.mistakes} mistakes, norm {record.norm:.6g}{error}"
