@@ -99,7 +99,7 @@ def test_optimizer_and_scheduler_come_from_the_config(capsys, tmp_path):
     words = ("--config", config, "--folder", tmp_path / "run", *QUIET, "--trainer.max_epochs", 5)
     code, out, err = call(capsys, "fit", *words)
     assert (code, err) == (0, "")
-    assert "│ lr          │ 0.02 " in out
+    assert "│ lr │ 0.02 │" in " ".join(out.split())
     kept = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
     assert kept["model"]["init_args"]["optimizer"]["class_path"] == "torch.optim.Adam"
 
@@ -117,7 +117,7 @@ def test_xor_by_two_layers(capsys, tmp_path):
     config = CONFIGS / "experiment/xor-mlp.yaml"
     code, out, _ = call(capsys, "fit", "--config", config, "--folder", tmp_path / "run", *QUIET)
     assert code == 0
-    assert "│ error/train │ 0 " in out
+    assert "│ error/train │ 0 │" in " ".join(out.split())
 
 
 def test_a_checkpoint_is_validated_tested_and_applied(capsys, tmp_path):

@@ -799,3 +799,26 @@ def test_samples_are_refused_by_name(kind):
     if kind is not PerceptronClassifier:
         with pytest.raises(TypeError, match="update='optimum' does not take sparse X"):
             kind(update="optimum").fit(sp.csr_array(X), y)
+
+
+@pytest.mark.parametrize("kind", [PerceptronClassifier, LMSClassifier, LogisticClassifier])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_fitted_models_decide_as_the_estimator(kind, classes, tmp_path):
+    rng = np.random.default_rng(classes)
+    X = pd.DataFrame(rng.normal(size=(90, 4)), columns=list("abcd"))
+    y = np.array(["x", "y", "z"])[:classes][rng.integers(0, classes, 90)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        est = kind(max_iter=5).fit(X, y)
+    model = est.to_fitted()
+    assert model.names == ("a", "b", "c", "d")
+    assert model.predict(X.to_numpy()) == est.predict(X).tolist()
+    model.save(tmp_path / "m.safetensors")
+    assert tp.FittedModel.load(tmp_path / "m.safetensors").predict(X.to_numpy()) == est.predict(X).tolist()
+
+
+def test_kernels_and_votes_are_no_fitted_models():
+    X, y = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [0, 0, 0, 1]
+    for est in (PerceptronClassifier(kernel="poly", degree=2), PerceptronClassifier(select="voted")):
+        with pytest.raises((TypeError, ValueError, AttributeError)):
+            est.fit(X, y).to_fitted()

@@ -84,7 +84,7 @@ class Learned:
 
     Example:
         >>> import tempfile
-        >>> learned = learn("iris", folder=tempfile.mkdtemp() + "/iris")
+        >>> learned = learn("iris", folder=tempfile.mkdtemp() + "/iris", max_epochs=10)
         >>> [candidate.name for candidate in learned.candidates]
         ['rule', 'perceptron', 'lms', 'logistic']
         >>> learned.best.validation.error <= min(c.validation.error for c in learned.candidates)
@@ -151,7 +151,7 @@ def learn(
 
     Example:
         >>> import tempfile
-        >>> learned = learn("breast-cancer", folder=tempfile.mkdtemp() + "/cancer")
+        >>> learned = learn("breast-cancer", folder=tempfile.mkdtemp() + "/cancer", max_epochs=10)
         >>> learned.best.validation.error < 0.05, sorted(path.name for path in learned.folder.iterdir())[:4]
         (True, ['card.md', 'config.yaml', 'last.ckpt', 'lms'])
     """

@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from torchperc import checks
+from torchperc.fitted import FittedModel
+from torchperc.heads import Head
 from torchperc.modules import MulticlassPerceptron, Perceptron
 from torchperc.sklearn.conversion import Planes, filled, planes
 
@@ -144,6 +146,25 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         peer, names = self._peer(), getattr(self, "feature_names_in_", None)
         intercept = self.intercept_ - self.coef_.dtype.type(self._threshold(len(self.classes_)))
         return filled(peer, Planes(self.coef_, intercept, self.classes_, names))
+
+    def to_fitted(self) -> FittedModel:
+        """The same classifier as a model that can be saved to one file, and exported to ONNX and torch.export.
+
+        Example:
+            >>> from torchperc.sklearn import LogisticClassifier
+            >>> model = LogisticClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "yes", "no", "yes"]).to_fitted()
+            >>> model.predict([[0.0], [3.0]])
+            ['no', 'yes']
+        """
+        check_is_fitted(self)
+        self._peer()  # refuses what no single set of weights decides like
+        names = getattr(self, "feature_names_in_", None)
+        return FittedModel.of(self.net_, self._head, labels=self.classes_, names=names)
+
+    @property
+    def _head(self) -> Head:
+        """What the scores mean."""
+        raise NotImplementedError
 
     def _peer(self) -> Any:
         """The unfitted classifier of scikit-learn that decides alike."""

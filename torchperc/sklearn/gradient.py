@@ -128,10 +128,6 @@ class GradientClassifier(LinearClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    @property
-    def _head(self) -> Head:
-        raise NotImplementedError
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.update != "optimum"

@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from torchperc import checks
+from torchperc.heads import Head, PerceptronHead
 from torchperc.rules import compiling
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog, VotedModel
@@ -391,6 +392,10 @@ class PerceptronClassifier(LinearClassifier):
         return super()._no_planes(name)
 
     # --- elsewhere ---
+
+    @property
+    def _head(self) -> Head:
+        return PerceptronHead()
 
     def _peer(self) -> Any:
         from sklearn.linear_model import Perceptron
