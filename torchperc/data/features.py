@@ -59,13 +59,20 @@ class Encoder:
         self.write(block, out)
         return out
 
-    def write(self, block: Block, out: Array) -> Array:
+    def write(self, block: Block, out: Array, done: frozenset[int] = frozenset()) -> Array:
         """Write the features of a block, means where values are missing; return row and feature of those.
+
+        Args:
+            block: some rows.
+            out: where their features go.
+            done: positions of columns that are there already.
 
         Shape:
             out (rows, d), result (M, 2).
         """
-        columns = [(start, *self._made(block, k)) for k, start in enumerate(self._starts[:-1])]
+        columns = [
+            (start, *self._made(block, k)) for k, start in enumerate(self._starts[:-1]) if self.positions[k] not in done
+        ]
         step = max(64, _CACHE // (8 * out.shape[1]))
         for low in range(0, block.count, step):
             high = min(low + step, block.count)
@@ -78,6 +85,23 @@ class Encoder:
                     known = np.flatnonzero(values[low:high] >= 0)
                     some[known, values[low:high][known]] = 1
         return self.fill(block, out)
+
+    def runs(self, slots: Mapping[int, int]) -> list[tuple[int, int, int]]:
+        """Where columns of a matrix go together: first column there, first feature, how many.
+
+        Args:
+            slots: the column of the matrix that each position of the file has.
+        """
+        found: list[tuple[int, int, int]] = []
+        for k, position in enumerate(self.positions):
+            slot, start = slots.get(position), self._starts[k]
+            if slot is None:
+                continue
+            if found and (found[-1][0] + found[-1][2], found[-1][1] + found[-1][2]) == (slot, start):
+                found[-1] = (*found[-1][:2], found[-1][2] + 1)
+            else:
+                found.append((slot, start, 1))
+        return found
 
     def _made(self, block: Block, k: int) -> tuple[int | None, Array]:
         """How many features a category has (``None``: a number), and its values or the places of its levels."""
@@ -167,13 +191,15 @@ class Gathered:
         X = self._matrix if plain else np.empty((self._rows, encoder.encoding.width))
         y: list[Array] = [np.empty(0, np.int64)]
         gaps: list[Array] = [np.empty((0, 2), np.int64)]
-        first = 0
+        first, runs = 0, encoder.runs(self._slots)
         for count, words in self._blocks:
             rows = slice(first, first + count)
             numbers = {j: Numbers(self._matrix[rows, k]) for j, k in self._slots.items() if j not in words}
             block = Block(count, {**numbers, **words}, lambda row, j: Spot("", ""), lambda: np.zeros(0, bool))
             if not plain:
-                gaps.append(encoder.write(block, X[rows]) + np.array([first, 0]))
+                for slot, start, width in runs:  # columns of words among them are written over
+                    X[rows, start : start + width] = self._matrix[rows, slot : slot + width]
+                gaps.append(encoder.write(block, X[rows], frozenset(numbers)) + np.array([first, 0]))
             elif encoder.encoding.fills is not None:
                 gaps.append(encoder.fill(block, X[rows]) + np.array([first, 0]))
             y.append(encoder.labels(block))

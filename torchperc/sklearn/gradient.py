@@ -331,7 +331,7 @@ class GradientClassifier(LinearClassifier):
         self._checked(replace(records[-1], loss=value), rate)
         self.net_, self.lr_, self.loss_ = net, rate, value + loss.penalty(weight)
         self.mistakes_, self.verdict_, self.history_ = wrong, ending, records
-        self.n_iter_ = records[-1].epoch
+        self.n_iter_, self.log_ = records[-1].epoch, None  # a log is the rule's
 
     def _warning(self) -> str:
         name, last = type(self).__name__, self.history_[-1]
