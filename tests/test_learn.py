@@ -4,6 +4,8 @@ import csv
 import json
 import math
 import shlex
+import subprocess
+import sys
 
 import numpy as np
 import pandas as pd
@@ -421,3 +423,43 @@ def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys):
         "the validation part has no sample of 'never', of which there are very few",
         "the test part has no sample of 'never', of which there are very few",
     )
+
+
+def test_told_to_stop_nothing_is_left(tmp_path):
+    """By a signal to a process of its own, while the run is written."""
+    people(tmp_path / "a.csv")
+    code = (
+        "import os, signal, sys, torchperc.learning as learning\n"
+        "learning.of_learned = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "from torchperc.cli import main\n"
+        "main(['learn', 'a.csv', '--folder', 'run', '--epochs', '1'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 143
+    assert done.stderr == "torchperc: stopped\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("age,income,colour\n")
+    said, _ = run(capsys, "apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    assert "0 labels in" in said
+    assert (tmp_path / "out.csv").read_text() == "label,score\n"
+    assert run(capsys, "apply", learned[2].folder, tmp_path / "new.csv")[0] == "label,score\n"
+
+
+def test_frames_are_encoded_by_the_names_of_their_columns(learned):
+    frame, path, found = learned
+    table = tp.data.read(path)
+    expected = found.model.predict(table.X)
+    assert found.model.predict(frame) == expected
+    assert found.model.predict(frame[["colour", "income", "age"]].astype({"colour": "category"})) == expected
+    with pytest.raises(ValueError, match="look at 'age'"):
+        found.model.predict(frame.drop(columns="age"))
+    with pytest.raises(ValueError, match=r"X, row 1, column 'colour': 'pink' did not occur"):
+        found.model.predict(frame.assign(colour="pink"))
+    plain = tp.FittedModel.of(tp.Perceptron(2, init="normal", seed=0), names=("a", "b"))
+    numbers = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, -4.0]})
+    assert torch.equal(plain.scores(numbers[["b", "a"]]), plain.scores(numbers.to_numpy()))
+    with pytest.raises(ValueError, match="look at 'b'"):
+        plain.scores(numbers[["a"]])

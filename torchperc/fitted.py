@@ -146,7 +146,7 @@ class FittedModel:
             many = range(_scores(net)) if _scores(net) > 1 else ("-1", "+1")
             labels = many if encoding is None else encoding.labels
         if names is None:
-            names = [f"x{j + 1}" for j in range(_width(net))] if encoding is None else encoding.names
+            names = _numbered(_width(net)) if encoding is None else encoding.names
         return cls(
             net,
             head_by_name(head) if isinstance(head, str) else head,
@@ -175,7 +175,8 @@ class FittedModel:
 
         Args:
             X: raw features, before scaling, dense or sparse (scipy's or torch's). Sparse ones go with a scaler that
-                shifts nothing, as others make numbers of zeros.
+                shifts nothing, as others make numbers of zeros. The columns of a pandas frame are found by name, and
+                encoded as those of the table that the model was learned from.
 
         Shape:
             X (N, d); see :class:`Outputs`.
@@ -184,6 +185,7 @@ class FittedModel:
             >>> FittedModel.of(Perceptron(1), "logistic").outputs([[3.0]])
             Outputs(scores=tensor([0.]), label=tensor([0]), probabilities=tensor([[0.5000, 0.5000]]))
         """
+        X = self._by_name(X)
         return answers(self.head, self._sparse_scores(X) if checks.is_sparse(X) else self._dense_scores(X))
 
     def scores(self, X: Data) -> Tensor:
@@ -218,6 +220,22 @@ class FittedModel:
             (N, d) → (N, K), (N, 2) with two labels.
         """
         return self.outputs(X).probabilities
+
+    def _by_name(self, X: Data) -> Data:
+        """The features of a frame; all else as it is."""
+        if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+            return X
+        if self.encoding is not None and self.encoding.positions is None:
+            from torchperc.data.applying import frame_features
+
+            return frame_features(X, self.encoding)
+        names = [str(name) for name in X.columns]
+        if self.names == _numbered(self.width) and names != list(self.names):  # nobody ever named them
+            return X.to_numpy()
+        lost = [name for name in self.names if names.count(name) != 1]
+        if lost:
+            raise ValueError(f"X must have each of the columns {', '.join(self.names[:20])} once; look at {lost[0]!r}")
+        return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
 
     def _dense_scores(self, X: Data) -> Tensor:
         given = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
@@ -444,6 +462,10 @@ def _scaled(X: Tensor, scaling: tuple[Tensor, Tensor] | None) -> Tensor:
         return X
     shift, scale = scaling
     return (X.to(torch.float64) - shift) / scale
+
+
+def _numbered(width: int) -> tuple[str, ...]:
+    return tuple(f"x{j + 1}" for j in range(width))
 
 
 def _text(label: object) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -255,9 +256,11 @@ def _train(
     )
     begun = time.perf_counter()
     try:
-        trainer.fit(module, data)
-    except SystemExit:  # how Lightning ends a run that is interrupted, with exit code 1
-        if trainer.interrupted:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X is read in parts, so order='shuffled'")  # which is good enough
+            trainer.fit(module, data)
+    except SystemExit as left:  # how Lightning ends a run that is interrupted, with exit code 1
+        if left.code == 1 and trainer.interrupted:
             raise KeyboardInterrupt from None
         raise
     seconds = time.perf_counter() - begun

@@ -36,12 +36,14 @@ def run(arguments: argparse.Namespace) -> None:
     from torchperc.data import batches
     from torchperc.fitted import FittedModel
 
+    inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
     out = None if arguments.out is None else _check_out(Path(arguments.out), Path(arguments.data))
     stream = batches(arguments.data, _encoding(model))
     count = known = wrong = 0
     strange: set[str] = set()
-    with _writer(out, model.labels) as write:
+    with inputs.stoppable(), _writer(out, model.labels) as write:
+        write({name: values[:0] for name, values in _columns(model, model.outputs(_nothing(model))).items()})
         for batch in stream:
             columns = _columns(model, model.outputs(batch.X))
             write(columns)
@@ -60,6 +62,13 @@ def _encoding(model: FittedModel) -> Encoding:
     from torchperc.data.encoding import Column, Encoding
 
     return model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
+
+
+def _nothing(model: FittedModel) -> Any:
+    """A sample of zeros, which tells what columns the answers have."""
+    import numpy as np
+
+    return np.zeros((1, model.width))
 
 
 def _columns(model: FittedModel, said: Outputs) -> dict[str, Any]:
@@ -111,8 +120,8 @@ def _writer(out: Path | None, labels: Sequence[str]) -> Iterator[Callable[[dict[
         opened: list[Any] = []
 
         def write(columns: dict[str, Any]) -> None:
-            table = pa.table({name: pa.array(values) for name, values in columns.items()})
-            if not opened:  # not before there is something to write, so that a wrong file is refused first
+            table = pa.table({name: pa.array(values, _kind(values, pa)) for name, values in columns.items()})
+            if not opened:
                 opened.append(stack.enter_context(_sink(out, part, table.schema, labels)))
             opened[0].write_table(table)
 
@@ -139,6 +148,10 @@ def _sink(out: Path | None, part: Path | None, schema: Any, labels: Sequence[str
             file = stack.enter_context(pa.output_stream(part, compression="gzip" if ".gz" in endings else None))
         file.write(_header(schema.names, delimiter).encode())
         yield stack.enter_context(csv.CSVWriter(file, schema, write_options=options))
+
+
+def _kind(values: Any, pa: Any) -> Any:
+    return pa.string() if values.dtype == object else pa.float64()
 
 
 def _header(names: Sequence[str], delimiter: str) -> str:

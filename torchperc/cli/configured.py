@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from rich.console import Console
 from rich.table import Table
 
+from torchperc.cli import inputs
 from torchperc.exporting import load_safetensors, save_safetensors, write_whole
 from torchperc.fitted import MODEL
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
@@ -85,7 +84,7 @@ class _CLI(LightningCLI):
 def run(argv: list[str]) -> None:
     """Parse the config, make everything, run the command."""
     quiet()
-    warnings.showwarning = _show_warning
+    inputs.one_line_warnings()
     try:
         _CLI(
             pl.LightningModule,
@@ -173,7 +172,3 @@ def _print_metrics(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> Console:
     console = Console(highlight=False, markup=False)
     console.print(table)
     return console
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    print(f"torchperc: warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
+import signal
+import sys
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +66,30 @@ def words(arguments: argparse.Namespace) -> list[str]:
     return found
 
 
+def one_line_warnings() -> None:
+    """Warnings from now on are one line on standard error."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        print(f"torchperc: warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+    warnings.showwarning = show
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """Told to stop (SIGTERM), a command clears away what it has begun, as on Ctrl-C."""
+
+    def leave(number: int, frame: object) -> None:
+        print("torchperc: stopped", file=sys.stderr)
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def load(arguments: argparse.Namespace) -> Dataset:
     """The table, by the name of a gate or a data set, or from a file."""
     from pathlib import Path
@@ -89,7 +116,7 @@ def as_options() -> Iterator[None]:
 
 def _as_options(message: str) -> str:
     said = re.sub(r"\bfractions=\(([^)]*)\)", lambda found: f"--split {found[1].replace(',', '')}", message)
-    said = re.sub(r"\bmax_epochs=", "--epochs ", said)
+    said = re.sub(r"\bmax_epochs=", "--epochs ", said).replace("overwrite=True (--overwrite)", "--overwrite")
     said = re.sub(rf"\b({_NAMES})='([^']*)'", r"--\1 \2", said)
     return re.sub(rf"\b({_NAMES})=(?=\S)", r"--\1 ", said)
 

@@ -67,8 +67,9 @@ def run(arguments: argparse.Namespace) -> None:
 
     from torchperc.learning import learn
 
+    inputs.one_line_warnings()
     notes = Console(stderr=True, highlight=False, markup=False)
-    with inputs.as_options(), notes.status("") as status:
+    with inputs.stoppable(), inputs.as_options(), notes.status("") as status:
         learned = learn(
             arguments.data,
             folder=arguments.folder,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from torchperc import checks
 from torchperc.data import opening
@@ -17,7 +18,7 @@ from torchperc.data.features import Encoder
 from torchperc.data.files import features_of, load_arrays, sparse_rows
 from torchperc.data.survey import kept
 from torchperc.data.svmlight import SparseBlock, SvmlightFile
-from torchperc.data.tables import ArrayTable, Table, open_table
+from torchperc.data.tables import ArrayTable, Table, block_of, cells_of, open_table
 
 
 class Batch(NamedTuple):
@@ -229,6 +230,43 @@ def batches(
         [(0, [[120.0, 0.0, 1.0], [90.0, 1.0, 0.0]], None)]
     """
     return Batches(path, encoding, rows=rows, header=header, delimiter=delimiter, progress=progress)
+
+
+def frame_features(frame: Any, encoding: Encoding) -> Tensor:
+    """The rows of a pandas frame through a known encoding, its columns found by name.
+
+    Args:
+        frame: with all columns that the encoding knows; others are passed over.
+        encoding: of a table with columns.
+
+    Shape:
+        (N, d) float64.
+
+    Example:
+        >>> import pandas as pd
+        >>> from torchperc.data.encoding import Column
+        >>> encoding = Encoding((Column("weight"), Column("colour", ("green", "red"))), "fruit", ("apple", "pear"))
+        >>> frame_features(pd.DataFrame({"colour": ["red"], "weight": [120]}), encoding).tolist()
+        [[120.0, 0.0, 1.0]]
+    """
+    import pyarrow as pa
+
+    if encoding.sparse:
+        raise TypeError("X is a frame, but training had numbered features; pass a sparse matrix")
+    names = [str(name) for name in frame.columns]
+    lost = [column.name for column in encoding.columns if names.count(column.name) != 1]
+    if lost:
+        raise ValueError(f"X must have each column of training once; look at {_few(lost)}, it has {_few(names)}")
+    try:
+        arrays = [pa.array(frame.iloc[:, names.index(column.name)], from_pandas=True) for column in encoding.columns]
+    except pa.ArrowException as error:
+        raise ValueError(f"X has a column of mixed kinds ({error}); convert it") from None
+    known = zip(arrays, encoding.columns, strict=True)
+    cells = {j: cells_of(array, column.levels is not None) for j, (array, column) in enumerate(known)}
+    block = block_of(len(frame), cells, 0)
+    encoder = Encoder(encoding, range(len(encoding.columns)), None, Path("X"))
+    encoder.check(block)
+    return torch.from_numpy(encoder.features(block))
 
 
 def _written(block: Block) -> Block:

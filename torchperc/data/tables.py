@@ -119,8 +119,8 @@ class ParquetTable:
                     raise self._damaged(error) from None
                 if batch is None:
                     return
-                columns = {j: _cells(batch.column(self.names[j]), wanted) for j, wanted in words.items()}
-                yield _block(batch.num_rows, columns, first)
+                columns = {j: cells_of(batch.column(self.names[j]), wanted) for j, wanted in words.items()}
+                yield block_of(batch.num_rows, columns, first)
                 first += batch.num_rows
                 watch(total * first // max(1, self._count))
 
@@ -146,7 +146,8 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
 
 
-def _cells(array: Any, words: bool) -> Cells:
+def cells_of(array: Any, words: bool) -> Cells:
+    """A column from Arrow."""
     import pyarrow as pa
 
     if pa.types.is_null(array.type):
@@ -184,7 +185,7 @@ class ArrayTable:
         step = _rows(self._array.shape[1])
         for first in range(0, len(self._array), step):
             part = np.array(self._array[first : first + step])
-            yield _block(len(part), {j: from_values(part[:, j], wanted) for j, wanted in words.items()}, first)
+            yield block_of(len(part), {j: from_values(part[:, j], wanted) for j, wanted in words.items()}, first)
             watch((first + len(part)) * part.strides[0])
 
 
@@ -216,7 +217,9 @@ def _rows(width: int) -> int:
     return max(1, min(ROWS, _CELLS // max(1, width)))
 
 
-def _block(count: int, columns: dict[int, Cells], first: int) -> Block:
+def block_of(count: int, columns: dict[int, Cells], first: int) -> Block:
+    """Some rows, of which the first has a number; cells are found again by their row."""
+
     def spot(row: int, position: int) -> Spot:
         cells = columns[position]
         if isinstance(cells, Numbers):

@@ -32,6 +32,7 @@ Rows = Sequence[tuple[str, str]]
 _LISTED = 20  # features whose weights are listed one by one
 _SHOWN = 2000  # samples in a picture
 _SAMPLES, _ENTRIES = 5000, 400_000  # up to which data are moderate enough to be proved separable on the way
+_WIDE = 1000  # features beyond which no plane is drawn: each point of it is a sample of so many numbers
 _SECONDS = 30.0  # that a proof may take
 _PACKAGES = ("torchperc", "torch", "numpy", "scipy", "matplotlib", "pytorch-lightning")
 
@@ -461,6 +462,8 @@ def _boundary(subject: Subject) -> Section:
     blocks: list[Block] = []
     look: dict[str, Any] = {"head": subject.head, "labels": _drawn(subject.class_names)}
     try:
+        if X.shape[1] > _WIDE:
+            raise ValueError(f"{X.shape[1]:,} features are too many for a plane")
         regions = plots.DecisionRegionDisplay.from_model(
             subject.model, X, y, names=_drawn(subject.feature_names), **look
         )

@@ -20,6 +20,7 @@ from torchperc import checks
 from torchperc.fitted import FittedModel
 from torchperc.heads import Head
 from torchperc.modules import MulticlassPerceptron, Perceptron
+from torchperc.rules.parts import CsrParts
 from torchperc.sklearn.conversion import Planes, filled, planes
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -150,6 +151,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def to_fitted(self) -> FittedModel:
         """The same classifier as a model that can be saved to one file, and exported to ONNX and torch.export.
 
+        Its labels are words: a label 1 is ``'1'`` there.
+
         Example:
             >>> from torchperc.sklearn import LogisticClassifier
             >>> model = LogisticClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["no", "yes", "no", "yes"]).to_fitted()
@@ -176,7 +179,9 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
         Args:
             fitted: a Perceptron, SGDClassifier, LogisticRegression, RidgeClassifier, LinearSVC or any other with
-                ``coef_``, ``intercept_`` and ``classes_`` that decides by coef·x + intercept.
+                ``coef_``, ``intercept_`` and ``classes_`` that decides by coef·x + intercept. Decisions are the same;
+                probabilities of more than two classes are the softmax of the scores, which is not what one-vs-rest
+                classifiers such as SGDClassifier make of them.
             parameters: of the estimator; ``fit_intercept`` is that of the other by default.
         """
         given = planes(fitted)
@@ -249,6 +254,11 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return tags
 
     def _validated(self, X: checks.Data, y: Any = None, *, reset: bool) -> Any:
+        if isinstance(X, CsrParts):
+            raise TypeError(
+                "X is in parts on disk, and estimators take samples that are in memory; read it with stream=False, "
+                "give partial_fit one part after the other (X.load(i)), or use RuleTrainer or LitRule"
+            )
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)

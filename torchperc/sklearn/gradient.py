@@ -314,7 +314,7 @@ class GradientClassifier(LinearClassifier):
 
     def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Ending]:
         if checks.is_sparse(samples.X):
-            raise TypeError("update='optimum' does not take sparse X; use update='batch', or pass X.toarray()")
+            raise TypeError("update='optimum' does not take sparse X; use update='sample', or pass X.toarray()")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="the loss has no minimum")
             found = minimise(
@@ -341,8 +341,10 @@ class GradientClassifier(LinearClassifier):
         ways = ["scale the samples, for instance with StandardScaler", f"raise max_iter={self.max_iter}", "raise tol"]
         if self.loss_ > self.history_[0].loss:
             ways.insert(0, f"lower lr, as the loss rose from {self.history_[0].loss:.3g} to {self.loss_:.3g}")
+        if self.update == "batch":
+            ways.append("use update='sample', which comes near the minimum in fewer passes")
         if self.update != "optimum":
-            ways.append("use update='optimum', which goes to the minimum directly")
+            ways.append("use update='optimum', which goes to the minimum directly (dense samples)")
         return f"{name} ended on BUDGET: {self.verdict_.sentence}{reached}. What may help: {'; '.join(ways)}."
 
 

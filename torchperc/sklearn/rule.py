@@ -65,8 +65,8 @@ class PerceptronClassifier(LinearClassifier):
         order: ``"shuffled"`` anew in each epoch, ``"given"``, ``"random-mistake"``, sample numbers for every epoch, or
             a row for each. ``partial_fit`` takes samples as they come.
         select: which weights it has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (decisions are votes;
-            ``coef_`` are the averaged weights), ``"pocket"``, or ``"best-validation"``, for which
-            ``validation_fraction`` is held out.
+            ``coef_`` are the averaged weights), ``"pocket"`` (which looks at all samples for every mistake),
+            or ``"best-validation"``, for which ``validation_fraction`` is held out.
         margin: the slack y·s that every sample must exceed; 0 is the classic rule.
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
             (M, d) to (N, M). Then there is no ``coef_`` but ``dual_coef_``, ``support_`` and ``support_vectors_``.
@@ -321,6 +321,8 @@ class PerceptronClassifier(LinearClassifier):
 
     def _warning(self, result: RuleResult) -> str:
         """What the verdict is and what to do about it."""
+        if result.certificate is not None and result.certificate.separable:
+            return f"the perceptron rule ended too early: {result.sentence}. Raise max_iter={self.max_iter}."
         ways = ["use LogisticClassifier or LMSClassifier, which settle for the best hyperplane there is"]
         if self.kernel is None:
             ways.insert(0, "use kernel='rbf' or 'poly'")
@@ -402,7 +404,9 @@ class PerceptronClassifier(LinearClassifier):
 
         if (held := vars(self).get("_machine") or vars(self).get("_voter")) is not None:
             what = "a kernel" if held is self._machine else "select='voted'"
-            raise ValueError(f"{what} does not decide by one weight vector a class, as scikit-learn's Perceptron does")
+            raise ValueError(
+                f"{what} does not decide by one weight vector a class, so no linear classifier is the same"
+            )
         return Perceptron(fit_intercept=self.fit_intercept)
 
     def _check_planes(self) -> None:
