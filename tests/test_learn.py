@@ -315,7 +315,7 @@ def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
     assert streamed.test.samples == found.test.samples
 
 
-def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys):
+def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys, monkeypatch):
     from scipy.sparse import csr_array, random_array
     from sklearn.datasets import dump_svmlight_file
 
@@ -323,7 +323,11 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys):
     X = csr_array(random_array((300, 500), density=0.02, rng=rng, format="csr"))
     y = np.where(X @ rng.normal(size=500) >= 0, "spam", "ham")
     dump_svmlight_file(X, np.where(y == "spam", 1, -1), str(tmp_path / "mail.svm"), zero_based=False)
+    monkeypatch.setattr("torchperc.reporting.runs._LOOKED_AT", 20_000)  # a page looks at 40 samples of 500 features at most
     found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=10)
+    page = (found.folder / "card.md").read_text()
+    assert f"({found.best.validation.wrong} of 60); test error" in page
+    assert "30 of 60 validation samples" in page
     assert found.model.scaler.kind == "maxabs"
     run(capsys, "apply", found.folder, tmp_path / "mail.svm", "-o", tmp_path / "out.csv")
     table = pd.read_csv(tmp_path / "out.csv")

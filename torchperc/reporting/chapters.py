@@ -54,6 +54,7 @@ class Subject:
         image_shape: rows and columns of the picture that a sample is.
         again: how the run is made again.
         sentence: how the run ended; by default what a result says of itself.
+        counted: wrong decisions and samples of those parts of which only some samples are given.
 
     Example:
         >>> import torchperc as tp
@@ -75,6 +76,7 @@ class Subject:
     image_shape: tuple[int, int] | None = None
     again: Sequence[Block] = ()
     sentence: str = ""
+    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     known: Classifier = field(init=False)
     scores: dict[str, Tensor] = field(init=False)
     truth: dict[str, Tensor] = field(init=False)
@@ -158,9 +160,13 @@ class Subject:
         """How many samples of a part are decided wrongly."""
         return int((self.known.head.decide(self.scores[part]) != self.truth[part]).sum())
 
+    def errors(self, part: str) -> tuple[int, int]:
+        """Wrong decisions and samples of a part, all of them even if fewer are looked at."""
+        return self.counted.get(part, (self.wrong(part), len(self.truth[part])))
+
     def lead(self) -> str:
         """The outcome in a sentence."""
-        errors = "; ".join(f"{name} error {_share(self.wrong(name), len(y))}" for name, y in self.truth.items())
+        errors = "; ".join(f"{name} error {_share(*self.errors(name))}" for name in self.truth)
         said = self.sentence or (self.result.sentence if self.result is not None else "")
         return f"{said}; {errors}." if said else f"{errors[0].upper()}{errors[1:]}."
 
@@ -210,7 +216,7 @@ def _learned(subject: Subject) -> Section:
     result = subject.result
     if result is not None:
         rows += [("weights kept", result.select), ("epochs", str(result.epochs)), ("mistakes", str(result.mistakes))]
-    rows += [(f"{name} error", _share(subject.wrong(name), len(y))) for name, y in subject.truth.items()]
+    rows += [(f"{name} error", _share(*subject.errors(name))) for name in subject.truth]
     blocks: list[Block] = [Table(("what", "value"), rows)]
     return Section("What was learned", (*blocks, *_weights(subject)))
 

@@ -18,7 +18,7 @@ from torchperc.exporting import load_safetensors
 from torchperc.fitted import MODEL
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
-from torchperc.lightning.running import LAST
+from torchperc.lightning.running import LAST, wrong_decisions
 from torchperc.plots.curves import Curve
 from torchperc.reporting.chapters import Subject, curve_picture, logged_curves, number, percent
 from torchperc.reporting.page import Block, Code, Picture, Section, Table, Text
@@ -161,8 +161,18 @@ def of_module(
         image_shape=table.image_shape,
         again=again,
         sentence=sentence,
+        counted=_counted(module, data, parts),
     )
     return Report.of_subject(title, subject)
+
+
+def _counted(
+    module: LitRule | LitClassifier, data: TabularDataModule, looked_at: Mapping[str, tuple[Tensor, Tensor]]
+) -> dict[str, tuple[int, int]]:
+    """Wrong decisions over all samples of the parts of which only some are looked at."""
+    every = dict(zip(_PARTS, data.parts, strict=True))
+    short = [name for name, (_, y) in looked_at.items() if len(y) < len(every[name][1])]
+    return {name: (wrong_decisions(module, *every[name]), len(every[name][1])) for name in short}
 
 
 def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:

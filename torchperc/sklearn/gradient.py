@@ -409,6 +409,7 @@ class LMSClassifier(GradientClassifier):
         mistakes_: how many training samples they decide wrongly.
         verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
         history_: a :class:`DescentRecord` for each epoch.
+        log_: ``None``; a log of mistakes is the rule's.
 
     Example:
         >>> from torchperc.sklearn import LMSClassifier
@@ -515,6 +516,7 @@ class LogisticClassifier(GradientClassifier):
         mistakes_: how many training samples they decide wrongly.
         verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
         history_: a :class:`DescentRecord` for each epoch.
+        log_: ``None``; a log of mistakes is the rule's.
 
     Example:
         >>> from torchperc.sklearn import LogisticClassifier
