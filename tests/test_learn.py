@@ -153,8 +153,8 @@ def test_apply_writes_what_the_ending_says(learned, tmp_path, ending, capsys):
     out = tmp_path / f"out{ending}"
     run(capsys, "apply", found.folder, path, "-o", out)
     read = {
-        ".csv.gz": lambda: pd.read_csv(out, compression="gzip"),
-        ".tsv": lambda: pd.read_csv(out, sep="\t"),
+        ".csv.gz": lambda: pd.read_csv(out, float_precision="round_trip"),
+        ".tsv": lambda: pd.read_csv(out, sep="\t", float_precision="round_trip"),
         ".parquet": lambda: pd.read_parquet(out),
     }[ending]()
     said, _ = run(capsys, "apply", found.folder, path)
@@ -323,7 +323,9 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys, monk
     X = csr_array(random_array((300, 500), density=0.02, rng=rng, format="csr"))
     y = np.where(X @ rng.normal(size=500) >= 0, "spam", "ham")
     dump_svmlight_file(X, np.where(y == "spam", 1, -1), str(tmp_path / "mail.svm"), zero_based=False)
-    monkeypatch.setattr("torchperc.reporting.runs._LOOKED_AT", 20_000)  # a page looks at 40 samples of 500 features at most
+    monkeypatch.setattr(
+        "torchperc.reporting.runs._LOOKED_AT", 20_000
+    )  # a page looks at 40 samples of 500 features at most
     found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=10)
     page = (found.folder / "card.md").read_text()
     assert f"({found.best.validation.wrong} of 60); test error" in page

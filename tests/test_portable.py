@@ -79,6 +79,10 @@ def test_onnx_against_torch_and_numpy(tmp_path, name, dtype):
         assert run(tmp_path / "m.onnx", X[:1])["scores"].shape == torchs.scores[:1].shape
 
 
+def _version(module):
+    return tuple(int(part) for part in module.__version__.split(".")[:2])
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_activations_in_onnx(tmp_path, activation, dtype):
@@ -86,6 +90,11 @@ def test_activations_in_onnx(tmp_path, activation, dtype):
     model = FittedModel.of(net, "logistic")
     if (activation, dtype) == ("gelu", torch.float64):
         with pytest.raises(ValueError, match="onnxruntime has no erf for float64, which gelu needs"):
+            tp.save_onnx(model, tmp_path / "m.onnx")
+        assert not list(tmp_path.iterdir())
+        return
+    if (activation, dtype) == ("silu", torch.float64) and _version(onnxruntime) < (1, 24):
+        with pytest.raises(ValueError, match="does not run this net"):  # it has that in float32 only
             tp.save_onnx(model, tmp_path / "m.onnx")
         assert not list(tmp_path.iterdir())
         return

@@ -94,7 +94,13 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     options = runtime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    try:
+        session = runtime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # its own kinds of errors, such as an operation that this version has in float32 only
+        raise ValueError(
+            f"cannot write {path}: onnxruntime {runtime.__version__} does not run this net ({_first_line(error)}); "
+            "use a float32 net, another activation or a newer onnxruntime"
+        ) from None
 
     def run(X: Tensor) -> Outputs:
         names = [output.name for output in session.get_outputs()]
@@ -310,6 +316,10 @@ def _activated(graph: _Graph, x: str, name: str, dtype: torch.dtype) -> str:
         )
     whole = add("Add", add("Erf", add("Mul", x, number(0.5**0.5))), number(1))
     return add("Mul", add("Mul", x, number(0.5)), whole)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _file(graph: _Graph, model: FittedModel, outputs: list[str]) -> bytes:
