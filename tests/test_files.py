@@ -375,6 +375,7 @@ BAD = {
     "category of labels": ("a,c\n1,x\n", {"categories": "c"}, "categories names column 'c'"),
     "no such column to ignore": ("a,c\n1,x\n", {"ignore": ["d"]}, "has no column 'd'"),
     "missing unknown": ("a,c\n1,x\n", {"missing": "zero"}, "missing='zero' is unknown; choose one of 'error', 'drop', 'mean'"),
+    "dtype of nothing": ("a,c\n1,x\n", {"dtype": "float32", "stream": False}, "dtype=float32 is that of a converted file"),
     "dtype unknown": ("a,c\n1,x\n", {"dtype": "int8"}, "dtype='int8' is unknown"),
     "long delimiter": ("a,c\n1,x\n", {"delimiter": "::"}, "delimiter='::' must be one character"),
     "too large for float32": ("a,c\n1e300,x\n2,y\n", {"dtype": "float32", "stream": True}, "1e+300 in 'a' is too large for float32; use dtype=float64"),

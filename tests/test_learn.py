@@ -243,6 +243,13 @@ APPLY_FAULTS = {
 }
 
 
+def test_apply_says_nothing_on_standard_output_before_a_first_fault(learned, tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("age,income,colour\n30,,red\n")
+    out, err = run(capsys, "apply", learned[2].folder, tmp_path / "new.csv", code=2)
+    assert out == ""
+    assert "train with --missing mean" in err
+
+
 @pytest.mark.parametrize("fault", APPLY_FAULTS)
 def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, capsys):
     text, word = APPLY_FAULTS[fault]
@@ -471,3 +478,9 @@ def test_frames_are_encoded_by_the_names_of_their_columns(learned):
     assert torch.equal(plain.scores(numbers[["b", "a"]]), plain.scores(numbers.to_numpy()))
     with pytest.raises(ValueError, match="look at 'b'"):
         plain.scores(numbers[["a"]])
+
+
+def test_archives_take_no_word_about_missing_values(tmp_path):
+    np.savez(tmp_path / "a.npz", X=np.eye(4), y=[0, 1, 0, 1])
+    with pytest.raises(ValueError, match="missing=mean goes with tables"):
+        tp.data.read(tmp_path / "a.npz", missing="mean")

@@ -42,8 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     stream = batches(arguments.data, _encoding(model))
     count = known = wrong = 0
     strange: set[str] = set()
-    with inputs.stoppable(), _writer(out, model.labels) as write:
-        write({name: values[:0] for name, values in _columns(model, model.outputs(_nothing(model))).items()})
+    with inputs.stoppable(), inputs.as_options(), _writer(out, model.labels) as write:
         for batch in stream:
             columns = _columns(model, model.outputs(batch.X))
             write(columns)
@@ -54,6 +53,8 @@ def run(arguments: argparse.Namespace) -> None:
                 strange |= set(told[~learned & (told != "")])
                 known += int(learned.sum())
                 wrong += int((learned & (columns["label"] != told)).sum())
+        if not count:  # the names of the columns alone
+            write({name: values[:0] for name, values in _columns(model, model.outputs(_nothing(model))).items()})
     _conclude(arguments, stream.extra, strange, count, known, wrong)
 
 
@@ -120,7 +121,8 @@ def _writer(out: Path | None, labels: Sequence[str]) -> Iterator[Callable[[dict[
         opened: list[Any] = []
 
         def write(columns: dict[str, Any]) -> None:
-            table = pa.table({name: pa.array(values, _kind(values, pa)) for name, values in columns.items()})
+            kinds = {name: pa.string() if values.dtype == object else pa.float64() for name, values in columns.items()}
+            table = pa.table(columns, schema=pa.schema(kinds))
             if not opened:
                 opened.append(stack.enter_context(_sink(out, part, table.schema, labels)))
             opened[0].write_table(table)
@@ -148,10 +150,6 @@ def _sink(out: Path | None, part: Path | None, schema: Any, labels: Sequence[str
             file = stack.enter_context(pa.output_stream(part, compression="gzip" if ".gz" in endings else None))
         file.write(_header(schema.names, delimiter).encode())
         yield stack.enter_context(csv.CSVWriter(file, schema, write_options=options))
-
-
-def _kind(values: Any, pa: Any) -> Any:
-    return pa.string() if values.dtype == object else pa.float64()
 
 
 def _header(names: Sequence[str], delimiter: str) -> str:

@@ -99,6 +99,10 @@ def read(
         raise ValueError(f"delimiter={delimiter!r} must be one character, such as ',' or ';'")
     form = opening.form(path)
     only_tables = {"header": header, "delimiter": delimiter, "categories": _list(categories), "ignore": _list(ignore)}
+    if form.kind == "npz" and missing != "error":
+        raise ValueError(f"missing={missing} goes with tables, but {path} is none; save it as .npy or .parquet")
+    if dtype != "float64" and stream is False:
+        raise ValueError(f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory")
     if form.kind in ("svmlight", "npz"):
         _refuse_options(path, form, only_tables | ({"target": target} if form.kind == "svmlight" else {}))
     if form.kind == "svmlight":
