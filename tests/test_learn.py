@@ -94,7 +94,10 @@ def test_errors_are_those_of_the_saved_weights_on_the_same_split(learned):
 
 def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned):
     _, _, found = learned
-    assert found.best.validation.error == min(each.validation.error for each in found.candidates)
+    least = min(each.validation.error for each in found.candidates)
+    assert found.best is next(
+        each for each in found.candidates if each.validation.error == least
+    )  # the first of equals
     kept, own = (tp.FittedModel.load(path) for path in (found.folder, found.folder / found.best.name))
     assert torch.equal(kept.net.weight, own.net.weight)
     assert kept.labels == ("high", "low")
