@@ -31,7 +31,7 @@ ROOMS = [
         "data.survey", "data.features", "data.caching", "data.svmlight_loop", "data.svmlight", "data.files", "data.applying",
         "data.sources", "data.scaling", "data.splits", "data.partition", "data",
     ],
-    ["fitted", "portable"],
+    ["describing", "fitted", "portable"],
     ["dialects", "crosschecking", "xorlab"],
     ["sklearn.conversion", "sklearn.base", "sklearn.rule", "sklearn.passes", "sklearn.gradient", "sklearn"],
     [
@@ -40,7 +40,8 @@ ROOMS = [
         "plots.xor", "plots",
     ],
     [
-        "lightning.checkpoints", "lightning.loader", "lightning.metrics", "lightning.classifier", "lightning.rule",
+        "lightning._pl", "lightning.checkpoints", "lightning.loader", "lightning.metrics", "lightning.base", "lightning.classifier",
+        "lightning.rule_runs", "lightning.rule",
         "lightning.datamodule", "lightning.callbacks", "lightning.board", "lightning.running",
         "lightning",
     ],

@@ -6,7 +6,6 @@ import copy
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -21,10 +20,11 @@ from torchperc import functional as tpf
 from torchperc.checks import Data
 from torchperc.data.dataset import shortest
 from torchperc.data.scaling import Scaler
+from torchperc.describing import NETS, has_bias, why_not_described
 from torchperc.exporting import load_safetensors, non_finite, read_safetensors, save_safetensors
 from torchperc.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.heads import head as head_by_name
-from torchperc.modules import ACTIVATIONS, MLP, JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc.modules import MLP, JointPerceptron, MulticlassPerceptron, Perceptron
 
 if TYPE_CHECKING:
     from torchperc.data.encoding import Encoding
@@ -452,7 +452,7 @@ def linear_layers(net: nn.Module) -> list[tuple[Tensor, Tensor | None]]:
     """
     if isinstance(net, JointPerceptron):
         blocks = net.weight.reshape(net.num_classes, -1)
-        return [(blocks[:, : net.in_features], blocks[:, -1] if _has_bias(net) else None)]
+        return [(blocks[:, : net.in_features], blocks[:, -1] if has_bias(net) else None)]
     layers: Iterable[Any] = net.layers if isinstance(net, MLP) else (net,)
     return [(layer.weight, layer.bias) for layer in layers]
 
@@ -495,19 +495,10 @@ def _check_texts(what: str, values: object, count: int, each: str) -> None:
 
 def _check_net(net: object) -> None:
     """Refuse a net that could not be made again from a description."""
-    if type(net) not in (Perceptron, MulticlassPerceptron, JointPerceptron, MLP, nn.Linear):
-        raise TypeError(
-            "net must be a Perceptron, MulticlassPerceptron, JointPerceptron, MLP or nn.Linear, "
-            f"found {type(net).__name__}; save other nets with save_safetensors"
-        )
+    if (reason := why_not_described(net)) is not None:
+        known = type(net) in NETS.values()
+        raise TypeError(reason if known else f"{reason}; save other nets with save_safetensors")
     assert isinstance(net, nn.Module)
-    if isinstance(net, MLP) and ACTIVATIONS.get(net.activation_name) is not net.activation:
-        raise TypeError(
-            f"the MLP has a function of its own, {net.activation_name!r}, as activation, which no file can describe; "
-            f"use one of {', '.join(ACTIVATIONS)}"
-        )
-    if isinstance(net, JointPerceptron) and getattr(net.features, "func", None) is not tpf.joint_features:
-        raise TypeError("the JointPerceptron has features of its own, which no file can describe; use block features")
     dtypes = {parameter.dtype for parameter in net.parameters()}
     if len(dtypes) != 1 or not dtypes <= set(_DTYPES.values()):
         found = ", ".join(sorted(map(str, dtypes)))
@@ -527,13 +518,6 @@ def _scores(net: nn.Module) -> int:
     return len(linear_layers(net)[-1][0])
 
 
-def _has_bias(net: nn.Module) -> bool:
-    if isinstance(net, JointPerceptron):
-        assert isinstance(net.features, partial)
-        return bool(net.features.keywords["bias"])
-    return getattr(net, "bias", None) is not None
-
-
 def _net_state(net: nn.Module) -> dict[str, Any]:
     state: dict[str, Any] = {
         "class": type(net).__name__,
@@ -544,7 +528,7 @@ def _net_state(net: nn.Module) -> dict[str, Any]:
     if isinstance(net, MLP):
         state |= {"hidden": list(net.hidden), "many": net.num_classes is not None}
         return {**state, "activation": net.activation_name}
-    return {**state, "bias": _has_bias(net)}
+    return {**state, "bias": has_bias(net)}
 
 
 def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:

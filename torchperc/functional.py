@@ -66,7 +66,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         >>> weight.grad
         tensor([[1., 2.]])
     """
-    if x.layout == torch.strided:
+    if not is_sparse(x):
         return F.linear(x, weight, bias)
     if x.dim() != 2 or x.shape[1] != weight.shape[1]:
         raise ValueError(
@@ -78,6 +78,16 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         )
     product: Tensor = _SparseProduct.apply(x, weight)  # type: ignore[no-untyped-call]
     return product if bias is None else product + bias
+
+
+def is_sparse(x: Tensor) -> bool:
+    """Whether samples are a sparse tensor. What stands for a tensor while a net is traced by torch.fx is dense.
+
+    Example:
+        >>> is_sparse(torch.eye(2).to_sparse_csr()), is_sparse(torch.eye(2))
+        (True, False)
+    """
+    return isinstance(x, Tensor) and x.layout != torch.strided
 
 
 class _SparseProduct(torch.autograd.Function):

@@ -52,19 +52,15 @@ def _many(scores: Tensor, y: Tensor | None = None) -> bool:
 
 
 def head(name: str) -> Head:
-    """A head by name: ``"perceptron"``, ``"lms"``, ``"lms 0/1"`` or ``"logistic"``, with its default options.
+    """A head by name: ``"perceptron"``, ``"perceptron sign"``, ``"lms"``, ``"lms 0/1"``, ``"logistic"``, ….
+
+    A second word is the head's option, ``tie`` or ``targets``; without one it has its default.
 
     Example:
         >>> head("lms 0/1")
         LMSHead(targets='0/1')
     """
-    heads: dict[str, Head] = {
-        "perceptron": PerceptronHead(),
-        "lms": LMSHead(),
-        "lms 0/1": LMSHead(targets="0/1"),
-        "logistic": LogisticHead(),
-    }
-    return heads[checks.one_of("head", name, tuple(heads))]
+    return NAMED_HEADS[checks.one_of("head", name, tuple(NAMED_HEADS))]
 
 
 @dataclass(frozen=True)
@@ -156,3 +152,14 @@ class LogisticHead(Head):
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: +1 where P > ½, or the most probable class."""
         return tpf.decide_class(scores) if _many(scores) else torch.where(scores > 0, 1, -1)
+
+
+NAMED_HEADS: dict[str, Head] = {
+    "perceptron": PerceptronHead(),
+    "perceptron sign": PerceptronHead(tie="sign"),
+    "perceptron ignore": PerceptronHead(tie="ignore"),
+    "lms": LMSHead(),
+    "lms 0/1": LMSHead(targets="0/1"),
+    "logistic": LogisticHead(),
+}
+"""Every head with every option, by name."""

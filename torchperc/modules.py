@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
@@ -42,8 +42,9 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class _LinearNet(nn.Module):
     """Weight (K, d) and bias (K,) under the names that ``nn.Linear`` gives them."""
 
-    weight: nn.Parameter
-    bias: nn.Parameter | None
+    if TYPE_CHECKING:  # torch.jit.script reads annotations of a class, and knows no nn.Parameter
+        weight: nn.Parameter
+        bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -71,8 +72,14 @@ class _LinearNet(nn.Module):
         _fill(own, self.init, self.seed)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores w·x + b."""
-        return tpf.scores(x, self.weight, self.bias)
+        """Scores w·x + b, one for each row of the weight."""
+        return self._linear(x)
+
+    def _linear(self, x: Tensor) -> Tensor:
+        if torch.jit.is_scripting():
+            return F.linear(x, self.weight, self.bias)
+        else:  # noqa: RET505  # torch.jit.script compiles everything that does not stand in the other branch
+            return tpf.linear(x, self.weight, self.bias)
 
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""
@@ -114,6 +121,10 @@ class Perceptron(_LinearNet):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(in_features, 1, bias, init, seed, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores w·x + b."""
+        return self._linear(x).squeeze(-1)
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
@@ -208,6 +219,8 @@ class JointPerceptron(_LinearNet):
 
     With the block features of :func:`torchperc.functional.joint_features` (the default) this is
     :class:`MulticlassPerceptron` written as one vector; any other φ, such as features that classes share, is as good.
+    Since φ may be any function, ``torch.jit.script`` and ``torch.fx.symbolic_trace`` do not take this net, unlike the
+    others; ``torch.export`` and ``torch.compile`` do.
 
     Args:
         in_features: d.
@@ -262,7 +275,7 @@ class JointPerceptron(_LinearNet):
         Shape:
             (N, d) → (N, K).
         """
-        if x.layout != torch.strided:
+        if tpf.is_sparse(x):
             raise TypeError("x is sparse, which joint features are not made for; pass x.to_dense()")
         return self.features(x) @ self.weight[0]
 
@@ -338,10 +351,12 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores of the last layer; the first one takes sparse samples too."""
-        for layer in self.layers[:-1]:
-            x = self.activation(_through(layer, x))
-        scores = _through(self.layers[-1], x)
-        return scores.squeeze(-1) if self.num_classes is None else scores
+        last = len(self.layers) - 1
+        for i, layer in enumerate(self.layers):
+            x = layer(x) if torch.jit.is_scripting() else _through(layer, x)
+            if i < last:
+                x = self.activation(x)
+        return x.squeeze(-1) if self.num_classes is None else x
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
@@ -358,7 +373,7 @@ class MLP(nn.Module):
 
 
 def _through(layer: nn.Module, x: Tensor) -> Tensor:
-    if x.layout != torch.strided and isinstance(layer, nn.Linear):
+    if isinstance(layer, nn.Linear) and tpf.is_sparse(x):
         return tpf.linear(x, layer.weight, layer.bias)
     result: Tensor = layer(x)
     return result

@@ -166,7 +166,8 @@ def _summary(trainer: pl.Trainer, model: pl.LightningModule, data: TabularDataMo
 
 def _print_metrics(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> Console:
     table = Table("what", "result")
-    metrics = [(name, f"{float(value):.6g}") for name, value in sorted(trainer.callback_metrics.items())]
+    known = sorted(trainer.callback_metrics.items())
+    metrics = [(name, f"{float(value):.6g}") for name, value in known if name != "step"]  # which is the x-axis
     for row in (*rows, *metrics):
         table.add_row(*row)
     console = Console(highlight=False, markup=False)

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
 from torchperc import checks
+from torchperc.lightning._pl import pl
 
 
 class EpsilonStop(pl.Callback):

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from pytorch_lightning.plugins.io import CheckpointIO
 from torch import Tensor
 
 from torchperc.exporting import non_finite, write_whole
+from torchperc.lightning._pl import pl
 
 _MARK = b"torchperc checkpoint 1 blake2b "
 _DIGEST = 64  # hex digits
@@ -38,7 +38,7 @@ class CheckpointError(ValueError):
     """
 
 
-class SafeCheckpointIO(CheckpointIO):
+class SafeCheckpointIO(pl.plugins.CheckpointIO):
     """Writes a Trainer's checkpoints whole or not at all, with a checksum, and loads nothing that could run code.
 
     Lightning's own way stages the file in the temporary folder, from where a move to another file system can destroy

@@ -4,65 +4,79 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.trainer.states import TrainerFn
-from pytorch_lightning.utilities.types import OptimizerLRScheduler
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from torchperc import checks
 from torchperc import functional as tpf
 from torchperc.descent import LinearNet, check_linear, descend
+from torchperc.describing import as_factory, described_factory, uncompiled
 from torchperc.heads import Head, LMSHead, LogisticHead
-from torchperc.heads import head as head_by_name
-from torchperc.lightning.checkpoints import CheckpointError
+from torchperc.lightning._pl import pl
+from torchperc.lightning.base import LitNet, Samples, pieces, unpacked
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
-from torchperc.lightning.metrics import EpochSums
+from torchperc.lightning.metrics import EpochSums, counts, exact, squared_length, total_loss
 from torchperc.rules.parts import rows_as_read
+from torchperc.rules.problem import class_factors
+from torchperc.rules.rows import CsrRows, DenseRows, Rows
+from torchperc.rules.trainer import check_class_weight
 from torchperc.theory import auto_lr, rate_warning
 from torchperc.theory.limits import step_limit
 
 UPDATES = ("batch", "sample")
 STARTS = ("as-is", "two-sample")
-Batch = tuple[Any, Tensor]
-"""Samples and labels; samples are a tensor, dense or sparse CSR, or :class:`~torchperc.lightning.loader.Mapped`."""
+INTERVALS = ("epoch", "step")
 
 
-class LitClassifier(pl.LightningModule):
+class LitClassifier(LitNet):
     """Gradient descent on a head's loss: full batch, mini-batches or one sample at a time, as the loader cuts them.
 
-    Each epoch logs ``loss/train``, ``error/train``, ``mistakes``, ``margin`` and ``norm``, and ``loss/val`` and
-    ``error/val`` where there is validation data. Error (wrong decisions) and mistakes (what the head's tie says) are
-    counted as samples are presented, before the step they lead to.
+    Each epoch logs ``loss/train``, ``error/train``, ``mistakes``, ``margin`` (of linear nets), ``norm`` and ``lr``, and
+    ``loss/val`` and ``error/val`` where there is validation data. Error (wrong decisions) and mistakes (what the head's
+    tie says) are counted as samples are presented, before the step they lead to.
 
-    Sparse samples come as tensors of the layout ``torch.sparse_csr``; linear nets and :class:`~torchperc.MLP` take
-    them at the cost of their non-zeros. Samples that are larger than memory and come as one batch are gone through a
-    part at a time, and a step has the exact gradient of their mean loss.
+    Any loader of (x, y) will do, or of (x, y, sample weights). A weight is a factor of its sample's step, as in
+    :class:`~torchperc.RuleTrainer`: the loss of N samples is (1/N)·Σ weight·ℓ. Sparse samples come as tensors of the
+    layout ``torch.sparse_csr``; linear nets and :class:`~torchperc.MLP` take them at the cost of their non-zeros.
+    Samples that are larger than memory and come as one batch are read a part at a time, and a step has the exact
+    gradient of their mean loss. Training data are read for nothing but training, unless ``lr="auto"``,
+    ``start="two-sample"`` or ``class_weight="balanced"`` ask for a look at them.
+
+    All arguments are hyper-parameters: ``LitClassifier.load_from_checkpoint(path)`` gives the same module back. Of a
+    net that is not torchperc's own, or an optimizer that is not torch's, a checkpoint has the weights only; pass
+    ``net=`` or ``optimizer=`` again.
 
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
         head: what the scores mean: a head, or its name, see :func:`torchperc.heads.head`.
-        lr: the rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given. ``"auto"`` takes
-            1/L, L being the curvature of the loss on the training data; for linear nets. Of more than 2000 features
-            that are larger than memory, L is bounded by mean ‖x‖². Before full-batch descent a rate that is too large
-            is warned of: above 2/L for LMS, ten times that for the logistic loss.
-        update: ``"batch"`` makes one step a batch. ``"sample"`` makes one step a sample, in order, in one call for the
-            whole batch: the weights of ``batch_size=1`` without its cost. For linear nets and plain SGD.
+        lr: the learning rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given.
+            ``"auto"`` is 1/L, L being the curvature of the loss on the training data; for linear nets. With more than
+            2000 features that are read batch by batch, L is bounded by mean ‖x‖². Full-batch descent with a learning
+            rate that is too large warns: above 2/L for LMS, ten times that for the logistic loss.
+        update: ``"batch"`` makes one step per batch. ``"sample"`` makes one step per sample, in order, in one call for
+            the whole batch: the weights of ``batch_size=1`` without its cost. For linear nets and plain SGD.
         optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
-        scheduler: a function from an optimizer to a scheduler, stepped once an epoch.
+        scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
         start: ``"as-is"``, or ``"two-sample"``: the plane through one sample of either class, see
             :func:`torchperc.functional.two_sample_start`.
+        interval: whether the scheduler steps after each ``"epoch"`` or each ``"step"`` (batch).
+        monitor: the metric that a ``ReduceLROnPlateau`` scheduler looks at, such as ``"loss/val"``.
+        class_weight: a factor for each label's loss, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
 
     Example:
         >>> import torchperc as tp
         >>> lit = tp.lightning.LitClassifier(tp.Perceptron(2), tp.LogisticHead(), lr=0.5)
         >>> lit(torch.zeros(3, 2))
         tensor([0., 0., 0.], grad_fn=<SqueezeBackward1>)
+        >>> lit.hparams.lr, lit.hparams.head, lit.hparams.net["class_path"]
+        (0.5, 'logistic', 'torchperc.Perceptron')
     """
 
     def __init__(
@@ -74,155 +88,153 @@ class LitClassifier(pl.LightningModule):
         optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
         scheduler: Callable[[Optimizer], LRScheduler] | None = None,
         start: str = "as-is",
+        *,
+        interval: str = "epoch",
+        monitor: str | None = None,
+        class_weight: Mapping[int, float] | str | None = None,
     ) -> None:
-        super().__init__()
-        if not isinstance(net, nn.Module):
-            raise TypeError(f"net must be a module that gives scores, found {type(net).__name__}")
-        self.net = net
-        self.head = head_by_name(head) if isinstance(head, str) else head
-        if not isinstance(self.head, Head):
-            raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+        super().__init__(net, head)
+        self._optimizer, self._scheduler = as_factory("optimizer", optimizer), as_factory("scheduler", scheduler)
         if lr is not None and optimizer is not None:
-            raise ValueError(f"lr={lr} is the rate of the default optimizer; give the rate to your optimizer instead")
+            raise ValueError(f"lr={lr} is for the default optimizer; give the learning rate to your optimizer instead")
         self._auto = isinstance(lr, str) and checks.one_of("lr", lr, ("auto",)) == "auto"
-        self.lr = 0.1 if lr is None or isinstance(lr, str) else checks.number("lr", lr, above=0)
+        if optimizer is None:  # else there is no lr to look up, which Lightning's learning rate finder relies on
+            self.lr = 0.1 if lr is None or isinstance(lr, str) else checks.number("lr", lr, above=0)
         self.update = checks.one_of("update", update, UPDATES)
         self.start = checks.one_of("start", start, STARTS)
-        if update == "sample":
-            check_linear(net)
-            self.automatic_optimization = False
-        if start == "two-sample" or self._auto:
-            check_linear(net)
-        self._optimizer, self._scheduler = optimizer, scheduler
-        self.save_hyperparameters(
-            {
-                "model": type(net).__name__,
-                "rule": "gradient",
-                "head": type(self.head).__name__.removesuffix("Head").lower(),
-                "update_by": update,
-                "rate": "optimizer's" if optimizer is not None else lr if self._auto else self.lr,
-            }
-        )
-        self._rate = self.lr
-        self._sums = {stage: EpochSums() for stage in ("train", "val", "test")}
+        self.interval = checks.one_of("interval", interval, INTERVALS)
+        self.monitor = monitor
+        self.class_weight = check_class_weight(class_weight)
+        self.class_factors = self.class_weight if isinstance(self.class_weight, Mapping) else None
+        if update == "sample" or start == "two-sample" or self._auto:
+            check_linear(uncompiled(self.net))
+        self.automatic_optimization = update == "batch"
+        self._lr_used = math.nan
+        self._sums = EpochSums()
+        options = {"update": update, "start": start, "interval": interval, "monitor": monitor}
+        self.save_hyperparameters({**self._described(), "lr": None if optimizer else lr or self.lr, **options})
 
-    # --- the model ---
+    def _described(self) -> dict[str, Any]:
+        weight = self.class_weight
+        return {
+            **super()._described(),
+            "optimizer": described_factory(self._optimizer),
+            "scheduler": described_factory(self._scheduler),
+            "class_weight": dict(weight) if isinstance(weight, Mapping) else weight,
+        }
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores."""
-        return scores_of(self.net, x)
+    # --- optimizers and schedulers ---
 
-    def predict_step(self, batch: Batch | Tensor, batch_idx: int = 0) -> Tensor:
-        """Labels −1/+1, or class indices."""
-        return decided(self, self.head, batch)
-
-    def configure_optimizers(self) -> OptimizerLRScheduler:
-        """The optimizer, and the scheduler stepped once an epoch."""
+    def configure_optimizers(self) -> Any:
+        """The optimizer, and the scheduler with its interval."""
         if self._auto:
-            X, _ = _all_batches(self.trainer)
-            if is_mapped(X):
-                self.lr = _auto_lr_in_parts(self.head, X, **self._curvature())
-            else:
-                self.lr = auto_lr(self.head, X.float() if X.dtype.itemsize < 4 else X, **self._curvature())
+            self.lr = self._largest_safe_lr()
         optimizer = self._make_optimizer()
         if self.update == "sample":
             _check_plain_sgd(optimizer)
         if self._scheduler is None:
             return optimizer
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": self._scheduler(optimizer), "interval": "epoch"}}
-
-    def _curvature(self) -> dict[str, Any]:
-        """How the steps are made, as far as the limit of their size depends on it."""
-        net = check_linear(self.net)
-        classes = None if len(net.weight) == 1 else len(net.weight)
-        batches: int | str = 1 if self.update == "sample" else _batch_size(self.trainer)
-        return {"bias": net.bias is not None, "num_classes": classes, "batch_size": batches}
-
-    def _warn_of_a_large_rate(self) -> None:
-        linear = isinstance(self.net, LinearNet) and isinstance(self.head, LMSHead | LogisticHead)
-        if self._auto or self._optimizer is not None or self.update == "sample" or not linear or self.trainer.ckpt_path:
-            return
-        X, _ = _all_batches(self.trainer)
-        if is_mapped(X) or _batch_size(self.trainer) != "full" or X.dtype.itemsize < 4:
-            return
-        if (X.numel() if isinstance(X, Tensor) else X.nnz) * X.shape[1] <= _WORTH_A_LOOK:
-            # a squared error grows for ever above the limit; the logistic loss flattens out, and bears more
-            rate = self.lr if isinstance(self.head, LMSHead) else self.lr / _LOGISTIC_BEARS
-            X = X.cpu() if isinstance(X, Tensor) else X
-            if rate_warning(rate, self.head, X, **self._curvature()):
-                said = rate_warning(self.lr, self.head, X, **self._curvature())
-                warnings.warn(str(said), UserWarning, stacklevel=2)
+        scheduler = self._scheduler(optimizer)
+        config = {"scheduler": scheduler, "interval": self.interval}
+        if isinstance(scheduler, ReduceLROnPlateau):
+            if self.monitor is None:
+                raise ValueError("ReduceLROnPlateau needs a metric to look at; use monitor='loss/val'")
+            config["monitor"] = self.monitor
+        elif self.monitor is not None:
+            raise ValueError(f"monitor={self.monitor!r} is for ReduceLROnPlateau, found {type(scheduler).__name__}")
+        return {"optimizer": optimizer, "lr_scheduler": config}
 
     def _make_optimizer(self) -> Optimizer:
         make = self._optimizer or (lambda parameters: torch.optim.SGD(parameters, lr=self.lr))
-        return make(self.net.parameters())
+        optimizer: Optimizer = make(self.net.parameters())
+        return optimizer
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take along what the epoch has added up to so far, and what kind of run it is."""
-        checkpoint["torchperc"] = self._kind()
-        checkpoint["sums"] = self._sums["train"].state_dict()
+    def _largest_safe_lr(self) -> float:
+        loader, size = _train_loader(self.trainer), None
+        if isinstance(loader, SliceLoader):
+            size = "full" if len(loader) == 1 else len(loader.y) - (len(loader) - 1) * loader.batch_size
+        options = self._curvature(1 if self.update == "sample" else size)
+        if isinstance(loader, SliceLoader) and not is_mapped(loader.X):
+            return auto_lr(self.head, loader.X.float() if loader.X.dtype.itemsize < 4 else loader.X, **options)
+        return _auto_lr_of_batches(self.head, self._batches_before("lr='auto'"), **options)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another kind of run; go on with the epoch's sums."""
-        check_same_kind(self, checkpoint, self._kind())
-        self._sums["train"].load_state_dict(checkpoint["sums"])
+    def _curvature(self, batch_size: int | str | None) -> dict[str, Any]:
+        """How the steps are made, as far as the limit of their size depends on it."""
+        net = check_linear(uncompiled(self.net))
+        classes = None if len(net.weight) == 1 else len(net.weight)
+        return {"bias": net.bias is not None, "num_classes": classes, "batch_size": batch_size}
 
-    def _kind(self) -> dict[str, str]:
-        optimizer = type(self._make_optimizer()).__name__
-        return {"run": "gradient", "head": repr(self.head), "update": self.update, "optimizer": optimizer}
+    def _warn_of_a_large_lr(self, X: Tensor) -> None:
+        """Before the first step of full-batch descent, whose batch is all there is to know."""
+        net = uncompiled(self.net)
+        if self._auto or self._optimizer is not None or not isinstance(net, LinearNet) or tpf.is_sparse(X):
+            return
+        if not isinstance(self.head, LMSHead | LogisticHead) or X.dtype.itemsize < 4:
+            return
+        if X.numel() * X.shape[1] <= _WORTH_A_LOOK:
+            # a squared error grows forever above the limit; the logistic loss flattens out, and bears more
+            lr = self.lr if isinstance(self.head, LMSHead) else self.lr / _LOGISTIC_BEARS
+            X, options = X.detach().cpu(), self._curvature("full")
+            if rate_warning(lr, self.head, X, **options):
+                warnings.warn(str(rate_warning(self.lr, self.head, X, **options)), UserWarning, stacklevel=2)
 
-    # --- one step for all stages ---
+    # --- steps ---
 
-    def _observe(self, scores: Tensor, y: Tensor, stage: str) -> Tensor:
-        """Take a batch down under its stage; return its loss."""
-        loss = self.head.loss(scores, y)
-        self._sums[stage].add(self.head, loss, scores.detach(), y, self._length())
+    def training_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
+        """One step per batch, or one step per sample."""
+        samples = unpacked(batch)
+        first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
+        if first and self.update == "batch" and isinstance(samples.x, Tensor):
+            self._warn_of_a_large_lr(samples.x)
+        self._lr_used = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # before a scheduler's next
+        if self.update == "sample":
+            return self._step_by_samples(samples)
+        return self._accumulated(samples) if isinstance(samples.x, Mapped) else self._batch_loss(samples)
+
+    def _batch_loss(self, samples: Samples) -> Tensor:
+        x, y, weight = samples
+        scores = self(x)
+        factors = self._factors(scores, y, weight)
+        if factors is None:
+            loss = self.head.loss(scores, y)
+        else:
+            loss = (self.head.loss(scores, y, reduction="none") * factors.to(scores.dtype)).mean()
+        self._sums.add(len(y), exact(loss.detach()) * len(y), counts(self.head, scores.detach(), y), self._length())
         return loss
 
-    def training_step(self, batch: Batch, batch_idx: int = 0) -> Tensor | None:
-        """One step a batch, or one step a sample."""
-        x, y = batch
-        self._rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # of this step, before a scheduler's next
-        if self.update == "batch":
-            return self._accumulated(x, y) if isinstance(x, Mapped) else self._observe(self(x), y, "train")
+    def _step_by_samples(self, samples: Samples) -> Tensor:
         optimizer = self.optimizers()
-        assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
-        length, net = self._length(), check_linear(self.net)
-        for part, labels in pieces(x, y):
-            if part.layout != torch.strided and part.device.type != "cpu":
+        length, net = self._length(), check_linear(uncompiled(self.net))
+        total = torch.zeros((), dtype=torch.float64)
+        for x, y, weight in pieces(samples):
+            if tpf.is_sparse(x) and x.device.type != "cpu":
                 raise ValueError("update='sample' takes sparse samples on the CPU; use Trainer(accelerator='cpu')")
-            scores = descend(net, self.head, part, labels, optimizer.param_groups[0]["lr"])
-            self._sums["train"].add(self.head, self.head.loss(scores, labels), scores, labels, length)
-        optimizer.step()  # no gradients, so nothing moves: it counts the step for checkpoints and max_steps
-        return None
+            factors = self._factors(net.weight.squeeze(0), y, weight)  # which has as many dimensions as the scores
+            lr = optimizer.param_groups[0]["lr"]  # type: ignore[union-attr]  # there is one optimizer
+            scores = descend(net, self.head, x, y, float(lr), sample_weight=factors)
+            loss = total_loss(self.head, scores, y, factors)
+            self._sums.add(len(y), loss, counts(self.head, scores, y), length)
+            total = total.to(loss.device) + loss
+        optimizer.step()  # type: ignore[union-attr]  # no gradients, so nothing moves: it counts the step
+        return total / len(samples.y)
 
-    def _accumulated(self, x: Mapped, y: Tensor) -> Tensor:
+    def _accumulated(self, samples: Samples) -> Tensor:
         """The mean loss of samples larger than memory, with its gradient, a part in memory at a time.
 
         What is returned has the value of the loss, and in the parameters the gradient that was added up.
         """
         parameters = [p for p in self.net.parameters() if p.requires_grad]
         gradient = [torch.zeros_like(p) for p in parameters]
-        total = torch.zeros((), dtype=torch.float64, device=y.device)
-        for part, labels in pieces(x, y):
-            loss = self._observe(self(part), labels, "train")
-            share = len(labels) / len(y)
+        total = torch.zeros((), dtype=torch.float64, device=samples.y.device)
+        for part in pieces(samples):
+            loss = self._batch_loss(part)
+            fraction = len(part.y) / len(samples.y)
             for sums, g in zip(gradient, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True):
                 if g is not None:
-                    sums.add_(g, alpha=share)
-            total += loss.detach() * share
+                    sums.add_(g, alpha=fraction)
+            total += loss.detach() * fraction
         slope = torch.stack([(p * g).sum() for p, g in zip(parameters, gradient, strict=True)]).sum()
         return total.to(slope.dtype) + (slope - slope.detach())
-
-    def validation_step(self, batch: Batch, batch_idx: int = 0) -> None:
-        """Loss and error on validation data."""
-        for x, y in pieces(*batch):
-            self._observe(self(x), y, "val")
-
-    def test_step(self, batch: Batch, batch_idx: int = 0) -> None:
-        """Loss and error on test data."""
-        for x, y in pieces(*batch):
-            self._observe(self(x), y, "test")
 
     def _length(self) -> Tensor | None:
         """Length of a linear net's weights, by which a slack becomes a distance; ``None`` for other nets."""
@@ -232,13 +244,21 @@ class LitClassifier(pl.LightningModule):
     # --- epochs ---
 
     def on_fit_start(self) -> None:
-        """The two-sample start, unless the run is a resumed one; a word if the rate is too large."""
-        self._warn_of_a_large_rate()
-        if self.start == "two-sample" and self.trainer.ckpt_path is None:
-            X, y = _first_of_each(*_all_batches(self.trainer))
+        """Refuse what would be ignored."""
+        if self.update == "sample":
+            self._refuse_mixed_precision("update='sample'")
+
+    def on_train_start(self) -> None:
+        """What was asked for that needs a look at the training data before the first step."""
+        if self.class_weight == "balanced":
+            batches = self._batches_before("class_weight='balanced'")
+            labels = [y if weight is None else y[weight > 0] for _, y, weight in batches]
+            self.class_factors = class_factors(torch.cat(labels), "balanced", None)
+        if self.start == "two-sample" and self.trainer.global_step == 0:
+            X, y = _first_of_each(self._batches_before("start='two-sample'"))
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
             weight, bias = tpf.two_sample_start(X, y, targets=targets)
-            net = check_linear(self.net)
+            net = check_linear(uncompiled(self.net))
             with torch.no_grad():
                 net.weight.copy_(weight)
                 if net.bias is not None:
@@ -246,122 +266,78 @@ class LitClassifier(pl.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         """A new epoch, unless it is the rest of one."""
-        self._sums["train"].reset()
+        self._sums.reset()
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, so that every callback finds it at the end of the epoch."""
-        if not self.trainer.is_last_batch:
+        trainer = self.trainer
+        if trainer.is_last_batch or trainer.global_step == trainer.max_steps:
+            self._log_epoch()
+        if not self.automatic_optimization:
+            self._step_scheduler(epoch_ended=trainer.is_last_batch)
+
+    def on_train_epoch_end(self) -> None:
+        """Log an epoch that was cut short, as by ``max_time``."""
+        self._log_epoch()
+        scheduler = self.lr_schedulers()
+        if not self.automatic_optimization and isinstance(scheduler, ReduceLROnPlateau):
+            assert self.monitor is not None
+            scheduler.step(self.trainer.callback_metrics[self.monitor])
+
+    def _log_epoch(self) -> None:
+        if not self._sums.count:
             return
-        values = self._sums["train"].means()
-        values["norm"] = math.sqrt(sum(float(p.detach().double().square().sum()) for p in self.net.parameters()))
-        values["lr"] = self._rate
+        values = self._sums.means()
         if self._length() is None:
             del values["margin"]  # a slack is a distance only where there is one hyperplane
-        log_epoch(self, {_TAGS.get(name, name): value for name, value in values.items()})
-        if self.update == "sample" and self._scheduler is not None:  # which manual optimization leaves to us
-            scheduler = self.lr_schedulers()
-            assert isinstance(scheduler, LRScheduler)
+        values |= {"norm": math.sqrt(squared_length(self.net.parameters())), "lr": self._lr_used}
+        self._log({_TAGS.get(name, name): value for name, value in values.items()})
+        self._sums.reset()
+
+    def _step_scheduler(self, *, epoch_ended: bool) -> None:
+        """What manual optimization leaves to the module; one that waits for a metric steps at the epoch's end."""
+        scheduler = self.lr_schedulers()
+        waits = isinstance(scheduler, ReduceLROnPlateau)
+        if isinstance(scheduler, LRScheduler) and not waits and (epoch_ended or self.interval == "step"):
             scheduler.step()
 
-    def on_validation_epoch_start(self) -> None:
-        """Forget the last validation."""
-        self._sums["val"].reset()
+    # --- a look at the training data ---
 
-    def on_validation_epoch_end(self) -> None:
-        """Log the validation."""
-        means = self._sums["val"].means()
-        log_epoch(self, {f"{name}/val": means[name] for name in ("loss", "error") if name in means})
+    def _batches_before(self, why: str) -> Iterator[Samples]:
+        """The training batches, in a pass of their own that changes no draw of the training."""
+        loader, count = _train_loader(self.trainer), self.trainer.num_training_batches
+        if isinstance(loader, SliceLoader):  # which remembers how far it has been read
+            yield Samples(loader.X, loader.y, None)
+            return
+        if math.isinf(count):
+            raise ValueError(f"{why} needs a look at all training data, and the loader has no length; leave it out")
+        with _draws_unchanged(loader):
+            yield from map(unpacked, islice(loader, int(count)))
 
-    def on_test_epoch_start(self) -> None:
-        """Forget the last test."""
-        self._sums["test"].reset()
+    # --- checkpoints ---
 
-    def on_test_epoch_end(self) -> None:
-        """Log the test."""
-        means = self._sums["test"].means()
-        log_epoch(self, {f"{name}/test": means[name] for name in ("loss", "error") if name in means})
+    def _kind(self) -> dict[str, Any]:
+        optimizer = type(self._make_optimizer()).__name__
+        return {"run": "gradient", **super()._kind(), "update": self.update, "optimizer": optimizer}
 
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Save what the epoch has added up to so far, too."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["sums"] = self._sums.state_dict()
+        checkpoint["class_factors"] = None if self.class_factors is None else dict(self.class_factors)
 
-def pieces(x: Any, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """A batch as it is, or one that is larger than memory a part at a time, on the labels' device.
-
-    Example:
-        >>> [labels.tolist() for _, labels in pieces(torch.zeros(2, 1), torch.tensor([1, -1]))]
-        [[1, -1]]
-    """
-    if not isinstance(x, Mapped):
-        yield x, y
-        return
-    start = 0
-    for part in x:
-        yield part.to(y.device), y[start : start + len(part)]
-        start += len(part)
-
-
-def scores_of(net: nn.Module, x: Tensor) -> Tensor:
-    """Scores of a net; for ``nn.Linear`` and sparse samples by the product that has a quick way back.
-
-    Example:
-        >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape
-        torch.Size([4, 3])
-    """
-    if x.layout != torch.strided and isinstance(net, nn.Linear):
-        return tpf.linear(x, net.weight, net.bias)
-    scores: Tensor = net(x)
-    return scores
-
-
-def decided(module: nn.Module, head: Head, batch: Any) -> Tensor:
-    """Labels by the scores that a module gives a batch, which may come with labels or without.
-
-    Example:
-        >>> decided(nn.Identity(), LogisticHead(), torch.tensor([0.5, -2.0]))
-        tensor([ 1, -1])
-    """
-    x = batch[0] if isinstance(batch, tuple | list) else batch
-    if not isinstance(x, Mapped):
-        return head.decide(module(x))
-    device = next(module.parameters()).device
-    return torch.cat([head.decide(module(part.to(device))) for part in x])
-
-
-def log_epoch(module: pl.LightningModule, values: dict[str, float]) -> None:
-    """Log an epoch's values: for callbacks and progress bar while fitting, where :class:`Board` serves the loggers."""
-    trainer = module.trainer
-    exact = {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
-    if (
-        trainer.state.fn == TrainerFn.FITTING
-    ):  # an epoch's means are ready, and ``log`` would take longer than the epoch
-        trainer.callback_metrics.update(exact)
-        trainer.progress_bar_metrics.update({name: values[name] for name in _SHOWN if name in values})
-        return
-    for name, value in exact.items():
-        module.log(name, value, on_step=False, on_epoch=True, prog_bar=name in _SHOWN, batch_size=1)
-
-
-def _is_fitting(module: pl.LightningModule) -> bool:
-    trainer = module._trainer  # the public name raises where there is none, as in load_from_checkpoint
-    return trainer is not None and trainer.state.fn == TrainerFn.FITTING
-
-
-def check_same_kind(module: pl.LightningModule, checkpoint: dict[str, Any], kind: dict[str, str]) -> None:
-    """Refuse a checkpoint that was made by another kind of run or for another net, before anything is loaded."""
-    found = checkpoint.get("torchperc")
-    if _is_fitting(module) and found != kind:
-        raise CheckpointError(
-            f"the checkpoint is of another run: it has {found}, this run is {kind}; resume the same run"
-        )
-    own = {name: tuple(values.shape) for name, values in module.state_dict().items()}
-    saved = {name: tuple(values.shape) for name, values in checkpoint["state_dict"].items()}
-    if own != saved:
-        raise CheckpointError(f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net")
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Go on with the epoch's sums."""
+        super().on_load_checkpoint(checkpoint)
+        self._sums.load_state_dict(checkpoint["sums"])
+        self.class_factors = checkpoint["class_factors"]
 
 
 _LOGISTIC_BEARS = 10
 _WORTH_A_LOOK = 10**9
 """Multiplications for which the curvature is looked at before a run: a fraction of a second."""
-_SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
 _TAGS = {"loss": "loss/train", "error": "error/train"}
+_DIRECT = 2000
 
 
 def _check_plain_sgd(optimizer: Optimizer) -> None:
@@ -372,74 +348,76 @@ def _check_plain_sgd(optimizer: Optimizer) -> None:
         raise ValueError(f"update='sample' makes the steps of plain SGD, found {found}; use update='batch'")
 
 
-def _batch_size(trainer: pl.Trainer) -> int | str:
-    """How many samples a step takes: ``"full"`` for all, else the smallest batch."""
-    trainer.fit_loop.setup_data()
-    loader = trainer.train_dataloader
-    if isinstance(loader, SliceLoader):
-        return "full" if len(loader) == 1 else len(loader.y) - (len(loader) - 1) * loader.batch_size
-    sizes = [len(y) for _, y in loader or ()]
-    return "full" if len(sizes) == 1 else min(sizes)
+def _train_loader(trainer: pl.Trainer) -> Any:
+    if trainer.train_dataloader is None:  # optimizers are made before loaders are
+        trainer.fit_loop.setup_data()
+    return trainer.train_dataloader
 
 
-def _all_batches(trainer: pl.Trainer) -> Batch:
-    trainer.fit_loop.setup_data()
-    if isinstance(trainer.train_dataloader, SliceLoader):  # which remembers how far it has been gone through
-        return trainer.train_dataloader.X, trainer.train_dataloader.y
-    return joined(list(trainer.train_dataloader or ()))
+@contextmanager
+def _draws_unchanged(loader: Any) -> Iterator[None]:
+    """Put back all random states that a pass over a ``DataLoader`` uses, so that training sees the same batches."""
+    owners = (loader, getattr(loader, "sampler", None))
+    generators = [g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)]
+    states = [generator.get_state() for generator in generators]
+    with torch.random.fork_rng(devices=[]):
+        yield
+    for generator, state in zip(generators, states, strict=True):
+        generator.set_state(state)
 
 
-def joined(batches: list[Batch]) -> Batch:
-    """Batches as one.
+def _first_of_each(batches: Iterator[Samples]) -> tuple[Tensor, Tensor]:
+    """The first sample of −1 and the first of +1, dense; no batch is read after both are found."""
+    found: dict[int, Tensor] = {}
+    for X, y, _ in batches:
+        for label in (-1, 1):
+            index = (y == label).nonzero()[:1, 0].cpu()
+            if label not in found and len(index):
+                found[label] = (
+                    _rows(X).take(index).dense() if not is_mapped(X) else rows_as_read(X).gather(index).dense()
+                )
+        if len(found) == 2:
+            break
+    return torch.cat(list(found.values())), torch.tensor(list(found))
 
-    Example:
-        >>> joined([(torch.ones(1, 2), torch.tensor([1])), (torch.zeros(1, 2), torch.tensor([-1]))])[1]
-        tensor([ 1, -1])
+
+def _rows(X: Any) -> Rows:
+    return CsrRows(checks.as_csr(X)) if checks.is_sparse(X) else DenseRows(X)
+
+
+def _auto_lr_of_batches(
+    head: Head, batches: Iterator[Samples], *, bias: bool, num_classes: int | None, batch_size: int | str | None
+) -> float:
+    """1/L of samples that are read batch by batch, in one pass; see :mod:`torchperc.theory.limits`.
+
+    ``batch_size`` is that of the training steps; ``None`` stands for the smallest of these batches.
     """
-    y = torch.cat([labels for _, labels in batches])
-    if not checks.is_sparse(batches[0][0]):
-        return torch.cat([x for x, _ in batches]), y
-    from scipy.sparse import csr_array, vstack
-
-    return csr_array(vstack([checks.as_csr(x) for x, _ in batches], format="csr")), y
-
-
-def _first_of_each(X: Any, y: Tensor) -> Batch:
-    """The first sample of −1 and the first of +1, dense."""
-    index = torch.cat([(y == label).nonzero()[:1, 0] for label in (-1, 1)])
-    if isinstance(X, Tensor):
-        return X[index.to(X.device)], y[index]
-    if is_mapped(X):
-        return rows_as_read(X).gather(index.cpu()).dense(), y[index].cpu()
-    return torch.from_numpy(X[index.cpu().numpy()].toarray()), y[index].cpu()
-
-
-def _auto_lr_in_parts(head: Head, X: Any, *, bias: bool, num_classes: int | None, batch_size: int | str) -> float:
-    """1/L of samples that are read in parts, in one pass; see :mod:`torchperc.theory.limits`."""
     unit = step_limit(head, [[1.0]], bias=False, num_classes=num_classes) / 2  # of a loss whose φ has length 1
     if math.isinf(unit):
         return 1.0
-    rows = rows_as_read(X, torch.float64)
-    width, count, constant = rows.width, len(rows), float(bias)
-    small = width <= _DIRECT
-    gram = torch.zeros(width + 1, width + 1, dtype=torch.float64) if small else None
+    constant, gram = float(bias), None
     longest = total = 0.0
-    for part in rows.pieces():
-        lengths = part.squared_norms() + constant
-        longest, total = max(longest, float(lengths.max())), total + float(lengths.sum())
-        if gram is not None:
+    sizes = []
+    for X, y, _ in batches:
+        sizes.append(len(y))
+        for part in rows_as_read(X, torch.float64).pieces() if is_mapped(X) else (_rows(X).double(),):
+            lengths = part.squared_norms() + constant
+            longest, total = max(longest, float(lengths.max())), total + float(lengths.sum())
+            if part.width > _DIRECT:
+                continue
+            if gram is None:
+                gram = torch.zeros(part.width + 1, part.width + 1, dtype=torch.float64)
             gram[:-1, :-1] += part.mix(part.dense()) if not part.sparse else torch.from_numpy(_own_gram(part.raw()))
-            gram[-1, :-1] += constant * part.mix(torch.ones(len(part), 1, dtype=torch.float64))[0]
+            ones = constant * torch.ones(len(part), 1, dtype=torch.float64)
+            gram[-1, :-1] += part.mix(ones)[0]
+            gram[-1, -1] += ones.square().sum()
     if gram is not None:
-        gram[:-1, -1], gram[-1, -1] = gram[-1, :-1], constant * count
+        gram[:-1, -1] = gram[-1, :-1]
         total = min(total, float(torch.linalg.eigvalsh(gram)[-1]) * (1 + 1e-12))
-    size = count if isinstance(batch_size, str) else batch_size
-    curvature = longest if size == 1 else min(longest, total / (count % size or size))
+    size = min(sizes) if batch_size is None else batch_size if isinstance(batch_size, int) else sum(sizes)
+    curvature = longest if size == 1 else min(longest, total / size)
     return unit / curvature if curvature else 1.0
 
 
 def _own_gram(X: Any) -> Any:
     return (X.T @ X).toarray()
-
-
-_DIRECT = 2000

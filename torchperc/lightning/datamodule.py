@@ -6,9 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.trainer.states import TrainerFn
 from torch import Tensor
 
 from torchperc import checks
@@ -19,6 +17,7 @@ from torchperc.data.partition import Partition, partition, whole
 from torchperc.data.scaling import SCALINGS, Scaler, scaler
 from torchperc.data.sources import load
 from torchperc.data.splits import split as split_rows
+from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
 from torchperc.rules.parts import CsrParts, in_parts, rows_as_read
 from torchperc.rules.rows import CsrRows, DenseRows, Rows
@@ -75,7 +74,17 @@ class TabularDataModule(pl.LightningDataModule):
         self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
         self.scale = checks.one_of("scale", scale, (*SCALINGS, "auto"))
         self.save_hyperparameters(
-            {"data": str(source), "batch": batch_size, "order": order, "scale": scale, "seed": seed}
+            {
+                "source": str(source),
+                "options": self.options,
+                "batch_size": batch_size,
+                "order": order,
+                "split": None if split is None else list(split),
+                "scale": scale,
+                "seed": seed,
+                "dtype": dtype,
+            },
+            logger=False,  # a Trainer refuses to log two options of one name, and LitRule has order and seed, too
         )
 
     @cached_property
@@ -181,6 +190,6 @@ class TabularDataModule(pl.LightningDataModule):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to go on with other data than the run began with."""
-        fitting = self.trainer is None or self.trainer.state.fn == TrainerFn.FITTING
+        fitting = self.trainer is None or self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
         if fitting and state_dict != self.state_dict():
             raise ValueError(f"source={self.source!r} is not the data the checkpoint was made on, or its split differs")

@@ -3,42 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
-from typing import Any
+from typing import Any, cast
 
-import pytorch_lightning as pl
 import torch
 from torch import Tensor
+from torch.utils.data import SequentialSampler
 
-from torchperc import checks
 from torchperc.heads import PerceptronHead
-from torchperc.lightning.classifier import Batch, check_same_kind, decided, joined, log_epoch, pieces, scores_of
-from torchperc.lightning.loader import Mapped, SliceLoader
-from torchperc.lightning.metrics import EpochSums
+from torchperc.lightning.base import LitNet, Samples, unpacked
+from torchperc.lightning.loader import SliceLoader
+from torchperc.lightning.rule_runs import Learning, OnlineLearning, WholeLearning
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.problem import Net, write
-from torchperc.rules.run import RuleResult, RuleRun
+from torchperc.rules.problem import Net, check_net, write
+from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 
 
-class LitRule(pl.LightningModule):
+class LitRule(LitNet):
     """Learns by the perceptron rule, an epoch at a time; the run stops by itself at its verdict.
 
     Logs what :class:`LitClassifier` logs, under the same tags, so that both lie on one chart: ``mistakes`` made in the
-    epoch, ``error/train`` as their share of the presented samples, ``loss/train`` (the perceptron criterion) and
-    ``margin`` after it, ``norm``, and ``loss/val`` and ``error/val`` where there is validation data. And what the
-    theorem says of the run: ``theory/lower`` ≤ γ* ≤ ``theory/upper``, ``theory/mistakes`` and ``theory/bound``.
+    epoch, ``error/train`` as their fraction of the presented samples, ``loss/train`` (the perceptron criterion) and
+    ``margin`` after it, ``norm``, ``lr``, and ``loss/val`` and ``error/val`` where there is validation data. And what
+    the theorem says of the run: ``theory/lower`` ≤ γ* ≤ ``theory/upper``, ``theory/mistakes`` and ``theory/bound``.
 
-    Sparse samples stay sparse, and samples that are larger than memory are read in parts, both on the CPU, wherever
-    the net is.
+    A loader that gives all samples in one batch, in the same order every time, is learned as
+    :meth:`RuleTrainer.fit <torchperc.RuleTrainer.fit>` learns it. Any other, with mini-batches or shuffling, is learned
+    online: each batch in turn as by :meth:`RuleTrainer.partial_fit <torchperc.RuleTrainer.partial_fit>`, with the same
+    log in ``result.log`` after each batch, in the loader's order. Then the weights that are selected are in the net
+    after every batch, ``loss/train`` and ``margin`` are those of each batch before its updates, ``theory/lower`` and
+    ``theory/bound`` are not known, and an epoch without a mistake is ``SEPARATED``.
+
+    Batches are (x, y), or (x, y, sample weights). Sparse samples stay sparse, and samples that are larger than memory
+    are read in parts, both on the CPU, wherever the net is.
 
     Args:
-        net: a linear net, see :class:`~torchperc.rules.trainer.RuleTrainer`.
-        lr: the rate η.
+        net: a linear net, see :class:`~torchperc.RuleTrainer`.
+        lr: the learning rate η.
         tie: what is a mistake.
         bias_step: how the bias moves.
-        order: in which samples are presented; the loader itself must hand out all of them, in the given order.
-        select: which weights the net has in the end; ``result`` has the others.
+        order: in which samples are presented; with mini-batches ``"given"``, which is the loader's.
+        select: which weights the net has in the end; ``result`` has the others. For ``"best-validation"`` the Trainer's
+            validation counts, over all its loaders.
         engine: as for the trainer.
         seed: of the order.
         margin: the slack that every sample must exceed.
@@ -47,8 +53,9 @@ class LitRule(pl.LightningModule):
 
     Example:
         >>> import torchperc as tp
-        >>> tp.lightning.LitRule(tp.Perceptron(2), order="shuffled").trainer_options["order"]
-        'shuffled'
+        >>> lit = tp.lightning.LitRule(tp.Perceptron(2), order="shuffled")
+        >>> lit.hparams.order, lit.hparams.net["class_path"]
+        ('shuffled', 'torchperc.Perceptron')
     """
 
     def __init__(
@@ -65,8 +72,8 @@ class LitRule(pl.LightningModule):
         class_weight: Mapping[int, float] | str | None = None,
         prove: bool = False,
     ) -> None:
-        super().__init__()
-        self.net = net
+        super().__init__(net, PerceptronHead())
+        check_net(self.net)
         self.trainer_options: dict[str, Any] = {
             "lr": lr,
             "tie": tie,
@@ -76,159 +83,141 @@ class LitRule(pl.LightningModule):
             "engine": engine,
             "seed": seed,
             "margin": margin,
-            "class_weight": class_weight,
+            "class_weight": dict(class_weight) if isinstance(class_weight, Mapping) else class_weight,
             "prove": prove,
         }
         RuleTrainer(**self.trainer_options)  # refuses wrong options now rather than at the first epoch
         self.automatic_optimization = False
-        self.head = PerceptronHead()
         self.result: RuleResult | None = None
-        self.save_hyperparameters(
-            {"model": type(net).__name__, "rule": "mistakes", "rate": lr, "ties": tie, "keep": select}
-        )
-        self._run: RuleRun | None = None
+        self.save_hyperparameters({**self._described(), **self.trainer_options})
+        self._learning: Learning | None = None
         self._resume: dict[str, Any] | None = None
-        self._sums = {stage: EpochSums() for stage in ("val", "test")}
+        self._held = [0, 0]
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Scores."""
-        return scores_of(self.net, x)
-
-    def predict_step(self, batch: Batch | Tensor, batch_idx: int = 0) -> Tensor:
-        """Labels −1/+1, or class indices."""
-        return decided(self, self.head, batch)
+    def _described(self) -> dict[str, Any]:
+        return {"net": super()._described()["net"]}
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """An optimizer that never sees a gradient: it counts the epochs as steps, for checkpoints and ``max_steps``."""
+        """An optimizer that never sees a gradient: it counts batches as steps, for checkpoints and ``max_steps``."""
         return torch.optim.SGD(self.net.parameters(), lr=self.trainer_options["lr"])
 
     # --- epochs ---
 
     def on_fit_start(self) -> None:
         """A new run; one that is resumed after its verdict has nothing more to do."""
-        self._run = self.result = None
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]  # which every Trainer has
+            if why := _REFUSED.get(type(callback).__name__):
+                raise ValueError(f"LitRule cannot be run under {type(callback).__name__}: {why}")
+        self._refuse_mixed_precision("the rule")
+        self._learning = self.result = None
         if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
 
-    def training_step(self, batch: Batch, batch_idx: int = 0) -> None:
-        """One epoch of the rule."""
-        if self._run is None:
-            self._run = self._begin(*batch)
-        record = self._run.epoch()
-        write(self.net, self._run.current())
+    def training_step(self, batch: Any, batch_idx: int = 0) -> None:
+        """One epoch of the rule, or one batch of it."""
+        samples = unpacked(batch)
+        if self._learning is None:
+            self._learning = self._begin(samples)
+        self._learning.learn(samples)
+        if isinstance(self._learning, OnlineLearning):
+            self.result = self._learning.last
         optimizer = self.optimizers()
-        assert isinstance(optimizer, pl.core.optimizer.LightningOptimizer)
-        optimizer.step()
-        values = {
-            "mistakes": float(record.mistakes),
-            "error/train": record.mistakes / len(batch[1]),
-            "norm": record.norm,
-        }
-        log_epoch(self, {**values, **self._afterwards(), "lr": self.trainer_options["lr"]})
-        if self._run.verdict is not None:
+        optimizer.step()  # type: ignore[union-attr]  # there is one
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Log the epoch after its last batch, so that every callback finds it at the end of the epoch."""
+        if self.trainer.is_last_batch or self.trainer.global_step == self.trainer.max_steps:
+            self._log_epoch(complete=self.trainer.is_last_batch)
+
+    def on_train_epoch_end(self) -> None:
+        """Log an epoch that was cut short, as by ``max_time``."""
+        self._log_epoch(complete=False)
+
+    def _log_epoch(self, *, complete: bool) -> None:
+        if self._learning is None or not (values := self._learning.epoch_values(complete=complete)):
+            return
+        self._log({**values, "lr": float(self.trainer_options["lr"])})
+        if self._learning.verdict is not None:
             self.trainer.should_stop = True
 
-    def _begin(self, X: Any, y: Tensor) -> RuleRun:
-        if self.trainer.num_training_batches != 1:
-            raise ValueError(
-                f"LitRule needs all samples in one batch, found {self.trainer.num_training_batches} batches; "
-                "use batch_size='full', the order is LitRule's own"
-            )
-        loader = self.trainer.train_dataloader
-        if getattr(loader, "order", "given") != "given":
-            raise ValueError("the loader shuffles; use order='given' there and LitRule(order='shuffled')")
-        epochs = self.trainer.max_epochs
-        budget = epochs if epochs is not None and epochs > 0 else 2**31
-        trainer = RuleTrainer(max_epochs=budget, **self.trainer_options)
-        X = X.source if isinstance(X, Mapped) else X
-        net = self.net
-        if not isinstance(X, Tensor) or checks.is_sparse(X):  # which the rule goes through on the CPU
-            net, y = deepcopy(net).cpu(), y.cpu()
-        run = trainer.start(net, X, y, validation=self._validation())
+    def _begin(self, samples: Samples) -> Learning:
+        trainer, net = self.trainer, cast(Net, self.net)
+        loader, epochs = trainer.train_dataloader, trainer.max_epochs
+        most = epochs if epochs is not None and epochs > 0 else None
+        in_order = isinstance(loader, SliceLoader) and loader.order == "given"
+        in_order = in_order or isinstance(getattr(loader, "sampler", None), SequentialSampler)
+        learning: Learning
+        if trainer.num_training_batches == 1 and in_order:
+            self._check_validation()
+            learning = WholeLearning(net, self.trainer_options, samples, most)
+        else:
+            learning = OnlineLearning(net, self.trainer_options, self.head, most)
         if self._resume is not None:
-            run.load_state_dict(self._resume)
+            learning.load_state_dict(self._resume)
             self._resume = None
-            if run.verdict is Verdict.BUDGET:  # of the run before, which may have had fewer epochs
-                run.verdict = None
-        return run
+        return learning
 
-    def _validation(self) -> Batch | None:
-        if self.trainer_options["select"] != "best-validation":
-            return None
-        loaders: Any = None
-        if self.trainer.enable_validation:
-            self.trainer.fit_loop.epoch_loop.val_loop.setup_data()
-            loaders = self.trainer.val_dataloaders
-        if isinstance(loaders, SliceLoader):
-            return self._here(loaders.X), loaders.y
-        if not (batches := list(loaders or ())):
-            raise ValueError("select='best-validation' needs validation data; give the data module a share for it")
-        X, y = joined(batches)
-        return self._here(X), y
-
-    def _here(self, X: Any) -> Any:
-        return X.to(self.net.weight.device) if isinstance(X, Tensor) else X
-
-    def _afterwards(self) -> dict[str, float]:
-        assert self._run is not None
-        loss, slack = self._run.survey()
-        length = float(torch.linalg.vector_norm(self.net.weight.detach()))
-        return {"loss/train": loss, "margin": slack / length if length else 0.0, **self._run.theory(slack)}
+    def _check_validation(self) -> None:
+        trainer = self.trainer
+        known = trainer.val_dataloaders is not None
+        if self.trainer_options["select"] == "best-validation" and (
+            not trainer.enable_validation or (known and not any(trainer.num_val_batches))
+        ):
+            raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
 
     def on_fit_end(self) -> None:
         """A run resumed after its last epoch has none to make, but a result to give."""
         if self.result is None and self._resume is not None:
-            ((X, y),) = self.trainer.train_dataloader  # type: ignore[misc]  # one batch, as _begin makes sure
-            self._run = self._begin(self._here(X), self._here(y))
-            self._run.verdict = self._run.verdict or Verdict.BUDGET
+            loader: Any = self.trainer.train_dataloader
+            batch = unpacked(next(iter(loader)))
+            self._learning = self._begin(Samples(*(self._here(part) for part in batch)))
             self.on_train_end()
+
+    def _here(self, x: Any) -> Any:
+        return x.to(self.device) if isinstance(x, Tensor) else x
 
     def on_train_end(self) -> None:
         """Leave the selected weights in the net, and the result on the module."""
-        if self._run is not None and self._run.history:
-            self.result = self._run.result()
-            write(self.net, self.result.log.averaged() if self.result.select == "voted" else self.result.model)
+        if self._learning is not None and (result := self._learning.result()) is not None:
+            self.result = result
+            write(cast(Net, self.net), result.log.averaged() if result.select == "voted" else result.model)
 
-    # --- validation and test ---
+    # --- validation ---
 
-    def _observe(self, batch: Batch, stage: str) -> None:
-        for x, y in pieces(*batch):
-            scores = self(x)
-            self._sums[stage].add(self.head, self.head.loss(scores, y), scores, y, None)
-
-    def _report(self, stage: str) -> None:
-        means = self._sums[stage].means()
-        log_epoch(self, {f"{name}/{stage}": means[name] for name in ("loss", "error") if name in means})
-        self._sums[stage].reset()
-
-    def validation_step(self, batch: Batch, batch_idx: int = 0) -> None:
+    def validation_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
         """Loss and error on validation data."""
-        self._observe(batch, "val")
-
-    def test_step(self, batch: Batch, batch_idx: int = 0) -> None:
-        """Loss and error on test data."""
-        self._observe(batch, "test")
+        wrong = self._evaluate(batch, "val")
+        if self.trainer_options["select"] == "best-validation":
+            self._held[0] += int(wrong)
+            self._held[1] += len(unpacked(batch).y)
 
     def on_validation_epoch_end(self) -> None:
-        """Log the validation."""
-        self._report("val")
-
-    def on_test_epoch_end(self) -> None:
-        """Log the test."""
-        self._report("test")
+        """Record the error for the best validation."""
+        if self._held[1] and self._learning is not None and not self.trainer.sanity_checking:
+            self._learning.validated(self._held[0] / self._held[1])
+        self._held = [0, 0]
 
     # --- checkpoints ---
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Take the run along: log, weights, random state."""
-        checkpoint["torchperc"] = self._kind()
-        checkpoint["rule"] = self._resume if self._run is None else self._run.state_dict()
+        """Save the run, too: log, weights, random state."""
+        super().on_save_checkpoint(checkpoint)
+        checkpoint["rule"] = self._resume if self._learning is None else self._learning.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on from there at the first epoch."""
-        check_same_kind(self, checkpoint, self._kind())
+        super().on_load_checkpoint(checkpoint)
         self._resume = checkpoint.get("rule")
 
-    def _kind(self) -> dict[str, str]:
+    def _kind(self) -> dict[str, Any]:
         options = ", ".join(f"{name}={value!r}" for name, value in self.trainer_options.items() if name != "engine")
         return {"run": "rule", "options": options}
+
+
+_REFUSED = {
+    "StochasticWeightAveraging": "the rule has averages of its own; use select='averaged'",
+    "WeightAveraging": "the rule has averages of its own; use select='averaged'",
+    "EMAWeightAveraging": "the rule has averages of its own; use select='averaged'",
+    "LearningRateFinder": "from zero weights lr scales the weights and changes nothing else; use lr=1",
+    "_LRCallback": "from zero weights lr scales the weights and changes nothing else; use lr=1",
+}

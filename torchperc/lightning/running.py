@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import ModelCheckpoint
-from pytorch_lightning.loggers import TensorBoardLogger
 from torch import Tensor
 
 from torchperc.fitted import FittedModel
+from torchperc.lightning._pl import pl
 from torchperc.lightning.board import Board
 from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
 from torchperc.lightning.checkpoints import SafeCheckpointIO
@@ -72,7 +70,7 @@ def make_trainer(
     settings: dict[str, Any] = {
         "accelerator": "auto",
         "devices": 1,
-        "logger": TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False),
+        "logger": pl.loggers.TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False),
         "plugins": [SafeCheckpointIO()],
         "enable_model_summary": False,
         "log_every_n_steps": 1,
@@ -129,8 +127,8 @@ def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
     return wrong
 
 
-def _after_each_epoch(folder: Path) -> ModelCheckpoint:
-    return ModelCheckpoint(
+def _after_each_epoch(folder: Path) -> pl.callbacks.ModelCheckpoint:
+    return pl.callbacks.ModelCheckpoint(
         folder,
         filename=Path(LAST).stem,
         every_n_epochs=1,

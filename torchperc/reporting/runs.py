@@ -7,7 +7,7 @@ import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from torchperc.reporting.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reporting.reports import Report
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.parts import in_parts, rows_as_read
+from torchperc.rules.problem import Net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 
@@ -97,13 +98,16 @@ def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Pa
 
 
 def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder: Path) -> str:
+    if isinstance(state, dict) and "stream" in state:
+        verdict = Verdict(state["verdict"]) if state["verdict"] else Verdict.BUDGET
+        return f"{verdict.name}, learned online in {len(state['history'])} epochs: {verdict.sentence}"
     if not isinstance(state, dict) or not state.get("history"):
         raise CheckpointError(f"{folder / LAST} holds no epoch of a run by rule; run `torchperc fit` again")
     options = {**module.trainer_options, "max_epochs": len(state["history"])}
     validation = data.parts[1] if options["select"] == "best-validation" else None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself has warned
-        run = RuleTrainer(**options).start(module.net, *data.parts[0], validation=validation)
+        run = RuleTrainer(**options).start(cast(Net, module.net), *data.parts[0], validation=validation)
     try:
         run.load_state_dict(state)
     except (KeyError, IndexError, RuntimeError) as error:
@@ -153,7 +157,7 @@ def of_module(
         labels=table.labels,
         how=[*_how(module), *_scaling(data)],
         about=[
-            *((name, _word(value)) for name, value in {**data.hparams, **data.options}.items()),
+            *((name, _word(value)) for name, value in {**data.hparams, **data.options}.items() if name != "options"),
             *([("looked at for this page", f"{', '.join(few)}, evenly spaced")] if few else []),
         ],
         curves={} if folder is None else curves_of(folder),
@@ -191,9 +195,10 @@ def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:
         options = {name: value for name, value in module.trainer_options.items() if name != "select"}
         shown = ", ".join(f"{name} {_word(value)}" for name, value in options.items() if value is not None)
         return [("learned by", "the perceptron rule"), ("options", shown)]
-    head = type(module.head).__name__.removesuffix("Head").lower()
-    rate = dict(module.hparams)["rate"]
-    return [("learned by", f"gradient descent, {head} head, one step a {module.update}"), ("rate", _word(rate))]
+    options = dict(module.hparams)
+    how = f"gradient descent, {options['head']} head, one step per {module.update}"
+    lr = "the optimizer's" if options["lr"] is None else _word(options["lr"])
+    return [("learned by", how), ("learning rate", lr)]
 
 
 def _scaling(data: TabularDataModule) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -55,6 +56,21 @@ class Stream:
         """Note the weights that were left in the net."""
         bias = net.weight.new_zeros(0) if net.bias is None else net.bias
         self._left = Weights(net.weight.detach().clone(), bias.detach().clone())
+
+    def state_dict(self) -> dict[str, Any]:
+        """The stream as tensors and plain numbers, to go on from exactly; without the logs of a vote."""
+        return {
+            "weights": None if self.weights is None else (self.weights.weight, self.weights.bias),
+            "sum": None if self._sum is None else (self._sum.weight, self._sum.bias),
+            "steps": self._steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state_dict` gave."""
+        self.weights, self._sum = (
+            None if pair is None else Weights(*pair) for pair in (state["weights"], state["sum"])
+        )
+        self._steps = state["steps"]
 
     def _add_average(self, log: MistakeLog) -> None:
         assert isinstance(log.space, LinearSpace)

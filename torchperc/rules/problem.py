@@ -28,12 +28,7 @@ Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 
 def linear_problem(net: object, X: checks.Data) -> tuple[Space, Weights]:
     """The space of a net's weights over checked samples, the bias at rest, and the weights the net has now."""
-    if not isinstance(net, Net):
-        raise TypeError(
-            "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
-            f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
-        )
-    _check_net(net)
+    net = check_net(net)
     weight = net.weight.detach()
     if checks.is_sparse(X) and weight.device.type != "cpu":
         raise TypeError(
@@ -49,7 +44,13 @@ def linear_problem(net: object, X: checks.Data) -> tuple[Space, Weights]:
     return LinearSpace(rows, None if len(weight) == 1 else len(weight), 0.0), start
 
 
-def _check_net(net: Net) -> None:
+def check_net(net: object) -> Net:
+    """A net that the rule can train, or an error that names the alternative."""
+    if not isinstance(net, Net):
+        raise TypeError(
+            "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
+            f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
+        )
     for name, values in (("weight", net.weight), ("bias", net.bias)):
         if values is None:
             continue
@@ -63,6 +64,7 @@ def _check_net(net: Net) -> None:
         raise TypeError(
             f"net.bias is {net.bias.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
         )
+    return net
 
 
 def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
@@ -170,7 +172,7 @@ def sample_factors(
     if sample_weight is not None:
         factors = checks.nonnegative_weights(sample_weight, len(y)).to(y.device)
     if class_weight is not None:
-        for label, factor in _class_factors(y[factors > 0], class_weight, classes).items():
+        for label, factor in class_factors(y[factors > 0], class_weight, classes).items():
             factors = torch.where(y == label, factors * factor, factors)
     return factors
 
@@ -186,7 +188,8 @@ def write(net: Net | None, model: Model) -> None:
             net.bias.copy_(model.bias)
 
 
-def _class_factors(y: Tensor, class_weight: Mapping[int, float] | str, classes: int | None) -> Mapping[int, float]:
+def class_factors(y: Tensor, class_weight: Mapping[int, float] | str, classes: int | None) -> Mapping[int, float]:
+    """The factor of each label: as it is given, or N/(K·N_label) for ``"balanced"``."""
     if isinstance(class_weight, str):
         present, counts = y.unique(return_counts=True)
         return {k: len(y) / (len(present) * n) for k, n in zip(present.tolist(), counts.tolist(), strict=True)}

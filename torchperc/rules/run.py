@@ -47,7 +47,7 @@ class RuleResult:
 
     Args:
         verdict: how it ended.
-        log: the mistakes, and through them every model of the run.
+        log: the mistakes, and through them every model of the run; of a stream, the mistakes of its last samples.
         history: a record for each epoch.
         select: which weights were asked for.
         model: the classifier that ``select`` names.
@@ -79,7 +79,7 @@ class RuleResult:
     @property
     def mistakes(self) -> int:
         """How many mistakes were made in all."""
-        return len(self.log)
+        return sum(record.mistakes for record in self.history)
 
     @property
     def epochs(self) -> int:
@@ -314,7 +314,10 @@ class RuleRun:
         if self._select == "pocket":
             return log.pocket()
         if self._select == "best-validation":
-            best = min(self.history, key=lambda record: (record.validation_error, record.epoch))
+            judged = [record for record in self.history if record.validation_error is not None]
+            if not judged:
+                raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
+            best = min(judged, key=lambda record: (record.validation_error, record.epoch))
             return log.state_at(sum(record.mistakes for record in self.history[: best.epoch]))
         return self._engine.model()
 

@@ -111,7 +111,7 @@ class RuleTrainer:
                 f"margin={margin} means nothing to tie='sign', which looks at the decision only; "
                 "use tie='update' or tie='strict'"
             )
-        self.class_weight = _class_weight(class_weight)
+        self.class_weight = check_class_weight(class_weight)
         self.kernel = _kernel(kernel, degree, gamma)
         self.progress = None if progress is None else checks.flag("progress", progress)
         self.prove = checks.flag("prove", prove)
@@ -150,6 +150,8 @@ class RuleTrainer:
         Shape:
             X (N, d), y (N,).
         """
+        if self.select == "best-validation" and validation is None:
+            raise ValueError("select='best-validation' needs validation=(X, y)")
         run = self.start(net, X, y, validation=validation, sample_weight=sample_weight, num_classes=num_classes)
         with bar(run.rows, self.progress) as after_epoch:
             while run.verdict is None:
@@ -173,15 +175,22 @@ class RuleTrainer:
             >>> trainer.partial_fit(net, [[2, 1]], [1]).mistakes, trainer.partial_fit(net, [[1, 1]], [1]).mistakes
             (1, 0)
         """
-        self._check_stream()
         known = self._streams.get(net) if isinstance(net, nn.Module) else None
         stream = known if known is not None and known.fits(net) else Stream()
+        result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
+        self._streams[net] = stream
+        return result
+
+    def learn_chunk(
+        self, stream: Stream, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
+    ) -> RuleResult:
+        """What :meth:`partial_fit` does, going on from where a stream is that the caller keeps."""
+        self.check_stream()
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
         run.epoch()
         result = stream.take(run.result(), self.select)
         write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
         stream.remember(net)
-        self._streams[net] = stream
         return result
 
     def start(
@@ -210,8 +219,6 @@ class RuleTrainer:
             if not len(ids) or (not online and labels[ids].min() == labels[ids].max()):
                 left = "no sample" if online else "one class only"
                 raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
-        if self.select == "best-validation" and validation is None:
-            raise ValueError("select='best-validation' needs validation=(X, y)")
         space = with_bias_step(space, net, self.bias_step, ids)
         if online and online.weights is not None:
             start = online.weights
@@ -231,7 +238,7 @@ class RuleTrainer:
             prove=prover(space, start, labels, ids) if self.prove and not online else None,
         )
 
-    def _check_stream(self) -> None:
+    def check_stream(self) -> None:
         """Refuse what looks back at samples: a stream has not kept them."""
         if self.select in ("pocket", "best-validation"):
             raise ValueError(
@@ -256,7 +263,8 @@ def _kernel(kernel: str | Callable[[Any, Any], Any] | None, degree: int | None, 
     return None if kernel is None else Kernel(kernel, 3 if degree is None else degree, 1.0 if gamma is None else gamma)
 
 
-def _class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
+def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
+    """Return ``class_weight`` if it is ``None``, ``"balanced"`` or a factor for each label."""
     if class_weight is None:
         return None
     if isinstance(class_weight, str):

@@ -1,0 +1,202 @@
+"""What the two modules share: a net and its head under a Trainer, evaluation, logging, checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from torchperc import functional as tpf
+from torchperc.describing import as_net, described_head, described_net
+from torchperc.heads import Head
+from torchperc.heads import head as head_by_name
+from torchperc.lightning._pl import pl
+from torchperc.lightning.checkpoints import CheckpointError
+from torchperc.lightning.loader import Mapped
+from torchperc.lightning.metrics import counts, exact, total_loss
+from torchperc.rules.problem import sample_factors
+
+FORMAT = 2
+"""Of what the modules write into a checkpoint. Version 0.1.0 wrote no number, and no arguments of its modules."""
+_SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
+_COMPILED = "net._orig_mod."
+
+
+class Samples(NamedTuple):
+    """A batch: samples, labels, and a factor for each sample or ``None``."""
+
+    x: Any
+    y: Tensor
+    weight: Tensor | None
+
+
+class LitNet(pl.LightningModule):
+    """A net with a head: scores, labels, validation, test, and checkpoints that build it again.
+
+    Metrics go through ``self.log`` as tensors of double precision, once an epoch, weighted by the number of samples.
+
+    Args:
+        net: gives scores, (N,) or (N, 1) for labels −1/+1, (N, K) for class indices. Or what a checkpoint says of it.
+        head: what the scores mean.
+
+    Example:
+        >>> from torchperc import Perceptron
+        >>> LitNet(Perceptron(2), "logistic").predict_step(torch.zeros(1, 2))
+        tensor([-1])
+    """
+
+    def __init__(self, net: nn.Module, head: Head | str) -> None:
+        super().__init__()
+        self.net = as_net(net)
+        self.head = head_by_name(head) if isinstance(head, str) else head
+        if not isinstance(self.head, Head):
+            raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+        self.class_factors: Mapping[int, float] | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores: (N,), or (N, K)."""
+        scores: Tensor = self.net(x) if torch.jit.is_scripting() else scores_of(self.net, x)
+        return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
+
+    # --- validation, test, prediction ---
+
+    def validation_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
+        """Loss and error on validation data."""
+        self._evaluate(batch, "val")
+
+    def test_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
+        """Loss and error on test data."""
+        self._evaluate(batch, "test")
+
+    def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
+        """Labels −1/+1, or class indices. A batch may come with labels or without."""
+        x = batch[0] if isinstance(batch, tuple | list) else batch
+        if not isinstance(x, Mapped):
+            return self.head.decide(self(x))
+        return torch.cat([self.head.decide(self(part.to(self.device))) for part in x])
+
+    def _evaluate(self, batch: Any, stage: str) -> Tensor:
+        """Log the loss and the error of a batch; return its number of wrong decisions."""
+        wrong = torch.zeros((), dtype=torch.int64, device=self.device)
+        for x, y, weight in pieces(unpacked(batch)):
+            scores = self(x)
+            errors = counts(self.head, scores, y).errors
+            loss = total_loss(self.head, scores, y, self._factors(scores, y, weight))
+            means = {f"loss/{stage}": loss / len(y), f"error/{stage}": exact(errors) / len(y)}
+            self._log(means, batch_size=len(y))
+            wrong = wrong + errors
+        return wrong
+
+    def _factors(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor | None:
+        """The factor of each sample's loss, its own times its class's, in float64."""
+        if weight is None and self.class_factors is None:
+            return None
+        return sample_factors(y, weight, self.class_factors, None if scores.dim() == 1 else scores.shape[-1])
+
+    def _log(self, values: Mapping[str, Tensor | float], batch_size: int = 1) -> None:
+        for name, value in values.items():
+            number = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+            self.log(name, number, on_step=False, on_epoch=True, prog_bar=name in _SHOWN, batch_size=batch_size)
+
+    # --- checkpoints ---
+
+    def _kind(self) -> dict[str, Any]:
+        """What a run must have in common with the checkpoint that it goes on from."""
+        return {"head": repr(self.head)}
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Say what kind of run it is, and describe the net as it is now, of the type the Trainer made it."""
+        checkpoint["torchperc"] = {"format": FORMAT, **self._kind()}
+        checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **self._described()}
+
+    def _described(self) -> dict[str, Any]:
+        return {"net": described_net(self.net), "head": described_head(self.head)}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Refuse the checkpoint of another kind of run or for another net, before anything is loaded."""
+        found = checkpoint.get("torchperc")
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise CheckpointError(
+                "the checkpoint was not written by this version of torchperc, and 0.1.0 did not save the arguments of "
+                "its modules; load its weights alone: net.load_state_dict of torch.load(path)['state_dict']"
+            )
+        kind = {"format": FORMAT, **self._kind()}
+        if self._is_fitting() and found != kind:
+            raise CheckpointError(
+                f"the checkpoint is of another run: it has {found}, this run is {kind}; resume the same run"
+            )
+        checkpoint["state_dict"] = self._renamed(checkpoint["state_dict"])
+        own = {name: tuple(values.shape) for name, values in self.state_dict().items()}
+        saved = {name: tuple(values.shape) for name, values in checkpoint["state_dict"].items()}
+        if own != saved:
+            raise CheckpointError(
+                f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net"
+            )
+
+    def _renamed(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters under the names they have here, where one of the two nets is inside ``torch.compile``."""
+        plain = {name.replace(_COMPILED, "net."): values for name, values in state.items()}
+        names = {name.replace(_COMPILED, "net."): name for name in self.state_dict()}
+        return {names.get(name, name): values for name, values in plain.items()}
+
+    def _refuse_mixed_precision(self, what: str) -> None:
+        if "mixed" in str(self.trainer.precision):
+            raise ValueError(
+                f"{what} computes in the net's own type, and precision={self.trainer.precision!r} would change "
+                "nothing; use precision='32-true' or '64-true'"
+            )
+
+    def _is_fitting(self) -> bool:
+        try:
+            return self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
+        except RuntimeError:  # there is no Trainer, as in load_from_checkpoint
+            return False
+
+
+def unpacked(batch: Any) -> Samples:
+    """A batch as a loader gives it: (x, y), or (x, y, sample weights).
+
+    Example:
+        >>> unpacked([torch.zeros(2, 1), torch.tensor([1, -1])]).y
+        tensor([ 1, -1])
+    """
+    if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+        found = f"{len(batch)} parts" if isinstance(batch, tuple | list) else type(batch).__name__
+        raise TypeError(f"a batch must be (x, y) or (x, y, sample_weight), found {found}; change the loader's dataset")
+    x, y = batch[:2]
+    if not isinstance(y, Tensor) or not isinstance(x, Tensor | Mapped):
+        raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
+    return Samples(x, y, batch[2] if len(batch) == 3 else None)
+
+
+def pieces(samples: Samples) -> Iterator[Samples]:
+    """A batch as it is, or one that is larger than memory a part at a time, on the labels' device.
+
+    Example:
+        >>> [labels.tolist() for _, labels, _ in pieces(unpacked((torch.zeros(2, 1), torch.tensor([1, -1]))))]
+        [[1, -1]]
+    """
+    x, y, weight = samples
+    if not isinstance(x, Mapped):
+        yield samples
+        return
+    start = 0
+    for part in x:
+        here = slice(start, start + len(part))
+        yield Samples(part.to(y.device), y[here], None if weight is None else weight[here])
+        start += len(part)
+
+
+def scores_of(net: nn.Module, x: Tensor) -> Tensor:
+    """Scores of a net; for ``nn.Linear`` and sparse samples by the product that has a quick way back.
+
+    Example:
+        >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape
+        torch.Size([4, 3])
+    """
+    if isinstance(net, nn.Linear) and tpf.is_sparse(x):
+        return tpf.linear(x, net.weight, net.bias)
+    scores: Tensor = net(x)
+    return scores

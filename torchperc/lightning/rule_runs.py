@@ -1,0 +1,249 @@
+"""How the rule learns what a loader gives: all samples as one batch, again every epoch, or batch after batch online."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import astuple, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import checks
+from torchperc.lightning.base import Samples, pieces
+from torchperc.lightning.checkpoints import CheckpointError
+from torchperc.lightning.loader import Mapped
+from torchperc.lightning.metrics import Counts, EpochSums, counts, squared_length, total_loss
+from torchperc.rules.conventions import Verdict
+from torchperc.rules.online import Stream
+from torchperc.rules.problem import Net, write
+from torchperc.rules.run import EpochRecord, RuleResult
+from torchperc.rules.trainer import RuleTrainer
+
+if TYPE_CHECKING:
+    from torchperc.heads import Head
+
+
+class Learning(ABC):
+    """A run by rule whose epochs somebody else makes."""
+
+    net: Net
+    verdict: Verdict | None
+
+    @property
+    @abstractmethod
+    def history(self) -> Sequence[EpochRecord]:
+        """The epochs so far."""
+
+    @abstractmethod
+    def learn(self, samples: Samples) -> None:
+        """Learn a batch."""
+
+    @abstractmethod
+    def epoch_values(self, *, complete: bool) -> dict[str, float]:
+        """End the epoch, all samples of which have been presented or not; return what it logs, if anything."""
+
+    @abstractmethod
+    def validated(self, error: float) -> None:
+        """Record the error on validation data after the last epoch."""
+
+    @abstractmethod
+    def result(self) -> RuleResult | None:
+        """What the run has come to."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the run needs to go on exactly, as tensors and plain types."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state_dict` gave."""
+
+
+class WholeLearning(Learning):
+    """All samples in one batch, which is the same every epoch: the run of :meth:`torchperc.RuleTrainer.fit`.
+
+    Args:
+        net: linear; it has the last weights after each epoch.
+        options: of the trainer.
+        samples: all of them.
+        max_epochs: at most so many; ``None`` for any number.
+    """
+
+    def __init__(self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int | None) -> None:
+        self.net, self._y = net, samples.y
+        X, y = samples.x, samples.y
+        if isinstance(X, Mapped):
+            X = X.source
+        if not isinstance(X, Tensor) or checks.is_sparse(X):  # which the rule reads on the CPU
+            net, y = deepcopy(net).cpu(), y.cpu()
+        trainer = RuleTrainer(max_epochs=max_epochs or 2**31, **options)
+        self._run = trainer.start(net, X, y, sample_weight=samples.weight)
+        self._new: EpochRecord | None = None
+
+    @property
+    def verdict(self) -> Verdict | None:  # type: ignore[override]  # the run's own
+        """Of the run."""
+        return self._run.verdict
+
+    @property
+    def history(self) -> Sequence[EpochRecord]:
+        """The epochs so far."""
+        return self._run.history
+
+    def learn(self, samples: Samples) -> None:
+        """One epoch. The samples are those of the first batch, which the run has kept."""
+        if not _same_labels(samples.y, self._y):
+            raise ValueError(
+                "the loader gives other samples, or in another order, than in the first epoch; use a sequential "
+                "sampler with LitRule(order='shuffled'), or shuffle=True, which is learned online"
+            )
+        self._new = self._run.epoch()
+        write(self.net, self._run.current())
+
+    def epoch_values(self, *, complete: bool) -> dict[str, float]:
+        """What the epoch logs."""
+        record, self._new = self._new, None
+        if record is None:
+            return {}
+        loss, slack = self._run.survey()
+        length = math.sqrt(squared_length([self.net.weight]))
+        return {
+            "mistakes": float(record.mistakes),
+            "error/train": record.mistakes / len(self._y),
+            "norm": record.norm,
+            "loss/train": loss,
+            "margin": slack / length if length else 0.0,
+            **self._run.theory(slack),
+        }
+
+    def validated(self, error: float) -> None:
+        """Record the error after the last epoch."""
+        self._run.history[-1] = replace(self._run.history[-1], validation_error=error)
+
+    def result(self) -> RuleResult | None:
+        """The result of the run; ``None`` before its first epoch."""
+        return self._run.result() if self._run.history else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the run."""
+        return self._run.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there; epochs that had been used up may be more now."""
+        if "stream" in state:
+            raise CheckpointError("the checkpoint is of a run on mini-batches; use the same loader to resume it")
+        self._run.load_state_dict(state)
+        if self._run.verdict is Verdict.BUDGET:
+            self._run.verdict = None
+
+
+class OnlineLearning(Learning):
+    """Batch after batch, as :meth:`torchperc.RuleTrainer.partial_fit` learns chunks.
+
+    Args:
+        net: linear; it has the selected weights after each batch.
+        options: of the trainer.
+        head: the perceptron's, for the loss.
+        max_epochs: at most so many; ``None`` for any number.
+    """
+
+    def __init__(self, net: Net, options: dict[str, Any], head: Head, max_epochs: int | None) -> None:
+        self.net, self.verdict = net, None
+        self._head, self._max_epochs = head, max_epochs or 2**31
+        self._trainer = RuleTrainer(**options)
+        try:
+            self._trainer.check_stream()
+            if options["prove"] or options["select"] == "voted":
+                what = "prove=True" if options["prove"] else "select='voted'"
+                raise ValueError(f"{what} would have to keep all samples")
+        except ValueError as error:
+            raise ValueError(
+                f"mini-batches and shuffled batches are learned online, where {error}; or use LitRule with a loader "
+                "that gives all samples in one batch without shuffling (batch_size='full'), or RuleTrainer"
+            ) from None
+        self._stream, self._sums = Stream(), EpochSums()
+        at_zero = not net.weight.any() and (net.bias is None or not net.bias.any())
+        self._total = 0.0 if at_zero else math.nan
+        self._history: list[EpochRecord] = []
+        self.last: RuleResult | None = None
+
+    @property
+    def history(self) -> Sequence[EpochRecord]:
+        """The epochs so far."""
+        return self._history
+
+    def learn(self, samples: Samples) -> None:
+        """One batch in turn."""
+        for x, y, weight in pieces(samples):
+            with torch.no_grad():
+                scores = self.net(x)
+                scores = scores.squeeze(-1) if len(self.net.weight) == 1 and scores.dim() == 2 else scores
+                loss, slack = total_loss(self._head, scores, y), counts(self._head, scores, y).slack
+                length = torch.linalg.vector_norm(self.net.weight)
+            self.last = self._trainer.learn_chunk(self._stream, self.net, x, y, sample_weight=weight)
+            made = torch.tensor(self.last.mistakes)
+            self._sums.add(len(y), loss, Counts(made, made, slack), length)
+            self._total += float(self.last.log.coef.abs().sum())
+
+    def epoch_values(self, *, complete: bool) -> dict[str, float]:
+        """What the epoch logs, and what it means for the verdict."""
+        if not self._sums.count or self.last is None:
+            return {}
+        means, norm = self._sums.means(), self.last.history[-1].norm
+        self._sums.reset()
+        upper = norm / self._total if self._total > 0 else None
+        record = EpochRecord(len(self._history) + 1, int(means["mistakes"]), norm, None, upper)
+        self._history.append(record)
+        if complete and not record.mistakes and self._trainer.tie != "strict":
+            self.verdict = Verdict.SEPARATED
+        elif len(self._history) >= self._max_epochs:
+            self.verdict = Verdict.BUDGET
+        values = {"mistakes": means["mistakes"], "error/train": means["error"], "norm": norm}
+        values |= {"loss/train": means["loss"], "margin": means["margin"]}
+        values["theory/mistakes"] = float(sum(past.mistakes for past in self._history))
+        return values if upper is None else {**values, "theory/upper": upper}
+
+    def validated(self, error: float) -> None:
+        """Record the error after the last epoch; one in the middle of an epoch is none of it."""
+        if self._history and not self._sums.count:
+            self._history[-1] = replace(self._history[-1], validation_error=error)
+
+    def result(self) -> RuleResult | None:
+        """The last batch's result with the verdict and the epochs of all; ``None`` if no batch has been learned."""
+        if self.last is None:
+            return None
+        return replace(self.last, verdict=self.verdict or Verdict.BUDGET, history=tuple(self._history))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The stream, and the epochs so far."""
+        return {
+            "stream": self._stream.state_dict(),
+            "sums": self._sums.state_dict(),
+            "total": self._total,
+            "history": [astuple(record) for record in self._history],
+            "verdict": None if self.verdict is None else self.verdict.value,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there; epochs that had been used up may be more now."""
+        if "stream" not in state:
+            raise CheckpointError("the checkpoint is of a run on all samples in one batch; use the same loader")
+        self._stream.load_state_dict(state["stream"])
+        self._sums.load_state_dict(state["sums"])
+        self._total = state["total"]
+        self._history = [EpochRecord(*record) for record in state["history"]]
+        found = None if state["verdict"] is None else Verdict(state["verdict"])
+        self.verdict = None if found is Verdict.BUDGET else found
+
+
+def _same_labels(one: Tensor, other: Tensor) -> bool:
+    if one.data_ptr() == other.data_ptr() and one.shape == other.shape:
+        return True
+    if one.device.type == "cpu":  # in numpy, which wakes no threads for it
+        return np.array_equal(one.numpy(), other.numpy())
+    return torch.equal(one, other)
