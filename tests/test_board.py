@@ -334,12 +334,17 @@ def test_hyperparameters_of_model_and_data_are_kept(rule, gradient):
         assert metadata.SESSION_END_INFO_TAG in content
         return {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
 
-    data = {"data": "AND", "batch": "full", "order": "given", "scale": "none", "seed": 0}
-    assert options(rule) == {
-        "model": "Perceptron", "rule": "mistakes", "rate": 1.0, "ties": "update", "keep": "last", **data
+    net = {"class_path": "torchperc.Perceptron", "init_args/in_features": 2, "init_args/bias": True}
+    net |= {"init_args/init": "zeros", "init_args/seed": "None", "init_args/dtype": "torch.float32"}
+    data = {"source": "AND", "batch_size": "full", "order": "given", "scale": "none", "seed": 0, "split": "None", "dtype": "float32"}
+    both = {f"net/{name}": value for name, value in net.items()} | {f"data/{name}": value for name, value in data.items()}
+    assert options(rule) == both | {
+        "module": "LitRule", "lr": 1.0, "tie": "update", "bias_step": "None", "order": "given", "select": "last", "engine": "auto",
+        "seed": 0, "margin": 0.0, "class_weight": "None", "prove": False,
     }  # fmt: skip
-    assert options(gradient) == {
-        "model": "Perceptron", "rule": "gradient", "rate": 0.5, "head": "logistic", "update_by": "batch", **data
+    assert options(gradient) == both | {
+        "module": "LitClassifier", "head": "logistic", "lr": 0.5, "update": "batch", "start": "as-is", "interval": "epoch",
+        "monitor": "None", "optimizer": "None", "scheduler": "None", "class_weight": "None",
     }  # fmt: skip
 
 
@@ -349,16 +354,7 @@ def test_the_table_has_the_columns_of_all_runs_and_the_last_values(runs, rule, g
     context, request = Context(TBContext(data_provider=provider)), RequestContext()
     found = context.experiment_from_metadata(request, "", True, context.hparams_metadata(request, ""), [])
     columns = {info.name for info in found.hparam_infos}
-    assert {
-        "rule",
-        "rate",
-        "head",
-        "update_by",
-        "ties",
-        "keep",
-        "data",
-        "batch",
-    } <= columns  # not those of one run alone
+    assert {"module", "lr", "head", "update", "tie", "select", "data/source", "data/scale"} <= columns  # of all runs
     theory = {"theory/lower", "theory/upper", "theory/mistakes", "theory/bound"}
     assert {info.name.tag for info in found.metric_infos} == {*CURVES, *theory}
     last = provider.read_last_scalars(request, experiment_id="", plugin_name="scalars")
@@ -370,7 +366,7 @@ def test_the_summary_names_options_and_final_metrics(rule):
     [event] = rule.events.Tensors("summary/text_summary")
     assert event.step == 9
     text = event.tensor_proto.string_val[0].decode()
-    for row in ("| epochs | 9 |", "| rule | mistakes |", "| data | AND |", "| mistakes | 0 |", "| norm | 5.38516 |"):
+    for row in ("| epochs | 9 |", "| module | LitRule |", "| data/source | AND |", "| mistakes | 0 |", "| norm | 5.38516 |"):
         assert row in text.splitlines()
 
 

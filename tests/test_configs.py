@@ -174,7 +174,10 @@ WRONG = {
     "wrong value": (["--config", RULE, "--model.init_args.lr", "0"], "lr=0.0 must be a finite number > 0"),
     "wrong tie": (["--config", RULE, "--model.init_args.tie", "x"], "tie='x' is unknown; choose one of"),
     "unknown source": (["--config", RULE, "--data.source", "NOPE"], "source='NOPE' is unknown"),
-    "wrong batch": (["--config", RULE, "--data.batch_size", "2", *QUIET], "2 batches; use batch_size='full'"),
+    "wrong batch": (
+        ["--config", RULE, "--data.batch_size", "2", "--model.init_args.select", "pocket", *QUIET],
+        "learned online, where select='pocket' needs all samples",
+    ),
     "no checkpoint": (["--config", RULE, "--ckpt_path", "none.ckpt", *QUIET], "cannot read none.ckpt"),
 }
 

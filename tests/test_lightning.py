@@ -126,12 +126,8 @@ def test_the_rule_logs_under_the_tags_of_gradient():
     assert tags[1] == {"loss/train", "error/train", "mistakes", "norm", "margin", "lr", "loss/val", "error/val"}
 
 
-def test_the_rule_needs_all_samples_in_their_order():
+def test_what_the_rule_cannot_do_is_said_before_training():
     X, y = tp.data.gate("AND")
-    with pytest.raises(ValueError, match="2 batches; use batch_size='full'"):
-        trained(L.LitRule(tp.Perceptron(2)), L.SliceLoader(X, y, 2))
-    with pytest.raises(ValueError, match="the loader shuffles"):
-        trained(L.LitRule(tp.Perceptron(2)), L.SliceLoader(X, y, order="shuffled"))
     with pytest.raises(ValueError, match="needs validation data"):
         trained(L.LitRule(tp.Perceptron(2), select="best-validation"), L.SliceLoader(X, y))
     with pytest.raises(ValueError, match="tie='x'"):
@@ -379,7 +375,7 @@ def test_wrong_options_are_named():
         ({"start": "random"}, "start='random'"),
         ({"lr": 0.0}, "lr=0.0"),
         ({"head": "hinge"}, "head='hinge'"),
-        ({"lr": 0.1, "optimizer": torch.optim.Adam}, "lr=0.1 is the rate of the default optimizer"),
+        ({"lr": 0.1, "optimizer": torch.optim.Adam}, "lr=0.1 is for the default optimizer"),
     ):
         with pytest.raises(ValueError, match=message):
             L.LitClassifier(net, **options)

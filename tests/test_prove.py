@@ -194,7 +194,7 @@ def test_auto_takes_a_rate_below_the_limit(head, update):
     X, y = iris(0)
     lit = L.LitClassifier(tp.Perceptron(4).double(), head, lr="auto", update=update)
     trainer = trained(lit, X, y, 30)
-    assert lit.hparams["rate"] == "auto"
+    assert lit.hparams.lr == "auto"
     assert trainer.optimizers[0].param_groups[0]["lr"] == lit.lr
     expected = tp.theory.auto_lr(head, X, batch_size=1 if update == "sample" else "full")
     assert lit.lr == pytest.approx(expected)

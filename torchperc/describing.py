@@ -91,7 +91,7 @@ def uncompiled(net: nn.Module) -> nn.Module:
     """The net inside ``torch.compile(net)``; any other net as it is.
 
     Example:
-        >>> uncompiled(torch.compile(nn.Linear(2, 1)))
+        >>> uncompiled(torch.compile(nn.Linear(2, 1), backend="eager"))
         Linear(in_features=2, out_features=1, bias=True)
     """
     inner = getattr(net, "_orig_mod", None)

@@ -152,7 +152,7 @@ class LitClassifier(LitNet):
     def _largest_safe_lr(self) -> float:
         loader, size = _train_loader(self.trainer), None
         if isinstance(loader, SliceLoader):
-            size = "full" if len(loader) == 1 else len(loader.y) - (len(loader) - 1) * loader.batch_size
+            size = "full" if len(loader) == 1 else loader.batch_size
         options = self._curvature(1 if self.update == "sample" else size)
         if isinstance(loader, SliceLoader) and not is_mapped(loader.X):
             return auto_lr(self.head, loader.X.float() if loader.X.dtype.itemsize < 4 else loader.X, **options)
@@ -167,11 +167,12 @@ class LitClassifier(LitNet):
     def _warn_of_a_large_lr(self, X: Tensor) -> None:
         """Before the first step of full-batch descent, whose batch is all there is to know."""
         net = uncompiled(self.net)
-        if self._auto or self._optimizer is not None or not isinstance(net, LinearNet) or tpf.is_sparse(X):
+        if self._auto or self._optimizer is not None or not isinstance(net, LinearNet):
             return
         if not isinstance(self.head, LMSHead | LogisticHead) or X.dtype.itemsize < 4:
             return
-        if X.numel() * X.shape[1] <= _WORTH_A_LOOK:
+        numbers = X.values().numel() if X.layout == torch.sparse_csr else X.numel()
+        if numbers * X.shape[1] <= _WORTH_A_LOOK:
             # a squared error grows forever above the limit; the logistic loss flattens out, and bears more
             lr = self.lr if isinstance(self.head, LMSHead) else self.lr / _LOGISTIC_BEARS
             X, options = X.detach().cpu(), self._curvature("full")
@@ -390,7 +391,7 @@ def _auto_lr_of_batches(
 ) -> float:
     """1/L of samples that are read batch by batch, in one pass; see :mod:`torchperc.theory.limits`.
 
-    ``batch_size`` is that of the training steps; ``None`` stands for the smallest of these batches.
+    ``batch_size`` is that of the training steps; ``None`` stands for these batches themselves.
     """
     unit = step_limit(head, [[1.0]], bias=False, num_classes=num_classes) / 2  # of a loss whose φ has length 1
     if math.isinf(unit):
@@ -414,8 +415,10 @@ def _auto_lr_of_batches(
     if gram is not None:
         gram[:-1, -1] = gram[-1, :-1]
         total = min(total, float(torch.linalg.eigvalsh(gram)[-1]) * (1 + 1e-12))
-    size = min(sizes) if batch_size is None else batch_size if isinstance(batch_size, int) else sum(sizes)
-    curvature = longest if size == 1 else min(longest, total / size)
+    if batch_size is not None:
+        size = sum(sizes) if isinstance(batch_size, str) else batch_size
+        sizes = [size, sum(sizes) % size or size]
+    curvature = longest if max(sizes) == 1 else min(longest, total / min(sizes))
     return unit / curvature if curvature else 1.0
 
 
