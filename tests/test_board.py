@@ -336,8 +336,18 @@ def test_hyperparameters_of_model_and_data_are_kept(rule, gradient):
 
     net = {"class_path": "torchperc.Perceptron", "init_args/in_features": 2, "init_args/bias": True}
     net |= {"init_args/init": "zeros", "init_args/seed": "None", "init_args/dtype": "torch.float32"}
-    data = {"source": "AND", "batch_size": "full", "order": "given", "scale": "none", "seed": 0, "split": "None", "dtype": "float32"}
-    both = {f"net/{name}": value for name, value in net.items()} | {f"data/{name}": value for name, value in data.items()}
+    data = {
+        "source": "AND",
+        "batch_size": "full",
+        "order": "given",
+        "scale": "none",
+        "seed": 0,
+        "split": "None",
+        "dtype": "float32",
+    }
+    both = {f"net/{name}": value for name, value in net.items()} | {
+        f"data/{name}": value for name, value in data.items()
+    }
     assert options(rule) == both | {
         "module": "LitRule", "lr": 1.0, "tie": "update", "bias_step": "None", "order": "given", "select": "last", "engine": "auto",
         "seed": 0, "margin": 0.0, "class_weight": "None", "prove": False,
@@ -366,7 +376,13 @@ def test_the_summary_names_options_and_final_metrics(rule):
     [event] = rule.events.Tensors("summary/text_summary")
     assert event.step == 9
     text = event.tensor_proto.string_val[0].decode()
-    for row in ("| epochs | 9 |", "| module | LitRule |", "| data/source | AND |", "| mistakes | 0 |", "| norm | 5.38516 |"):
+    for row in (
+        "| epochs | 9 |",
+        "| module | LitRule |",
+        "| data/source | AND |",
+        "| mistakes | 0 |",
+        "| norm | 5.38516 |",
+    ):
         assert row in text.splitlines()
 
 

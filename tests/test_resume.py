@@ -51,7 +51,9 @@ class Metrics(pl.Callback):
 
     def on_train_epoch_end(self, trainer, *_):
         self.by_epoch[trainer.current_epoch] = {
-            k: float(v) for k, v in trainer.callback_metrics.items() if k != "step"  # Board's x-axis
+            k: float(v)
+            for k, v in trainer.callback_metrics.items()
+            if k != "step"  # Board's x-axis
         }
 
 

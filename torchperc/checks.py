@@ -292,8 +292,8 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
     return values.to(torch.int64, copy=True)
 
 
-def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight") -> Tensor:
-    """Return per-sample weights as float64, finite and at least 0, not all 0.
+def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight", all_zero: bool = False) -> Tensor:
+    """Return per-sample weights as float64, finite and at least 0; not all 0, unless that is allowed.
 
     Example:
         >>> nonnegative_weights([1, 0.5], 2)
@@ -303,7 +303,7 @@ def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight
     if not torch.isfinite(values).all() or (values < 0).any():
         bad = values[~torch.isfinite(values) | (values < 0)][0].item()
         raise ValueError(f"{name} must hold finite numbers >= 0, found {bad}; a weight of 0 leaves the sample out")
-    if not (values > 0).any():
+    if not all_zero and not (values > 0).any():
         raise ValueError(f"{name} is 0 everywhere; at least one sample must count")
     return values
 

@@ -91,11 +91,14 @@ class _Steps(NamedTuple):
 def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, order: Tensor | None) -> _Steps:
     rates = torch.full((1,), float(lr), dtype=torch.float64, device=rows.device).expand(len(rows))
     if sample_weight is not None:
-        rates = lr * checks.nonnegative_weights(sample_weight, len(rows)).to(rows.device)
+        rates = lr * checks.nonnegative_weights(sample_weight, len(rows), all_zero=True).to(rows.device)
     l2 = checks.number("l2", l2, at_least=0)
     if l2 and l2 * float(rates.max()) >= 1:
         raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} turns weights round; lower l2 or lr")
-    index = torch.arange(len(rows), device=rows.device) if order is None else order.to(rows.device, torch.int64)
+    if order is None:  # in numpy, which wakes no threads for it
+        index = torch.from_numpy(np.arange(len(rows))).to(rows.device)
+    else:
+        index = order.to(rows.device, torch.int64)
     if order is not None and (index.dim() != 1 or not len(index) or index.min() < 0 or index.max() >= len(rows)):
         raise ValueError(f"order must be sample numbers 0 to {len(rows) - 1} in one dimension")
     return _Steps(lr, rates, l2, index, sample_weight is None and not l2)

@@ -15,7 +15,7 @@ from torchperc.heads import head as head_by_name
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
-from torchperc.lightning.metrics import counts, exact, total_loss
+from torchperc.lightning.metrics import tally
 from torchperc.rules.problem import sample_factors
 
 FORMAT = 2
@@ -79,21 +79,21 @@ class LitNet(pl.LightningModule):
 
     def _evaluate(self, batch: Any, stage: str) -> Tensor:
         """Log the loss and the error of a batch; return its number of wrong decisions."""
-        wrong = torch.zeros((), dtype=torch.int64, device=self.device)
+        wrong = torch.zeros((), device=self.device)
         for x, y, weight in pieces(unpacked(batch)):
             scores = self(x)
-            errors = counts(self.head, scores, y).errors
-            loss = total_loss(self.head, scores, y, self._factors(scores, y, weight))
-            means = {f"loss/{stage}": loss / len(y), f"error/{stage}": exact(errors) / len(y)}
+            found = tally(self.head, scores, y, self._factors(scores, y, weight))
+            means = {f"loss/{stage}": found.loss / len(y), f"error/{stage}": found.errors / len(y)}
             self._log(means, batch_size=len(y))
-            wrong = wrong + errors
+            wrong = wrong + found.errors
         return wrong
 
     def _factors(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """The factor of each sample's loss, its own times its class's, in float64."""
         if weight is None and self.class_factors is None:
             return None
-        return sample_factors(y, weight, self.class_factors, None if scores.dim() == 1 else scores.shape[-1])
+        classes = None if scores.dim() == 1 else scores.shape[-1]
+        return sample_factors(y, weight, self.class_factors, classes, all_zero=True)  # in a batch, not in all data
 
     def _log(self, values: Mapping[str, Tensor | float], batch_size: int = 1) -> None:
         for name, value in values.items():

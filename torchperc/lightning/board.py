@@ -102,7 +102,11 @@ class Board(pl.Callback):
             self._picture(trainer, pl_module, epoch)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
         data = getattr(trainer, "datamodule", None)
-        options = {"module": type(pl_module).__name__, **_plain(pl_module.hparams), **_plain({"data": dict(getattr(data, "hparams", {}))})}
+        options = {
+            "module": type(pl_module).__name__,
+            **_plain(pl_module.hparams),
+            **_plain({"data": dict(getattr(data, "hparams", {}))}),
+        }
         for board in _boards(trainer):
             _hyperparameters(board, options, epoch)
             board.experiment.add_text("summary", _summary(options, metrics, epoch), epoch)

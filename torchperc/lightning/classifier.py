@@ -22,7 +22,7 @@ from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.lightning._pl import pl
 from torchperc.lightning.base import LitNet, Samples, pieces, unpacked
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
-from torchperc.lightning.metrics import EpochSums, counts, exact, squared_length, total_loss
+from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.parts import rows_as_read
 from torchperc.rules.problem import class_factors
 from torchperc.rules.rows import CsrRows, DenseRows, Rows
@@ -184,6 +184,8 @@ class LitClassifier(LitNet):
     def training_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
         """One step per batch, or one step per sample."""
         samples = unpacked(batch)
+        if batch_idx == 0:  # a new epoch; a run resumed at the end of one has no hook that says so
+            self._sums.reset()
         first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
         if first and self.update == "batch" and isinstance(samples.x, Tensor):
             self._warn_of_a_large_lr(samples.x)
@@ -200,7 +202,7 @@ class LitClassifier(LitNet):
             loss = self.head.loss(scores, y)
         else:
             loss = (self.head.loss(scores, y, reduction="none") * factors.to(scores.dtype)).mean()
-        self._sums.add(len(y), exact(loss.detach()) * len(y), counts(self.head, scores.detach(), y), self._length())
+        self._sums.add(len(y), tally(self.head, scores.detach(), y, factors), self._length())
         return loss
 
     def _step_by_samples(self, samples: Samples) -> Tensor:
@@ -210,12 +212,12 @@ class LitClassifier(LitNet):
         for x, y, weight in pieces(samples):
             if tpf.is_sparse(x) and x.device.type != "cpu":
                 raise ValueError("update='sample' takes sparse samples on the CPU; use Trainer(accelerator='cpu')")
-            factors = self._factors(net.weight.squeeze(0), y, weight)  # which has as many dimensions as the scores
+            factors = self._factors(net.weight.T.squeeze(-1), y, weight)  # which has the shape of scores
             lr = optimizer.param_groups[0]["lr"]  # type: ignore[union-attr]  # there is one optimizer
             scores = descend(net, self.head, x, y, float(lr), sample_weight=factors)
-            loss = total_loss(self.head, scores, y, factors)
-            self._sums.add(len(y), loss, counts(self.head, scores, y), length)
-            total = total.to(loss.device) + loss
+            found = tally(self.head, scores, y, factors)
+            self._sums.add(len(y), found, length)
+            total = total.to(found.loss.device) + found.loss
         optimizer.step()  # type: ignore[union-attr]  # no gradients, so nothing moves: it counts the step
         return total / len(samples.y)
 
@@ -256,7 +258,7 @@ class LitClassifier(LitNet):
             labels = [y if weight is None else y[weight > 0] for _, y, weight in batches]
             self.class_factors = class_factors(torch.cat(labels), "balanced", None)
         if self.start == "two-sample" and self.trainer.global_step == 0:
-            X, y = _first_of_each(self._batches_before("start='two-sample'"))
+            X, y = _first_of_each(self._batches_before())
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
             weight, bias = tpf.two_sample_start(X, y, targets=targets)
             net = check_linear(uncompiled(self.net))
@@ -264,10 +266,6 @@ class LitClassifier(LitNet):
                 net.weight.copy_(weight)
                 if net.bias is not None:
                     net.bias.copy_(bias)
-
-    def on_train_epoch_start(self) -> None:
-        """A new epoch, unless it is the rest of one."""
-        self._sums.reset()
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, so that every callback finds it at the end of the epoch."""
@@ -304,16 +302,18 @@ class LitClassifier(LitNet):
 
     # --- a look at the training data ---
 
-    def _batches_before(self, why: str) -> Iterator[Samples]:
+    def _batches_before(self, needs_all: str | None = None) -> Iterator[Samples]:
         """The training batches, in a pass of their own that changes no draw of the training."""
         loader, count = _train_loader(self.trainer), self.trainer.num_training_batches
         if isinstance(loader, SliceLoader):  # which remembers how far it has been read
             yield Samples(loader.X, loader.y, None)
             return
-        if math.isinf(count):
-            raise ValueError(f"{why} needs a look at all training data, and the loader has no length; leave it out")
+        if needs_all is not None and math.isinf(count):
+            raise ValueError(
+                f"{needs_all} needs a look at all training data, and the loader has no length; leave it out"
+            )
         with _draws_unchanged(loader):
-            yield from map(unpacked, islice(loader, int(count)))
+            yield from map(unpacked, islice(loader, None if math.isinf(count) else int(count)))
 
     # --- checkpoints ---
 
@@ -361,10 +361,12 @@ def _draws_unchanged(loader: Any) -> Iterator[None]:
     owners = (loader, getattr(loader, "sampler", None))
     generators = [g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)]
     states = [generator.get_state() for generator in generators]
-    with torch.random.fork_rng(devices=[]):
-        yield
-    for generator, state in zip(generators, states, strict=True):
-        generator.set_state(state)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
 
 
 def _first_of_each(batches: Iterator[Samples]) -> tuple[Tensor, Tensor]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,51 +16,42 @@ _ONE_THREAD = 32767
 """So many numbers torch works on without waking its thread pool, whose barriers cost milliseconds on a busy machine."""
 
 
-class Counts(NamedTuple):
-    """Of a batch: wrong decisions, mistakes as the head counts them, and the smallest slack."""
+class Tally(NamedTuple):
+    """Of a batch: the sum of its losses, wrong decisions, mistakes as the head counts them, and the smallest slack."""
 
+    loss: Tensor
     errors: Tensor
     mistakes: Tensor
     slack: Tensor
 
 
 @torch.no_grad()
-def counts(head: Head, scores: Tensor, y: Tensor) -> Counts:
-    """Count a batch.
+def tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None) -> Tally:
+    """Count a batch; each sample's loss is multiplied by its factor.
 
     Shape:
-        scores (N,) or (N, K), y (N,).
+        scores (N,) or (N, K), y (N,), factors (N,).
 
     Example:
         >>> from torchperc.heads import PerceptronHead
-        >>> counts(PerceptronHead(), torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1, 1, 1]))
-        Counts(errors=tensor(1), mistakes=tensor(2), slack=tensor(-1.))
+        >>> [float(each) for each in tally(PerceptronHead(), torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1, 1, 1]))]
+        [1.0, 1.0, 2.0, -1.0]
     """
-    found = [
-        Counts((head.decide(s) != t).sum(), head.mistakes(s, t).sum(), tpf.slacks(s, t).min())
-        for s, t in _few_at_once(scores, y)
-    ]
-    if len(found) == 1:
-        return found[0]
-    errors, mistakes, slack = (torch.stack(column) for column in zip(*found, strict=True))
-    return Counts(errors.sum(), mistakes.sum(), slack.min())
+    size = max(1, _ONE_THREAD // (1 if scores.dim() == 1 else scores.shape[-1]))
+    if scores.device.type != "cpu" or len(y) <= size:
+        return _tally(head, scores, y, factors)
+    weights = [None] * -(-len(y) // size) if factors is None else factors.split(size)
+    found = [_tally(head, *part) for part in zip(scores.split(size), y.split(size), weights, strict=True)]
+    columns = Tally(*(torch.stack(column) for column in zip(*found, strict=True)))
+    return Tally(columns.loss.sum(), columns.errors.sum(), columns.mistakes.sum(), columns.slack.min())
 
 
-@torch.no_grad()
-def total_loss(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None) -> Tensor:
-    """The sum of a batch's losses, each times its sample's factor, in double precision where the device has it.
-
-    Example:
-        >>> from torchperc.heads import PerceptronHead
-        >>> total_loss(PerceptronHead(), torch.tensor([-2.0, -1.0]), torch.tensor([1, 1]), torch.tensor([1.0, 3.0]))
-        tensor(5., dtype=torch.float64)
-    """
-    weights = torch.ones_like(y) if factors is None else factors
-    sums = [
-        exact(head.loss(s, t, reduction="none") * w).sum()
-        for (s, t), (_, w) in zip(_few_at_once(scores, y), _few_at_once(scores, weights), strict=True)
-    ]
-    return torch.stack(sums).sum()
+def _tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None) -> Tally:
+    losses, wrong = head.loss(scores, y, reduction="none"), head.decide(scores) != y
+    errors = exact(wrong.sum())
+    mistakes = errors if type(head).mistakes is Head.mistakes else exact(head.mistakes(scores, y).sum())
+    loss = losses.sum(dtype=errors.dtype) if factors is None else (losses * factors).sum(dtype=errors.dtype)
+    return Tally(loss, errors, mistakes, exact(tpf.slacks(scores, y).min()))
 
 
 def exact(values: Tensor) -> Tensor:
@@ -88,14 +79,6 @@ def squared_length(parameters: Iterable[Tensor]) -> float:
     return total
 
 
-def _few_at_once(scores: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    size = max(1, _ONE_THREAD // (1 if scores.dim() == 1 else scores.shape[-1]))
-    if scores.device.type != "cpu" or len(y) <= size:
-        yield scores, y
-    else:
-        yield from zip(scores.split(size), y.split(size), strict=True)
-
-
 class EpochSums:
     """Sums over the batches of an epoch. Nothing is read off the device before :meth:`means`."""
 
@@ -108,12 +91,11 @@ class EpochSums:
         self._loss = self._errors = self._mistakes = self._slack = torch.zeros((), dtype=torch.float64)
 
     @torch.no_grad()
-    def add(self, count: int, loss: Tensor, found: Counts, norm: Tensor | None) -> None:
-        """Add a batch: how many, the sum of their losses, what was counted; norm makes a slack a distance."""
-        slack = found.slack
+    def add(self, count: int, found: Tally, norm: Tensor | None) -> None:
+        """Add a batch: how many samples, and what was counted; the norm of the weights makes a slack a distance."""
+        loss, errors, mistakes, slack = found
         if norm is not None:
             slack = torch.where(norm > 0, slack / norm, torch.zeros_like(slack))
-        loss, errors, mistakes, slack = (exact(each.detach()) for each in (loss, found.errors, found.mistakes, slack))
         if self.count:
             loss, errors, mistakes = self._loss + loss, self._errors + errors, self._mistakes + mistakes
             slack = torch.minimum(self._slack, slack)

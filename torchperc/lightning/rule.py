@@ -118,6 +118,8 @@ class LitRule(LitNet):
         samples = unpacked(batch)
         if self._learning is None:
             self._learning = self._begin(samples)
+        if batch_idx == 0:  # a checkpoint made at an epoch's last batch has an epoch that was not ended
+            self._learning.epoch_values(complete=True)
         self._learning.learn(samples)
         if isinstance(self._learning, OnlineLearning):
             self.result = self._learning.last

@@ -17,7 +17,7 @@ from torchperc import checks
 from torchperc.lightning.base import Samples, pieces
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
-from torchperc.lightning.metrics import Counts, EpochSums, counts, squared_length, total_loss
+from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.online import Stream
 from torchperc.rules.problem import Net, write
@@ -167,8 +167,8 @@ class OnlineLearning(Learning):
                 "that gives all samples in one batch without shuffling (batch_size='full'), or RuleTrainer"
             ) from None
         self._stream, self._sums = Stream(), EpochSums()
-        at_zero = not net.weight.any() and (net.bias is None or not net.bias.any())
-        self._total = 0.0 if at_zero else math.nan
+        self._norm = math.sqrt(squared_length(net.parameters()))
+        self._total = 0.0 if self._norm == 0 else math.nan
         self._history: list[EpochRecord] = []
         self.last: RuleResult | None = None
 
@@ -183,18 +183,21 @@ class OnlineLearning(Learning):
             with torch.no_grad():
                 scores = self.net(x)
                 scores = scores.squeeze(-1) if len(self.net.weight) == 1 and scores.dim() == 2 else scores
-                loss, slack = total_loss(self._head, scores, y), counts(self._head, scores, y).slack
+                found = tally(self._head, scores, y)
                 length = torch.linalg.vector_norm(self.net.weight)
-            self.last = self._trainer.learn_chunk(self._stream, self.net, x, y, sample_weight=weight)
-            made = torch.tensor(self.last.mistakes)
-            self._sums.add(len(y), loss, Counts(made, made, slack), length)
-            self._total += float(self.last.log.coef.abs().sum())
+            made = torch.zeros_like(found.errors)
+            if weight is None or weight.any():
+                self.last = self._trainer.learn_chunk(self._stream, self.net, x, y, sample_weight=weight)
+                made += self.last.mistakes
+                self._norm = self.last.history[-1].norm
+                self._total += float(self.last.log.coef.abs().sum())
+            self._sums.add(len(y), found._replace(errors=made, mistakes=made), length)
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
         """What the epoch logs, and what it means for the verdict."""
-        if not self._sums.count or self.last is None:
+        if not self._sums.count:
             return {}
-        means, norm = self._sums.means(), self.last.history[-1].norm
+        means, norm = self._sums.means(), self._norm
         self._sums.reset()
         upper = norm / self._total if self._total > 0 else None
         record = EpochRecord(len(self._history) + 1, int(means["mistakes"]), norm, None, upper)
@@ -224,6 +227,7 @@ class OnlineLearning(Learning):
         return {
             "stream": self._stream.state_dict(),
             "sums": self._sums.state_dict(),
+            "norm": self._norm,
             "total": self._total,
             "history": [astuple(record) for record in self._history],
             "verdict": None if self.verdict is None else self.verdict.value,
@@ -235,7 +239,7 @@ class OnlineLearning(Learning):
             raise CheckpointError("the checkpoint is of a run on all samples in one batch; use the same loader")
         self._stream.load_state_dict(state["stream"])
         self._sums.load_state_dict(state["sums"])
-        self._total = state["total"]
+        self._norm, self._total = state["norm"], state["total"]
         self._history = [EpochRecord(*record) for record in state["history"]]
         found = None if state["verdict"] is None else Verdict(state["verdict"])
         self.verdict = None if found is Verdict.BUDGET else found

@@ -115,7 +115,7 @@ def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder
     module.result = run.result()
     if state["verdict"] is not None:
         return ""
-    return f"The run was broken off after {len(state['history'])} epochs and {len(state['mistakes'][0])} mistakes"
+    return f"The run was broken off after {len(state['history'])} epochs and {module.result.mistakes} mistakes"
 
 
 def of_module(
@@ -287,7 +287,7 @@ def _verdict(folder: Path) -> str:
     state = SafeCheckpointIO().load_checkpoint(folder / LAST).get("rule")
     if not isinstance(state, dict):
         return ""
-    epochs, mistakes = len(state["history"]), len(state["mistakes"][0])
+    epochs, mistakes = len(state["history"]), sum(record[1] for record in state["history"])  # an EpochRecord's
     many = f"{epochs} epoch{'s' * (epochs != 1)} and {mistakes} mistake{'s' * (mistakes != 1)}"
     if state["verdict"] is None:
         return f"The run was broken off after {many}"

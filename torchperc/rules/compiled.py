@@ -75,9 +75,13 @@ class CompiledEngine(LinearEngine):
 
         loss, least, done = 0.0, math.inf, 0
         for rows in self.space.rows.pieces():
-            part = self._y[done : done + len(rows)]
-            added, lowest = loops.survey(rows.plain(), part, self._w, self._b)
-            loss, least, done = loss + added, min(least, lowest), done + len(rows)
+            part = (rows.plain(), self._y[done : done + len(rows)], self._w, self._b)
+            middle = len(rows) // 2 if compiling.cores() > 1 and rows.row_bytes * len(rows) > _STRETCH else 0
+            other = _second_core().submit(loops.survey, *part, 0, middle) if middle else None
+            found = [loops.survey(*part, middle, len(rows))]
+            found += [] if other is None else [other.result()]
+            loss, least = loss + sum(each[0] for each in found), min(least, *(each[1] for each in found))
+            done += len(rows)
         return loss / done, least
 
     def _segment(self, rows: Rows, at: _Array, ids: _Array) -> Mistakes:

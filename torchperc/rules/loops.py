@@ -436,11 +436,11 @@ def _slack_of(rows, i, own, w, b, out):
 
 
 @njit(cache=True, nogil=True)
-def survey(rows, y, w, b):
-    """Σ max(0, −slack) and the smallest slack."""
+def survey(rows, y, w, b, first, end):
+    """Σ max(0, −slack) and the smallest slack, of the samples from ``first`` to ``end``."""
     out = np.empty(len(b) + 8, w.dtype)
     loss, least = 0.0, np.inf
-    for i in range(np.uint64(len(y))):
+    for i in range(np.uint64(first), np.uint64(end)):
         slack = _slack(rows, i, y[i], w, b, out)
         loss += max(0.0, -slack)
         least = min(least, slack)

@@ -162,7 +162,12 @@ def prover(space: Space, start: Weights, y: Tensor, ids: Tensor) -> Callable[[],
 
 
 def sample_factors(
-    y: Tensor, sample_weight: checks.Data | None, class_weight: Mapping[int, float] | str | None, classes: int | None
+    y: Tensor,
+    sample_weight: checks.Data | None,
+    class_weight: Mapping[int, float] | str | None,
+    classes: int | None,
+    *,
+    all_zero: bool = False,
 ) -> Tensor:
     """The factor of each sample's updates: its own weight times its class's, in float64.
 
@@ -170,7 +175,7 @@ def sample_factors(
     """
     factors = torch.ones(1, dtype=torch.float64, device=y.device).expand(len(y))
     if sample_weight is not None:
-        factors = checks.nonnegative_weights(sample_weight, len(y)).to(y.device)
+        factors = checks.nonnegative_weights(sample_weight, len(y), all_zero=all_zero).to(y.device)
     if class_weight is not None:
         for label, factor in class_factors(y[factors > 0], class_weight, classes).items():
             factors = torch.where(y == label, factors * factor, factors)

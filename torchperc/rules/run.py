@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -143,6 +143,8 @@ class RuleRun:
         self._prove = prove
         self._certificate: Certificate | None = None
         self._mistakes: list[Mistakes] = []
+        self._unsaved: list[Mistakes] = []
+        self._saved: list[tuple[Tensor, ...]] = []
         self._total = 0.0 if not start.weight.any() and not start.bias.any() else math.nan
         self._ends: list[int] = []
         self._seen = {engine.digest(): 0}
@@ -155,6 +157,7 @@ class RuleRun:
             found = self._engine.run(chunk)
             if len(found.step):
                 self._mistakes.append(found.later(presented))
+                self._unsaved.append(self._mistakes[-1])
             made += len(found.step)
             self._total += float(np.abs(found.coef.cpu().numpy()).sum())
             presented += len(chunk)
@@ -224,7 +227,7 @@ class RuleRun:
         return {
             "data": self._data,
             "engine": self._engine.state_dict(),
-            "mistakes": tuple(self._columns()),
+            "mistakes": self._packed_parts(),
             "ends": list(self._ends),
             "history": [astuple(record) for record in self.history],
             "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
@@ -244,8 +247,8 @@ class RuleRun:
         if state["data"] != self._data:
             raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
         self._engine.load_state_dict(state["engine"])
-        self._mistakes = [Mistakes(*state["mistakes"])]
         self._ends = list(state["ends"])
+        self._mistakes, self._saved = [self._unpacked(state["mistakes"])], list(state["mistakes"])
         self.history = [EpochRecord(*record) for record in state["history"]]
         self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
         self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
@@ -301,6 +304,33 @@ class RuleRun:
     def _columns(self) -> Mistakes:
         self._mistakes = [Mistakes.joined(self._mistakes, self._engine.task.y.device)]
         return self._mistakes[0]
+
+    def _packed_parts(self) -> list[tuple[Tensor, ...]]:
+        """The mistakes since each state that was saved, packed once."""
+        if self._unsaved:
+            self._saved.append(self._packed(Mistakes.joined(self._unsaved)))
+            self._unsaved = []
+        return list(self._saved)
+
+    def _packed(self, part: Mistakes) -> tuple[Tensor, ...]:
+        """What of the columns the task does not know: which sample, at which step and, of K classes, taken for what.
+
+        In half the bytes where that is exact. The coefficients are the task's, and with two classes the wrong label is
+        the other one.
+        """
+        columns = part[:2] if self._engine.task.space.classes is None else (*part[:2], part.wrong)
+        if max(self._ends, default=0) >= 2**31 or part.sample.device.type != "cpu":
+            return tuple(columns)
+        return tuple(torch.from_numpy(column.numpy().astype(np.int32)) for column in columns)  # which wakes no threads
+
+    def _unpacked(self, parts: Sequence[tuple[Tensor, ...]]) -> Mistakes:
+        task = self._engine.task
+        if not parts:
+            return Mistakes.of((), task.y.device)
+        sample, step, *wrong = (torch.cat(column).to(task.y) for column in zip(*parts, strict=True))
+        own = task.y[sample]
+        coef = task.coefs[sample] * (1 if wrong else own)
+        return Mistakes(sample, step, coef, wrong[0] if wrong else -own)
 
     def _log(self) -> MistakeLog:
         task = self._engine.task

@@ -1,0 +1,101 @@
+"""A user's own script: a plain Trainer, plain loaders, stock loggers; and what they are to show, by a plain loop."""
+
+import csv
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchperc as tp
+
+CHATTER = (
+    "ignore:.*LeafSpec.*",
+    "ignore:The number of training batches",
+    "ignore:.*does not have many workers",
+    "ignore:You defined a `validation_step` but have no `val_dataloader`",
+    "ignore:.*exists and is not empty",
+    "ignore:.*smaller than the logging interval",
+    "ignore:Using ModelCheckpoint with manual optimization and every_n_train_steps",
+)
+
+
+def blobs(count, seed=0, width=3, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(count, width, generator=generator, dtype=torch.float64)
+    y = torch.where(X[:, 0] - X[:, 1] + 0.5 * torch.randn(count, generator=generator, dtype=torch.float64) > 0, 1, -1)
+    return X.to(dtype), y
+
+
+def loader(data, batch_size=None, shuffle=False, seed=0, **options):
+    generator = torch.Generator().manual_seed(seed) if shuffle else None
+    size = len(data[1]) if batch_size is None else batch_size
+    return DataLoader(TensorDataset(*data), size, shuffle=shuffle, generator=generator, **options)
+
+
+TRAIN, VAL = blobs(60), blobs(30, seed=1)
+
+
+def fit(folder, lit, train=None, val=None, epochs=3, callbacks=(), ckpt_path=None, **options):
+    """Train as a script would, with TensorBoard and CSV; no option of torchperc's own."""
+    settings = {
+        "accelerator": "cpu",
+        "logger": [TensorBoardLogger(folder, name="tb", version=""), CSVLogger(folder, name="csv", version="")],
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+        "max_epochs": epochs,
+    }
+    trainer = pl.Trainer(callbacks=list(callbacks), **{**settings, **options})
+    trainer.fit(lit, loader(TRAIN, 20) if train is None else train, val, ckpt_path=ckpt_path, weights_only=True)
+    return trainer
+
+
+def board(folder):
+    """Every curve in the event files: tag → [(step, value)]."""
+    events = EventAccumulator(str(folder / "tb"), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+def table(folder):
+    """Every column of the CSV file, without its gaps: name → values in order."""
+    with (folder / "csv" / "metrics.csv").open() as lines:
+        rows = list(csv.DictReader(lines))
+    return {name: [float(row[name]) for row in rows if row[name] != ""] for name in rows[0]}
+
+
+def descent(batches, epochs, lr, loss, width=3, dtype=torch.float32):
+    """What an epoch of gradient descent is to log, by autograd and arithmetic alone; yields a dict for each."""
+    w, b = torch.zeros(1, width, dtype=dtype, requires_grad=True), torch.zeros(1, dtype=dtype, requires_grad=True)
+    for _ in range(epochs):
+        total = wrong = seen = 0
+        margin = float("inf")
+        for x, y in batches:
+            s = (x @ w.T + b)[:, 0]
+            value = loss(s, y)
+            length = float(w.detach().norm())
+            margin = min(margin, float((y * s.detach()).min()) / length if length else 0.0)
+            total, wrong, seen = (
+                total + float(value.detach()) * len(y),
+                wrong + int(((s >= 0) * 2 - 1 != y).sum()),
+                seen + len(y),
+            )
+            gw, gb = torch.autograd.grad(value, (w, b))
+            with torch.no_grad():
+                w -= lr * gw
+                b -= lr * gb
+        norm = float((w.detach().double().square().sum() + b.detach().double().square().sum()).sqrt())
+        yield {
+            "loss/train": total / seen, "error/train": wrong / seen, "norm": norm, "margin": margin, "w": w.detach().clone(),
+            "b": b.detach().clone(),
+        }  # fmt: skip
+
+
+def evaluation(net, data, loss):
+    s = net(data[0]).detach()
+    return float(loss(s, data[1])), float((((s >= 0) * 2 - 1) != data[1]).double().mean())
+
+
+perceptron_criterion = tp.PerceptronLoss()

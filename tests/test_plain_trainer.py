@@ -1,0 +1,467 @@
+"""The modules in a user's own script: what a plain Trainer with stock loggers shows, value by value."""
+
+import math
+
+import numpy as np
+import plain
+import pytest
+import pytorch_lightning as pl
+import torch
+from plain import TRAIN, VAL, board, descent, evaluation, fit, loader, table
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
+
+import torchperc as tp
+
+L = tp.lightning
+pytestmark = [pytest.mark.filterwarnings(each) for each in plain.CHATTER]
+GRADIENT = ["loss/train", "error/train", "mistakes", "margin", "norm", "lr"]
+THEORY = ["theory/lower", "theory/upper", "theory/mistakes"]
+
+
+def batches(size=20):
+    return [(TRAIN[0][i : i + size], TRAIN[1][i : i + size]) for i in range(0, len(TRAIN[1]), size)]
+
+
+# --- curves ---
+
+
+def test_gradient_descent_shows_every_curve_in_every_logger(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), lr=0.5)
+    trainer = fit(tmp_path, lit, loader(TRAIN, 20), loader(VAL, 30), epochs=4)
+    expected = list(descent(batches(), 4, 0.5, plain.perceptron_criterion))
+    csv, curves = table(tmp_path), board(tmp_path)
+    for tag in GRADIENT:
+        assert [step for step, _ in curves[tag]] == [2, 5, 8, 11]  # Lightning's axis: batches before the last one
+        assert [value for _, value in curves[tag]] == pytest.approx(csv[tag], rel=1e-6)  # event files are float32
+    for tag in ("loss/train", "error/train", "norm", "margin"):
+        assert csv[tag] == pytest.approx([epoch[tag] for epoch in expected], rel=1e-6)
+    assert csv["lr"] == [0.5] * 4
+    assert csv["mistakes"][1:] == [60 * error for error in csv["error/train"][1:]]  # the first has scores of 0
+    assert torch.allclose(lit.net.weight, expected[-1]["w"])
+    loss, error = evaluation(lit.net, VAL, plain.perceptron_criterion)
+    assert (csv["loss/val"][-1], csv["error/val"][-1]) == pytest.approx((loss, error))
+    known = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    assert known == {name: csv[name][-1] for name in (*GRADIENT, "loss/val", "error/val")}
+    assert set(known) <= set(trainer.logged_metrics)
+
+
+def test_the_rule_shows_its_log_and_theory(tmp_path):
+    lit = L.LitRule(tp.Perceptron(3))
+    fit(tmp_path, lit, loader(TRAIN), loader(VAL, 10), epochs=5)
+    net = tp.Perceptron(3)
+    result = tp.RuleTrainer(max_epochs=5).fit(net, *TRAIN)
+    assert lit.result.log.equals(result.log)
+    csv, curves = table(tmp_path), board(tmp_path)
+    assert csv["mistakes"] == [record.mistakes for record in result.history]
+    assert csv["error/train"] == [record.mistakes / 60 for record in result.history]
+    assert csv["norm"] == [record.norm for record in result.history]
+    assert csv["theory/mistakes"] == np.cumsum(csv["mistakes"]).tolist()
+    assert csv["theory/upper"] == [record.upper for record in result.history]
+    assert csv["loss/train"][-1] == pytest.approx(evaluation(net, TRAIN, plain.perceptron_criterion)[0], rel=1e-6)
+    assert csv["margin"][-1] == pytest.approx(float(net.margin(*TRAIN)), rel=1e-6)
+    assert csv["error/val"][-1] == evaluation(net, VAL, plain.perceptron_criterion)[1]
+    assert all([step for step, _ in curves[tag]] == list(range(5)) for tag in (*GRADIENT, *THEORY))
+
+
+def test_one_step_per_sample_shows_the_same_curves(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.1, update="sample")
+    fit(tmp_path / "sample", lit, loader(TRAIN, 20))
+    fit(tmp_path / "one", L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.1), loader(TRAIN, 1))
+    ours, theirs = table(tmp_path / "sample"), table(tmp_path / "one")
+    for tag in GRADIENT[:3]:
+        assert ours[tag] == pytest.approx(theirs[tag], rel=1e-5)
+    assert ours["norm"] == pytest.approx(theirs["norm"], rel=1e-5)
+
+
+def test_values_are_logged_in_double_precision(tmp_path):
+    data = plain.blobs(60, dtype=torch.float64)
+    lit = L.LitClassifier(tp.Perceptron(3, dtype=torch.float64), "logistic", lr=0.5)
+    trainer = fit(tmp_path, lit, loader(data), loader(data), epochs=2)
+    expected = list(descent([data], 2, 0.5, tp.LogisticLoss(), dtype=torch.float64))
+    assert table(tmp_path)["loss/train"] == pytest.approx([epoch["loss/train"] for epoch in expected], rel=1e-14)
+    assert all(value.dtype == torch.float64 for value in trainer.callback_metrics.values())
+    loss = float(tp.LogisticLoss()(lit.net(data[0]), data[1]).detach())
+    assert float(trainer.callback_metrics["loss/val"]) == pytest.approx(loss, rel=1e-15)
+
+
+# --- under the Trainer's options ---
+
+
+def test_the_logging_interval_of_steps_does_not_matter(tmp_path):
+    for every in (1, 1000):
+        fit(tmp_path / str(every), L.LitClassifier(tp.Perceptron(3)), val=loader(VAL), log_every_n_steps=every)
+    assert table(tmp_path / "1") == table(tmp_path / "1000")
+
+
+def test_limited_batches_are_what_is_counted_and_read(tmp_path):
+    fit(tmp_path, L.LitClassifier(tp.Perceptron(3), lr=0.5), loader(TRAIN, 20), limit_train_batches=2)
+    expected = list(descent(batches()[:2], 3, 0.5, plain.perceptron_criterion))
+    assert table(tmp_path)["error/train"] == [epoch["error/train"] for epoch in expected]
+
+
+def test_validation_within_an_epoch_and_every_second_epoch(tmp_path):
+    fit(tmp_path / "half", L.LitClassifier(tp.Perceptron(3)), loader(TRAIN, 15), loader(VAL), val_check_interval=0.5)
+    assert len(table(tmp_path / "half")["loss/val"]) == 6
+    assert len(table(tmp_path / "half")["loss/train"]) == 3
+    fit(tmp_path / "two", L.LitRule(tp.Perceptron(3)), loader(TRAIN), loader(VAL), epochs=4, check_val_every_n_epoch=2)
+    assert len(table(tmp_path / "two")["loss/val"]) == 2
+    assert len(table(tmp_path / "two")["loss/train"]) == 4
+
+
+@pytest.mark.parametrize(
+    "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
+)
+def test_several_loaders_have_lightnings_suffix(tmp_path, lit):
+    trainer = fit(tmp_path, lit, loader(TRAIN), [loader(VAL, 10), loader(TRAIN, 7)])
+    curves = board(tmp_path)
+    for number, data in enumerate((VAL, TRAIN)):
+        error = evaluation(lit.net, data, plain.perceptron_criterion)[1]
+        assert float(trainer.callback_metrics[f"error/val/dataloader_idx_{number}"]) == pytest.approx(error, rel=1e-12)
+        assert len(curves[f"loss/val/dataloader_idx_{number}"]) == 3
+    tested = trainer.test(lit, [loader(VAL), loader(TRAIN)], verbose=False)
+    assert [sorted(found) for found in tested] == [
+        [f"{name}/test/dataloader_idx_{n}" for name in ("error", "loss")] for n in (0, 1)
+    ]
+    first, second = trainer.predict(lit, [loader(VAL), loader(TRAIN)])
+    assert torch.equal(first[0], lit.net.predict(VAL[0]))
+    assert torch.equal(second[0], lit.net.predict(TRAIN[0]))
+
+
+def test_accumulated_gradients_count_every_sample_once(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), lr=0.5)
+    trainer = fit(tmp_path, lit, loader(TRAIN, 20), accumulate_grad_batches=3)
+    assert trainer.global_step == 3
+    expected = list(descent([TRAIN], 3, 0.5, plain.perceptron_criterion))  # three batches of 20 are one of 60
+    assert table(tmp_path)["loss/train"] == pytest.approx([epoch["loss/train"] for epoch in expected], rel=1e-5)
+    assert torch.allclose(lit.net.weight, expected[-1]["w"], rtol=1e-5)
+
+
+def test_a_run_that_max_steps_cuts_short_logs_what_was_seen(tmp_path):
+    callback = Seen()
+    trainer = fit(
+        tmp_path, L.LitClassifier(tp.Perceptron(3), lr=0.5), loader(TRAIN, 20), max_steps=5, callbacks=[callback]
+    )
+    assert trainer.global_step == 5
+    cut = list(descent(batches(), 1, 0.5, plain.perceptron_criterion))
+    assert table(tmp_path)["error/train"][0] == cut[0]["error/train"]
+    assert len(table(tmp_path)["error/train"]) == 2
+    assert callback.errors == table(tmp_path)["error/train"]
+
+
+class Seen(pl.Callback):
+    """What a callback of the user's finds at the end of an epoch."""
+
+    def __init__(self):
+        self.errors = []
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.errors.append(float(trainer.callback_metrics["error/train"]))
+
+
+def test_a_run_stopped_in_the_middle_of_an_epoch_logs_what_was_seen(tmp_path):
+    class Stop(pl.Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            trainer.should_stop = batch_idx == 1
+
+    for lit in (L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))):
+        folder = tmp_path / type(lit).__name__
+        fit(folder, lit, loader(TRAIN, 20), callbacks=[Stop()])
+        assert len(table(folder)["error/train"]) == 1
+        assert table(folder)["error/train"][0] * 40 == pytest.approx(round(table(folder)["error/train"][0] * 40))
+
+
+@pytest.mark.parametrize(
+    "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
+)
+def test_a_fast_run_for_developers(tmp_path, lit):
+    trainer = pl.Trainer(fast_dev_run=True, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False)
+    trainer.fit(lit, loader(TRAIN, 20), loader(VAL))
+    assert trainer.global_step == 1
+    assert set(trainer.callback_metrics) >= {"loss/train", "error/train", "loss/val", "error/val"}
+
+
+# --- what a run reads ---
+
+
+class Counted(TensorDataset):
+    def __init__(self, *tensors):
+        super().__init__(*tensors)
+        self.read = []
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return super().__getitem__(index)
+
+
+@pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
+@pytest.mark.parametrize("update", ["batch", "sample"])
+def test_nothing_is_read_but_what_is_learned(tmp_path, head, update):
+    data = Counted(*TRAIN)
+    shuffled = DataLoader(data, 10, shuffle=True, generator=torch.Generator().manual_seed(3))
+    fit(
+        tmp_path,
+        L.LitClassifier(tp.Perceptron(3), head, lr=0.01, update=update),
+        shuffled,
+        epochs=1,
+        limit_train_batches=2,
+    )
+    order = next(iter(DataLoader(range(60), 60, shuffle=True, generator=torch.Generator().manual_seed(3)))).tolist()
+    assert data.read == order[:20]
+
+
+class Endless(IterableDataset):
+    def __iter__(self):
+        generator = torch.Generator().manual_seed(0)
+        while True:
+            x = torch.randn(3, generator=generator)
+            yield x, torch.tensor(1 if x[0] > x[1] else -1)
+
+
+@pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
+def test_an_endless_stream_trains(tmp_path, head):
+    lit = L.LitClassifier(tp.Perceptron(3), head, lr=0.05)
+    trainer = fit(tmp_path, lit, DataLoader(Endless(), 16), loader(VAL), max_steps=200, epochs=None)
+    assert trainer.global_step == 200
+    assert math.isfinite(table(tmp_path)["loss/train"][0])
+    assert float((lit.net.predict(VAL[0]) != torch.where(VAL[0][:, 0] > VAL[0][:, 1], 1, -1)).double().mean()) <= 0.1
+
+
+def test_the_rule_learns_an_endless_stream_as_partial_fit_does(tmp_path):
+    lit = L.LitRule(tp.Perceptron(3))
+    fit(tmp_path, lit, DataLoader(Endless(), 16), max_steps=30, epochs=None)
+    net, trainer = tp.Perceptron(3), tp.RuleTrainer()
+    stream = iter(DataLoader(Endless(), 16))
+    mistakes = sum(trainer.partial_fit(net, *next(stream)).mistakes for _ in range(30))
+    assert torch.equal(lit.net.weight, net.weight)
+    assert lit.result.mistakes == mistakes
+    assert table(tmp_path)["mistakes"] == [mistakes]
+
+
+def test_what_needs_a_look_at_all_data_says_so_without_a_length(tmp_path):
+    for options in ({"lr": "auto", "head": "lms"}, {"class_weight": "balanced"}):
+        name = next(iter(options))
+        with pytest.raises(
+            ValueError, match=f"{name}=.*needs a look at all training data, and the loader has no length"
+        ):
+            fit(
+                tmp_path,
+                L.LitClassifier(tp.Perceptron(3), **options),
+                DataLoader(Endless(), 16),
+                max_steps=3,
+                epochs=None,
+            )
+
+
+@pytest.mark.parametrize(
+    "options", [{"lr": "auto"}, {"start": "two-sample", "lr": 1e-12}, {"class_weight": "balanced", "lr": 0.1}]
+)
+def test_a_look_that_was_asked_for_changes_no_draw(tmp_path, options):
+    orders = []
+    for given in ({}, options):
+        data = Counted(*TRAIN)
+        shuffled = DataLoader(data, 10, shuffle=True, generator=torch.Generator().manual_seed(3))
+        fit(tmp_path, L.LitClassifier(tp.Perceptron(3), "lms", **given), shuffled, epochs=2)
+        orders.append(data.read[-120:])
+    assert orders[0] == orders[1]
+
+
+def test_the_learning_rate_of_any_loader_is_that_of_its_data(tmp_path):
+    for size, update in ((60, "batch"), (20, "batch"), (60, "sample")):
+        lit = L.LitClassifier(tp.Perceptron(3), "lms", lr="auto", update=update)
+        fit(tmp_path, lit, loader(TRAIN, size), epochs=1)
+        exact = tp.theory.auto_lr("lms", TRAIN[0].double(), batch_size=1 if update == "sample" else size)
+        assert lit.lr == pytest.approx(exact, rel=1e-9)
+
+
+def test_a_learning_rate_that_is_too_large_is_warned_of_by_the_first_batch(tmp_path):
+    data = Counted(*TRAIN)
+    with pytest.warns(UserWarning, match=r"lr=30 is above 2/L"):
+        fit(tmp_path, L.LitClassifier(tp.Perceptron(3), "lms", lr=30.0), DataLoader(data, 60), epochs=1)
+    assert data.read == list(range(60))
+
+
+# --- the rule, batch by batch ---
+
+
+class Logs(pl.Callback):
+    def __init__(self):
+        self.logs, self.batches = [], []
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+        self.logs.append(pl_module.result.log)
+        self.batches.append(batch)
+
+
+@pytest.mark.parametrize("select", ["last", "averaged"])
+@pytest.mark.parametrize("size", [7, 60])
+def test_the_rule_learns_batches_as_partial_fit_does(tmp_path, select, size):
+    logs = Logs()
+    lit = L.LitRule(tp.Perceptron(3), select=select, class_weight={1: 2.0})
+    fit(tmp_path, lit, loader(TRAIN, size, shuffle=True), loader(VAL), callbacks=[logs])
+    net, trainer = tp.Perceptron(3), tp.RuleTrainer(select=select, class_weight={1: 2.0})
+    results = [trainer.partial_fit(net, *batch) for batch in logs.batches]
+    assert len(results) == 3 * math.ceil(60 / size)
+    assert all(log.equals(result.log) for log, result in zip(logs.logs, results, strict=True))
+    assert torch.equal(lit.net.weight, net.weight)
+    made = np.array([result.mistakes for result in results]).reshape(3, -1).sum(1).tolist()
+    assert table(tmp_path)["mistakes"] == made
+    assert [record.mistakes for record in lit.result.history] == made
+    assert (lit.result.verdict, lit.result.mistakes, lit.result.epochs) == (tp.Verdict.BUDGET, sum(made), 3)
+    assert table(tmp_path)["error/val"][-1] == evaluation(net, VAL, plain.perceptron_criterion)[1]
+
+
+def test_a_clean_epoch_of_batches_is_separated(tmp_path):
+    lit = L.LitRule(tp.Perceptron(2))
+    trainer = fit(tmp_path, lit, loader(tp.data.gate("AND"), 2, shuffle=True), epochs=100)
+    assert lit.result.verdict is tp.Verdict.SEPARATED
+    assert lit.result.history[-1].mistakes == 0
+    assert trainer.current_epoch == lit.result.epochs < 100
+    assert torch.equal(lit.net.predict(tp.data.gate("AND")[0]), tp.data.gate("AND")[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"select": "pocket"}, "select='pocket' needs all samples"),
+        ({"select": "voted"}, "select='voted' would have to keep all samples"),
+        ({"prove": True}, "prove=True would have to keep all samples"),
+        ({"order": "shuffled"}, "partial_fit takes samples as they come; use order='given'"),
+        ({"class_weight": "balanced"}, "class_weight='balanced' needs all samples"),
+        ({"bias_step": "radius"}, "bias_step='radius' needs all samples"),
+    ],
+)
+def test_what_batches_cannot_give_is_said_at_the_first(tmp_path, options, message):
+    lit = L.LitRule(tp.Perceptron(3), **options)
+    with pytest.raises(ValueError, match=f"{message}.*batch_size='full'"):
+        fit(tmp_path, lit, loader(TRAIN, 20))
+    assert not lit.net.weight.any()
+
+
+def test_a_loader_that_changes_its_one_batch_is_noticed(tmp_path):
+    class Turning:
+        sampler = torch.utils.data.SequentialSampler([0])
+        turned = False
+
+        def __len__(self):
+            return 1
+
+        def __iter__(self):
+            self.turned = not self.turned
+            yield tuple(part.flip(0) if self.turned else part for part in TRAIN)
+
+    with pytest.raises(ValueError, match="the loader gives other samples"):
+        fit(tmp_path, L.LitRule(tp.Perceptron(3)), Turning())
+
+
+# --- weights ---
+
+
+def test_weights_of_classes_and_samples_are_factors_of_the_loss(tmp_path):
+    weight = torch.rand(60, generator=torch.Generator().manual_seed(5))
+    lit = L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.5, class_weight={1: 3.0})
+    trainer = fit(tmp_path, lit, loader((*TRAIN, weight)), loader((*TRAIN, weight)))
+
+    def loss(s, y):
+        return (tp.LogisticLoss(reduction="none")(s, y) * weight * torch.where(y > 0, 3.0, 1.0)).mean()
+
+    expected = list(descent([TRAIN], 3, 0.5, loss))
+    assert torch.allclose(lit.net.weight, expected[-1]["w"], rtol=1e-5)
+    assert table(tmp_path)["loss/train"] == pytest.approx([epoch["loss/train"] for epoch in expected], rel=1e-6)
+    at_the_end = float(loss(lit.net(TRAIN[0]).detach(), TRAIN[1]))
+    assert float(trainer.callback_metrics["loss/val"]) == pytest.approx(at_the_end, rel=1e-6)
+
+
+@pytest.mark.parametrize("given", [{1: 2.0, -1: 0.5}, "balanced"])
+def test_weights_are_those_of_the_rule(tmp_path, given):
+    weight = torch.rand(60, generator=torch.Generator().manual_seed(5))
+    weight[::7] = 0.0
+    net = tp.Perceptron(3)
+    tp.RuleTrainer(max_epochs=3, class_weight=given).fit(net, *TRAIN, sample_weight=weight)
+    rule = L.LitRule(tp.Perceptron(3), class_weight=given)
+    sample = L.LitClassifier(tp.Perceptron(3), lr=1.0, update="sample", class_weight=given)
+    one = L.LitClassifier(tp.Perceptron(3), lr=1.0, class_weight=given)
+    for lit, size in ((rule, 60), (sample, 60), (one, 1)):
+        fit(tmp_path, lit, loader((*TRAIN, weight), size))
+        assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5), type(lit)
+
+
+def test_many_classes_take_weights_too(tmp_path):
+    X = plain.blobs(60)[0]
+    y = X.argmax(1)
+    nets = []
+    for update, size in (("batch", 1), ("sample", 60)):
+        lit = L.LitClassifier(
+            tp.MulticlassPerceptron(3, 3), "logistic", lr=0.1, update=update, class_weight={2: 4.0, 0: 0.5}
+        )
+        fit(tmp_path, lit, loader((X, y), size))
+        nets.append(lit.net)
+    assert torch.allclose(nets[0].weight, nets[1].weight, rtol=1e-4, atol=1e-6)
+
+
+# --- other batches ---
+
+
+def test_scores_with_one_column_and_labels_as_floats_are_fine(tmp_path):
+    lit = L.LitClassifier(torch.nn.Linear(3, 1), "logistic")
+    fit(tmp_path, lit, loader((TRAIN[0], TRAIN[1].float()), 20), loader((VAL[0], VAL[1].float())))
+    assert lit(VAL[0]).shape == (30,)
+
+
+@pytest.mark.parametrize(
+    "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
+)
+@pytest.mark.parametrize(("dataset", "message"), [((TRAIN[0],), "found 1 parts"), ({"x": 1}, "found dict")])
+def test_other_batches_are_refused_in_one_line(tmp_path, lit, dataset, message):
+    data = TensorDataset(*dataset) if isinstance(dataset, tuple) else [dataset] * 3
+    with pytest.raises(TypeError, match=rf"a batch must be \(x, y\) or \(x, y, sample_weight\), {message}"):
+        fit(tmp_path, lit, DataLoader(data, 3))
+
+
+def test_labels_of_zero_and_one_are_refused(tmp_path):
+    for lit in (L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))):
+        with pytest.raises(ValueError, match=r"-1 and \+1, found \[?0, 1"):
+            fit(tmp_path, lit, loader((TRAIN[0], (TRAIN[1] + 1) // 2)))
+
+
+# --- resumed runs ---
+
+
+def made(kind):
+    net = tp.Perceptron(3)
+    return {
+        "gradient": lambda: L.LitClassifier(tp.MLP(3, (4,), seed=0), "logistic", optimizer=torch.optim.Adam),
+        "sample": lambda: L.LitClassifier(net, "logistic", lr=0.1, update="sample"),
+        "rule": lambda: L.LitRule(net, order="shuffled", seed=3),
+        "online": lambda: L.LitRule(net, select="averaged"),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["gradient", "sample", "rule", "online"])
+@pytest.mark.parametrize("every", ["epoch", "mid-epoch", "last batch"])
+def test_a_resumed_run_has_the_curves_of_an_unbroken_one(tmp_path, kind, every):
+    if kind == "rule" and every == "mid-epoch":
+        pytest.skip("an epoch of the rule is one batch")
+    batches = 1 if kind == "rule" else 4
+
+    def train():
+        return L.SliceLoader(*TRAIN, "full" if kind == "rule" else 15, "given")
+
+    def run(folder, epochs, ckpt_path=None):
+        when = {"every_n_epochs": 1} if every == "epoch" else {"every_n_train_steps": 2}
+        keep = ModelCheckpoint(tmp_path / ("all" if folder == "whole" else "kept"), "{step}", save_top_k=-1, **when)
+        fit(tmp_path / folder, made(kind), train(), loader(VAL), epochs, [keep], ckpt_path, enable_checkpointing=True)
+
+    run("whole", 5)
+    run("first", 3)
+    begun = 1 if every == "mid-epoch" else 2
+    step = 6 if every == "mid-epoch" else 2 * batches
+    run("second", 5, tmp_path / "kept" / f"step={step}.ckpt")
+    whole, second = board(tmp_path / "whole"), board(tmp_path / "second")
+    before = whole["loss/train"][begun - 1][0]
+    rest = {tag: [point for point in points if point[0] > before] for tag, points in whole.items()}
+    assert {tag: points for tag, points in second.items() if tag != "hp_metric"} == {t: p for t, p in rest.items() if p}
+    csv, left = table(tmp_path / "whole"), table(tmp_path / "second")
+    assert {name: values for name, values in left.items() if values} == {
+        n: csv[n][-len(left[n]) :] for n in left if left[n]
+    }
