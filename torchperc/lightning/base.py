@@ -12,7 +12,7 @@ from torchperc import functional as tpf
 from torchperc.describing import as_net, described_head, described_net
 from torchperc.heads import Head
 from torchperc.heads import head as head_by_name
-from torchperc.lightning._pl import pl
+from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import tally
@@ -49,6 +49,7 @@ class LitNet(pl.LightningModule):
 
     def __init__(self, net: nn.Module, head: Head | str) -> None:
         super().__init__()
+        warn_of_two_packages()
         self.net = as_net(net)
         self.head = head_by_name(head) if isinstance(head, str) else head
         if not isinstance(self.head, Head):
@@ -104,7 +105,7 @@ class LitNet(pl.LightningModule):
 
     def _kind(self) -> dict[str, Any]:
         """What a run must have in common with the checkpoint that it goes on from."""
-        return {"head": repr(self.head)}
+        return {"module": "LitNet", "head": repr(self.head)}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say what kind of run it is, and describe the net as it is now, of the type the Trainer made it."""
@@ -120,9 +121,14 @@ class LitNet(pl.LightningModule):
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise CheckpointError(
                 "the checkpoint was not written by this version of torchperc, and 0.1.0 did not save the arguments of "
-                "its modules; load its weights alone: net.load_state_dict of torch.load(path)['state_dict']"
+                "its modules; make the module anew and load its weights alone: "
+                "module.load_state_dict(torch.load(path)['state_dict'])"
             )
         kind = {"format": FORMAT, **self._kind()}
+        if found.get("module") != kind["module"]:
+            raise CheckpointError(
+                f"the checkpoint is of a {found.get('module')}, this is a {kind['module']}; use the same module"
+            )
         if self._is_fitting() and found != kind:
             raise CheckpointError(
                 f"the checkpoint is of another run: it has {found}, this run is {kind}; resume the same run"

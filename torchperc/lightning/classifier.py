@@ -139,7 +139,8 @@ class LitClassifier(LitNet):
         if isinstance(scheduler, ReduceLROnPlateau):
             if self.monitor is None:
                 raise ValueError("ReduceLROnPlateau needs a metric to look at; use monitor='loss/val'")
-            config["monitor"] = self.monitor
+            if self.automatic_optimization:  # else the module steps it itself
+                config["monitor"] = self.monitor
         elif self.monitor is not None:
             raise ValueError(f"monitor={self.monitor!r} is for ReduceLROnPlateau, found {type(scheduler).__name__}")
         return {"optimizer": optimizer, "lr_scheduler": config}
@@ -273,7 +274,7 @@ class LitClassifier(LitNet):
         if trainer.is_last_batch or trainer.global_step == trainer.max_steps:
             self._log_epoch()
         if not self.automatic_optimization:
-            self._step_scheduler(epoch_ended=trainer.is_last_batch)
+            self._step_schedulers(epoch_ended=trainer.is_last_batch)
 
     def on_train_epoch_end(self) -> None:
         """Log an epoch that was cut short, as by ``max_time``."""
@@ -293,12 +294,12 @@ class LitClassifier(LitNet):
         self._log({_TAGS.get(name, name): value for name, value in values.items()})
         self._sums.reset()
 
-    def _step_scheduler(self, *, epoch_ended: bool) -> None:
+    def _step_schedulers(self, *, epoch_ended: bool) -> None:
         """What manual optimization leaves to the module; one that waits for a metric steps at the epoch's end."""
-        scheduler = self.lr_schedulers()
-        waits = isinstance(scheduler, ReduceLROnPlateau)
-        if isinstance(scheduler, LRScheduler) and not waits and (epoch_ended or self.interval == "step"):
-            scheduler.step()
+        for config in self.trainer.lr_scheduler_configs:
+            waits = isinstance(config.scheduler, ReduceLROnPlateau)
+            if not waits and (epoch_ended or config.interval == "step"):
+                config.scheduler.step()
 
     # --- a look at the training data ---
 
@@ -319,7 +320,7 @@ class LitClassifier(LitNet):
 
     def _kind(self) -> dict[str, Any]:
         optimizer = type(self._make_optimizer()).__name__
-        return {"run": "gradient", **super()._kind(), "update": self.update, "optimizer": optimizer}
+        return {**super()._kind(), "module": "LitClassifier", "update": self.update, "optimizer": optimizer}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save what the epoch has added up to so far, too."""

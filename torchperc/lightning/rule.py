@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 
+from torchperc.describing import uncompiled
 from torchperc.heads import PerceptronHead
 from torchperc.lightning.base import LitNet, Samples, unpacked
 from torchperc.lightning.loader import SliceLoader
@@ -73,7 +74,7 @@ class LitRule(LitNet):
         prove: bool = False,
     ) -> None:
         super().__init__(net, PerceptronHead())
-        check_net(self.net)
+        check_net(self._inner())
         self.trainer_options: dict[str, Any] = {
             "lr": lr,
             "tie": tie,
@@ -97,17 +98,23 @@ class LitRule(LitNet):
     def _described(self) -> dict[str, Any]:
         return {"net": super()._described()["net"]}
 
+    def _inner(self) -> Net:
+        return cast(Net, uncompiled(self.net))
+
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """An optimizer that never sees a gradient: it counts batches as steps, for checkpoints and ``max_steps``."""
         return torch.optim.SGD(self.net.parameters(), lr=self.trainer_options["lr"])
 
     # --- epochs ---
 
-    def on_fit_start(self) -> None:
-        """A new run; one that is resumed after its verdict has nothing more to do."""
+    def setup(self, stage: str) -> None:
+        """Refuse callbacks that change learning rates and weights, before one of them begins."""
         for callback in self.trainer.callbacks:  # type: ignore[attr-defined]  # which every Trainer has
             if why := _REFUSED.get(type(callback).__name__):
                 raise ValueError(f"LitRule cannot be run under {type(callback).__name__}: {why}")
+
+    def on_fit_start(self) -> None:
+        """A new run; one that is resumed after its verdict has nothing more to do."""
         self._refuse_mixed_precision("the rule")
         self._learning = self.result = None
         if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
@@ -143,7 +150,7 @@ class LitRule(LitNet):
             self.trainer.should_stop = True
 
     def _begin(self, samples: Samples) -> Learning:
-        trainer, net = self.trainer, cast(Net, self.net)
+        trainer, net = self.trainer, self._inner()
         loader, epochs = trainer.train_dataloader, trainer.max_epochs
         most = epochs if epochs is not None and epochs > 0 else None
         in_order = isinstance(loader, SliceLoader) and loader.order == "given"
@@ -182,7 +189,7 @@ class LitRule(LitNet):
         """Leave the selected weights in the net, and the result on the module."""
         if self._learning is not None and (result := self._learning.result()) is not None:
             self.result = result
-            write(cast(Net, self.net), result.log.averaged() if result.select == "voted" else result.model)
+            write(self._inner(), result.log.averaged() if result.select == "voted" else result.model)
 
     # --- validation ---
 
@@ -213,7 +220,7 @@ class LitRule(LitNet):
 
     def _kind(self) -> dict[str, Any]:
         options = ", ".join(f"{name}={value!r}" for name, value in self.trainer_options.items() if name != "engine")
-        return {"run": "rule", "options": options}
+        return {"module": "LitRule", "options": options}
 
 
 _REFUSED = {
@@ -221,5 +228,4 @@ _REFUSED = {
     "WeightAveraging": "the rule has averages of its own; use select='averaged'",
     "EMAWeightAveraging": "the rule has averages of its own; use select='averaged'",
     "LearningRateFinder": "from zero weights lr scales the weights and changes nothing else; use lr=1",
-    "_LRCallback": "from zero weights lr scales the weights and changes nothing else; use lr=1",
 }

@@ -1,0 +1,265 @@
+"""Hyper-parameters are the arguments: a checkpoint gives the same module back, or says what it cannot know."""
+
+import copy
+import pickle
+from functools import partial
+
+import plain
+import pytest
+import torch
+from plain import TRAIN, VAL, fit, loader
+from pytorch_lightning.callbacks import ModelCheckpoint
+from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
+
+import torchperc as tp
+from torchperc.lightning.checkpoints import CheckpointError
+
+L = tp.lightning
+pytestmark = [pytest.mark.filterwarnings(each) for each in plain.CHATTER]
+X = VAL[0]
+NETS = {
+    "perceptron": lambda: tp.Perceptron(3, init="normal", seed=1),
+    "no bias": lambda: tp.Perceptron(3, bias=False, dtype=torch.float64),
+    "multiclass": lambda: tp.MulticlassPerceptron(3, 4, init="uniform", seed=2),
+    "joint": lambda: tp.JointPerceptron(3, 4, bias=False),
+    "mlp": lambda: tp.MLP(3, (4, 2), activation="relu", init="normal", seed=3),
+    "many": lambda: tp.MLP(3, (5,), num_classes=4, activation="gelu"),
+    "linear": lambda: nn.Linear(3, 1),
+}
+
+
+def data(net, dtype):
+    y = TRAIN[1] if net(TRAIN[0].to(dtype)).dim() == 1 or isinstance(net, nn.Linear) else TRAIN[0].argmax(1)
+    return TRAIN[0].to(dtype), y
+
+
+def saved(folder, lit, size=60, epochs=2, **options):
+    keep = ModelCheckpoint(folder, "kept")
+    dtype = next(lit.net.parameters()).dtype
+    fit(folder, lit, loader(data(lit.net, dtype), size), epochs=epochs, callbacks=[keep], enable_checkpointing=True, **options)
+    return folder / "kept.ckpt"
+
+
+def options(lit):
+    return {name: value for name, value in lit.hparams.items() if name != "net"}
+
+
+# --- what comes back ---
+
+
+@pytest.mark.parametrize("name", list(NETS))
+def test_every_net_comes_back_to_the_bit(tmp_path, name):
+    net = NETS[name]()
+    lit = L.LitClassifier(net, "logistic", lr=0.25)
+    loaded = L.LitClassifier.load_from_checkpoint(saved(tmp_path, lit))
+    assert type(loaded.net) is type(net)
+    assert repr(loaded.net) == repr(net)
+    assert {k: v.dtype for k, v in loaded.state_dict().items()} == {k: v.dtype for k, v in lit.state_dict().items()}
+    x = X.to(next(net.parameters()).dtype)
+    assert torch.equal(loaded(x), lit(x))
+    assert torch.equal(loaded.predict_step(x), lit.predict_step(x))
+    assert loaded.hparams == lit.hparams
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"head": "lms 0/1", "lr": 1.0},
+        {"head": tp.LMSHead("0/1")},
+        {"head": tp.PerceptronHead(tie="sign"), "lr": 0.3, "update": "sample"},
+        {"head": "logistic", "optimizer": partial(torch.optim.Adam, lr=0.02, betas=(0.8, 0.9))},
+        {"head": "logistic", "optimizer": torch.optim.AdamW},
+        {"lr": 0.5, "scheduler": partial(StepLR, step_size=2, gamma=0.5), "interval": "step"},
+        {"lr": 0.5, "scheduler": partial(ReduceLROnPlateau, patience=3), "monitor": "loss/train"},
+        {"head": "lms", "lr": "auto"},
+        {"head": "lms", "start": "two-sample", "lr": 0.01},
+        {"class_weight": {1: 2.5, -1: 0.5}},
+        {"class_weight": "balanced"},
+    ],
+)
+def test_every_option_of_gradient_descent_comes_back(tmp_path, given):
+    lit = L.LitClassifier(tp.Perceptron(3), **given)
+    path = saved(tmp_path, lit)
+    loaded = L.LitClassifier.load_from_checkpoint(path, weights_only=True)
+    assert loaded.head == lit.head
+    assert loaded.hparams == lit.hparams
+    for name in ("update", "start", "interval", "monitor", "class_weight", "automatic_optimization"):
+        assert getattr(loaded, name) == getattr(lit, name)
+    assert torch.equal(loaded(X), lit(X))
+    # trained on, both make the same steps
+    for module in (lit, loaded):
+        fit(tmp_path / "on", module, loader(TRAIN, 60), epochs=2)
+    assert torch.equal(loaded.net.weight, lit.net.weight)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"lr": 0.5, "tie": "sign", "bias_step": "radius", "order": "shuffled", "select": "averaged", "seed": 4},
+        {"margin": 0.25, "class_weight": {1: 2.0}, "engine": "reference", "prove": True, "select": "pocket"},
+    ],
+)
+def test_every_option_of_the_rule_comes_back(tmp_path, given):
+    lit = L.LitRule(tp.Perceptron(3), **given)
+    loaded = L.LitRule.load_from_checkpoint(saved(tmp_path, lit), weights_only=True)
+    assert loaded.hparams == lit.hparams
+    assert options(loaded) == options(lit)
+    assert {name: loaded.hparams[name] for name in given} == given
+    assert torch.equal(loaded.net.weight, torch.load(tmp_path / "kept.ckpt")["state_dict"]["net.weight"])
+
+
+def test_the_type_that_the_trainer_made_comes_back(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), "logistic")
+    path = saved(tmp_path, lit, precision="64-true")
+    loaded = L.LitClassifier.load_from_checkpoint(path)
+    assert loaded.net.weight.dtype == torch.float64
+    assert torch.equal(loaded(X.double()), lit(X.double()))
+
+
+def test_arguments_given_at_loading_win(tmp_path):
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.25))
+    assert L.LitClassifier.load_from_checkpoint(path, lr=2.0).lr == 2.0
+    assert L.LitClassifier.load_from_checkpoint(path, head="lms").head == tp.LMSHead()
+    net = tp.Perceptron(3)
+    assert L.LitClassifier.load_from_checkpoint(path, net=net).net is net
+
+
+def test_hyper_parameters_reach_any_logger_as_the_arguments(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.25)
+    trainer = fit(tmp_path, lit, epochs=1)
+    text = (tmp_path / "csv" / "hparams.yaml").read_text()
+    assert "lr: 0.25" in text
+    assert "head: logistic" in text
+    assert "class_path: torchperc.Perceptron" in text
+    assert trainer.loggers[0].hparams == dict(lit.hparams)
+
+
+# --- what a checkpoint cannot know ---
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.layer(x)[:, 0]
+
+
+def test_a_net_of_the_users_own_is_asked_for(tmp_path):
+    lit = L.LitClassifier(Own(), "logistic")
+    path = saved(tmp_path, lit)
+    with pytest.raises(ValueError, match=r"net is a .*Own, which a checkpoint cannot describe; .*net=\.\.\."):
+        L.LitClassifier.load_from_checkpoint(path)
+    assert torch.equal(L.LitClassifier.load_from_checkpoint(path, net=Own())(X), lit(X))
+    with pytest.raises(CheckpointError, match="the checkpoint is of another net"):
+        L.LitClassifier.load_from_checkpoint(path, net=tp.Perceptron(3))
+
+
+@pytest.mark.parametrize("net", [tp.MLP(3, (2,), activation=torch.sin), tp.JointPerceptron(3, 3, features=lambda x: torch.stack([x, -x, 2 * x], 1))])
+def test_a_function_of_the_users_own_is_asked_for(tmp_path, net):
+    path = tmp_path / "kept.ckpt"
+    trainer = fit(tmp_path, L.LitClassifier(net, "logistic"), loader(data(net, torch.float32)), epochs=1)
+    trainer.save_checkpoint(path)
+    with pytest.raises(ValueError, match=r"which a checkpoint cannot describe; pass your own"):
+        L.LitClassifier.load_from_checkpoint(path)
+    assert torch.equal(L.LitClassifier.load_from_checkpoint(path, net=copy.deepcopy(net))(X), net(X))
+
+
+def test_an_optimizer_of_the_users_own_is_asked_for(tmp_path):
+    def make(parameters):
+        return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), optimizer=make))
+    with pytest.raises(ValueError, match=r"the optimizer of this checkpoint .* load_from_checkpoint\(path, optimizer="):
+        L.LitClassifier.load_from_checkpoint(path)
+    assert L.LitClassifier.load_from_checkpoint(path, optimizer=make).net.weight.any()
+
+
+def test_a_head_of_the_users_own_is_asked_for(tmp_path):
+    class Steep(tp.LogisticHead):
+        def __repr__(self):
+            return "Steep()"
+
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), Steep()))
+    with pytest.raises(ValueError, match="Steep"):
+        L.LitClassifier.load_from_checkpoint(path)
+    assert isinstance(L.LitClassifier.load_from_checkpoint(path, head=Steep()).head, Steep)
+
+
+def test_another_module_is_refused(tmp_path):
+    rule = saved(tmp_path / "rule", L.LitRule(tp.Perceptron(3)))
+    gradient = saved(tmp_path / "gradient", L.LitClassifier(tp.Perceptron(3)))
+    for cls, path in ((L.LitClassifier, rule), (L.LitRule, gradient)):
+        with pytest.raises(CheckpointError, match=r"the checkpoint is of a Lit\w+, this is a Lit\w+; use the same module"):
+            cls.load_from_checkpoint(path)
+
+
+@pytest.mark.parametrize(("cls", "old"), [
+    (L.LitClassifier, {"model": "Perceptron", "rule": "gradient", "head": "lms", "update_by": "batch", "rate": 1.0}),
+    (L.LitRule, {"model": "Perceptron", "rule": "mistakes", "rate": 1.0, "ties": "update", "keep": "last"}),
+])  # fmt: skip
+def test_a_checkpoint_of_the_first_version_is_refused_in_one_line(tmp_path, cls, old):
+    path = tmp_path / "old.ckpt"
+    state = {"net.weight": torch.ones(1, 3), "net.bias": torch.zeros(1)}
+    torch.save({"state_dict": state, "hyper_parameters": old, "pytorch-lightning_version": "2.6.6"}, path)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'net'"):
+        cls.load_from_checkpoint(path)
+    with pytest.raises(CheckpointError, match=r"0\.1\.0 did not save the arguments.*module\.load_state_dict") as found:
+        cls.load_from_checkpoint(path, net=tp.Perceptron(3))
+    assert "\n" not in str(found.value)
+    module = cls(tp.Perceptron(3))
+    module.load_state_dict(torch.load(path)["state_dict"])  # as the message says
+    assert torch.equal(module.net.weight, torch.ones(1, 3))
+
+
+class Runs:
+    """What a pickle could do."""
+
+    def __reduce__(self):
+        return (exec, ("raise SystemExit('ran code')",))
+
+
+def test_no_code_of_a_checkpoint_is_run(tmp_path):
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3)))
+    content = torch.load(path)
+    content["hyper_parameters"]["head"] = Runs()
+    torch.save(content, path)
+    with pytest.raises(pickle.UnpicklingError):
+        L.LitClassifier.load_from_checkpoint(path)
+    content["hyper_parameters"] |= {"head": "logistic", "net": {"class_path": "os.system", "init_args": {"command": "x"}}}
+    torch.save(content, path)
+    with pytest.raises(ValueError, match=r"net is a os\.system, which a checkpoint cannot describe"):
+        L.LitClassifier.load_from_checkpoint(path)
+    content["hyper_parameters"] |= {"net": None}
+    torch.save(content, path)
+    with pytest.raises(TypeError, match="net must be a module that gives scores, found NoneType"):
+        L.LitClassifier.load_from_checkpoint(path)
+
+
+# --- copies ---
+
+
+@pytest.mark.parametrize("lit", [L.LitClassifier(tp.MLP(3, (2,)), "logistic", lr=0.5), L.LitRule(tp.Perceptron(3), select="averaged")])
+def test_modules_can_be_copied_and_pickled(tmp_path, lit):
+    for same in (copy.deepcopy(lit), pickle.loads(pickle.dumps(lit))):
+        assert same.hparams == lit.hparams
+        assert torch.equal(same(X), lit(X))
+        fit(tmp_path, same, loader(TRAIN), epochs=1)
+
+
+# --- other ways to take a net along ---
+
+
+@pytest.mark.parametrize("name", ["perceptron", "multiclass", "mlp", "many", "linear"])
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore:.*TorchScript.*", "ignore::torch.jit.TracerWarning")
+def test_nets_and_modules_are_traced_scripted_and_exported(name):
+    net = NETS[name]()
+    for taken in (torch.jit.script(net), torch.fx.symbolic_trace(net), torch.export.export(net, (X,)).module()):
+        assert torch.equal(taken(X), net(X))
+    lit = L.LitClassifier(net, "logistic")
+    assert torch.equal(lit.to_torchscript()(X), lit(X))
+    assert torch.equal(lit.to_torchscript(method="trace", example_inputs=X)(X), lit(X))

@@ -1,0 +1,473 @@
+"""Lightning's own callbacks, loggers and options with our modules: each trains, and its values are checked."""
+
+import logging
+import subprocess
+import sys
+import textwrap
+from functools import partial
+
+import optuna
+import plain
+import pytest
+import pytorch_lightning as pl
+import torch
+from plain import TRAIN, VAL, board, descent, evaluation, fit, loader, table
+from pytorch_lightning import callbacks as stock
+from pytorch_lightning.cli import LightningCLI
+from pytorch_lightning.loggers import MLFlowLogger
+from pytorch_lightning.tuner import Tuner
+from torch.optim.lr_scheduler import ExponentialLR, OneCycleLR, ReduceLROnPlateau, StepLR
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchperc as tp
+
+L = tp.lightning
+pytestmark = [pytest.mark.filterwarnings(each) for each in plain.CHATTER]
+LOSS = tp.LogisticLoss()
+BATCHES = [(TRAIN[0][i : i + 20], TRAIN[1][i : i + 20]) for i in range(0, 60, 20)]
+KINDS = ["gradient", "sample", "rule", "online"]
+
+
+def made(kind, **options):
+    net = tp.Perceptron(3)
+    if kind in ("rule", "online"):
+        return L.LitRule(net, **options)
+    return L.LitClassifier(net, "logistic", lr=0.5, update="batch" if kind == "gradient" else "sample", **options)
+
+
+def batches(kind):
+    return loader(TRAIN, None if kind == "rule" else 20)
+
+
+def silent(folder, epochs=3, **options):
+    return pl.Trainer(
+        accelerator="cpu", max_epochs=epochs, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, default_root_dir=folder, **options,
+    )  # fmt: skip
+
+
+def gradient_step(net, x, y, clip=float("inf")):
+    net.zero_grad()
+    LOSS(net(x), y).backward()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), clip)
+    for p in net.parameters():
+        p.data -= 0.5 * p.grad
+
+
+class Weights(pl.Callback):
+    """The weights after every epoch."""
+
+    def __init__(self):
+        self.kept = []
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.kept.append(torch.cat([p.detach().flatten() for p in pl_module.net.parameters()]))
+
+
+# --- callbacks that look at metrics ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_early_stopping_stops_where_the_validation_loss_says(tmp_path, kind):
+    stop = stock.EarlyStopping("loss/val", patience=2)
+    trainer = fit(tmp_path, made(kind), batches(kind), loader(VAL), epochs=60, callbacks=[stop])
+    losses = table(tmp_path)["loss/val"]
+    waited = [all(loss >= min(losses[: end - 2]) for loss in losses[end - 2 : end]) for end in range(3, len(losses) + 1)]
+    assert waited == [False] * (len(waited) - 1) + [True]
+    assert trainer.current_epoch == len(losses) < 60
+    assert float(stop.best_score) == min(losses)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_best_checkpoints_are_those_of_the_lowest_errors(tmp_path, kind):
+    keep = stock.ModelCheckpoint(tmp_path, "{epoch}", monitor="error/val", save_top_k=2)
+    weights = Weights()
+    trainer = fit(
+        tmp_path, made(kind), batches(kind), loader(VAL), 6, [weights, keep], enable_checkpointing=True
+    )  # fmt: skip
+    errors = table(tmp_path)["error/val"]
+    assert sorted(map(float, keep.best_k_models.values())) == sorted(errors)[:2]
+    assert float(keep.best_model_score) == min(errors)
+    best = type(trainer.lightning_module).load_from_checkpoint(keep.best_model_path)
+    at = int(keep.best_model_path.split("=")[1].split(".")[0])
+    assert torch.equal(torch.cat([p.detach().flatten() for p in best.net.parameters()]), weights.kept[at])
+    assert evaluation(best.net, VAL, LOSS)[1] == min(errors)
+
+
+def test_a_checkpoint_every_second_epoch(tmp_path):
+    keep = stock.ModelCheckpoint(tmp_path, "{epoch}", every_n_epochs=2, save_top_k=-1, save_last=True)
+    fit(tmp_path, made("rule"), loader(TRAIN), epochs=5, callbacks=[keep], enable_checkpointing=True)
+    assert sorted(path.name for path in tmp_path.glob("*.ckpt")) == ["epoch=1.ckpt", "epoch=3.ckpt", "last.ckpt"]
+
+
+def test_a_search_prunes_by_the_reported_error(tmp_path):
+    class Report(pl.Callback):
+        def __init__(self, trial):
+            self.trial = trial
+
+        def on_validation_end(self, trainer, pl_module):
+            if trainer.sanity_checking:
+                return
+            self.trial.report(float(trainer.callback_metrics["error/val"]), trainer.current_epoch)
+            if self.trial.should_prune():
+                raise optuna.TrialPruned
+
+    def objective(trial):
+        lr = trial.suggest_categorical("lr", [0.5, 1e-9])
+        lit = L.LitClassifier(tp.MLP(3, (4,), seed=1), "logistic", lr=lr)
+        trainer = fit(tmp_path / str(trial.number), lit, None, loader(VAL), 8, [Report(trial)])
+        return float(trainer.callback_metrics["error/val"])
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=1, n_warmup_steps=2)
+    study = optuna.create_study(sampler=optuna.samplers.GridSampler({"lr": [0.5, 1e-9]}, seed=0), pruner=pruner)
+    for lr in (0.5, 1e-9):
+        study.enqueue_trial({"lr": lr})
+    study.optimize(objective, n_trials=2)
+    good, bad = study.trials
+    assert (good.state.name, bad.state.name) == ("COMPLETE", "PRUNED")
+    assert good.value == table(tmp_path / "0")["error/val"][-1] == good.intermediate_values[7]
+    assert len(bad.intermediate_values) < 8
+
+
+# --- learning rates ---
+
+
+@pytest.mark.parametrize("kind", ["gradient", "sample"])
+@pytest.mark.parametrize(("scheduler", "interval"), [(partial(ExponentialLR, gamma=0.5), "epoch"),
+                                                     (partial(OneCycleLR, max_lr=0.5, total_steps=9), "step"),
+                                                     (partial(StepLR, step_size=2, gamma=0.1), "step")])  # fmt: skip
+def test_schedulers_of_every_interval(tmp_path, kind, scheduler, interval):
+    lit = made(kind, scheduler=scheduler, interval=interval)
+    fit(tmp_path, lit, batches(kind), callbacks=[stock.LearningRateMonitor()], log_every_n_steps=1)
+    net = tp.Perceptron(3)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.5)
+    plan, used, last = scheduler(optimizer), [], []
+    for _ in range(3):
+        for x, y in BATCHES:
+            used.append(optimizer.param_groups[0]["lr"])
+            if kind == "sample":
+                tp.descend(net, tp.LogisticHead(), x, y, used[-1])
+            else:
+                LOSS(net(x), y).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            if interval == "step":
+                plan.step()
+        last.append(used[-1])
+        if interval == "epoch":
+            plan.step()
+    assert table(tmp_path)["lr"] == pytest.approx(last)  # that of the epoch's last step
+    monitored = [value for _, value in board(tmp_path)["lr-SGD"]]
+    assert monitored == pytest.approx(used if interval == "step" else used[::3], rel=1e-6)
+    assert torch.allclose(lit.net.weight, net.weight, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "sample"])
+def test_a_scheduler_that_waits_for_the_validation_loss(tmp_path, kind):
+    reduce = partial(ReduceLROnPlateau, factor=0.1, patience=0, threshold=0.5)  # a loss has to halve to count as better
+    fit(tmp_path, made(kind, scheduler=reduce, monitor="loss/val"), batches(kind), loader(VAL), epochs=5)
+    lr, best, expected = 0.5, float("inf"), []
+    for loss in table(tmp_path)["loss/val"]:
+        expected.append(lr)
+        better = loss < 0.5 * best
+        best, lr = (loss, lr) if better else (best, lr * 0.1)
+    assert table(tmp_path)["lr"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "sample"])
+def test_the_learning_rate_finder_sets_lr_and_leaves_the_weights(tmp_path, kind):
+    lit = made(kind)
+    found = Tuner(silent(tmp_path, epochs=-1)).lr_find(lit, batches(kind), num_training=40)
+    assert found.results["lr"] == sorted(found.results["lr"])
+    assert found.results["lr"][-1] > 1e6 * found.results["lr"][0]
+    assert lit.lr == lit.hparams.lr == found.suggestion() != 0.5
+    assert not lit.net.weight.any()
+    fit(tmp_path, lit, batches(kind), epochs=1)
+    assert table(tmp_path)["lr"] == pytest.approx([lit.lr])
+
+
+def test_the_rule_has_no_learning_rate_to_find(tmp_path):
+    lit = made("rule")
+    with pytest.raises(ValueError, match=r"LitRule cannot be run under LearningRateFinder: .* use lr=1"):
+        Tuner(silent(tmp_path)).lr_find(lit, loader(TRAIN))
+    assert not lit.net.weight.any()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_size_that_fits_is_found(tmp_path, kind):
+    data = L.TabularDataModule("iris", {"positive": "setosa"}, batch_size=2)
+    lit = L.LitRule(tp.Perceptron(4)) if kind in ("rule", "online") else L.LitClassifier(tp.Perceptron(4), "logistic")
+    size = Tuner(silent(tmp_path)).scale_batch_size(lit, datamodule=data, max_trials=3, steps_per_trial=1)
+    assert size == data.batch_size == data.hparams.batch_size == 8
+    assert not lit.net.weight.any()
+
+
+# --- callbacks that change the training ---
+
+
+def test_averaged_weights_are_the_mean_of_the_epochs(tmp_path):
+    weights, lit = Weights(), made("gradient")
+    average = stock.StochasticWeightAveraging(0.5, swa_epoch_start=2, annealing_epochs=1)
+    fit(tmp_path, lit, batches("gradient"), epochs=6, callbacks=[weights, average])
+    mean = torch.stack(weights.kept[:-1]).mean(0)  # Lightning averages as an epoch starts, from the second one here
+    assert torch.allclose(torch.cat([p.detach().flatten() for p in lit.net.parameters()]), mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["rule", "online"])
+@pytest.mark.parametrize("callback", [stock.StochasticWeightAveraging(0.1), stock.EMAWeightAveraging()])
+def test_the_rule_has_averages_of_its_own(tmp_path, kind, callback):
+    with pytest.raises(ValueError, match=r"LitRule cannot be run under .*WeightAveraging.*use select='averaged'"):
+        fit(tmp_path, made(kind), batches(kind), callbacks=[callback])
+
+
+def test_gradients_are_accumulated_on_a_schedule(tmp_path):
+    lit = made("gradient")
+    accumulate = stock.GradientAccumulationScheduler({0: 1, 1: 3})
+    trainer = fit(tmp_path, lit, batches("gradient"), epochs=3, callbacks=[accumulate])
+    assert trainer.global_step == 3 + 1 + 1
+    first = list(descent(BATCHES, 1, 0.5, LOSS))[-1]
+    net = tp.Perceptron(3)
+    net.weight.data, net.bias.data = first["w"], first["b"]
+    for _ in range(2):
+        gradient_step(net, *TRAIN)
+    assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["sample", "rule", "online"])
+@pytest.mark.parametrize("option", [{"accumulate_grad_batches": 3}, {"gradient_clip_val": 0.1}])
+def test_steps_without_a_batch_gradient_refuse_what_changes_it(tmp_path, kind, option):
+    with pytest.raises(Exception, match="not supported for manual optimization"):
+        fit(tmp_path, made(kind), batches(kind), **option)
+
+
+def test_clipped_gradients(tmp_path):
+    lit = made("gradient")
+    fit(tmp_path, lit, batches("gradient"), gradient_clip_val=0.1)
+    net = tp.Perceptron(3)
+    for x, y in BATCHES * 3:
+        gradient_step(net, x, y, clip=0.1)
+    assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5)
+    assert not torch.allclose(lit.net.weight, list(descent(BATCHES, 3, 0.5, LOSS))[-1]["w"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("way", ["Timer", "max_time"])
+def test_a_run_whose_time_is_over_logs_what_was_seen(tmp_path, kind, way):
+    options = {"callbacks": [stock.Timer({"microseconds": 1})]} if way == "Timer" else {"max_time": {"microseconds": 1}}
+    trainer = fit(tmp_path, made(kind), batches(kind), epochs=1000, **options)
+    assert trainer.global_step == 1
+    assert len(table(tmp_path)["loss/train"]) == 1
+    samples = 60 if kind == "rule" else 20
+    assert table(tmp_path)["error/train"][0] * samples == pytest.approx(round(table(tmp_path)["error/train"][0] * samples))
+
+
+# --- what is shown ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("bar", [stock.RichProgressBar, stock.TQDMProgressBar])
+def test_progress_bars_show_loss_and_errors(tmp_path, capsys, kind, bar):
+    fit(tmp_path, made(kind), batches(kind), loader(VAL), callbacks=[bar()], enable_progress_bar=True)
+    shown = "".join(capsys.readouterr())
+    assert all(name in shown for name in ("loss/train", "error/train", "error/val"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*", "ignore::ResourceWarning")
+def test_mlflow_has_every_curve_and_the_options(tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    logger = MLFlowLogger(tracking_uri=f"file:{tmp_path / 'store'}")
+    lit = made(kind)
+    csv = fit(tmp_path, lit, batches(kind), loader(VAL)).loggers[1]
+    assert csv is not None
+    fit(tmp_path / "again", made(kind), batches(kind), loader(VAL), logger=logger)
+    expected = table(tmp_path)
+    for name in ("loss/train", "error/train", "norm", "lr", "loss/val", "error/val"):
+        history = logger.experiment.get_metric_history(logger.run_id, name)
+        assert [point.value for point in history] == expected[name]
+    options = logger.experiment.get_run(logger.run_id).data.params
+    assert float(options["lr"]) == (1.0 if kind in ("rule", "online") else 0.5)
+    assert options["net/class_path"] == "torchperc.Perceptron"
+
+
+# --- precision, devices, compilation ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_double_precision_is_that_of_the_plain_loop(tmp_path, kind):
+    lit, data = made(kind), tuple(part.double() if part.is_floating_point() else part for part in TRAIN)
+    fit(tmp_path, lit, loader(data, None if kind == "rule" else 20), precision="64-true")
+    assert lit.net.weight.dtype == torch.float64
+    batches64 = [(x.double(), y) for x, y in BATCHES]
+    net = tp.Perceptron(3, dtype=torch.float64)
+    if kind == "gradient":
+        net.weight.data = list(descent(batches64, 3, 0.5, LOSS, dtype=torch.float64))[-1]["w"]
+    elif kind == "sample":
+        for x, y in batches64 * 3:
+            tp.descend(net, tp.LogisticHead(), x, y, 0.5, engine="reference")
+    else:
+        tp.RuleTrainer(3, engine="reference").fit(net, *data)
+    assert torch.allclose(lit.net.weight, net.weight, rtol=1e-12)
+
+
+def test_mixed_precision_trains_and_logs_in_double_precision(tmp_path):
+    lit = made("gradient")
+    trainer = fit(tmp_path, lit, batches("gradient"), loader(VAL), precision="bf16-mixed")
+    assert lit.net.weight.dtype == torch.float32
+    expected = list(descent(BATCHES, 3, 0.5, LOSS))
+    assert torch.allclose(lit.net.weight, expected[-1]["w"], rtol=2e-2)
+    assert table(tmp_path)["loss/train"] == pytest.approx([epoch["loss/train"] for epoch in expected], rel=2e-2)
+    assert all(value.dtype == torch.float64 for value in trainer.callback_metrics.values())
+
+
+@pytest.mark.parametrize("kind", ["sample", "rule", "online"])
+def test_mixed_precision_that_would_change_nothing_is_refused(tmp_path, kind):
+    with pytest.raises(ValueError, match="computes in the net's own type, and precision='bf16-mixed' would"):
+        fit(tmp_path, made(kind), batches(kind), precision="bf16-mixed")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compiled_net_learns_the_same(tmp_path, kind):
+    lit, inner = made(kind), made(kind)
+    compiled = type(lit)(torch.compile(tp.Perceptron(3), backend="eager"), **{
+        name: value for name, value in lit.hparams.items() if name != "net"
+    })  # fmt: skip
+    keep = stock.ModelCheckpoint(tmp_path, "kept")
+    trainer = fit(tmp_path / "c", compiled, batches(kind), loader(VAL), callbacks=[keep], enable_checkpointing=True)
+    fit(tmp_path / "p", inner, batches(kind), loader(VAL))
+    assert table(tmp_path / "c") == table(tmp_path / "p")
+    loaded = type(lit).load_from_checkpoint(tmp_path / "kept.ckpt")
+    assert type(loaded.net) is tp.Perceptron
+    assert torch.equal(loaded.net.weight, inner.net.weight)
+    assert torch.equal(torch.cat(trainer.predict(compiled, loader(VAL))), inner.net.predict(VAL[0]))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch's own, of TorchScript
+def test_a_net_compiled_by_inductor_learns_the_same(tmp_path):
+    lit = L.LitClassifier(torch.compile(tp.MLP(3, (4,), seed=0)), "logistic", lr=0.5)
+    fit(tmp_path / "c", lit, batches("gradient"), loader(VAL))
+    fit(tmp_path / "p", L.LitClassifier(tp.MLP(3, (4,), seed=0), "logistic", lr=0.5), batches("gradient"), loader(VAL))
+    for name, values in table(tmp_path / "p").items():
+        assert table(tmp_path / "c")[name] == pytest.approx(values, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_device_that_is_there_is_used(tmp_path, kind):
+    lit = made(kind)
+    trainer = fit(tmp_path, lit, batches(kind), accelerator="auto", devices="auto")
+    assert lit.net.weight.isfinite().all()
+    assert trainer.current_epoch == 3
+
+
+# --- loaders ---
+
+
+class Batches(pl.Callback):
+    def __init__(self):
+        self.seen = []
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        self.seen.append(batch)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_and_shuffling_give_the_batches_of_the_loader(tmp_path, kind):
+    lit, batches, net = made(kind), Batches(), tp.Perceptron(3)
+    fit(tmp_path, lit, loader(TRAIN, 20, shuffle=True, num_workers=2), callbacks=[batches])
+    same = loader(TRAIN, 20, shuffle=True, num_workers=2)
+    expected = [batch for _ in range(3) for batch in same]
+    assert all(torch.equal(x, z) for x, z in zip(sum(batches.seen, []), sum(expected, []), strict=True))
+    rule = tp.RuleTrainer()
+    for x, y in expected:
+        if kind == "gradient":
+            gradient_step(net, x, y)
+        elif kind == "sample":
+            tp.descend(net, tp.LogisticHead(), x, y, 0.5)
+        else:
+            rule.partial_fit(net, x, y)
+    assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_batch_is_learned_over_and_over(tmp_path, kind):
+    lit, net = made(kind), tp.Perceptron(3)
+    fit(tmp_path, lit, DataLoader(TensorDataset(*TRAIN), 20), epochs=4, overfit_batches=1)
+    x, y = BATCHES[0]
+    for _ in range(4):
+        if kind == "gradient":
+            gradient_step(net, x, y)
+        elif kind == "sample":
+            tp.descend(net, tp.LogisticHead(), x, y, 0.5)
+    if kind in ("rule", "online"):
+        tp.RuleTrainer(4).fit(net, x, y)
+    assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5)
+
+
+# --- a LightningCLI of the user's own, and the other name of the package ---
+
+
+CONFIG = """
+model:
+  net: {class_path: torchperc.MLP, init_args: {in_features: 4, hidden: [3], num_classes: 3, seed: 1}}
+  head: logistic
+  optimizer: {class_path: torch.optim.Adam, init_args: {lr: 0.05}}
+  scheduler: {class_path: torch.optim.lr_scheduler.StepLR, init_args: {step_size: 2}}
+  class_weight: {0: 2.0}
+data: {source: iris, scale: standard, batch_size: 30}
+trainer: {max_epochs: 4, accelerator: cpu, logger: false, enable_checkpointing: false, enable_progress_bar: false, enable_model_summary: false}
+seed_everything: 3
+"""
+
+
+@pytest.mark.filterwarnings("ignore:LightningCLI's args parameter is intended")
+@pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning")
+def test_a_command_line_of_the_users_own(tmp_path):
+    config = tmp_path / "config.yaml"
+    config.write_text(CONFIG)
+    cli = LightningCLI(
+        L.LitClassifier, L.TabularDataModule, args=["fit", f"--config={config}", "--model.class_weight={1: 3.0}"],
+        save_config_callback=None,
+    )  # fmt: skip
+    assert cli.model.class_weight == {1: 3.0}
+    net = tp.MLP(4, (3,), num_classes=3, seed=1)
+    lit = L.LitClassifier(net, "logistic", None, "batch", partial(torch.optim.Adam, lr=0.05),
+                          partial(StepLR, step_size=2), class_weight={1: 3.0})  # fmt: skip
+    silent(tmp_path, 4).fit(lit, L.TabularDataModule("iris", scale="standard", batch_size=30))
+    for ours, theirs in zip(cli.model.net.parameters(), net.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    assert cli.trainer.callback_metrics["lr"] == pytest.approx(0.005)
+
+
+SCRIPT = """
+    import warnings, torch, torchperc as tp, {first}
+    from torch.utils.data import DataLoader, TensorDataset
+    X, y = tp.data.gate("AND")
+    data = DataLoader(TensorDataset(X, y), 4)
+    for lit in (tp.lightning.LitClassifier(tp.Perceptron(2), lr=1.0), tp.lightning.LitRule(tp.Perceptron(2))):
+        trainer = {pl}.Trainer(accelerator="cpu", max_epochs=9, default_root_dir={folder!r}, logger=False, log_every_n_steps=1)
+        trainer.fit(lit, data)
+        path = trainer.checkpoint_callback.best_model_path
+        print(type(lit).load_from_checkpoint(path).net.weight.tolist(), float(trainer.callback_metrics["mistakes"]))
+"""
+
+
+def script(folder, first, name):
+    code = textwrap.dedent(SCRIPT.format(first=first, pl=name, folder=str(folder)))
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+def test_scripts_that_import_lightning_pytorch(tmp_path):
+    done = script(tmp_path, "lightning.pytorch", "lightning.pytorch")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[[3.0, 2.0]] 0.0"
+    assert "both" not in done.stderr
+
+
+def test_mixed_imports_say_what_to_import(tmp_path):
+    done = script(tmp_path, "pytorch_lightning, lightning.pytorch", "lightning.pytorch")
+    assert done.returncode == 1
+    assert "torchperc's modules are for pytorch_lightning.Trainer here" in done.stderr
+    assert "import lightning.pytorch alone before torchperc.lightning is used" in done.stderr
