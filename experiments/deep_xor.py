@@ -1,6 +1,6 @@
 """XOR and its larger relatives, learned by nets with one to three hidden layers under a plain Lightning Trainer.
 
-    python experiments/deep_xor.py
+python experiments/deep_xor.py
 """
 
 from __future__ import annotations

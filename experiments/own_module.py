@@ -65,6 +65,7 @@ def validation_error(name: str, module: OwnModule, folder: Path, epochs: int) ->
         log_every_n_steps=1,
         enable_checkpointing=False,
         enable_progress_bar=False,
+        enable_model_summary=False,
         logger=TensorBoardLogger(folder, name=name, default_hp_metric=False),
     )
     trainer.fit(module, *loaders())

@@ -37,7 +37,15 @@ def data(net, dtype):
 def saved(folder, lit, size=60, epochs=2, **options):
     keep = ModelCheckpoint(folder, "kept")
     dtype = next(lit.net.parameters()).dtype
-    fit(folder, lit, loader(data(lit.net, dtype), size), epochs=epochs, callbacks=[keep], enable_checkpointing=True, **options)
+    fit(
+        folder,
+        lit,
+        loader(data(lit.net, dtype), size),
+        epochs=epochs,
+        callbacks=[keep],
+        enable_checkpointing=True,
+        **options,
+    )
     return folder / "kept.ckpt"
 
 
@@ -159,7 +167,13 @@ def test_a_net_of_the_users_own_is_asked_for(tmp_path):
         L.LitClassifier.load_from_checkpoint(path, net=tp.Perceptron(3))
 
 
-@pytest.mark.parametrize("net", [tp.MLP(3, (2,), activation=torch.sin), tp.JointPerceptron(3, 3, features=lambda x: torch.stack([x, -x, 2 * x], 1))])
+@pytest.mark.parametrize(
+    "net",
+    [
+        tp.MLP(3, (2,), activation=torch.sin),
+        tp.JointPerceptron(3, 3, features=lambda x: torch.stack([x, -x, 2 * x], 1)),
+    ],
+)
 def test_a_function_of_the_users_own_is_asked_for(tmp_path, net):
     path = tmp_path / "kept.ckpt"
     trainer = fit(tmp_path, L.LitClassifier(net, "logistic"), loader(data(net, torch.float32)), epochs=1)
@@ -194,7 +208,9 @@ def test_another_module_is_refused(tmp_path):
     rule = saved(tmp_path / "rule", L.LitRule(tp.Perceptron(3)))
     gradient = saved(tmp_path / "gradient", L.LitClassifier(tp.Perceptron(3)))
     for cls, path in ((L.LitClassifier, rule), (L.LitRule, gradient)):
-        with pytest.raises(CheckpointError, match=r"the checkpoint is of a Lit\w+, this is a Lit\w+; use the same module"):
+        with pytest.raises(
+            CheckpointError, match=r"the checkpoint is of a Lit\w+, this is a Lit\w+; use the same module"
+        ):
             cls.load_from_checkpoint(path)
 
 
@@ -230,7 +246,10 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path):
     torch.save(content, path)
     with pytest.raises(pickle.UnpicklingError):
         L.LitClassifier.load_from_checkpoint(path)
-    content["hyper_parameters"] |= {"head": "logistic", "net": {"class_path": "os.system", "init_args": {"command": "x"}}}
+    content["hyper_parameters"] |= {
+        "head": "logistic",
+        "net": {"class_path": "os.system", "init_args": {"command": "x"}},
+    }
     torch.save(content, path)
     with pytest.raises(ValueError, match=r"net is a os\.system, which a checkpoint cannot describe"):
         L.LitClassifier.load_from_checkpoint(path)
@@ -243,7 +262,9 @@ def test_no_code_of_a_checkpoint_is_run(tmp_path):
 # --- copies ---
 
 
-@pytest.mark.parametrize("lit", [L.LitClassifier(tp.MLP(3, (2,)), "logistic", lr=0.5), L.LitRule(tp.Perceptron(3), select="averaged")])
+@pytest.mark.parametrize(
+    "lit", [L.LitClassifier(tp.MLP(3, (2,)), "logistic", lr=0.5), L.LitRule(tp.Perceptron(3), select="averaged")]
+)
 def test_modules_can_be_copied_and_pickled(tmp_path, lit):
     for same in (copy.deepcopy(lit), pickle.loads(pickle.dumps(lit))):
         assert same.hparams == lit.hparams
@@ -255,7 +276,9 @@ def test_modules_can_be_copied_and_pickled(tmp_path, lit):
 
 
 @pytest.mark.parametrize("name", ["perceptron", "multiclass", "mlp", "many", "linear"])
-@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore:.*TorchScript.*", "ignore::torch.jit.TracerWarning")
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.*:DeprecationWarning", "ignore:.*TorchScript.*", "ignore::torch.jit.TracerWarning"
+)
 def test_nets_and_modules_are_traced_scripted_and_exported(name):
     net = NETS[name]()
     for taken in (torch.jit.script(net), torch.fx.symbolic_trace(net), torch.export.export(net, (X,)).module()):

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from functools import partial
+from itertools import chain
 
 import optuna
 import plain
@@ -72,7 +73,9 @@ def test_early_stopping_stops_where_the_validation_loss_says(tmp_path, kind):
     stop = stock.EarlyStopping("loss/val", patience=2)
     trainer = fit(tmp_path, made(kind), batches(kind), loader(VAL), epochs=60, callbacks=[stop])
     losses = table(tmp_path)["loss/val"]
-    waited = [all(loss >= min(losses[: end - 2]) for loss in losses[end - 2 : end]) for end in range(3, len(losses) + 1)]
+    waited = [
+        all(loss >= min(losses[: end - 2]) for loss in losses[end - 2 : end]) for end in range(3, len(losses) + 1)
+    ]
     assert waited == [False] * (len(waited) - 1) + [True]
     assert trainer.current_epoch == len(losses) < 60
     assert float(stop.best_score) == min(losses)
@@ -259,7 +262,9 @@ def test_a_run_whose_time_is_over_logs_what_was_seen(tmp_path, kind, way):
     assert trainer.global_step == 1
     assert len(table(tmp_path)["loss/train"]) == 1
     samples = 60 if kind == "rule" else 20
-    assert table(tmp_path)["error/train"][0] * samples == pytest.approx(round(table(tmp_path)["error/train"][0] * samples))
+    assert table(tmp_path)["error/train"][0] * samples == pytest.approx(
+        round(table(tmp_path)["error/train"][0] * samples)
+    )
 
 
 # --- what is shown ---
@@ -379,7 +384,7 @@ def test_workers_and_shuffling_give_the_batches_of_the_loader(tmp_path, kind):
     fit(tmp_path, lit, loader(TRAIN, 20, shuffle=True, num_workers=2), callbacks=[batches])
     same = loader(TRAIN, 20, shuffle=True, num_workers=2)
     expected = [batch for _ in range(3) for batch in same]
-    assert all(torch.equal(x, z) for x, z in zip(sum(batches.seen, []), sum(expected, []), strict=True))
+    assert all(torch.equal(x, z) for x, z in zip(chain(*batches.seen), chain(*expected), strict=True))
     rule = tp.RuleTrainer()
     for x, y in expected:
         if kind == "gradient":
