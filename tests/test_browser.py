@@ -7,11 +7,15 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
+import plain
 import pytest
+import pytorch_lightning as pl
 from PIL import Image
 from playwright.sync_api import expect, sync_playwright
+from pytorch_lightning.loggers import TensorBoardLogger
 
 import torchperc as tp
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
@@ -51,8 +55,8 @@ def runs(folder):
     return lits
 
 
-@pytest.fixture(scope="module")
-def address(folder, runs):
+@contextmanager
+def tensorboard(folder):
     """TensorBoard on a free port of its own choice."""
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", folder, "--host", "127.0.0.1", "--port", "0"]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -72,6 +76,12 @@ def address(folder, runs):
         limit.cancel()
         server.terminate()
         server.communicate(timeout=PATIENCE / 1000)
+
+
+@pytest.fixture(scope="module")
+def address(folder, runs):
+    with tensorboard(folder) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -136,13 +146,46 @@ def lines_drawn(page, chart, count):
 
 def test_the_curves_of_both_runs_are_charted(opened):
     page = opened("timeseries")
+    charted(page, ["loss/train"], ["rule", "gradient"])
+    page.screenshot(path=SHOTS / "time-series.png")
+
+
+def charted(page, tags, runs):
+    """Wait until the time series have a chart of each tag with a line of each run."""
     seen(page.get_by_role("combobox", name="Filter tags (regex)")).fill("loss/")
     page.keyboard.press("Escape")  # closes the list of proposals
-    card = seen(page.locator("scalar-card").filter(has_text="loss/train"))
-    for run in ("rule", "gradient"):
-        seen(card.get_by_text(run, exact=True))
-    lines_drawn(page, card.locator("line-chart .series-view").first, 2)
-    page.screenshot(path=SHOTS / "time-series.png")
+    for tag in tags:
+        card = seen(page.locator("scalar-card").filter(has_text=tag))
+        for run in runs:
+            seen(card.get_by_text(run, exact=True))
+        lines_drawn(page, card.locator("line-chart .series-view").first, len(runs))
+
+
+PLAIN = """async () => {
+    const found = await (await fetch('data/plugin/scalars/tags')).json()
+    return ['rule', 'gradient'].every(run => 'loss/val' in (found[run] ?? {}))
+}"""
+
+
+@pytest.mark.filterwarnings(*plain.CHATTER)
+def test_the_curves_of_a_plain_trainer_are_charted(browser, tmp_path):
+    """A script with Lightning's own Trainer and logger and torch's own loaders, none of our helpers."""
+    lits = {"rule": LitRule(tp.Perceptron(3)), "gradient": LitClassifier(tp.Perceptron(3), "logistic", lr=0.5)}
+    for name, lit in lits.items():
+        logger = TensorBoardLogger(tmp_path, name=name, version="")
+        trainer = pl.Trainer(accelerator="cpu", max_epochs=12, logger=logger, enable_progress_bar=False)
+        trainer.fit(lit, plain.loader(plain.TRAIN, 20, shuffle=True), plain.loader(plain.VAL))
+    with tensorboard(tmp_path) as address:
+        page = browser.new_page()
+        page.goto(address)
+        page.wait_for_function(PLAIN, polling=200)
+        page.set_viewport_size({"width": 1600, "height": 1000})
+        page.goto(f"{address}#timeseries")
+        page.reload()
+        charted(page, ["loss/train", "loss/val"], list(lits))
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=SHOTS / "plain-trainer.png")
+        page.close()
 
 
 def test_train_and_validation_of_both_runs_share_a_chart(opened):
@@ -169,14 +212,14 @@ def test_the_boundary_of_both_runs_is_pictured(opened):
 
 def test_the_table_of_hyperparameters_has_the_options_and_last_metrics_of_both_runs(opened, runs):
     page = opened("hparams", width=2000)
-    for column in ("rule", "rate", "head", "error/train", "error/val", "loss/train", "loss/val"):
+    for column in ("module", "lr", "error/train", "error/val", "loss/train", "loss/val"):
         seen(page.get_by_role("columnheader", name=column, exact=True))
     for run, lit in runs.items():
         row = seen(page.get_by_role("row").filter(has=page.get_by_role("gridcell", name=run, exact=True)))
         for metric in ("error/train", "loss/train", "loss/val"):
             value = f"{float(lit.trainer.callback_metrics[metric]):#.5g}"
             seen(row.get_by_role("gridcell", name=value, exact=True))
-    for option in ("head", "update_by", "ties", "keep", "mistakes", "norm", "margin"):  # to be ticked
+    for option in ("head", "update", "tie", "select", "mistakes", "norm", "margin"):  # to be ticked
         expect(page.locator("tf-hparams-query-pane").get_by_text(option, exact=True).first).to_be_attached()
     page.screenshot(path=SHOTS / "hparams.png")
 
