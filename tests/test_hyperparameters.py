@@ -4,6 +4,7 @@ import copy
 import pickle
 from functools import partial
 
+import numpy as np
 import plain
 import pytest
 import torch
@@ -135,6 +136,98 @@ def test_arguments_given_at_loading_win(tmp_path):
     assert L.LitClassifier.load_from_checkpoint(path, net=net).net is net
 
 
+def test_class_weights_given_at_loading_win(tmp_path):
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), "logistic", class_weight={1: 5.0}))
+    for given in (None, {1: 2.0}, "balanced"):
+        loaded = L.LitClassifier.load_from_checkpoint(path, class_weight=given)
+        new = L.LitClassifier(copy.deepcopy(loaded.net), "logistic", class_weight=given)
+        for lit in (loaded, new):
+            fit(tmp_path / "on", lit, loader(TRAIN), epochs=2)
+        assert torch.equal(loaded.net.weight, new.net.weight), given
+    with pytest.raises(CheckpointError, match="the checkpoint is of another run"):
+        fit(tmp_path / "on", L.LitClassifier(tp.Perceptron(3), "logistic"), loader(TRAIN), ckpt_path=path)
+
+
+def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), lr=np.float64(0.25), class_weight={np.int64(1): np.float32(2.0)})
+    assert L.LitClassifier.load_from_checkpoint(saved(tmp_path, lit)).hparams == lit.hparams
+    adam = L.LitClassifier(tp.Perceptron(3), optimizer=partial(torch.optim.Adam, lr=np.float64(0.25)))
+    assert L.LitClassifier.load_from_checkpoint(saved(tmp_path / "a", adam)).hparams.optimizer["init_args"] == {
+        "lr": 0.25
+    }
+    rule = L.LitRule(tp.Perceptron(3), lr=np.float32(0.5), seed=np.int64(3), margin=np.float64(0.5))
+    assert L.LitRule.load_from_checkpoint(saved(tmp_path / "r", rule)).hparams == rule.hparams
+
+
+def test_parameters_may_be_missing_if_loading_is_not_strict(tmp_path):
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), "logistic"))
+    content = torch.load(path)
+    del content["state_dict"]["net.bias"]
+    torch.save(content, path)
+    with pytest.raises(RuntimeError, match="Missing key"):
+        L.LitClassifier.load_from_checkpoint(path)
+    with pytest.warns(UserWarning, match="not in the checkpoint"):
+        assert L.LitClassifier.load_from_checkpoint(path, strict=False).net.weight.any()
+
+
+# --- a loaded module is trained anew ---
+
+
+@pytest.mark.parametrize("size", [60, 20])
+def test_a_rule_that_was_loaded_learns_a_new_run_from_its_weights(tmp_path, size):
+    path = saved(tmp_path, L.LitRule(tp.Perceptron(3)), size)
+    loaded = L.LitRule.load_from_checkpoint(path)
+    new = L.LitRule(copy.deepcopy(loaded.net))
+    for lit in (loaded, new):
+        trainer = fit(tmp_path / "on", lit, loader(VAL, size), epochs=3)
+        assert trainer.current_epoch == lit.result.epochs
+    assert loaded.result.log.equals(new.result.log)
+    assert torch.equal(loaded.net.weight, new.net.weight)
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
+def test_testing_a_checkpoint_resumes_nothing(tmp_path):
+    lit = L.LitRule(tp.Perceptron(3))
+    path = saved(tmp_path, lit)
+    trainer = fit(tmp_path / "a", lit, loader(TRAIN), epochs=1)
+    trainer.test(lit, loader(VAL), ckpt_path=path, verbose=False, weights_only=True)
+    fit(tmp_path / "b", lit, loader(VAL), epochs=3)
+    assert lit.result.epochs == 3 or lit.result.verdict is tp.Verdict.SEPARATED
+
+
+def test_a_second_fit_on_a_finished_trainer_keeps_the_result(tmp_path):
+    lit = L.LitRule(tp.Perceptron(3))
+    trainer = fit(tmp_path, lit, loader(TRAIN), epochs=2)
+    before = lit.result
+    trainer.fit(lit, loader(TRAIN))
+    assert lit.result is before
+
+
+def test_the_start_from_two_samples_is_made_once(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), "lms", lr=0.01, start="two-sample")
+    path = saved(tmp_path, lit, epochs=5)
+    for again in (lit, L.LitClassifier.load_from_checkpoint(path)):
+        before = again.net.weight.detach().clone()
+        fit(tmp_path / "on", again, loader(TRAIN), epochs=1)
+        gradient = (again.net.weight - before).detach()
+        assert gradient.norm() < 0.05  # a step of 0.01, not a new start
+
+
+@pytest.mark.parametrize("select", ["averaged", "voted"])
+def test_checkpoints_have_the_averaged_weights_and_validation_is_theirs(tmp_path, select):
+    lit = L.LitRule(tp.Perceptron(3), select=select)
+    keep = ModelCheckpoint(tmp_path, "{epoch}", save_top_k=-1)
+    trainer = fit(tmp_path, lit, loader(TRAIN), loader(VAL), epochs=3, callbacks=[keep], enable_checkpointing=True)
+    for epoch in range(3):
+        net = tp.Perceptron(3)
+        tp.RuleTrainer(epoch + 1, select="averaged").fit(net, *TRAIN)
+        loaded = L.LitRule.load_from_checkpoint(tmp_path / f"epoch={epoch}.ckpt")
+        assert torch.equal(loaded.net.weight, net.weight)
+        assert plain.table(tmp_path)["error/val"][epoch] == plain.evaluation(net, VAL, tp.PerceptronLoss())[1]
+    assert torch.equal(lit.net.weight, net.weight)
+    assert trainer.current_epoch == 3
+
+
 def test_hyper_parameters_reach_any_logger_as_the_arguments(tmp_path):
     lit = L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.25)
     trainer = fit(tmp_path, lit, epochs=1)
@@ -191,6 +284,16 @@ def test_an_optimizer_of_the_users_own_is_asked_for(tmp_path):
     with pytest.raises(ValueError, match=r"the optimizer of this checkpoint .* load_from_checkpoint\(path, optimizer="):
         L.LitClassifier.load_from_checkpoint(path)
     assert L.LitClassifier.load_from_checkpoint(path, optimizer=make).net.weight.any()
+
+
+def test_an_optimizer_made_by_a_function_of_the_users_own_is_not_taken_for_its_argument(tmp_path):
+    def make(kind, parameters):
+        weight, bias = parameters
+        return kind([{"params": [weight], "lr": 0.5}, {"params": [bias], "lr": 0.01}])
+
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), optimizer=partial(make, torch.optim.Adam)))
+    with pytest.raises(ValueError, match="the optimizer of this checkpoint is a function of its own"):
+        L.LitClassifier.load_from_checkpoint(path)
 
 
 def test_a_head_of_the_users_own_is_asked_for(tmp_path):

@@ -1,6 +1,7 @@
 """The modules in a user's own script: what a plain Trainer with stock loggers shows, value by value."""
 
 import math
+from functools import partial
 
 import numpy as np
 import plain
@@ -9,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from plain import TRAIN, VAL, board, descent, evaluation, fit, loader, table
 from pytorch_lightning.callbacks import ModelCheckpoint
+from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import torchperc as tp
@@ -354,6 +356,22 @@ def test_a_loader_that_changes_its_one_batch_is_noticed(tmp_path):
         fit(tmp_path, L.LitRule(tp.Perceptron(3)), Turning())
 
 
+class Augmented(TensorDataset):
+    """Other samples every time, with the same labels."""
+
+    epoch = -1
+
+    def __getitem__(self, index):
+        self.epoch += index == 0
+        x, y = super().__getitem__(index)
+        return x + self.epoch, y
+
+
+def test_samples_that_change_under_their_labels_are_noticed(tmp_path):
+    with pytest.raises(ValueError, match="the loader gives other samples"):
+        fit(tmp_path, L.LitRule(tp.Perceptron(3)), DataLoader(Augmented(*TRAIN), 60))
+
+
 # --- weights ---
 
 
@@ -418,6 +436,71 @@ def test_other_batches_are_refused_in_one_line(tmp_path, lit, dataset, message):
         fit(tmp_path, lit, DataLoader(data, 3))
 
 
+@pytest.mark.parametrize("kind", ["gradient", "sample", "rule"])
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (TRAIN[1][:, None], r"labels must be of shape \(N,\), found \(20, 1\)"),
+        (torch.eye(3)[TRAIN[0].argmax(1)], r"labels must be of shape \(N,\), found \(20, 3\).*argmax"),
+    ],
+)
+def test_labels_of_another_shape_are_refused(tmp_path, kind, y, message):
+    lit = (
+        L.LitRule(tp.Perceptron(3))
+        if kind == "rule"
+        else L.LitClassifier(tp.Perceptron(3), update="sample" if kind == "sample" else "batch")
+    )
+    with pytest.raises(ValueError, match=message):
+        fit(tmp_path, lit, loader((TRAIN[0], y), 20))
+    assert not lit.net.weight.any()
+
+
+def test_single_samples_and_batches_that_do_not_fit_are_refused(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3))
+    with pytest.raises(ValueError, match="the loader gives single samples; give it a batch_size"):
+        fit(tmp_path, lit, DataLoader(TensorDataset(*TRAIN), batch_size=None))
+    for x, y in ((TRAIN[0], TRAIN[1][:5]), (TRAIN[0][:0], TRAIN[1][:0])):
+        with pytest.raises(ValueError, match=r"as many labels as samples, at least one, found \d+ and \d"):
+            lit.validation_step((x, y))
+    with pytest.raises(TypeError, match="a batch to predict must be x or"):
+        lit.predict_step({"x": TRAIN[0]})
+
+
+def test_options_of_a_scheduler_that_is_not_there_are_refused():
+    for option in ({"monitor": "loss/val"}, {"interval": "step"}):
+        with pytest.raises(ValueError, match="interval and monitor are for a scheduler"):
+            L.LitClassifier(tp.Perceptron(3), **option)
+
+
+def test_what_needs_a_linear_net_of_two_classes_says_so():
+    for option in ({"lr": "auto"}, {"start": "two-sample"}):
+        with pytest.raises(TypeError, match=r"(lr='auto'|start='two-sample') needs a linear net, found MLP"):
+            L.LitClassifier(tp.MLP(3), **option)
+    with pytest.raises(ValueError, match="start='two-sample' is for two classes, the net has 3"):
+        L.LitClassifier(tp.MulticlassPerceptron(2, 3), start="two-sample")
+
+
+def test_a_validation_after_the_run_is_none_of_its_epochs(tmp_path):
+    lit = L.LitRule(tp.Perceptron(3), select="best-validation")
+    trainer = fit(tmp_path, lit, loader(TRAIN), loader(VAL))
+    before = [record.validation_error for record in lit.result.history]
+    trainer.validate(lit, loader((VAL[0], -VAL[1])), verbose=False)
+    trainer.save_checkpoint(tmp_path / "kept.ckpt")
+    saved = torch.load(tmp_path / "kept.ckpt")["rule"]["history"]
+    assert [record[3] for record in saved] == before
+
+
+def test_several_processes_are_refused_where_they_would_learn_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(pl.Trainer, "world_size", property(lambda self: 2))
+    for lit in (
+        L.LitRule(tp.Perceptron(3)),
+        L.LitClassifier(tp.Perceptron(3), update="sample"),
+        L.LitClassifier(tp.Perceptron(3), lr="auto"),
+    ):
+        with pytest.raises(ValueError, match=r"would learn other weights in each of 2 processes; use devices=1"):
+            fit(tmp_path, lit)
+
+
 def test_labels_of_zero_and_one_are_refused(tmp_path):
     for lit in (L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))):
         with pytest.raises(ValueError, match=r"-1 and \+1, found \[?0, 1"):
@@ -431,7 +514,9 @@ def made(kind):
     net = tp.Perceptron(3)
     return {
         "gradient": lambda: L.LitClassifier(tp.MLP(3, (4,), seed=0), "logistic", optimizer=torch.optim.Adam),
-        "sample": lambda: L.LitClassifier(net, "logistic", lr=0.1, update="sample"),
+        "sample": lambda: L.LitClassifier(
+            net, "logistic", lr=0.1, update="sample", scheduler=partial(CosineAnnealingLR, T_max=5)
+        ),
         "rule": lambda: L.LitRule(net, order="shuffled", seed=3),
         "online": lambda: L.LitRule(net, select="averaged"),
     }[kind]()

@@ -138,7 +138,7 @@ def test_a_search_prunes_by_the_reported_error(tmp_path):
 
 @pytest.mark.parametrize("kind", ["gradient", "sample"])
 @pytest.mark.parametrize(("scheduler", "interval"), [(partial(ExponentialLR, gamma=0.5), "epoch"),
-                                                     (partial(OneCycleLR, max_lr=0.5, total_steps=9), "step"),
+                                                     (partial(OneCycleLR, max_lr=0.5, total_steps=9, cycle_momentum=False), "step"),
                                                      (partial(StepLR, step_size=2, gamma=0.1), "step")])  # fmt: skip
 def test_schedulers_of_every_interval(tmp_path, kind, scheduler, interval):
     lit = made(kind, scheduler=scheduler, interval=interval)
@@ -179,6 +179,15 @@ def test_a_scheduler_that_waits_for_the_validation_loss(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["gradient", "sample"])
+@pytest.mark.parametrize("every", [None, "mistyped"])
+def test_a_metric_that_is_not_there_is_named(tmp_path, kind, every):
+    lit = made(kind, scheduler=ReduceLROnPlateau, monitor="loss/vall" if every else "loss/val")
+    options = {} if every else {"check_val_every_n_epoch": 2}
+    with pytest.raises(Exception, match=r"loss/val.*(metrics are|Available metrics)"):
+        fit(tmp_path, lit, batches(kind), loader(VAL), **options)
+
+
+@pytest.mark.parametrize("kind", ["gradient", "sample"])
 def test_the_learning_rate_finder_sets_lr_and_leaves_the_weights(tmp_path, kind):
     lit = made(kind)
     found = Tuner(silent(tmp_path, epochs=-1)).lr_find(lit, batches(kind), num_training=40)
@@ -204,6 +213,45 @@ def test_a_batch_size_that_fits_is_found(tmp_path, kind):
     size = Tuner(silent(tmp_path)).scale_batch_size(lit, datamodule=data, max_trials=3, steps_per_trial=1)
     assert size == data.batch_size == data.hparams.batch_size == 8
     assert not lit.net.weight.any()
+
+
+@pytest.mark.parametrize("given", [{"lr": "auto"}, {"optimizer": torch.optim.Adam}])
+def test_a_learning_rate_that_is_not_used_is_not_searched_for(tmp_path, given):
+    lit = L.LitClassifier(tp.Perceptron(3), "logistic", **given)
+    with pytest.raises(ValueError, match=r"the learning rate finder sets lr, which a module with .* does not use"):
+        Tuner(silent(tmp_path)).lr_find(lit, loader(TRAIN))
+
+
+def test_what_plain_sgd_does_not_do_is_refused(tmp_path):
+    def groups(parameters):
+        weight, bias = parameters
+        return torch.optim.SGD([{"params": [weight], "lr": 0.1}, {"params": [bias], "lr": 0.0}])
+
+    class Adam(L.LitClassifier):
+        def configure_optimizers(self):
+            return torch.optim.Adam(self.parameters())
+
+    scheduler = partial(OneCycleLR, max_lr=0.5, total_steps=9)  # which sets momentum, too
+    modules = {
+        "several parameter groups": made_by(optimizer=groups),
+        "momentum": made_by(scheduler=scheduler, interval="step"),
+        "Adam": Adam(tp.Perceptron(3), update="sample"),
+    }
+    for what, lit in modules.items():
+        with pytest.raises(ValueError, match=f"makes the steps of plain SGD, found .*{what}; use update='batch'"):
+            fit(tmp_path, lit)
+        assert not lit.net.weight.any()
+
+
+def made_by(**options):
+    return L.LitClassifier(tp.Perceptron(3), update="sample", **options)
+
+
+def test_an_optimizer_that_asks_for_the_loss_again_counts_each_sample_once(tmp_path):
+    lit = L.LitClassifier(tp.Perceptron(3), "logistic", optimizer=partial(torch.optim.LBFGS, lr=0.1, max_iter=5))
+    fit(tmp_path, lit, loader(TRAIN), epochs=2)
+    assert table(tmp_path)["loss/train"][0] == pytest.approx(float(torch.log(torch.tensor(2.0))))  # of zero weights
+    assert table(tmp_path)["mistakes"][0] == (TRAIN[1] == 1).sum()  # a probability of ½ is decided as −1
 
 
 # --- callbacks that change the training ---
@@ -252,6 +300,18 @@ def test_clipped_gradients(tmp_path):
         gradient_step(net, x, y, clip=0.1)
     assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5)
     assert not torch.allclose(lit.net.weight, list(descent(BATCHES, 3, 0.5, LOSS))[-1]["w"])
+
+
+@pytest.mark.parametrize("kind", ["sample", "rule", "online"])
+def test_frozen_parameters_are_not_moved(tmp_path, kind):
+    lit = made(kind)
+    lit.net.bias.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"would move net\.bias, which has requires_grad=False"):
+        fit(tmp_path, lit, batches(kind))
+    gradient = made("gradient")
+    gradient.net.bias.requires_grad_(False)
+    fit(tmp_path, gradient, batches("gradient"))
+    assert gradient.net.bias.item() == 0 != gradient.net.weight[0, 0].item()
 
 
 @pytest.mark.parametrize("kind", KINDS)

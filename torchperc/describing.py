@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.optim import Optimizer, lr_scheduler
@@ -145,9 +146,13 @@ def described_factory(make: Callable[..., Any] | None) -> Description | str | No
         return None
     options: dict[str, Any] = {}
     if isinstance(make, partial):
-        options = dict(make.keywords)
-        # LightningCLI gives partials of a function of its own, with the class as its last argument
-        make = make.args[-1] if make.args else make.func
+        options = {
+            name: value.item() if isinstance(value, np.generic) else value for name, value in make.keywords.items()
+        }
+        if make.func.__module__.partition(".")[0] == "jsonargparse":
+            make = make.args[-1]  # LightningCLI gives partials of a function of its own, with the class at its end
+        elif not make.args:
+            make = make.func
     path = _class_path(make)
     return {"class_path": path, "init_args": options} if path and _is_plain(options) else _NOT_SAVED
 
@@ -176,6 +181,9 @@ def as_factory(name: str, make: object) -> Callable[..., Any] | None:
         >>> as_factory("optimizer", {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.5}}).keywords
         {'lr': 0.5}
     """
+    if isinstance(make, partial):  # numbers of numpy would end up in the optimizer's state, which is saved, too
+        numbers = {key: value.item() for key, value in make.keywords.items() if isinstance(value, np.generic)}
+        return partial(make, **numbers) if numbers else make
     if make is None or callable(make):
         return make
     home: Any = {"optimizer": torch.optim, "scheduler": lr_scheduler}[name]

@@ -13,7 +13,7 @@ from torchperc.describing import as_net, described_head, described_net
 from torchperc.heads import Head
 from torchperc.heads import head as head_by_name
 from torchperc.lightning._pl import pl, warn_of_two_packages
-from torchperc.lightning.checkpoints import CheckpointError
+from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import tally
 from torchperc.rules.problem import sample_factors
@@ -73,8 +73,10 @@ class LitNet(pl.LightningModule):
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels −1/+1, or class indices. A batch may come with labels or without."""
-        x = batch[0] if isinstance(batch, tuple | list) else batch
-        if not isinstance(x, Mapped):
+        x = batch[0] if isinstance(batch, tuple | list) and batch else batch
+        if not isinstance(x, Tensor | Mapped):
+            raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
+        if isinstance(x, Tensor):
             return self.head.decide(self(x))
         return torch.cat([self.head.decide(self(part.to(self.device))) for part in x])
 
@@ -110,7 +112,7 @@ class LitNet(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Say what kind of run it is, and describe the net as it is now, of the type the Trainer made it."""
         checkpoint["torchperc"] = {"format": FORMAT, **self._kind()}
-        checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **self._described()}
+        checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **plain(self._described())}
 
     def _described(self) -> dict[str, Any]:
         return {"net": described_net(self.net), "head": described_head(self.head)}
@@ -136,7 +138,9 @@ class LitNet(pl.LightningModule):
         checkpoint["state_dict"] = self._renamed(checkpoint["state_dict"])
         own = {name: tuple(values.shape) for name, values in self.state_dict().items()}
         saved = {name: tuple(values.shape) for name, values in checkpoint["state_dict"].items()}
-        if own != saved:
+        strict = self._is_fitting() and self.strict_loading  # else Lightning's strict= decides what may be missing
+        other = any(own.get(name, shape) != shape for name, shape in saved.items()) or not own.keys() & saved.keys()
+        if other or (strict and own != saved):
             raise CheckpointError(
                 f"the checkpoint is of another net: it has {saved}, this net has {own}; use the same net"
             )
@@ -152,6 +156,20 @@ class LitNet(pl.LightningModule):
             raise ValueError(
                 f"{what} computes in the net's own type, and precision={self.trainer.precision!r} would change "
                 "nothing; use precision='32-true' or '64-true'"
+            )
+
+    def _refuse_frozen(self, what: str) -> None:
+        frozen = [name for name, values in self.net.named_parameters() if not values.requires_grad]
+        if frozen:
+            raise ValueError(
+                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use LitClassifier with "
+                "update='batch', which leaves it as it is"
+            )
+
+    def _refuse_processes(self, what: str) -> None:
+        if self.trainer.world_size > 1:
+            raise ValueError(
+                f"{what} would learn other weights in each of {self.trainer.world_size} processes; use devices=1"
             )
 
     def _is_fitting(self) -> bool:
@@ -174,6 +192,15 @@ def unpacked(batch: Any) -> Samples:
     x, y = batch[:2]
     if not isinstance(y, Tensor) or not isinstance(x, Tensor | Mapped):
         raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
+    if y.dim() == 0:
+        raise ValueError("the loader gives single samples; give it a batch_size")
+    if y.dim() != 1:
+        raise ValueError(
+            f"labels must be of shape (N,), found {tuple(y.shape)}; use y.squeeze(-1) for one column, and for several "
+            "class indices, y.argmax(1)"
+        )
+    if not len(y) or x.shape[0] != len(y):
+        raise ValueError(f"a batch must have as many labels as samples, at least one, found {x.shape[0]} and {len(y)}")
     return Samples(x, y, batch[2] if len(batch) == 3 else None)
 
 

@@ -21,10 +21,11 @@ from torchperc.describing import as_factory, described_factory, uncompiled
 from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.lightning._pl import pl
 from torchperc.lightning.base import LitNet, Samples, pieces, unpacked
+from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.parts import rows_as_read
-from torchperc.rules.problem import class_factors
+from torchperc.rules.problem import check_net, class_factors
 from torchperc.rules.rows import CsrRows, DenseRows, Rows
 from torchperc.rules.trainer import check_class_weight
 from torchperc.theory import auto_lr, rate_warning
@@ -96,7 +97,10 @@ class LitClassifier(LitNet):
         super().__init__(net, head)
         self._optimizer, self._scheduler = as_factory("optimizer", optimizer), as_factory("scheduler", scheduler)
         if lr is not None and optimizer is not None:
-            raise ValueError(f"lr={lr} is for the default optimizer; give the learning rate to your optimizer instead")
+            raise ValueError(
+                f"lr={lr} is for the default optimizer; give the learning rate to your optimizer and leave lr out "
+                "(lr=None), or the optimizer (optimizer=None)"
+            )
         self._auto = isinstance(lr, str) and checks.one_of("lr", lr, ("auto",)) == "auto"
         if optimizer is None:  # else there is no lr to look up, which Lightning's learning rate finder relies on
             self.lr = 0.1 if lr is None or isinstance(lr, str) else checks.number("lr", lr, above=0)
@@ -104,15 +108,24 @@ class LitClassifier(LitNet):
         self.start = checks.one_of("start", start, STARTS)
         self.interval = checks.one_of("interval", interval, INTERVALS)
         self.monitor = monitor
+        if self._scheduler is None and (monitor is not None or interval != "epoch"):
+            raise ValueError("interval and monitor are for a scheduler, and there is none; leave them out")
         self.class_weight = check_class_weight(class_weight)
         self.class_factors = self.class_weight if isinstance(self.class_weight, Mapping) else None
-        if update == "sample" or start == "two-sample" or self._auto:
-            check_linear(uncompiled(self.net))
+        for asked, what in ((self._auto, "lr='auto'"), (start != "as-is", f"start={start!r}")):
+            if asked and not isinstance(uncompiled(self.net), LinearNet):
+                raise TypeError(f"{what} needs a linear net, found {type(uncompiled(self.net)).__name__}; leave it out")
+        if update == "sample" or self._auto or start != "as-is":
+            net = check_linear(uncompiled(self.net))
+            if start == "two-sample" and len(net.weight) > 1:
+                raise ValueError(f"start='two-sample' is for two classes, the net has {len(net.weight)}; leave it out")
         self.automatic_optimization = update == "batch"
         self._lr_used = math.nan
         self._sums = EpochSums()
+        self._begun = False
+        self._counted: tuple[int, int] | None = None
         options = {"update": update, "start": start, "interval": interval, "monitor": monitor}
-        self.save_hyperparameters({**self._described(), "lr": None if optimizer else lr or self.lr, **options})
+        self.save_hyperparameters(plain({**self._described(), "lr": None if optimizer else lr or self.lr, **options}))
 
     def _described(self) -> dict[str, Any]:
         weight = self.class_weight
@@ -130,8 +143,6 @@ class LitClassifier(LitNet):
         if self._auto:
             self.lr = self._largest_safe_lr()
         optimizer = self._make_optimizer()
-        if self.update == "sample":
-            _check_plain_sgd(optimizer)
         if self._scheduler is None:
             return optimizer
         scheduler = self._scheduler(optimizer)
@@ -139,8 +150,12 @@ class LitClassifier(LitNet):
         if isinstance(scheduler, ReduceLROnPlateau):
             if self.monitor is None:
                 raise ValueError("ReduceLROnPlateau needs a metric to look at; use monitor='loss/val'")
-            if self.automatic_optimization:  # else the module steps it itself
+            if self.automatic_optimization:
                 config["monitor"] = self.monitor
+            elif self.interval == "step":  # the module steps it itself
+                raise ValueError(
+                    "with update='sample' ReduceLROnPlateau steps at the end of an epoch; use interval='epoch'"
+                )
         elif self.monitor is not None:
             raise ValueError(f"monitor={self.monitor!r} is for ReduceLROnPlateau, found {type(scheduler).__name__}")
         return {"optimizer": optimizer, "lr_scheduler": config}
@@ -182,20 +197,25 @@ class LitClassifier(LitNet):
 
     # --- steps ---
 
-    def training_step(self, batch: Any, batch_idx: int = 0) -> Tensor:
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """One step per batch, or one step per sample."""
         samples = unpacked(batch)
-        if batch_idx == 0:  # a new epoch; a run resumed at the end of one has no hook that says so
+        here = (self.trainer.current_epoch, batch_idx)
+        again, self._counted = here == self._counted, here  # an optimizer such as LBFGS asks for a loss several times
+        if batch_idx == 0 and not again:  # a new epoch; a run resumed at the end of one has no hook that says so
             self._sums.reset()
         first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
-        if first and self.update == "batch" and isinstance(samples.x, Tensor):
+        if first and not again and self.update == "batch" and isinstance(samples.x, Tensor):
             self._warn_of_a_large_lr(samples.x)
         self._lr_used = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # before a scheduler's next
         if self.update == "sample":
-            return self._step_by_samples(samples)
-        return self._accumulated(samples) if isinstance(samples.x, Mapped) else self._batch_loss(samples)
+            loss = self._step_by_samples(samples)
+            self._step_schedulers(epoch_ended=self.trainer.is_last_batch)  # before a callback saves the batch's state
+            return loss
+        sums = EpochSums() if again else self._sums
+        return self._accumulated(samples, sums) if isinstance(samples.x, Mapped) else self._batch_loss(samples, sums)
 
-    def _batch_loss(self, samples: Samples) -> Tensor:
+    def _batch_loss(self, samples: Samples, sums: EpochSums) -> Tensor:
         x, y, weight = samples
         scores = self(x)
         factors = self._factors(scores, y, weight)
@@ -203,7 +223,7 @@ class LitClassifier(LitNet):
             loss = self.head.loss(scores, y)
         else:
             loss = (self.head.loss(scores, y, reduction="none") * factors.to(scores.dtype)).mean()
-        self._sums.add(len(y), tally(self.head, scores.detach(), y, factors), self._length())
+        sums.add(len(y), tally(self.head, scores.detach(), y, factors), self._length())
         return loss
 
     def _step_by_samples(self, samples: Samples) -> Tensor:
@@ -222,7 +242,7 @@ class LitClassifier(LitNet):
         optimizer.step()  # type: ignore[union-attr]  # no gradients, so nothing moves: it counts the step
         return total / len(samples.y)
 
-    def _accumulated(self, samples: Samples) -> Tensor:
+    def _accumulated(self, samples: Samples, sums: EpochSums) -> Tensor:
         """The mean loss of samples larger than memory, with its gradient, a part in memory at a time.
 
         What is returned has the value of the loss, and in the parameters the gradient that was added up.
@@ -231,11 +251,11 @@ class LitClassifier(LitNet):
         gradient = [torch.zeros_like(p) for p in parameters]
         total = torch.zeros((), dtype=torch.float64, device=samples.y.device)
         for part in pieces(samples):
-            loss = self._batch_loss(part)
+            loss = self._batch_loss(part, sums)
             fraction = len(part.y) / len(samples.y)
-            for sums, g in zip(gradient, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True):
+            for total_g, g in zip(gradient, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True):
                 if g is not None:
-                    sums.add_(g, alpha=fraction)
+                    total_g.add_(g, alpha=fraction)
             total += loss.detach() * fraction
         slope = torch.stack([(p * g).sum() for p, g in zip(parameters, gradient, strict=True)]).sum()
         return total.to(slope.dtype) + (slope - slope.detach())
@@ -247,10 +267,25 @@ class LitClassifier(LitNet):
 
     # --- epochs ---
 
+    def setup(self, stage: str) -> None:
+        """Refuse the learning rate finder where there is no learning rate to set."""
+        finds = any(type(callback).__name__ == "LearningRateFinder" for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
+        if finds and (self._auto or self._optimizer is not None):
+            what = "lr='auto'" if self._auto else "an optimizer of its own"
+            raise ValueError(
+                f"the learning rate finder sets lr, which a module with {what} does not use; give it a number"
+            )
+
     def on_fit_start(self) -> None:
-        """Refuse what would be ignored."""
+        """Refuse what would be ignored or come out differently."""
+        if self._auto and self.trainer.world_size > 1:
+            self._refuse_processes("lr='auto'")
         if self.update == "sample":
             self._refuse_mixed_precision("update='sample'")
+            self._refuse_frozen("update='sample'")
+            self._refuse_processes("update='sample'")
+            check_net(uncompiled(self.net))
+            _check_plain_sgd(self.trainer.optimizers[0])
 
     def on_train_start(self) -> None:
         """What was asked for that needs a look at the training data before the first step."""
@@ -258,7 +293,8 @@ class LitClassifier(LitNet):
             batches = self._batches_before("class_weight='balanced'")
             labels = [y if weight is None else y[weight > 0] for _, y, weight in batches]
             self.class_factors = class_factors(torch.cat(labels), "balanced", None)
-        if self.start == "two-sample" and self.trainer.global_step == 0:
+        begun, self._begun = self._begun, True
+        if self.start == "two-sample" and not begun:
             X, y = _first_of_each(self._batches_before())
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
             weight, bias = tpf.two_sample_start(X, y, targets=targets)
@@ -273,16 +309,18 @@ class LitClassifier(LitNet):
         trainer = self.trainer
         if trainer.is_last_batch or trainer.global_step == trainer.max_steps:
             self._log_epoch()
-        if not self.automatic_optimization:
-            self._step_schedulers(epoch_ended=trainer.is_last_batch)
 
     def on_train_epoch_end(self) -> None:
         """Log an epoch that was cut short, as by ``max_time``."""
         self._log_epoch()
         scheduler = self.lr_schedulers()
         if not self.automatic_optimization and isinstance(scheduler, ReduceLROnPlateau):
-            assert self.monitor is not None
-            scheduler.step(self.trainer.callback_metrics[self.monitor])
+            metrics = self.trainer.callback_metrics
+            if self.monitor in metrics:
+                scheduler.step(metrics[self.monitor])
+            elif not self.trainer.fit_loop.restarting:  # then it was there before the checkpoint was made
+                known = ", ".join(sorted(metrics)) or "none"
+                raise ValueError(f"monitor={self.monitor!r} was not logged in this epoch; the metrics are {known}")
 
     def _log_epoch(self) -> None:
         if not self._sums.count:
@@ -297,8 +335,8 @@ class LitClassifier(LitNet):
     def _step_schedulers(self, *, epoch_ended: bool) -> None:
         """What manual optimization leaves to the module; one that waits for a metric steps at the epoch's end."""
         for config in self.trainer.lr_scheduler_configs:
-            waits = isinstance(config.scheduler, ReduceLROnPlateau)
-            if not waits and (epoch_ended or config.interval == "step"):
+            due = epoch_ended or config.interval == "step"
+            if due and not isinstance(config.scheduler, ReduceLROnPlateau):
                 config.scheduler.step()
 
     # --- a look at the training data ---
@@ -320,19 +358,23 @@ class LitClassifier(LitNet):
 
     def _kind(self) -> dict[str, Any]:
         optimizer = type(self._make_optimizer()).__name__
-        return {**super()._kind(), "module": "LitClassifier", "update": self.update, "optimizer": optimizer}
+        kind = {"update": self.update, "optimizer": optimizer, "class_weight": repr(self.class_weight)}
+        return {**super()._kind(), "module": "LitClassifier", **kind}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Save what the epoch has added up to so far, too."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["sums"] = self._sums.state_dict()
-        checkpoint["class_factors"] = None if self.class_factors is None else dict(self.class_factors)
+        checkpoint["balanced"] = dict(self.class_factors or {}) if self.class_weight == "balanced" else None
+        checkpoint["begun"] = self._begun
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Go on with the epoch's sums."""
         super().on_load_checkpoint(checkpoint)
         self._sums.load_state_dict(checkpoint["sums"])
-        self.class_factors = checkpoint["class_factors"]
+        self._begun = checkpoint["begun"]
+        if self.class_weight == "balanced":
+            self.class_factors = checkpoint["balanced"] or None
 
 
 _LOGISTIC_BEARS = 10
@@ -343,8 +385,9 @@ _DIRECT = 2000
 
 
 def _check_plain_sgd(optimizer: Optimizer) -> None:
-    group = optimizer.param_groups[0]
-    extras = [name for name in ("momentum", "weight_decay", "dampening", "nesterov", "maximize") if group.get(name)]
+    names = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
+    extras = [name for name in names if any(group.get(name) for group in optimizer.param_groups)]
+    extras += ["several parameter groups"] if len(optimizer.param_groups) > 1 else []
     if not isinstance(optimizer, torch.optim.SGD) or extras:
         found = type(optimizer).__name__ + (f" with {', '.join(extras)}" if extras else "")
         raise ValueError(f"update='sample' makes the steps of plain SGD, found {found}; use update='batch'")

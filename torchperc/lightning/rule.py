@@ -12,6 +12,7 @@ from torch.utils.data import SequentialSampler
 from torchperc.describing import uncompiled
 from torchperc.heads import PerceptronHead
 from torchperc.lightning.base import LitNet, Samples, unpacked
+from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader
 from torchperc.lightning.rule_runs import Learning, OnlineLearning, WholeLearning
 from torchperc.rules.conventions import Verdict
@@ -44,8 +45,10 @@ class LitRule(LitNet):
         tie: what is a mistake.
         bias_step: how the bias moves.
         order: in which samples are presented; with mini-batches ``"given"``, which is the loader's.
-        select: which weights the net has in the end; ``result`` has the others. For ``"best-validation"`` the Trainer's
-            validation counts, over all its loaders.
+        select: which weights the net has in the end; ``result`` has the others. ``"averaged"`` (and its kin,
+            ``"voted"``) are in the net after every epoch, for validation and checkpoints; ``"pocket"`` and
+            ``"best-validation"`` are found when the run ends, and the net has the last weights until then. For
+            ``"best-validation"`` the Trainer's validation counts, over all its loaders.
         engine: as for the trainer.
         seed: of the order.
         margin: the slack that every sample must exceed.
@@ -88,6 +91,7 @@ class LitRule(LitNet):
             "prove": prove,
         }
         RuleTrainer(**self.trainer_options)  # refuses wrong options now rather than at the first epoch
+        self.trainer_options = plain(self.trainer_options)
         self.automatic_optimization = False
         self.result: RuleResult | None = None
         self.save_hyperparameters({**self._described(), **self.trainer_options})
@@ -116,11 +120,13 @@ class LitRule(LitNet):
     def on_fit_start(self) -> None:
         """A new run; one that is resumed after its verdict has nothing more to do."""
         self._refuse_mixed_precision("the rule")
-        self._learning = self.result = None
+        self._refuse_frozen("the rule")
+        self._refuse_processes("the rule")
+        self._learning = None
         if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
 
-    def training_step(self, batch: Any, batch_idx: int = 0) -> None:
+    def training_step(self, batch: Any, batch_idx: int) -> None:
         """One epoch of the rule, or one batch of it."""
         samples = unpacked(batch)
         if self._learning is None:
@@ -202,7 +208,7 @@ class LitRule(LitNet):
 
     def on_validation_epoch_end(self) -> None:
         """Record the error for the best validation."""
-        if self._held[1] and self._learning is not None and not self.trainer.sanity_checking:
+        if self._held[1] and self._learning is not None and self._is_fitting() and not self.trainer.sanity_checking:
             self._learning.validated(self._held[0] / self._held[1])
         self._held = [0, 0]
 
@@ -214,9 +220,9 @@ class LitRule(LitNet):
         checkpoint["rule"] = self._resume if self._learning is None else self._learning.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on from there at the first epoch."""
+        """Go on from there at the first epoch, if the run is resumed; else only the weights are loaded."""
         super().on_load_checkpoint(checkpoint)
-        self._resume = checkpoint.get("rule")
+        self._resume = checkpoint.get("rule") if self._is_fitting() else None
 
     def _kind(self) -> dict[str, Any]:
         options = ", ".join(f"{name}={value!r}" for name, value in self.trainer_options.items() if name != "engine")

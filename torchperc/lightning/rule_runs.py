@@ -19,6 +19,7 @@ from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.conventions import Verdict
+from torchperc.rules.models import LinearModel
 from torchperc.rules.online import Stream
 from torchperc.rules.problem import Net, write
 from torchperc.rules.run import EpochRecord, RuleResult
@@ -75,7 +76,7 @@ class WholeLearning(Learning):
     """
 
     def __init__(self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int | None) -> None:
-        self.net, self._y = net, samples.y
+        self.net, self._samples = net, samples
         X, y = samples.x, samples.y
         if isinstance(X, Mapped):
             X = X.source
@@ -97,13 +98,13 @@ class WholeLearning(Learning):
 
     def learn(self, samples: Samples) -> None:
         """One epoch. The samples are those of the first batch, which the run has kept."""
-        if not _same_labels(samples.y, self._y):
+        if not all(_same(new, old) for new, old in zip(samples, self._samples, strict=True)):
             raise ValueError(
                 "the loader gives other samples, or in another order, than in the first epoch; use a sequential "
                 "sampler with LitRule(order='shuffled'), or shuffle=True, which is learned online"
             )
         self._new = self._run.epoch()
-        write(self.net, self._run.current())
+        write(self.net, self._run.so_far())
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
         """What the epoch logs."""
@@ -111,10 +112,12 @@ class WholeLearning(Learning):
         if record is None:
             return {}
         loss, slack = self._run.survey()
-        length = math.sqrt(squared_length([self.net.weight]))
+        last = self._run.current()
+        assert isinstance(last, LinearModel)
+        length = math.sqrt(squared_length([last.weight]))
         return {
             "mistakes": float(record.mistakes),
-            "error/train": record.mistakes / len(self._y),
+            "error/train": record.mistakes / len(self._samples.y),
             "norm": record.norm,
             "loss/train": loss,
             "margin": slack / length if length else 0.0,
@@ -245,9 +248,17 @@ class OnlineLearning(Learning):
         self.verdict = None if found is Verdict.BUDGET else found
 
 
-def _same_labels(one: Tensor, other: Tensor) -> bool:
-    if one.data_ptr() == other.data_ptr() and one.shape == other.shape:
+def _same(one: Any, other: Any) -> bool:
+    """Whether a batch has the part that the first one had; nothing is read if it is the same memory."""
+    if one is other or isinstance(one, Mapped):
+        return one is other or (isinstance(other, Mapped) and one.source is other.source)
+    if one is None or other is None or one.shape != other.shape:
+        return False
+    if checks.is_sparse(one):
+        parts = (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
+        return all(_same(part(one), part(other)) for part in parts)
+    if one.data_ptr() == other.data_ptr():
         return True
-    if one.device.type == "cpu":  # in numpy, which wakes no threads for it
+    if one.device.type == "cpu" and one.dtype != torch.bfloat16:  # in numpy, which wakes no threads for it
         return np.array_equal(one.numpy(), other.numpy())
     return torch.equal(one, other)

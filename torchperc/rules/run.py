@@ -191,6 +191,10 @@ class RuleRun:
         """The model as it is now, whatever is selected in the end."""
         return self._engine.model()
 
+    def so_far(self) -> Model:
+        """The selected model where every epoch has one (averaged, for a vote too); else the model as it is now."""
+        return self._log().averaged() if self._select in ("averaged", "voted") else self.current()
+
     def training_scores(self) -> Tensor:
         """Scores of the training samples under the weights as they are now: (N, K), K = 1 for two classes."""
         return self._engine.training_scores()
