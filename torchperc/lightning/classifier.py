@@ -219,12 +219,9 @@ class LitClassifier(LitNet):
         x, y, weight = samples
         scores = self(x)
         factors = self._factors(scores, y, weight)
-        if factors is None:
-            loss = self.head.loss(scores, y)
-        else:
-            loss = (self.head.loss(scores, y, reduction="none") * factors.to(scores.dtype)).mean()
-        sums.add(len(y), tally(self.head, scores.detach(), y, factors), self._length())
-        return loss
+        losses = self.head.loss(scores, y, reduction="none")
+        sums.add(len(y), tally(self.head, scores.detach(), y, factors, losses.detach()), self._length())
+        return losses.mean() if factors is None else (losses * factors.to(scores.dtype)).mean()
 
     def _step_by_samples(self, samples: Samples) -> Tensor:
         optimizer = self.optimizers()

@@ -26,11 +26,11 @@ class Tally(NamedTuple):
 
 
 @torch.no_grad()
-def tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None) -> Tally:
-    """Count a batch; each sample's loss is multiplied by its factor.
+def tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None, losses: Tensor | None = None) -> Tally:
+    """Count a batch; each sample's loss, which may be known already, is multiplied by its factor.
 
     Shape:
-        scores (N,) or (N, K), y (N,), factors (N,).
+        scores (N,) or (N, K); y, factors and losses (N,).
 
     Example:
         >>> from torchperc.heads import PerceptronHead
@@ -39,16 +39,17 @@ def tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None) 
     """
     size = max(1, _ONE_THREAD // (1 if scores.dim() == 1 else scores.shape[-1]))
     if scores.device.type != "cpu" or len(y) <= size:
-        return _tally(head, scores, y, factors)
-    weights = [None] * -(-len(y) // size) if factors is None else factors.split(size)
-    found = [_tally(head, *part) for part in zip(scores.split(size), y.split(size), weights, strict=True)]
-    columns = Tally(*(torch.stack(column) for column in zip(*found, strict=True)))
-    return Tally(columns.loss.sum(), columns.errors.sum(), columns.mistakes.sum(), columns.slack.min())
+        return _tally(head, scores, y, factors, losses)
+    none = [None] * -(-len(y) // size)
+    columns = (none if column is None else column.split(size) for column in (scores, y, factors, losses))
+    found = [_tally(head, *part) for part in zip(*columns, strict=True)]
+    loss, errors, mistakes, slack = (torch.stack(column) for column in zip(*found, strict=True))
+    return Tally(loss.sum(), errors.sum(), mistakes.sum(), slack.min())
 
 
-def _tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None) -> Tally:
-    losses, wrong = head.loss(scores, y, reduction="none"), head.decide(scores) != y
-    errors = exact(wrong.sum())
+def _tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None, losses: Tensor | None) -> Tally:
+    losses = head.loss(scores, y, reduction="none") if losses is None else losses
+    errors = exact((head.decide(scores) != y).sum())
     mistakes = errors if type(head).mistakes is Head.mistakes else exact(head.mistakes(scores, y).sum())
     loss = losses.sum(dtype=errors.dtype) if factors is None else (losses * factors).sum(dtype=errors.dtype)
     return Tally(loss, errors, mistakes, exact(tpf.slacks(scores, y).min()))
