@@ -151,7 +151,7 @@ class LogisticHead(Head):
 
     def decide(self, scores: Tensor) -> Tensor:
         """Labels: +1 where P > ½, or the most probable class."""
-        return tpf.decide_class(scores) if _many(scores) else torch.where(scores > 0, 1, -1)
+        return tpf.decide_class(scores) if _many(scores) else tpf.signs_of(scores > 0)
 
 
 NAMED_HEADS: dict[str, Head] = {
