@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -71,6 +70,7 @@ class PerceptronHead(Head):
         tie: derivative of the loss at y·s = 0, see :func:`torchperc.functional.perceptron_loss`.
 
     Example:
+        >>> import torch
         >>> head = PerceptronHead()
         >>> head.output(torch.tensor([-2.0, 0.5])), head.decide(torch.tensor([-2.0, 0.5]))
         (tensor([-1., 1.]), tensor([-1, 1]))
@@ -104,6 +104,7 @@ class LMSHead(Head):
         targets: ``"-1/+1"`` (decision s ≥ 0) or ``"0/1"`` (decision s ≥ ½).
 
     Example:
+        >>> import torch
         >>> LMSHead(targets="0/1").decide(torch.tensor([0.4, 0.6]))
         tensor([-1, 1])
     """
@@ -136,6 +137,7 @@ class LogisticHead(Head):
     holds without rounding.
 
     Example:
+        >>> import torch
         >>> LogisticHead().output(torch.tensor([0.0])), LogisticHead().decide(torch.tensor([0.0, 1e-9]))
         (tensor([0.5000]), tensor([-1, 1]))
     """
