@@ -244,7 +244,7 @@ def test_what_needs_a_look_at_all_data_says_so_without_a_length(tmp_path):
     for options in ({"lr": "auto", "head": "lms"}, {"class_weight": "balanced"}):
         name = next(iter(options))
         with pytest.raises(
-            ValueError, match=f"{name}=.*needs a look at all training data, and the loader has no length"
+            ValueError, match=f"{name}=.*needs a pass over all training data, and the loader has no length"
         ):
             fit(
                 tmp_path,
@@ -404,6 +404,23 @@ def test_weights_are_those_of_the_rule(tmp_path, given):
         assert torch.allclose(lit.net.weight, net.weight, rtol=1e-5), type(lit)
 
 
+@pytest.mark.parametrize("kind", ["gradient", "sample", "rule"])
+def test_a_batch_whose_weights_are_all_zero_changes_nothing_and_is_counted(tmp_path, kind):
+    update = "sample" if kind == "sample" else "batch"
+    lit = L.LitRule(tp.Perceptron(3)) if kind == "rule" else L.LitClassifier(tp.Perceptron(3), lr=1.0, update=update)
+    weight = torch.ones(60)
+    weight[:20] = 0.0
+    fit(tmp_path / "all", lit, loader((*TRAIN, weight), 20), epochs=1)
+    same = type(lit)(tp.Perceptron(3), **{name: lit.hparams[name] for name in lit.hparams if name != "net"})
+    fit(tmp_path / "rest", same, loader(tuple(part[20:] for part in TRAIN), 20), epochs=1)
+    assert torch.equal(lit.net.weight, same.net.weight)
+    assert table(tmp_path / "all")["loss/train"][0] * 60 == pytest.approx(
+        table(tmp_path / "rest")["loss/train"][0] * 40
+    )
+    with pytest.raises(ValueError, match="sample_weight is 0 everywhere"):
+        tp.descend(tp.Perceptron(3), tp.LogisticHead(), *TRAIN, 0.1, sample_weight=torch.zeros(60))
+
+
 def test_many_classes_take_weights_too(tmp_path):
     X = plain.blobs(60)[0]
     y = X.argmax(1)
@@ -497,7 +514,7 @@ def test_several_processes_are_refused_where_they_would_learn_apart(tmp_path, mo
         L.LitClassifier(tp.Perceptron(3), update="sample"),
         L.LitClassifier(tp.Perceptron(3), lr="auto"),
     ):
-        with pytest.raises(ValueError, match=r"would learn other weights in each of 2 processes; use devices=1"):
+        with pytest.raises(ValueError, match=r"would learn different weights in each of 2 processes; use devices=1"):
             fit(tmp_path, lit)
 
 

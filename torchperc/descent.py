@@ -91,7 +91,7 @@ class _Steps(NamedTuple):
 def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, order: Tensor | None) -> _Steps:
     rates = torch.full((1,), float(lr), dtype=torch.float64, device=rows.device).expand(len(rows))
     if sample_weight is not None:
-        rates = lr * checks.nonnegative_weights(sample_weight, len(rows), all_zero=True).to(rows.device)
+        rates = lr * checks.nonnegative_weights(sample_weight, len(rows)).to(rows.device)
     l2 = checks.number("l2", l2, at_least=0)
     if l2 and l2 * float(rates.max()) >= 1:
         raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} turns weights round; lower l2 or lr")

@@ -123,7 +123,7 @@ class LitNet(pl.LightningModule):
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise CheckpointError(
                 "the checkpoint was not written by this version of torchperc, and 0.1.0 did not save the arguments of "
-                "its modules; make the module anew and load its weights alone: "
+                "its modules; create the module again and load the weights alone: "
                 "module.load_state_dict(torch.load(path)['state_dict'])"
             )
         kind = {"format": FORMAT, **self._kind()}
@@ -147,9 +147,9 @@ class LitNet(pl.LightningModule):
 
     def _renamed(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Parameters under the names they have here, where one of the two nets is inside ``torch.compile``."""
-        plain = {name.replace(_COMPILED, "net."): values for name, values in state.items()}
+        values_of = {name.replace(_COMPILED, "net."): values for name, values in state.items()}
         names = {name.replace(_COMPILED, "net."): name for name in self.state_dict()}
-        return {names.get(name, name): values for name, values in plain.items()}
+        return {names.get(name, name): values for name, values in values_of.items()}
 
     def _refuse_mixed_precision(self, what: str) -> None:
         if "mixed" in str(self.trainer.precision):
@@ -169,7 +169,7 @@ class LitNet(pl.LightningModule):
     def _refuse_processes(self, what: str) -> None:
         if self.trainer.world_size > 1:
             raise ValueError(
-                f"{what} would learn other weights in each of {self.trainer.world_size} processes; use devices=1"
+                f"{what} would learn different weights in each of {self.trainer.world_size} processes; use devices=1"
             )
 
     def _is_fitting(self) -> bool:

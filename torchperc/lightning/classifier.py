@@ -232,7 +232,8 @@ class LitClassifier(LitNet):
                 raise ValueError("update='sample' takes sparse samples on the CPU; use Trainer(accelerator='cpu')")
             factors = self._factors(net.weight.T.squeeze(-1), y, weight)  # which has the shape of scores
             lr = optimizer.param_groups[0]["lr"]  # type: ignore[union-attr]  # there is one optimizer
-            scores = descend(net, self.head, x, y, float(lr), sample_weight=factors)
+            learns = factors is None or bool(factors.any())  # a batch may hold nothing but weights of 0
+            scores = descend(net, self.head, x, y, float(lr), sample_weight=factors) if learns else self(x).detach()
             found = tally(self.head, scores, y, factors)
             self._sums.add(len(y), found, length)
             total = total.to(found.loss.device) + found.loss
@@ -275,7 +276,7 @@ class LitClassifier(LitNet):
 
     def on_fit_start(self) -> None:
         """Refuse what would be ignored or come out differently."""
-        if self._auto and self.trainer.world_size > 1:
+        if self._auto:
             self._refuse_processes("lr='auto'")
         if self.update == "sample":
             self._refuse_mixed_precision("update='sample'")
@@ -346,7 +347,7 @@ class LitClassifier(LitNet):
             return
         if needs_all is not None and math.isinf(count):
             raise ValueError(
-                f"{needs_all} needs a look at all training data, and the loader has no length; leave it out"
+                f"{needs_all} needs a pass over all training data, and the loader has no length; leave it out"
             )
         with _draws_unchanged(loader):
             yield from map(unpacked, islice(loader, None if math.isinf(count) else int(count)))

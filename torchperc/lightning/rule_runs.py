@@ -250,9 +250,11 @@ class OnlineLearning(Learning):
 
 def _same(one: Any, other: Any) -> bool:
     """Whether a batch has the part that the first one had; nothing is read if it is the same memory."""
-    if one is other or isinstance(one, Mapped):
-        return one is other or (isinstance(other, Mapped) and one.source is other.source)
-    if one is None or other is None or one.shape != other.shape:
+    if one is other:
+        return True
+    if isinstance(one, Mapped) and isinstance(other, Mapped):
+        return one.source is other.source
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
         return False
     if checks.is_sparse(one):
         parts = (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
