@@ -1,10 +1,12 @@
 """Bad input: a ValueError or TypeError that names parameter, value and remedy, and a net that keeps its weights."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
 import torch
+from scipy import sparse as sp
 from scipy.sparse import csr_array
 
 import torchperc as tp
@@ -155,3 +157,142 @@ def test_numpy_doubles_and_integers_are_welcome():
 def test_gates_are_known_by_name(name):
     with pytest.raises(ValueError, match="is no gate"):
         tp.data.gate(name)
+
+
+# --- one door for data ---
+
+
+def with_arrays(matrix, **arrays):
+    """A scipy matrix some of whose arrays are replaced, which scipy does not look at."""
+    for name, values in arrays.items():
+        setattr(matrix, name, values)
+    return matrix
+
+
+def int32(*values):
+    return np.array(values, np.int32)
+
+
+def torch_csr(columns, starts=(0, 1, 2, 3, 4)):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(
+            torch.tensor(starts), torch.tensor(columns), torch.ones(4).double(), size=(4, 4), check_invariants=False
+        )
+
+
+DAMAGED = {
+    "column too large": lambda: with_arrays(sp.csr_array(np.eye(4)), indices=int32(0, 1, 9**6, 3)),
+    "column below 0": lambda: with_arrays(sp.csr_array(np.eye(4)), indices=int32(0, -1, 2, 3)),
+    "pointers beyond the end": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(0, 1, 2, 3, 400)),
+    "pointers that fall": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(0, 3, 2, 3, 4)),
+    "pointers below 0": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(-7, 1, 2, 3, 4)),
+    "too few pointers": lambda: with_arrays(sp.csr_array(np.eye(4)), indptr=int32(0, 4)),
+    "too few values": lambda: with_arrays(sp.csr_array(np.eye(4)), data=np.ones(2)),
+    "csc row too large": lambda: with_arrays(sp.csc_array(np.eye(4)), indices=int32(0, 1, 9**6, 3)),
+    "csc pointers": lambda: with_arrays(sp.csc_array(np.eye(4)), indptr=int32(0, 1, 2, 3, 400)),
+    "coo": lambda: with_arrays(sp.coo_array(np.eye(4)), coords=(int32(0, 1, 2, 3), int32(0, 1, 2, 10**6))),
+    "bsr": lambda: with_arrays(sp.bsr_array(np.eye(4)), indices=int32(77, 0, 0, 0)),
+    "torch csr": lambda: torch_csr([0, 1, 2, 10**6]),
+    "torch csr pointers": lambda: torch_csr([0, 1, 2, 3], (0, 1, 2, 3, 400)),
+    "torch coo": lambda: torch.sparse_coo_tensor(
+        torch.tensor([[0, 1, 2, 3], [0, 1, 2, 10**6]]), torch.ones(4).double(), size=(4, 4), check_invariants=False
+    ),
+}
+FOUR = [1, -1, 1, -1]
+
+
+def linear(*width):
+    return tp.Perceptron(*(width or (4,)), dtype=torch.float64)
+
+
+TAKERS = {
+    "compiled": lambda X: tp.RuleTrainer(engine="compiled").fit(linear(), X, FOUR),
+    "blocked": lambda X: tp.RuleTrainer(engine="blocked").fit(linear(), X, FOUR),
+    "reference": lambda X: tp.RuleTrainer(engine="reference").fit(linear(), X, FOUR),
+    "partial_fit": lambda X: tp.RuleTrainer().partial_fit(linear(), X, FOUR),
+    "validation": lambda X: tp.RuleTrainer().fit(linear(), np.eye(4), FOUR, validation=(X, FOUR)),
+    "sweep": lambda X: tp.sweep(X, FOUR, seeds=range(3)),
+    "separability": lambda X: tp.theory.separability(X, FOUR),
+    "max_margin": lambda X: tp.theory.max_margin(X, FOUR),
+    "PerceptronClassifier": lambda X: tp.sklearn.PerceptronClassifier().fit(X, FOUR),
+    "LogisticClassifier": lambda X: tp.sklearn.LogisticClassifier().fit(X, FOUR),
+    "predict": lambda X: tp.sklearn.PerceptronClassifier().fit(np.eye(4), FOUR).predict(X),
+    "descend": lambda X: tp.descend(linear(), tp.LMSHead(), X, FOUR, 0.1),
+    "Dataset": lambda X: tp.data.Dataset(X, torch.tensor(FOUR), ("a", "b"), tuple("abcd")),
+    "loader": lambda X: tp.lightning.SliceLoader(X, torch.tensor(FOUR)),
+    "forward": lambda X: linear()(X if isinstance(X, torch.Tensor) else pytest.skip("modules take tensors")),
+}
+
+
+@pytest.mark.parametrize("matrix", DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize("take", TAKERS.values(), ids=TAKERS)
+def test_sparse_samples_that_point_outside_their_memory(take, matrix):
+    with pytest.raises(ValueError, match="X is a damaged sparse matrix"):
+        take(matrix())
+
+
+def test_a_sparse_matrix_with_room_to_spare_is_not_damaged():
+    X = sp.csr_array(np.eye(4))
+    wide = with_arrays(X.copy(), data=np.append(X.data, 5.0), indices=np.append(X.indices, 77))
+    runs = [tp.RuleTrainer(engine="compiled").fit(linear(), each, FOUR) for each in (X, wide)]
+    assert runs[0].log.equals(runs[1].log)
+
+
+SAMPLES = torch.randn(300, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+SIGNS, CODES = torch.where(SAMPLES[:, 0] > 0, 1, -1), (SAMPLES[:, 0] > 0).long()
+
+
+def replaced(values, place, value):
+    values = values.clone()
+    values[place] = value
+    return values
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled", "blocked", "auto"])
+@pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
+@pytest.mark.parametrize(
+    ("X", "y", "lr", "classes", "error"),
+    [
+        (SAMPLES, replaced(CODES, 5, 10**6), 0.1, 3, "class indices 0 to 2, found 0, 1, 1000000"),
+        (SAMPLES, -CODES, 0.1, 3, "class indices 0 to 2, found -1, 0"),
+        (SAMPLES[:0], SIGNS[:0], 0.1, None, "X is empty"),
+        (SAMPLES, SIGNS[:5], 0.1, None, "y has 5 values for 300 samples"),
+        (SAMPLES[:5], SIGNS, 0.1, None, "y has 300 values for 5 samples"),
+        (torch.cat([SAMPLES, SAMPLES], 1), SIGNS, 0.1, None, "8 features but 4 are needed"),
+        (SAMPLES[:, :3], SIGNS, 0.1, None, "3 features but 4 are needed"),
+        (SAMPLES.float(), SIGNS, 0.1, None, "dtype torch.float32 but torch.float64 is needed"),
+        (replaced(SAMPLES, (7, 2), math.nan), SIGNS, 0.1, None, r"X\[7, 2\] = nan"),
+        (SAMPLES, SIGNS, -1.0, None, "lr=-1.0 must be"),
+        (SAMPLES, SIGNS, math.nan, None, "lr=nan must be"),
+        (SAMPLES, CODES, 0.1, None, "-1 and [+]1, found 0, 1"),
+        (SAMPLES[:3], torch.tensor([50, 80, -3]), 0.1, None, "-1 and [+]1, found -3, 50, 80"),
+        (SAMPLES[:3], torch.tensor([1.0, math.nan, -1.0]), 0.1, None, "-1 and [+]1, found -1.0, 1.0, nan"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_descend_refuses_before_anything_moves(X, y, lr, classes, error, head, engine):
+    net = linear() if classes is None else tp.MulticlassPerceptron(4, classes, dtype=torch.float64)
+    with pytest.raises((ValueError, TypeError), match=error):
+        tp.descend(net, head, X, y, lr, engine=engine)
+    assert not net.weight.any()
+
+
+def test_a_score_that_is_not_finite_has_no_label():
+    x = torch.tensor([[math.nan, 1.0]])
+    nets = (tp.Perceptron(2), tp.MulticlassPerceptron(2, 3), tp.JointPerceptron(2, 3), tp.MLP(2))
+    for predict in (*(net.predict for net in nets), tp.lightning.LitClassifier(tp.Perceptron(2)).predict_step):
+        with pytest.raises(ValueError, match="a score is nan, which has no decision"):
+            predict(x)
+
+
+def test_a_learning_rate_without_all_its_digits_is_refused():
+    with pytest.raises(
+        ValueError, match=r"lr=9.99989e-321 makes steps of .*, which torch.float64 cannot hold; scale it$"
+    ):
+        tp.RuleTrainer(lr=1e-320).fit(linear(), np.eye(4), FOUR)
+
+
+def test_lit_rule_needs_a_net():
+    with pytest.raises(TypeError, match="net must be a module that gives scores, found NoneType"):
+        tp.lightning.LitRule(None)

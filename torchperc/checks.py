@@ -109,17 +109,18 @@ def floating(name: str, dtype: torch.dtype) -> torch.dtype:
 
 
 def representable(name: str, values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return positive ``values`` if a net of ``dtype`` can tell each of them from 0 and from infinity.
+    """Return positive ``values`` if a net of ``dtype`` can hold each of them with all its digits.
 
     Example:
         >>> representable("lr", torch.tensor([0.5], dtype=torch.float64), torch.float32)
         tensor([0.5000], dtype=torch.float64)
     """
     there = values.to(dtype)
-    lost = values[(there == 0) & (values > 0) | ~torch.isfinite(there)]
+    lost = values[(there < torch.finfo(dtype).tiny) & (values > 0) | ~torch.isfinite(there)]
     if len(lost):
         raise ValueError(
-            f"{name} makes steps of {lost[0].item():g}, which {dtype} cannot hold; scale it, or use net.double()"
+            f"{name} makes steps of {lost[0].item():g}, which {dtype} cannot hold; scale it"
+            + (", or use net.double()" if dtype != torch.float64 else "")
         )
     return values
 
@@ -173,8 +174,11 @@ def features(
     return result.detach()
 
 
-def as_csr(X: Data) -> csr_array:
-    """A sparse matrix or tensor as a scipy CSR array, on its own memory where that is possible; nothing is checked.
+def as_csr(X: Data, name: str = "X") -> csr_array:
+    """A sparse matrix or tensor as a scipy CSR array, on its own memory where that is possible.
+
+    Column numbers and row pointers are checked first: scipy and torch let one build arrays that point outside their
+    memory, and read whatever lies there. The values are not looked at.
 
     Example:
         >>> as_csr(torch.tensor([[0.0, 2.0]]).to_sparse()).toarray()
@@ -182,15 +186,69 @@ def as_csr(X: Data) -> csr_array:
     """
     from scipy.sparse import coo_array, csr_array
 
-    if not isinstance(X, Tensor):
+    if len(X.shape) != 2:
+        shape(tuple(X.shape), name=name)
+    if isinstance(X, Tensor):
+        if X.is_meta:
+            raise TypeError(f"{name} is on the meta device, which holds no numbers; move it to the CPU first")
+        values, size = X.detach().cpu(), tuple(X.shape)
+        if values.layout == torch.sparse_coo:
+            _in_bounds(values._indices().numpy(), values._values().shape, size, name)
+            values = values.coalesce()
+            return csr_array(coo_array((values.values().numpy(), tuple(values.indices().numpy())), shape=size))
+        pieces = (values.values().numpy(), values.col_indices().numpy(), values.crow_indices().numpy())
+        _pointers_fit(*pieces, size, name)
+        return csr_array(pieces, shape=size)
+    if X.format in ("csr", "csc"):
+        _pointers_fit(X.data, X.indices, X.indptr, X.shape if X.format == "csr" else X.shape[::-1], name)
+        given = csr_array(X)
+        used = int(given.indptr[-1])  # scipy allows arrays with room to spare
+        if used == len(given.indices):
+            return given
+        return csr_array((given.data[:used], given.indices[:used], given.indptr), shape=given.shape)
+    if X.format == "bsr":
+        blocks = tuple(length // block for length, block in zip(X.shape, X.blocksize, strict=True))
+        _pointers_fit(X.data[:, 0, 0], X.indices, X.indptr, blocks, name)
         return csr_array(X)
-    values = X.detach().cpu()
-    if values.layout == torch.sparse_coo:
-        values = values.coalesce()
-        rows, columns = values.indices().numpy()
-        return csr_array(coo_array((values.values().numpy(), (rows, columns)), shape=tuple(values.shape)))
-    pieces = (values.values(), values.col_indices(), values.crow_indices())
-    return csr_array(tuple(piece.numpy() for piece in pieces), shape=tuple(values.shape))
+    given = X.tocoo()
+    _in_bounds(np.stack(given.coords), given.data.shape, given.shape, name)
+    return csr_array(given)
+
+
+def _pointers_fit(
+    values: np.ndarray[Any, Any],
+    columns: np.ndarray[Any, Any],
+    starts: np.ndarray[Any, Any],
+    size: tuple[int, ...],
+    name: str,
+) -> None:
+    """Refuse arrays of a compressed matrix, rows first, that do not fit each other."""
+    rows, width = size
+    fit = values.ndim == columns.ndim == starts.ndim == 1 and len(values) == len(columns) and len(starts) == rows + 1
+    if not fit or starts[0] != 0 or starts[-1] > len(columns) or bool((starts[1:] < starts[:-1]).any()):
+        raise ValueError(
+            f"{name} is a damaged sparse matrix: its row pointers do not fit its {len(columns)} entries in {rows} rows; "
+            "build it again, for example from scipy.sparse.coo_array"
+        )
+    used = int(starts[-1])
+    _in_bounds(columns[None, :used], (used,), (width,), name)
+
+
+def _in_bounds(index: np.ndarray[Any, Any], count: tuple[int, ...], size: tuple[int, ...], name: str) -> None:
+    """Refuse indices of non-zeros, a row for each dimension, that lie outside a matrix of this size."""
+    if index.shape != (len(size), *count):
+        raise ValueError(
+            f"{name} is a damaged sparse matrix: it has indices of shape {index.shape} for values of shape {count}"
+        )
+    if not index.size:
+        return
+    for numbers, limit in zip(index, size, strict=True):
+        low, high = int(numbers.min()), int(numbers.max())
+        if low < 0 or high >= limit:
+            raise ValueError(
+                f"{name} is a damaged sparse matrix: it names index {low if low < 0 else high} where 0 to {limit - 1} "
+                "exist; build it again with the right shape"
+            )
 
 
 def csr_tensor(X: csr_array) -> Tensor:
@@ -225,7 +283,7 @@ def sparse_features(
         raise TypeError(f"{name} must hold real numbers that numpy knows, found dtype {X.dtype}; convert it first")
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} is sparse, which needs float32 or float64, found {dtype}; pass {name}.toarray()")
-    given = as_csr(X)
+    given = as_csr(X, name)
     if not given.has_canonical_format:
         given = given.copy()
         given.sum_duplicates()

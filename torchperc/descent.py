@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,11 +27,10 @@ from torchperc.rules import compiled, compiling
 from torchperc.rules.blocked import SWEEPS, BlockedEngine
 from torchperc.rules.choice import say_that_numba_is_missing
 from torchperc.rules.conventions import ENGINES, mistaken_for
-from torchperc.rules.rows import CsrRows, DenseRows, Rows
+from torchperc.rules.log import check_labels
+from torchperc.rules.problem import linear_problem
+from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import LinearSpace
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 LinearNet = Perceptron | MulticlassPerceptron | nn.Linear
 
@@ -40,8 +39,8 @@ LinearNet = Perceptron | MulticlassPerceptron | nn.Linear
 def descend(
     net: LinearNet,
     head: Head,
-    X: Tensor | csr_array,
-    y: Tensor,
+    X: checks.Data,
+    y: checks.Data,
     lr: float,
     *,
     engine: str = "auto",
@@ -54,7 +53,7 @@ def descend(
     Args:
         net: a linear net; its weights are changed in place.
         head: whose loss is lowered.
-        X: samples of the net's type, known to be finite; a scipy CSR array on the CPU.
+        X: samples: a tensor of the net's type, a numpy array, or on the CPU a sparse matrix or tensor.
         y: labels −1/+1, or class indices.
         lr: the rate η.
         engine: ``"reference"``, ``"compiled"``, ``"blocked"``, or ``"auto"`` for the fastest.
@@ -71,10 +70,14 @@ def descend(
         >>> descend(net, LMSHead(), torch.tensor([[1.0], [1.0]]), torch.tensor([1, 1]), lr=0.25)
         tensor([0.0000, 0.5000])
     """
-    rows = CsrRows(X) if checks.is_sparse(X) else DenseRows(X)
+    net = check_linear(net)
     slopes(head)  # refuses a head that is none of the three
+    space, _ = linear_problem(net, X)
+    rows = space.rows
+    labels = check_labels(y, len(rows), space.classes, both=False).to(rows.device)
+    steps = _steps(rows, lr, sample_weight, l2, order)
     run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}[_engine(engine, rows)]
-    scores = run(check_linear(net), head, rows, y, _steps(rows, lr, sample_weight, l2, order))
+    scores = run(net, head, rows, labels, steps)
     return scores.squeeze(-1) if len(net.weight) == 1 else scores
 
 
@@ -89,7 +92,8 @@ class _Steps(NamedTuple):
 
 
 def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, order: Tensor | None) -> _Steps:
-    rates = torch.full((1,), float(lr), dtype=torch.float64, device=rows.device).expand(len(rows))
+    lr = checks.number("lr", lr, at_least=0)
+    rates = torch.full((1,), lr, dtype=torch.float64, device=rows.device).expand(len(rows))
     if sample_weight is not None:
         rates = lr * checks.nonnegative_weights(sample_weight, len(rows)).to(rows.device)
     l2 = checks.number("l2", l2, at_least=0)

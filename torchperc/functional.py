@@ -130,6 +130,22 @@ def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
     return signs_of(s >= threshold)
 
 
+def finite_scores(s: Tensor) -> Tensor:
+    """Return scores that are all finite; NaN and infinity have no decision.
+
+    Shape:
+        any → the same.
+
+    Example:
+        >>> finite_scores(torch.tensor([-0.5, 2.0]))
+        tensor([-0.5000,  2.0000])
+    """
+    if not torch.isfinite(s).all():
+        bad = float(s[~torch.isfinite(s)].reshape(-1)[0])
+        raise ValueError(f"a score is {bad}, which has no decision; x or the weights are not finite, or too large")
+    return s
+
+
 def signs_of(positive: Tensor) -> Tensor:
     """+1 where true, else −1 (int64); more than twice as fast as ``torch.where`` with two numbers.
 

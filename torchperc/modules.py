@@ -133,7 +133,7 @@ class Perceptron(_LinearNet):
         Shape:
             (N, d) → (N,) int64.
         """
-        return tpf.decide(self(x))
+        return tpf.decide(tpf.finite_scores(self(x)))
 
     def unit_normal(self) -> Tensor:
         """w/‖w‖, the direction of the +1 side; see :func:`torchperc.functional.unit_normal`."""
@@ -207,7 +207,7 @@ class MulticlassPerceptron(_LinearNet):
         Shape:
             (N, d) → (N,) int64.
         """
-        return tpf.decide_class(self(x))
+        return tpf.decide_class(tpf.finite_scores(self(x)))
 
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""
@@ -290,7 +290,7 @@ class JointPerceptron(_LinearNet):
         Shape:
             (N, d) → (N,) int64.
         """
-        return tpf.decide_class(self(x))
+        return tpf.decide_class(tpf.finite_scores(self(x)))
 
 
 class MLP(nn.Module):
@@ -365,7 +365,8 @@ class MLP(nn.Module):
         Shape:
             (N, d) → (N,) int64.
         """
-        return tpf.decide(self(x)) if self.num_classes is None else tpf.decide_class(self(x))
+        scores = tpf.finite_scores(self(x))
+        return tpf.decide(scores) if self.num_classes is None else tpf.decide_class(scores)
 
     def extra_repr(self) -> str:
         """The activation, for ``print(net)``."""

@@ -77,8 +77,8 @@ class LitNet(pl.LightningModule):
         if not isinstance(x, Tensor | Mapped):
             raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
         if isinstance(x, Tensor):
-            return self.head.decide(self(x))
-        return torch.cat([self.head.decide(self(part.to(self.device))) for part in x])
+            return self.head.decide(tpf.finite_scores(self(x)))
+        return torch.cat([self.head.decide(tpf.finite_scores(self(part.to(self.device)))) for part in x])
 
     def _evaluate(self, batch: Any, stage: str) -> Tensor:
         """Log the loss and the error of a batch; return its number of wrong decisions."""

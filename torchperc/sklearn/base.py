@@ -259,6 +259,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 "X is in parts on disk, and estimators take samples that are in memory; read it with stream=False, "
                 "give partial_fit one part after the other (X.load(i)), or use RuleTrainer or LitRule"
             )
+        if checks.is_sparse(X):  # scikit-learn converts it without looking at its indices
+            X = checks.as_csr(X)
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)
