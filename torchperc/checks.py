@@ -227,8 +227,8 @@ def _pointers_fit(
     fit = values.ndim == columns.ndim == starts.ndim == 1 and len(values) == len(columns) and len(starts) == rows + 1
     if not fit or starts[0] != 0 or starts[-1] > len(columns) or bool((starts[1:] < starts[:-1]).any()):
         raise ValueError(
-            f"{name} is a damaged sparse matrix: its row pointers do not fit its {len(columns)} entries in {rows} rows; "
-            "build it again, for example from scipy.sparse.coo_array"
+            f"{name} is a damaged sparse matrix: its row pointers do not fit its {len(columns)} entries in {rows} "
+            "rows; build it again, for example from scipy.sparse.coo_array"
         )
     used = int(starts[-1])
     _in_bounds(columns[None, :used], (used,), (width,), name)

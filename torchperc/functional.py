@@ -141,7 +141,7 @@ def finite_scores(s: Tensor) -> Tensor:
         tensor([-0.5000,  2.0000])
     """
     if not torch.isfinite(s).all():
-        bad = float(s[~torch.isfinite(s)].reshape(-1)[0])
+        bad = s.detach()[~torch.isfinite(s)].reshape(-1)[0].item()
         raise ValueError(f"a score is {bad}, which has no decision; x or the weights are not finite, or too large")
     return s
 
