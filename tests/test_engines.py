@@ -169,8 +169,9 @@ def test_updates_round_as_torch_does_so_a_compiled_log_replays_to_the_bit():
         weights = result.log.start.clone()
         for i, coef, own, wrong in zip(*(column.tolist() for column in steps), strict=True):
             result.log.space.update(weights, i, coef, own, wrong)  # the reference's own update
-        assert torch.equal(weights.weight, net.weight)
-        assert torch.equal(weights.bias, net.bias)
+        model = result.log.space.model(weights)
+        assert torch.equal(model.weight, net.weight)
+        assert torch.equal(model.bias, net.bias)
 
 
 # --- two cores ---
@@ -388,8 +389,8 @@ def test_a_block_costs_a_bounded_number_of_operations_and_one_look_a_few_sweeps(
     products = sum(name.startswith(("aten::mm", "aten::addmm")) for name in all_blocks)
     sweeps = (products - 3 * blocks) / blocks  # scores, Gram matrix and update are three products
     assert sweeps <= 12
-    assert looks <= 2 * sweeps / 4 * blocks  # two flags after every four sweeps, none a sample
-    assert len(all_blocks) <= (45 + (6 if classes is None else 30) * sweeps) * blocks
+    assert looks <= 2 * sweeps / 4 * blocks + 2 * blocks  # two flags after every four sweeps, two at the end
+    assert len(all_blocks) <= (85 + (6 if classes is None else 30) * sweeps) * blocks
 
 
 def test_sweeps_settle_within_the_block():

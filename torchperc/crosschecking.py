@@ -177,7 +177,7 @@ class _Problem:
         self.y = check_labels(y, len(self.X), self.space.classes).to(self.X.device)
         ones = torch.ones(len(self.y), dtype=torch.float64, device=self.X.device)
         rates = check_steps(self.lr, ones, self.space)
-        self.rule = ReferenceEngine(Task(self.space, self.y, rates, tie, 0.0), self.start)
+        self.rule = ReferenceEngine(Task(self.space, self.y, rates, tie, 0.0), self.start, exact=False)
         self.autograd = _Autograd(net, self.lr, tie, self.space)
         self.order = Order(check_order(order), everyone, checks.whole("seed", seed, at_least=0), self.epochs)
         warn_if_stuck(tie, 0.0, self.start, stacklevel=4)

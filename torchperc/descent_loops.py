@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from torchperc.rules.loops import OVERFLOW, PERCEPTRON, _add, _rival, _score, _scores, _slope, _slopes
+from torchperc.rules.loops import NEAR, OVERFLOW, PERCEPTRON, _add, _rival, _score, _scores, _slope, _slopes
 
 _SMALL = 1e-9  # a scale below this is multiplied into the weights, far before anything overflows
 
@@ -77,7 +77,7 @@ def _descend_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
 
     def many(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
         classes, scale = len(b), w.dtype.type(1)
-        out, slope = np.empty(classes + 8, w.dtype), np.empty(classes)
+        out, slope, near = np.empty(classes + 8, w.dtype), np.empty(classes), np.zeros(NEAR)
         for p in range(len(at)):
             i = at[p]
             own = y[i]
@@ -86,7 +86,7 @@ def _descend_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
                 out[k] *= scale
             wrong = own
             if kind == PERCEPTRON:
-                wrong = _rival(own, w, b, tie, 0.0, out)  # which adds the bias
+                wrong = _rival(rows, i, own, w, b, tie, 0.0, out, near)  # which adds the bias
                 for k in range(classes):
                     slope[k] = np.float64(k == wrong) - np.float64(k == own)
             else:

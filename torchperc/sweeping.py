@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from torchperc.rules import compiled, compiling
 from torchperc.rules.choice import say_that_numba_is_missing
 from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
 from torchperc.rules.log import check_labels
-from torchperc.rules.problem import Net, check_steps, linear_problem, with_bias_step
+from torchperc.rules.problem import Net, check_steps, learning_margin, linear_problem, with_bias_step
 from torchperc.rules.spaces import Space
 from torchperc.rules.trainer import RuleTrainer
 
@@ -270,10 +270,9 @@ def _together(
     orders = np.empty((1, 0), np.uint64) if table is None else table.numpy().view(np.uint64)
     which = np.array([member.order or 0 for member in members])
     seeds = np.array([member.seed or 0 for member in members])
-    rates, margins = (np.array([getattr(member, name) for member in members]) for name in ("lr", "margin"))
-    margins = margins.astype(laid.dtype).astype(np.float64)  # as the scores they are compared with
-    given = (rows.plain(), y.numpy(), orders, which, seeds, rates, margins, compiling.TIES[options["tie"]])
-    settings = (float(space.bias_scale), int(options["max_epochs"]))
+    margins = np.array([learning_margin(member.margin, replace(space, scale=member.lr)) for member in members])
+    given = (rows.plain(), y.numpy(), orders, which, seeds, margins, compiling.TIES[options["tie"]])
+    settings = (float(space.bias_scale), int(options["max_epochs"]), compiled.nearness(space))
     with compiling.threads():
         if classes == 1:
             loops_many.sweep_one(*given, *settings, states, results)
@@ -284,7 +283,9 @@ def _together(
     weight = torch.from_numpy(states[:, : laid.size].reshape(len(members), *np.atleast_2d(laid).shape))
     if rows.sparse and classes > 1:
         weight = weight[:, :, :classes].transpose(1, 2)
-    return torch.from_numpy(results), weight.contiguous(), torch.from_numpy(states[:, laid.size :].copy())
+    scales = torch.tensor([member.lr for member in members], dtype=rows.dtype)[:, None]
+    bias = torch.from_numpy(states[:, laid.size :]) * scales
+    return torch.from_numpy(results), weight.contiguous() * scales[:, None], bias
 
 
 def _one_by_one(

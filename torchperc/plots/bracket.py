@@ -18,7 +18,7 @@ from torchperc.plots.classifiers import check_log
 from torchperc.plots.curves import Curve, whole_epochs
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel, LinearModel, Model
-from torchperc.rules.spaces import LinearSpace, Weights
+from torchperc.rules.spaces import LinearSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -151,9 +151,8 @@ def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
     before, weights = 0, log.start
     for t in log.mistakes_by_epoch().cumsum(0).tolist():
         if isinstance(log.space, LinearSpace):
-            model = log.space.replay(weights, log.entries.part(before, t))
-            before, weights = t, Weights(model.weight, model.bias)
-            yield t, model
+            before, weights = t, log.space.moved(weights, log.entries.part(before, t))
+            yield t, log.space.model(weights)
         else:
             yield t, log.state_at(t)
 

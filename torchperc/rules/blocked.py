@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from torchperc.rules.engines import LinearEngine, Task
+from torchperc.rules.engines import LinearEngine, ReferenceEngine, Task
 from torchperc.rules.log import Mistakes
 from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import Weights
@@ -27,8 +28,9 @@ SWEEPS = 4
 class BlockedEngine(LinearEngine):
     """Blocks of samples, each learned by two matrix products and a few sweeps.
 
-    The mistakes are those of the plain loop unless a score is within rounding of the limit. The weights of a block are
-    updated together, so on data that are not integer-valued they may differ from the plain loop's by rounding.
+    A block in which a score is within rounding of the limit is learned by the plain loop instead, so the mistakes are
+    those of the plain loop. The updates are made one after the other as there, together only where that is exact, so
+    the weights are the same, too.
     """
 
     block = 128
@@ -36,6 +38,15 @@ class BlockedEngine(LinearEngine):
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
         self.weights.weight = self.weights.weight.contiguous()
+        different = task.coefs[:1] if task.coefs.stride(0) == 0 else task.coefs
+        self._whole = torch.equal(different, different.trunc()) and float(self.space.bias_scale).is_integer()
+
+    @cached_property
+    def _plain(self) -> ReferenceEngine:
+        """The plain loop on the same weights."""
+        engine = ReferenceEngine(self.task, self.weights)
+        engine.weights = self.weights
+        return engine
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order, a block at a time; the mistakes are gathered when all blocks are done."""
@@ -68,9 +79,41 @@ class BlockedEngine(LinearEngine):
                 raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
             if settled:
                 break
-        self.weights.weight += rows.mix(moves)
-        self.weights.bias += moves.sum(0) * self.space.bias_scale
-        return wrong if self.space.classes is not None else torch.where(moves[:, 0] != 0, -own, own)
+        bound = self._block_bound(moves)
+        rounds, undecided = torch.stack((bound > 0, self._open(seen, own, bound))).tolist()
+        if rounds and undecided:
+            return self._one_by_one(ids)
+        found = wrong if self.space.classes is not None else torch.where(moves[:, 0] != 0, -own, own)
+        if not rounds:
+            self.weights.weight += rows.mix(moves)
+            self.weights.bias += moves.sum(0) * self.space.bias_scale
+            return found
+        for j in (found != own).nonzero().squeeze(-1).tolist():
+            i = int(ids[j])
+            self.space.update(self.weights, i, self.task.coef(i, int(own[j])), int(own[j]), int(found[j]))
+        return found
+
+    def _one_by_one(self, ids: Tensor) -> Tensor:
+        """A block by the plain loop."""
+        found = self._plain.run(ids)
+        wrong = self.task.y[ids]
+        wrong[found.step] = found.wrong
+        return wrong
+
+    def _block_bound(self, moves: Tensor) -> Tensor:
+        assert self.rounding is not None
+        steps = moves.abs().amax(1)
+        return self.rounding.bound_of_block(self.weights, steps, self.space.bias_scale, whole=self._whole)
+
+    def _open(self, seen: Tensor, own: Tensor, bound: Tensor) -> Tensor:
+        """Whether rounding leaves any mistake of the block open, or which class a sample was taken for."""
+        near = 2 * bound
+        if self.space.classes is None:
+            return ((seen[:, 0] * own - self.task.margin).abs() <= near).any()
+        best = seen.scatter(1, own[:, None], -math.inf).topk(min(2, self.space.outputs - 1), -1).values.double()
+        slack = seen.gather(1, own[:, None])[:, 0].double() - best[:, 0] - self.task.margin
+        several = (best[:, 0] - best[:, -1] <= near) & (slack <= near) & (best.shape[1] > 1)
+        return ((slack.abs() <= near) | several).any()
 
     def _two(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """A sweep with one score: from what the samples see to what each adds; it has nothing to say of classes."""

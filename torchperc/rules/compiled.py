@@ -15,6 +15,7 @@ from torch import Tensor
 from torchperc.rules import compiling
 from torchperc.rules.engines import LinearEngine, Task
 from torchperc.rules.log import Mistakes
+from torchperc.rules.rounding import Rounding
 from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 
@@ -39,6 +40,18 @@ def obstacle(space: Space) -> str | None:
     return None
 
 
+def nearness(space: Space) -> _Array:
+    """What compiled loops keep of how far a score can be off; see :mod:`torchperc.rules.rounding`."""
+    from torchperc.rules import loops
+
+    rounding, near = Rounding(space.rows), np.zeros(loops.NEAR)
+    near[loops.UNIT], near[loops.GAMMA] = rounding.unit, rounding.gamma(space.rows.terms)
+    near[loops.RADIUS], near[loops.FLOOR] = rounding.radius, rounding.floor
+    near[loops.STEP] = 1.5 * rounding.radius**2 + abs(space.bias_scale)
+    near[loops.PERIOD] = max(8, space.outputs * space.rows.width // space.rows.terms)
+    return near
+
+
 class CompiledEngine(LinearEngine):
     """The loop of the reference engine, compiled by numba; its mistakes and its weights are the same.
 
@@ -49,6 +62,7 @@ class CompiledEngine(LinearEngine):
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
         self._gap = 0.0
+        self._near = nearness(self.space)
         self._found = np.empty((2, 0), np.int64)
         laid = compiling.laid_out(self.weights.weight, self.space.rows.sparse)
         self.weights.weight, self._w = laid.tensor, laid.loop
@@ -92,7 +106,7 @@ class CompiledEngine(LinearEngine):
             self._found = np.empty((2, len(at)), np.int64)
         position, wrong = self._found
         seen = (rows.plain(), at, ids, self._y)
-        test = (compiling.TIES[task.tie], float(task.margin))
+        test = (compiling.TIES[task.tie], float(task.margin), self._near)
         state = (self._w, self._b)
         work = rows.row_bytes * (self.space.outputs if rows.sparse else 1)
         stretch, look = (_SPARSE_STRETCH, _SPARSE_LOOK) if rows.sparse else (_STRETCH, _LOOK)

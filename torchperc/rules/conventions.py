@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
+from typing import TypeAlias
 
 from torchperc.functional import TIES
 
@@ -40,7 +41,18 @@ class Verdict(Enum):
         }[self]
 
 
-def mistaken_for(scores: Sequence[float], y: int, *, tie: str, margin: float) -> int | None:
+Compare: TypeAlias = Callable[[float, float, int, int | None], int]
+"""From a slack y·s or a difference of two scores, its limit, and the labels or classes they belong to, to the side on
+which it lies: −1, 0 or 1."""
+
+
+def _rounded(value: float, limit: float, own: int, other: int | None) -> int:
+    return (value > limit) - (value < limit)
+
+
+def mistaken_for(
+    scores: Sequence[float], y: int, *, tie: str, margin: float, compare: Compare = _rounded
+) -> int | None:
     """The label a sample was taken for, or ``None`` if the rule leaves it alone: the rule's test, sample by sample.
 
     :func:`torchperc.functional.mistakes` is the same test for whole tensors.
@@ -51,6 +63,7 @@ def mistaken_for(scores: Sequence[float], y: int, *, tie: str, margin: float) ->
         tie: ``"update"``: slack ≤ margin · ``"strict"``: slack < margin · ``"sign"``: the decision is not y. The slack
             is y·s, or s_y − s_r against the strongest wrong class r.
         margin: the slack that every sample must exceed.
+        compare: on which side of its limit a slack lies; the scores as they are decide by default.
 
     Example:
         >>> mistaken_for([0.0], 1, tie="update", margin=0), mistaken_for([0.0], 1, tie="sign", margin=0)
@@ -61,11 +74,14 @@ def mistaken_for(scores: Sequence[float], y: int, *, tie: str, margin: float) ->
     if not all(map(math.isfinite, scores)):
         raise ValueError(f"a score became {max(scores, key=abs)}: the weights overflow; scale X down or lower lr")
     if len(scores) == 1:
-        other, slack = -y, y * scores[0]
-        wrong_side = (1 if scores[0] >= 0 else -1) != y
+        other, side = -y, compare(y * scores[0], margin, y, None)
+        loses_tie = y < 0  # a score of 0 is decided as +1
     else:
-        other = max((k for k in range(len(scores)) if k != y), key=lambda k: (scores[k], -k))
-        slack = scores[y] - scores[other]
-        wrong_side = slack < 0 or (slack == 0 and other < y)
-    mistake = wrong_side if tie == "sign" else slack <= margin if tie == "update" else slack < margin
+        wrong = [k for k in range(len(scores)) if k != y]
+        other = wrong[0]
+        for k in wrong[1:]:
+            other = k if compare(scores[k] - scores[other], 0.0, k, other) > 0 else other
+        side = compare(scores[y] - scores[other], margin, y, other)
+        loses_tie = other < y  # equal scores are decided for the lower index
+    mistake = side < 0 or (side == 0 and (tie == "update" or (tie == "sign" and loses_tie)))
     return other if mistake else None

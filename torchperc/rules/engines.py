@@ -17,16 +17,20 @@ import torch
 from torch import Tensor
 
 from torchperc import functional as tpf
-from torchperc.rules.conventions import mistaken_for
+from torchperc.rules.conventions import Compare, mistaken_for
 from torchperc.rules.log import Mistake, Mistakes
 from torchperc.rules.models import Model
+from torchperc.rules.rounding import Rounding, side
 from torchperc.rules.rows import Rows
-from torchperc.rules.spaces import LinearSpace, Space, Weights
+from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learned and by which test: samples, labels, the coefficient of each sample, tie and margin."""
+    """What is to be learned and by which test: samples, labels, the coefficient of each sample, tie and margin.
+
+    Coefficients and margin are in the units of learning, of which the space's ``scale`` makes those of the model.
+    """
 
     space: Space
     y: Tensor
@@ -35,7 +39,7 @@ class Task:
     margin: float
 
     def coef(self, i: int, own: int) -> float:
-        """The coefficient of an update with sample i: η·weight, times y with two classes."""
+        """The coefficient of an update with sample i, times y with two classes."""
         return float(self.coefs[i]) * (own if self.space.classes is None else 1)
 
 
@@ -47,7 +51,7 @@ class Presentation(NamedTuple):
 
 
 class Engine(ABC):
-    """The state of a run and the way it moves."""
+    """The state of a run and the way it moves, in the units of learning; the model it gives is scaled."""
 
     task: Task
 
@@ -97,10 +101,17 @@ class Engine(ABC):
 
     def mistakes(self) -> Tensor:
         """Which training samples are mistakes under the current weights, all looked at together: bool (N,)."""
-        task, scores = self.task, self.training_scores()
+        return self._mistakes(self.task.tie, self.task.margin)
+
+    def wrong_decisions(self) -> Tensor:
+        """Which training samples are decided wrongly under the current weights: bool (N,)."""
+        return self._mistakes("sign", 0.0)
+
+    def _mistakes(self, tie: str, margin: float) -> Tensor:
+        scores = self.training_scores()
         if not torch.isfinite(scores).all():
             raise ValueError("a score is not finite any more: the weights overflow; scale X down or lower lr")
-        return tpf.mistakes(shaped(scores, task.space), task.y, tie=task.tie, margin=task.margin)
+        return tpf.mistakes(shaped(scores, self.task.space), self.task.y, tie=tie, margin=margin)
 
 
 class LinearEngine(Engine):
@@ -110,6 +121,7 @@ class LinearEngine(Engine):
         assert isinstance(task.space, LinearSpace)
         self.task, self.space = task, task.space
         self.weights = start.clone()
+        self.rounding = None if isinstance(task.space, JointSpace) else Rounding(task.space.rows)
 
     def training_scores(self) -> Tensor:
         """w·x + b for all training samples."""
@@ -141,26 +153,72 @@ class LinearEngine(Engine):
     def _numbers(self) -> list[Tensor]:
         return [self.weights.weight, self.weights.bias]
 
+    def _mistakes(self, tie: str, margin: float) -> Tensor:
+        found = super()._mistakes(tie, margin)
+        bound = self._bound()
+        if not bound:
+            return found
+        scores, y = self.training_scores(), self.task.y
+        near = (tpf.slacks(shaped(scores, self.space), y).double() - margin).abs() <= 2 * bound
+        for i in near.nonzero().squeeze(-1).tolist():
+            compare = self._comparing(i, bound)
+            found[i] = mistaken_for(scores[i].tolist(), int(y[i]), tie=tie, margin=margin, compare=compare) is not None
+        return found
+
+    def _bound(self) -> float:
+        """How far a score can be off; joint features are scored in one way only, so that they need none."""
+        return 0.0 if self.rounding is None else self.rounding.bound(self.weights)
+
+    def _comparing(self, i: int, bound: float) -> Compare:
+        """On which side of its limit a slack of sample i lies, exactly where rounding leaves that open."""
+
+        def compare(value: float, limit: float, own: int, other: int | None) -> int:
+            apart = value - limit
+            if bound == 0 or abs(apart) > 2 * bound:
+                return (apart > 0) - (apart < 0)
+            columns, x = self.space.rows.row(i)
+            weight, bias = (_doubles(numbers) for numbers in self._numbers())
+            if other is None:
+                return side(own * x, weight[0][columns], own * float(bias[0]), limit)
+            terms = np.concatenate((weight[own][columns], weight[other][columns], bias[[own, other]]))
+            return side(np.concatenate((x, -x, (1.0, -1.0))), terms, 0.0, limit)
+
+        return compare
+
 
 class ReferenceEngine(LinearEngine):
-    """A plain loop: score a sample; if it is a mistake, add it; go on."""
+    """A plain loop: score a sample; if it is a mistake, add it; go on.
 
-    def __init__(self, task: Task, start: Weights) -> None:
+    Args:
+        task: what is to be learned.
+        start: the weights to start from.
+        exact: decide scores that are within rounding of the limit in exact arithmetic, as the other engines do; else
+            by the rounded score, as autograd's side of a cross-check must.
+    """
+
+    def __init__(self, task: Task, start: Weights, *, exact: bool = True) -> None:
         super().__init__(task, start)
         self._y = task.y.tolist()
+        self.rounding = self.rounding if exact else None
+        self._off: float | None = None
 
     def present(self, i: int, position: int = 0) -> Presentation:
         """Present one sample."""
         scores = self.space.score(self.weights, i)
-        wrong = mistaken_for(scores, self._y[i], tie=self.task.tie, margin=self.task.margin)
+        if self._off is None:
+            self._off = self._bound()
+        compare = self._comparing(i, self._off)
+        wrong = mistaken_for(scores, self._y[i], tie=self.task.tie, margin=self.task.margin, compare=compare)
         if wrong is None:
             return Presentation(scores, None)
+        self._off = None
         coef = self.task.coef(i, self._y[i])
         self.space.update(self.weights, i, coef, self._y[i], wrong)
         return Presentation(scores, Mistake(i, position, coef, wrong))
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order."""
+        self._off = None  # the weights may have moved since
         presented = (self.present(i, position) for position, i in enumerate(order.tolist()))
         found = [presentation.mistake for presentation in presented if presentation.mistake is not None]
         return Mistakes.of(found, self.task.y.device)
@@ -170,7 +228,7 @@ def _doubles(numbers: Tensor) -> np.ndarray[Any, Any]:
     # numpy has no bfloat16, and no threads to wake for a few thousand numbers
     narrow = numbers.dtype not in (torch.float32, torch.float64)
     array = (numbers.double() if narrow else numbers).detach().cpu().numpy()
-    return array.astype(np.float64)
+    return array.astype(np.float64, order="C")  # the same sums however the weights lie
 
 
 def shaped(scores: Tensor, space: Space) -> Tensor:

@@ -29,7 +29,7 @@ from torchperc.rules.parts import as_rows
 from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class Mistake(NamedTuple):
@@ -117,14 +117,14 @@ class MistakeLog:
         epoch_ends: Sequence[int],
         cost: Tensor | None = None,
     ) -> MistakeLog:
-        """A log from its entries."""
+        """A log from its entries, whose coefficients are in the units of learning."""
         return cls(
             space,
             y,
             start,
             index=mistakes.sample,
             step=mistakes.step,
-            coef=mistakes.coef,
+            coef=mistakes.coef * space.scale,
             wrong=mistakes.wrong,
             steps=epoch_ends[-1] if epoch_ends else 0,
             epoch_ends=torch.tensor(epoch_ends, dtype=torch.int64, device=y.device),
@@ -146,8 +146,11 @@ class MistakeLog:
 
     @cached_property
     def entries(self) -> Entries:
-        """The columns a space works with."""
-        return Entries(self.index, self.coef, self.y[self.index], self.wrong)
+        """The columns a space works with: the coefficients without the factor that the space scales a model by."""
+        own, coef = self.y[self.index], self.coef
+        if self.space.scale != 1.0:
+            coef = self.cost[self.index] * (own if self.space.classes is None else 1)
+        return Entries(self.index, coef, own, self.wrong)
 
     # --- the models ---
 
@@ -187,7 +190,7 @@ class MistakeLog:
     def dual(self) -> Tensor:
         """A coefficient for each training sample, Σ of its entries: (N,), or (N, K) with K classes."""
         total = torch.zeros(len(self.y), self.space.outputs, dtype=torch.float64, device=self.y.device)
-        total.index_add_(0, self.index, self.entries.signed(self.space.classes))
+        total.index_add_(0, self.index, self.entries.signed(self.space.classes)).mul_(self.space.scale)
         return total.squeeze(-1) if self.space.classes is None else total
 
     def survivals(self) -> Tensor:
@@ -246,6 +249,7 @@ class MistakeLog:
             "data": self.space.rows.hash(self.y),
             "classes": self.space.classes,
             "bias_scale": self.space.bias_scale,
+            "scale": self.space.scale,
             "steps": self.steps,
             **_describe(self.space),
         }
@@ -346,15 +350,15 @@ def _space(
     kernel: Callable[[Any, Any], Any] | None,
     features: Callable[[Tensor], Tensor] | None,
 ) -> Space:
-    common = (rows, about["classes"], about["bias_scale"])
+    common, scale = (rows, about["classes"], about["bias_scale"]), about.get("scale", 1.0)  # 0.1.0 learned as it read
     _given_as_needed("kernel", kernel, about.get("kernel") == "function")
     _given_as_needed("features", features, about["space"] == "joint" and about["block_bias"] is None)
     if about["space"] == "kernel":
-        return KernelSpace(*common, Kernel(kernel or about["kernel"], about["degree"], about["gamma"]))
+        return KernelSpace(*common, Kernel(kernel or about["kernel"], about["degree"], about["gamma"]), scale=scale)
     if about["space"] == "joint":
         block = partial(tpf.joint_features, num_classes=about["classes"], bias=about["block_bias"])
-        return JointSpace(*common, features or block)
-    return LinearSpace(*common)
+        return JointSpace(*common, features or block, scale=scale)
+    return LinearSpace(*common, scale=scale)
 
 
 def _given_as_needed(name: str, value: object, needed: bool) -> None:
@@ -383,6 +387,6 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         version = about["format"]
     except Exception as error:  # whatever zip, zlib, numpy and json make of a damaged file
         raise ValueError(f"{path} is not a mistake log, or is damaged ({error}); save it again") from None
-    if version != _FORMAT:
-        raise ValueError(f"{path} has log format {version!r}; this torchperc reads format {_FORMAT}")
+    if version not in (1, _FORMAT):
+        raise ValueError(f"{path} has log format {version!r}; this torchperc reads formats 1 and {_FORMAT}")
     return about, {name: torch.from_numpy(arrays[name]) for name in (*_COLUMNS, *_START)}

@@ -240,6 +240,202 @@ def _add_csr(rows, i, coef, w, k):
     return many
 
 
+@njit(cache=True, nogil=True, fastmath=SUM)
+def _squares(values):
+    """Σ v², in double precision."""
+    total = 0.0
+    for j in range(np.uint64(len(values))):
+        total += np.float64(values[j]) * np.float64(values[j])
+    return total
+
+
+def _longest(rows):  # pragma: no cover - compiled
+    """:func:`longest`, by how the samples lie."""
+
+
+@overload(_longest)
+def _longest_of(rows):
+    if len(rows) == 1:
+
+        def dense(rows):
+            X, most = rows[0], 0.0
+            for i in range(len(X)):
+                square = _squares(X[i])
+                if not square < np.inf:
+                    return square
+                most = max(most, square)
+            return most
+
+        return dense
+
+    def csr(rows):
+        values, _, starts = rows
+        most = 0.0
+        for i in range(len(starts) - 1):
+            square = _squares(values[starts[i] : starts[i + 1]])
+            if not square < np.inf:
+                return square
+            most = max(most, square)
+        return most
+
+    return csr
+
+
+@njit(cache=True, nogil=True)
+def longest(rows):
+    """The largest ‖x_i‖²; not finite if a number is not, or if a square overflows."""
+    return _longest(rows)
+
+
+# --- scores within rounding of a limit, see rounding.py ---
+
+BOUND, UNIT, GAMMA, RADIUS, FLOOR, STEP, COUNT, PERIOD, NEAR = 0, 1, 2, 3, 4, 5, 6, 7, 8
+"""Places in the array that says how far a score can be off: the bound now, what it is made of, when to renew it."""
+_LIMBS, _LOWEST = 144, 2256
+_LOW27, _LOW32 = 2**27 - 1, 2**32 - 1
+
+
+def _terms(rows, i, w):  # pragma: no cover - compiled
+    """How many products the score of a sample adds up."""
+
+
+@overload(_terms)
+def _terms_of(rows, i, w):
+    if len(rows) == 1:
+        return lambda rows, i, w: rows[0].shape[1]
+    return lambda rows, i, w: np.int64(rows[2][i + np.uint64(1)]) - np.int64(rows[2][i])
+
+
+def _term(rows, i, t, w, k):  # pragma: no cover - compiled
+    """The factors of one of them, in double precision, for score k."""
+
+
+@overload(_term)
+def _term_of(rows, i, t, w, k):
+    if len(rows) == 1 and w.ndim == 1:
+        return lambda rows, i, t, w, k: (np.float64(rows[0][i, t]), np.float64(w[t]))
+    if len(rows) == 1:
+        return lambda rows, i, t, w, k: (np.float64(rows[0][i, t]), np.float64(w[k, t]))
+    if w.ndim == 1:
+
+        def one(rows, i, t, w, k):
+            j = np.int64(rows[2][i]) + t
+            return np.float64(rows[0][j]), np.float64(w[rows[1][j]])
+
+        return one
+
+    def many(rows, i, t, w, k):
+        j = np.int64(rows[2][i]) + t
+        return np.float64(rows[0][j]), np.float64(w[rows[1][j], k])
+
+    return many
+
+
+@njit
+def _put(limbs, value, place, negative):
+    """Add ±value·2^place, value < 2^54, to a number of 32-bit limbs."""
+    for half in (value & _LOW27, value >> 27):
+        limb, shifted = place >> 5, half << (place & 31)
+        low, high = shifted & _LOW32, shifted >> 32
+        limbs[limb] += -low if negative else low
+        limbs[limb + 1] += -high if negative else high
+        place += 27
+
+
+@njit
+def _put_product(limbs, x, w, negative):
+    """Add ±x·w, exactly."""
+    if x == 0.0 or w == 0.0:
+        return
+    mx, ex = math.frexp(x)
+    mw, ew = math.frexp(w)
+    if (mx < 0) != (mw < 0):
+        negative = not negative
+    a, c = np.int64(abs(mx) * 2.0**53), np.int64(abs(mw) * 2.0**53)
+    place = np.int64(ex) + np.int64(ew) - 106 + _LOWEST
+    a0, a1, c0, c1 = a & _LOW27, a >> 27, c & _LOW27, c >> 27
+    _put(limbs, a0 * c0, place, negative)
+    _put(limbs, a0 * c1 + a1 * c0, place + 27, negative)
+    _put(limbs, a1 * c1, place + 54, negative)
+
+
+@njit
+def _put_score(limbs, rows, i, w, b, k, negative):
+    """Add ±(w_k·x_i + b_k), exactly."""
+    for t in range(_terms(rows, i, w)):
+        x, v = _term(rows, i, t, w, k)
+        _put_product(limbs, x, v, negative)
+    _put_product(limbs, np.float64(b[k]), 1.0, negative)
+
+
+@njit
+def _sign_of(limbs):
+    """−1, 0 or 1."""
+    carry, anything = 0, False
+    for n in range(len(limbs)):
+        value = limbs[n] + carry
+        carry = value >> 32
+        anything = anything or (value & _LOW32) != 0
+    return -1 if carry < 0 else np.int64(anything)
+
+
+@njit(cache=True, nogil=True)
+def exact_side(rows, i, w, b, plus, minus, sign, limit):
+    """The sign of sign·s_plus − s_minus − limit in exact arithmetic; without the second score if ``minus`` < 0."""
+    limbs = np.zeros(_LIMBS, np.int64)
+    _put_score(limbs, rows, i, w, b, plus, sign < 0)
+    if minus >= 0:
+        _put_score(limbs, rows, i, w, b, minus, True)
+    _put_product(limbs, limit, 1.0, True)
+    return _sign_of(limbs)
+
+
+@njit
+def _side(rows, i, w, b, plus, minus, sign, limit, value, near):
+    """The sign of sign·s_plus − s_minus − limit, of which ``value`` is the rounded difference of scores."""
+    apart = value - limit
+    if near[BOUND] == 0.0 or abs(apart) > 2.0 * near[BOUND]:
+        return np.int64(apart > 0) - np.int64(apart < 0)
+    size, whole = abs(np.float64(b[plus])) + abs(limit), b[plus] == np.floor(b[plus]) and limit == np.floor(limit)
+    terms = _terms(rows, i, w)
+    for t in range(terms):
+        x, v = _term(rows, i, t, w, plus)
+        size += abs(x * v)
+        whole = whole and x == np.floor(x) and v == np.floor(v)
+    if minus >= 0:
+        size += abs(np.float64(b[minus]))
+        whole = whole and b[minus] == np.floor(b[minus])
+        for t in range(terms):
+            x, v = _term(rows, i, t, w, minus)
+            size += abs(x * v)
+            whole = whole and v == np.floor(v)
+    relative = (terms + 4) * near[UNIT]
+    if (whole and size < 0.5 / near[UNIT]) or (relative < 0.5 and abs(apart) > 2.02 * relative * size + near[FLOOR]):
+        return np.int64(apart > 0) - np.int64(apart < 0)
+    return exact_side(rows, i, w, b, plus, minus, sign, limit)
+
+
+@njit(fastmath=SUM)
+def renew(w, b, near):
+    """The bound for the weights as they are, at the start and from time to time."""
+    flat = w.reshape(-1)
+    largest = 0.0
+    for k in range(len(b)):
+        largest = max(largest, abs(np.float64(b[k])))
+    length = math.sqrt(_squares(flat)) + 2.0**-536 * math.sqrt(np.float64(len(flat)))
+    near[BOUND] = near[GAMMA] * (length * near[RADIUS] + largest) + near[FLOOR]
+    near[COUNT] = 0.0
+
+
+@njit
+def _moved(coef, w, b, near):
+    """The bound after an update with this coefficient."""
+    near[BOUND] += near[GAMMA] * near[STEP] * abs(coef)
+    near[COUNT] += 1.0
+    if near[COUNT] >= near[PERIOD]:
+        renew(w, b, near)
+
+
 # --- the rule ---
 
 
@@ -256,7 +452,7 @@ def _mistaken(slack, own, tie, margin):
 
 
 @njit
-def _rival(own, w, b, tie, margin, out):
+def _rival(rows, i, own, w, b, tie, margin, out, near):
     """With K scores (the bias is still to be added), the class a sample is taken for, or ``own``, or ``OVERFLOW``."""
     rival, best, finite = -1, -np.inf, True
     for k in range(len(b)):
@@ -268,29 +464,40 @@ def _rival(own, w, b, tie, margin, out):
     if not finite:
         return OVERFLOW
     slack = np.float64(out[own]) - best
-    inclusive = tie == UPDATE or (tie == SIGN and rival < own)
-    return rival if slack < margin or (slack == margin and inclusive) else own
+    if slack > margin + 2.0 * near[BOUND]:
+        return own
+    if near[BOUND] > 0.0:  # the strongest wrong class, too, is found out exactly
+        lowest = best - 2.0 * near[BOUND]
+        for k in range(len(b)):
+            if k != own and k != rival and out[k] >= lowest:
+                side = _side(rows, i, w, b, k, rival, 1, 0.0, np.float64(out[k]) - np.float64(out[rival]), near)
+                if side > 0 or (side == 0 and k < rival):
+                    rival = k
+        slack = np.float64(out[own]) - np.float64(out[rival])
+    side = _side(rows, i, w, b, own, rival, 1, margin, slack, near)
+    return rival if side < 0 or (side == 0 and (tie == UPDATE or (tie == SIGN and rival < own))) else own
 
 
-def _taken_for(rows, i, own, w, b, tie, margin, out):  # pragma: no cover - compiled
+def _taken_for(rows, i, own, w, b, tie, margin, out, near):  # pragma: no cover - compiled
     """The class a sample is taken for, ``own`` if it is no mistake, ``OVERFLOW`` if a score is not finite."""
 
 
 @overload(_taken_for)
-def _taken_for_of(rows, i, own, w, b, tie, margin, out):
+def _taken_for_of(rows, i, own, w, b, tie, margin, out, near):
     if w.ndim == 1:
 
-        def one(rows, i, own, w, b, tie, margin, out):
-            slack = w.dtype.type(own) * (_score(rows, i, w) + b[0])
+        def one(rows, i, own, w, b, tie, margin, out, near):
+            slack = np.float64(own) * np.float64(_score(rows, i, w) + b[0])
             if not math.isfinite(slack):
                 return OVERFLOW
-            return -own if _mistaken(slack, own, tie, w.dtype.type(margin)) else own
+            side = _side(rows, i, w, b, 0, -1, own, margin, slack, near)
+            return -own if _mistaken(np.float64(side), own, tie, 0.0) else own
 
         return one
 
-    def many(rows, i, own, w, b, tie, margin, out):
+    def many(rows, i, own, w, b, tie, margin, out, near):
         _scores(rows, i, w, out)
-        return _rival(own, w, b, tie, margin, out)
+        return _rival(rows, i, own, w, b, tie, margin, out, near)
 
     return many
 
@@ -320,39 +527,46 @@ def _update_of(rows, i, coef, own, wrong, w, b, bias_scale):
     return many
 
 
-def _learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):  # pragma: no cover
+def _learn(
+    rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found
+):  # pragma: no cover
     """:func:`learn`, by the number of scores."""
 
 
 @overload(_learn)
-def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
     if w.ndim == 1:
 
-        def one(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
-            bias, least = b[0], w.dtype.type(margin)  # in registers: the compiler cannot know that w is not b
+        def one(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
+            renew(w, b, near)
+            bias, beyond = b[0], margin + 2.0 * near[BOUND]  # in registers: the compiler cannot know that w is not b
             for p in range(np.uint64(low), np.uint64(len(at))):
                 own = y[ids[p]]
                 slack = w.dtype.type(own) * (_score(rows, at[p], w) + bias)
-                if slack > least and slack < np.inf:
+                if slack > beyond and slack < np.inf:
                     continue
                 if not math.isfinite(slack):
                     return -1 - np.int64(p)
-                if _mistaken(slack, own, tie, least):
+                side = _side(rows, at[p], w, b, 0, -1, own, margin, np.float64(slack), near)
+                if _mistaken(np.float64(side), own, tie, 0.0):
                     coef = _of(coefs, ids[p]) * own
                     _add(rows, at[p], w.dtype.type(coef), w, 0)
                     bias += w.dtype.type(coef * bias_scale)
+                    b[0] = bias
+                    _moved(coef, w, b, near)
+                    beyond = margin + 2.0 * near[BOUND]
                     place = np.uint64(found)
                     position[place], wrong[place] = p, -own
                     found += 1
-            b[0] = bias
             return found
 
         return one
 
     if len(rows) == 1:
 
-        def ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+        def ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
             out, gap, since, p = np.empty((4, len(b) + 8), w.dtype), 8.0, 0.0, low
+            renew(w, b, near)
             while p < len(at):
                 many = 4 if gap > 4.0 and p + 4 <= len(at) else 1  # scored with the weights as they are
                 if many == 4:
@@ -361,7 +575,7 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, posit
                     _scores(rows, at[p], w, out[0])
                 for m in range(many):  # and gone through up to the first mistake
                     own = y[ids[p]]
-                    r = _rival(own, w, b, tie, margin, out[m])
+                    r = _rival(rows, at[p], own, w, b, tie, margin, out[m], near)
                     since += 1.0
                     p += 1
                     if r == own:
@@ -369,6 +583,7 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, posit
                     if r == OVERFLOW:
                         return -p
                     update(rows, at[p - 1], _of(coefs, ids[p - 1]), own, r, w, b, bias_scale)
+                    _moved(_of(coefs, ids[p - 1]), w, b, near)
                     position[found], wrong[found] = p - 1, r
                     found += 1
                     gap, since = gap + (since - gap) / 8.0, 0.0
@@ -377,17 +592,19 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, posit
 
         return ahead
 
-    def many(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+    def many(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
         out = np.empty(len(b) + 8, w.dtype)
+        renew(w, b, near)
         for p in range(low, len(at)):
             own = y[ids[p]]
             _scores(rows, at[p], w, out)
-            r = _rival(own, w, b, tie, margin, out)
+            r = _rival(rows, at[p], own, w, b, tie, margin, out, near)
             if r == own:
                 continue
             if r == OVERFLOW:
                 return -1 - p
             update(rows, at[p], _of(coefs, ids[p]), own, r, w, b, bias_scale)
+            _moved(_of(coefs, ids[p]), w, b, near)
             position[found], wrong[found] = p, r
             found += 1
         return found
@@ -396,12 +613,12 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, posit
 
 
 @njit(cache=True, nogil=True)
-def learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found):
+def learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
     """Present the samples from position ``low`` on, one after the other; take down each mistake and make its update.
 
     Returns how many mistakes are taken down; if a score is not finite, −1 − its position.
     """
-    return _learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found)
+    return _learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found)
 
 
 @njit(cache=True, nogil=True)
@@ -472,17 +689,17 @@ def _store(typingctx, array, index, value):
 
 
 @njit(cache=True, nogil=True)
-def _scan(rows, at, ids, y, w, b, tie, margin, out, low, high):
+def _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high):
     """The first mistake at positions low to high under the weights as they are, ``high`` if there is none."""
     for p in range(low, high):
         own = y[ids[p]]
-        if _taken_for(rows, at[p], own, w, b, tie, margin, out) != own:
+        if _taken_for(rows, at[p], own, w, b, tie, margin, out, near) != own:
             return p
     return high
 
 
 @njit(cache=True, nogil=True)
-def assist(rows, at, ids, y, w, b, tie, margin, step, talk):
+def assist(rows, at, ids, y, w, b, tie, margin, near, step, talk):
     """The second core: look through the samples it is told to, until the first core calls it to others.
 
     What it finds is marked with the number of the turn, so whatever it found under weights that have changed since, or
@@ -499,14 +716,14 @@ def assist(rows, at, ids, y, w, b, tie, margin, step, talk):
         low, high = _load(talk, LOW), _load(talk, HIGH)
         while low < high and _load(talk, TURN) == turn:
             upto = min(high, low + step)
-            p = _scan(rows, at, ids, y, w, b, tie, margin, out, low, upto)
+            p = _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, upto)
             low = upto if p == upto else high
             _store(talk, FIRST, p if p < upto else high)
             _store(talk, DONE, (turn << _SHIFT) | low)
 
 
 @njit(cache=True, nogil=True)
-def _second_half(rows, at, ids, y, w, b, tie, margin, out, turn, low, high, talk):
+def _second_half(rows, at, ids, y, w, b, tie, margin, near, out, turn, low, high, talk):
     """The first mistake in the second core's half, ``high`` if there is none; what it does not deliver is done here."""
     before, waited = low, 0
     while waited < PATIENCE:
@@ -517,11 +734,13 @@ def _second_half(rows, at, ids, y, w, b, tie, margin, out, turn, low, high, talk
                 return _load(talk, FIRST)
         waited = 0 if low > before else waited + 1
         before = low
-    return _scan(rows, at, ids, y, w, b, tie, margin, out, low, high)
+    return _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high)
 
 
 @njit(cache=True, nogil=True)
-def learn_ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, step, shortest, gap, talk, position, wrong):
+def learn_ahead(
+    rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, step, shortest, gap, talk, position, wrong
+):
     """:func:`learn` with a second core that runs :func:`assist`: two halves of a stretch are looked through at once.
 
     If the first half is clean, the first mistake of the second half is the next; its update is made, and the next
@@ -530,6 +749,7 @@ def learn_ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, step, sh
     """
     high, low, found, turn, since = len(at), 0, 0, 0, 0
     out = np.empty(len(b) + 8, w.dtype)
+    renew(w, b, near)
     while low < high:
         length = int(max(gap, since) * SHARE)
         if length < shortest:
@@ -540,25 +760,26 @@ def learn_ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, step, sh
         _store(talk, LOW, middle)
         _store(talk, HIGH, stop)
         _store(talk, TURN, turn)
-        p = _scan(rows, at, ids, y, w, b, tie, margin, out, low, middle)
+        p = _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, middle)
         if p == middle:
-            p = _second_half(rows, at, ids, y, w, b, tie, margin, out, turn, middle, stop, talk)
+            p = _second_half(rows, at, ids, y, w, b, tie, margin, near, out, turn, middle, stop, talk)
         since += min(p + 1, stop) - low
         low = min(p + 1, stop)
         if p == stop:
             continue
         own = y[ids[p]]
-        r = _taken_for(rows, at[p], own, w, b, tie, margin, out)
+        r = _taken_for(rows, at[p], own, w, b, tie, margin, out, near)
         if r == OVERFLOW:
             _store(talk, TURN, -1)
             return -1 - p
         update(rows, at[p], _of(coefs, ids[p]), own, r, w, b, bias_scale)
+        _moved(_of(coefs, ids[p]), w, b, near)
         position[found], wrong[found] = p, r
         found += 1
         gap += (since - gap) / 8
         since = 0
     _store(talk, TURN, -1)
-    return learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, low, position, wrong, found)
+    return learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found)
 
 
 # --- single-sample descent ---
@@ -645,11 +866,12 @@ def _descend_of(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
     def many(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
         classes = len(b)
         out, slope = np.empty(classes + 8, w.dtype), np.empty(classes)
+        near = np.zeros(NEAR)  # descent gives the rounded scores back, so these decide
         for p in range(len(at)):
             own = y[at[p]]
             _scores(rows, at[p], w, out)
             if kind == PERCEPTRON:
-                wrong = _rival(own, w, b, tie, 0.0, out)
+                wrong = _rival(rows, at[p], own, w, b, tie, 0.0, out, near)
                 if wrong != own and wrong != OVERFLOW:
                     update(rows, at[p], rate, own, wrong, w, b, 1.0 if has_bias else 0.0)
             else:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 from numba import njit, prange
-from numba.extending import overload
 
-from torchperc.rules.loops import SIGN, STRICT, _learn, _rival, _score, _scores
+from torchperc.rules.loops import SIGN, STRICT, _learn, _taken_for, renew
 
 SEPARATED, CYCLING, BUDGET = 0, 1, 2
 
@@ -59,31 +58,15 @@ def permutations(seed, count, epochs):
     return orders
 
 
-def _errs(rows, y, w, b):  # pragma: no cover - compiled
+@njit(cache=True)
+def _errs(rows, y, w, b, near):
     """Whether any decision is wrong."""
-
-
-@overload(_errs)
-def _errs_of(rows, y, w, b):
-    if w.ndim == 1:
-
-        def one(rows, y, w, b):
-            for i in range(np.uint64(len(y))):  # noqa: SIM110  numba compiles loops
-                if (1 if _score(rows, i, w) + b[0] >= 0 else -1) != y[i]:
-                    return True
-            return False
-
-        return one
-
-    def many(rows, y, w, b):
-        out = np.empty(len(b) + 8, w.dtype)
-        for i in range(np.uint64(len(y))):
-            _scores(rows, i, w, out)
-            if _rival(y[i], w, b, SIGN, 0.0, out) != y[i]:
-                return True
-        return False
-
-    return many
+    out = np.empty(len(b) + 8, w.dtype)
+    renew(w, b, near)
+    for i in range(np.uint64(len(y))):  # noqa: SIM110  numba compiles loops
+        if _taken_for(rows, i, y[i], w, b, SIGN, 0.0, out, near) != y[i]:
+            return True
+    return False
 
 
 @njit(cache=True)
@@ -99,12 +82,12 @@ def _came_back(states, kept, now):
 
 
 @njit(cache=True)
-def _member(rows, y, order, seed, rate, margin, tie, bias_scale, epochs, w, b, state):
+def _member(rows, y, order, seed, margin, tie, bias_scale, epochs, near, w, b, state):
     """One run to its verdict: (mistakes, epochs, verdict), or −1 mistakes if a score is not finite."""
     count, shuffled = len(y), len(order) == 0
     at = np.empty(count, np.uint64) if shuffled else order
     random = _seeded(np.uint64(seed))
-    coefs = np.full(1, rate)
+    coefs = np.ones(1)
     position, wrong = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
     states = np.empty((epochs + 1, state.size), w.dtype)
     states[0] = state
@@ -112,11 +95,11 @@ def _member(rows, y, order, seed, rate, margin, tie, bias_scale, epochs, w, b, s
     for epoch in range(epochs):
         if shuffled:
             _permute(random, at)
-        found = _learn(rows, at, at, y, coefs, w, b, bias_scale, tie, margin, 0, position, wrong, 0)
+        found = _learn(rows, at, at, y, coefs, w, b, bias_scale, tie, margin, near, 0, position, wrong, 0)
         if found < 0:
             return -1, epoch + 1, BUDGET
         mistakes += found
-        if found == 0 and (tie != STRICT or not _errs(rows, y, w, b)):
+        if found == 0 and (tie != STRICT or not _errs(rows, y, w, b, near)):
             return mistakes, epoch + 1, SEPARATED
         if not shuffled or found == 0:
             if _came_back(states, kept, state):
@@ -127,7 +110,7 @@ def _member(rows, y, order, seed, rate, margin, tie, bias_scale, epochs, w, b, s
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def sweep_one(rows, y, orders, which, seeds, rates, margins, tie, bias_scale, epochs, states, results):
+def sweep_one(rows, y, orders, which, seeds, margins, tie, bias_scale, epochs, near, states, results):
     """Runs of one score each: member m takes order ``which[m]``, or with no orders shuffles by ``seeds[m]``.
 
     ``states`` (M, d + 1) holds the weights before and after, the bias last; ``results`` (M, 3) mistakes, epochs and
@@ -137,18 +120,18 @@ def sweep_one(rows, y, orders, which, seeds, rates, margins, tie, bias_scale, ep
     for m in prange(len(states)):
         state = states[m]
         results[m, 0], results[m, 1], results[m, 2] = _member(
-            rows, y, orders[which[m]], seeds[m], rates[m], margins[m], tie, bias_scale, epochs,
+            rows, y, orders[which[m]], seeds[m], margins[m], tie, bias_scale, epochs, near.copy(),
             state[:width], state[width:], state,
         )  # fmt: skip
 
 
 @njit(cache=True, parallel=True, nogil=True)
-def sweep_many(rows, y, orders, which, seeds, rates, margins, tie, bias_scale, epochs, shape, states, results):
+def sweep_many(rows, y, orders, which, seeds, margins, tie, bias_scale, epochs, near, shape, states, results):
     """Runs of K scores each: as above, with weights of the given shape laid flat before the K biases."""
     size = shape[0] * shape[1]
     for m in prange(len(states)):
         state = states[m]
         results[m, 0], results[m, 1], results[m, 2] = _member(
-            rows, y, orders[which[m]], seeds[m], rates[m], margins[m], tie, bias_scale, epochs,
+            rows, y, orders[which[m]], seeds[m], margins[m], tie, bias_scale, epochs, near.copy(),
             state[:size].reshape(shape), state[size:], state,
         )  # fmt: skip

@@ -19,10 +19,17 @@ class Stream:
 
     def __init__(self) -> None:
         self.weights: Weights | None = None
+        self.scale = 1.0
         self._sum: Weights | None = None
         self._steps = 0
         self._logs: tuple[MistakeLog, ...] = ()
         self._left: Weights | None = None
+
+    def begin(self, lr: float) -> tuple[Weights, float] | None:
+        """Where the stream is, in the units of learning, and what a model scales them by; ``None`` at its beginning."""
+        if self.weights is None or self.scale in (1.0, lr):
+            return None if self.weights is None else (self.weights, self.scale)
+        return Weights(self.weights.weight * self.scale, self.weights.bias * self.scale), 1.0  # lr was changed
 
     def fits(self, net: Net) -> bool:
         """Whether the net still has the weights that this stream left in it."""
@@ -33,9 +40,9 @@ class Stream:
 
     def take(self, result: RuleResult, select: str) -> RuleResult:
         """Add a chunk's result to the stream; return it with the model that the whole stream selects."""
-        last = result.log.last()
-        assert isinstance(last, LinearModel)
-        self.weights = Weights(last.weight, last.bias)
+        space = result.log.space
+        assert isinstance(space, LinearSpace)
+        self.weights, self.scale = space.moved(result.log.start, result.log.entries), space.scale
         if select == "last":
             return result
         self._add_average(result.log)
@@ -61,6 +68,7 @@ class Stream:
         """The stream as tensors and plain numbers, to go on from exactly; without the logs of a vote."""
         return {
             "weights": None if self.weights is None else (self.weights.weight, self.weights.bias),
+            "scale": self.scale,
             "sum": None if self._sum is None else (self._sum.weight, self._sum.bias),
             "steps": self._steps,
         }
@@ -70,7 +78,7 @@ class Stream:
         self.weights, self._sum = (
             None if pair is None else Weights(*pair) for pair in (state["weights"], state["sum"])
         )
-        self._steps = state["steps"]
+        self._steps, self.scale = state["steps"], state["scale"]
 
     def _add_average(self, log: MistakeLog) -> None:
         assert isinstance(log.space, LinearSpace)

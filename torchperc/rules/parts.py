@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -270,12 +271,16 @@ def mapped_rows(
         part = np.asarray(X[start : start + size])
         return DenseRows(checks.features(part, dtype=dtype, name=name, first=start, finite=finite))
 
-    release = _forget(X)
+    release, longest = _forget(X), 0.0
     for start in range(0, 1 if as_read else len(X), size):
         first = load(start, finite=True)
+        longest = max(longest, first.longest)
         release()
     parts = [Part(s, min(s + size, len(X)), lambda s=s: load(s)) for s in range(0, len(X), size)]  # type: ignore[misc]
-    return PartRows(parts, first, release)
+    rows = PartRows(parts, first, release)
+    if not as_read:
+        rows.longest = longest
+    return rows
 
 
 def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False) -> PartRows:
@@ -286,11 +291,15 @@ def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str
         piece = checks.sparse_features(X.load(number), dtype=dtype, width=width, name=name, first=int(starts[number]))
         return CsrRows(piece)
 
-    used = [number for number, count in enumerate(X.counts) if count]
+    used, longest = [number for number, count in enumerate(X.counts) if count], 0.0
     for number in used[:1] if as_read else used:
         first = load(number)
+        longest = max(longest, first.longest)
     parts = [Part(int(starts[n]), int(starts[n + 1]), lambda n=n: load(n)) for n in used]  # type: ignore[misc]
-    return PartRows(parts, first)
+    rows = PartRows(parts, first)
+    if not as_read:
+        rows.longest = longest
+    return rows
 
 
 def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:
@@ -337,4 +346,7 @@ def as_rows(
         return read(X, dtype=dtype, width=width, name=name)
     if checks.is_sparse(X):
         return CsrRows(checks.sparse_features(X, dtype=dtype, width=width, name=name))
-    return DenseRows(checks.features(X, dtype=dtype, device=device, width=width, name=name))
+    rows = DenseRows(checks.features(X, dtype=dtype, device=device, width=width, name=name, finite=False))
+    if not math.isfinite(rows.longest):  # one pass looks for both; a square may overflow where no number is infinite
+        checks.features(X, dtype=dtype, name=name)
+    return rows

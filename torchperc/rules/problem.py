@@ -77,6 +77,11 @@ def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
     return coefs.expand(len(factors))
 
 
+def learning_margin(margin: float, space: Space) -> float:
+    """A margin in the units of learning, rounded to the type of the scores it is compared with."""
+    return float(torch.tensor(margin / space.scale, dtype=space.rows.dtype))
+
+
 def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> None:
     """Say that a strict tie never leaves zero weights."""
     if tie == "strict" and not margin and not start.weight.any() and not start.bias.any():

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchperc import checks
+from torchperc.rules import compiling
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -96,9 +97,46 @@ class Rows(ABC):
     def squared_norms(self) -> Tensor:
         """‖x_i‖² for all samples: (N,)."""
 
+    @cached_property
+    def longest(self) -> float:
+        """The largest ‖x_i‖², in double precision; not finite if a number is not, or if a square overflows."""
+        return max(piece._longest() for piece in self.pieces())
+
+    def _longest(self) -> float:
+        if not compiling.pays(self.dtype, self.device, len(self)):
+            return self._longest_plain()
+        from torchperc.rules import loops
+
+        return float(loops.longest(self.plain()))
+
+    def _longest_plain(self) -> float:
+        return float(self.double().squared_norms().max())
+
+    @property
+    def terms(self) -> int:
+        """How many products a score adds up at most."""
+        return self.width
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all numbers are integers."""
+        return all(piece._whole() for piece in self.pieces())
+
+    def _whole(self) -> bool:
+        values = torch.from_numpy(self.plain()[0]) if self.sparse else self.dense()
+        return torch.equal(values, values.trunc())
+
     @abstractmethod
     def take(self, index: Tensor) -> Rows:
         """Some of the samples, in the order of the index."""
+
+    def row(self, i: int) -> tuple[np.ndarray[Any, Any] | slice, np.ndarray[Any, Any]]:
+        """The columns and the numbers of one sample, in float64; all columns where it is dense."""
+        one = self.take(torch.tensor([i], device=self.device))
+        if one.sparse:
+            values, columns, _ = one.plain()
+            return columns, values.astype(np.float64)
+        return slice(None), one.dense()[0].double().cpu().numpy()
 
     @abstractmethod
     def double(self) -> Rows:
@@ -210,6 +248,9 @@ class DenseRows(Rows):
         """‖x_i‖²."""
         return torch.cat([part.square().sum(-1) for part in self.X.split(_BLOCK)])
 
+    def _longest_plain(self) -> float:
+        return max(float(part.double().square().sum(-1).max()) for part in self.X.split(_BLOCK))
+
     def take(self, index: Tensor) -> DenseRows:
         """Some of the samples."""
         return DenseRows(self.X[index])
@@ -270,6 +311,11 @@ class CsrRows(Rows):
     def width(self) -> int:
         """d."""
         return int(self.X.shape[1])
+
+    @cached_property
+    def terms(self) -> int:  # type: ignore[override]  # of the fullest row
+        """How many non-zeros a row has at most."""
+        return int(np.diff(self.X.indptr).max(initial=1))
 
     def _row(self, i: int) -> tuple[Tensor, Tensor]:
         start, stop = self._starts[i], self._starts[i + 1]

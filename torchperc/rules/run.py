@@ -166,6 +166,7 @@ class RuleRun:
         if not math.isfinite(norm):
             raise ValueError("the weights overflow; scale X down or lower lr")
         upper = norm / self._total if self._total > 0 else None
+        norm *= self._engine.task.space.scale
         record = EpochRecord(len(self.history) + 1, made, norm, self._validation_error(), upper)
         self.history.append(record)
         self.verdict = self._judge(record)
@@ -195,13 +196,11 @@ class RuleRun:
         """The selected model where every epoch has one (averaged, for a vote too); else the model as it is now."""
         return self._log().averaged() if self._select in ("averaged", "voted") else self.current()
 
-    def training_scores(self) -> Tensor:
-        """Scores of the training samples under the weights as they are now: (N, K), K = 1 for two classes."""
-        return self._engine.training_scores()
-
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack on the training samples as the weights are now."""
-        return self._engine.survey()
+        loss, slack = self._engine.survey()
+        scale = self._engine.task.space.scale
+        return loss * scale, slack * scale
 
     @cached_property
     def squared_radius(self) -> float:
@@ -238,6 +237,7 @@ class RuleRun:
             "cycle": self.cycle,
             "verdict": None if self.verdict is None else self.verdict.value,
             "start": [self._start.weight, self._start.bias],
+            "scale": self._engine.task.space.scale,
             "order": self._order.state_dict(),
             "total": self._total,
         }
@@ -250,6 +250,8 @@ class RuleRun:
         """Go on from a state that :meth:`state_dict` gave, on the same data."""
         if state["data"] != self._data:
             raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
+        if state.get("scale", 1.0) != self._engine.task.space.scale:
+            raise ValueError("the saved run was made with another lr or by an earlier version; start it anew")
         self._engine.load_state_dict(state["engine"])
         self._ends = list(state["ends"])
         self._mistakes, self._saved = [self._unpacked(state["mistakes"])], list(state["mistakes"])
@@ -292,9 +294,7 @@ class RuleRun:
         return self._engine.task.tie != "strict" and self._order.covers(number)
 
     def _wrong_decisions(self) -> bool:
-        task = self._engine.task
-        wrong = _errors(self._engine.training_scores(), task.y, task.space.classes)
-        return bool(wrong[self._order.ids].any())
+        return bool(self._engine.wrong_decisions()[self._order.ids].any())
 
     def _validation_error(self) -> float | None:
         if self._validation is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -58,11 +58,16 @@ class Entries(NamedTuple):
 
 @dataclass(frozen=True)
 class Space(ABC):
-    """Training samples, the number of classes (``None``: two, by one score) and the bias step for coefficient 1."""
+    """Training samples, the number of classes (``None``: two, by one score) and the bias step for coefficient 1.
+
+    From zero weights the learning rate scales the result and changes nothing else, so the rule learns with steps of 1
+    and ``scale`` makes a model of the weights: whole numbers stay exact for any learning rate.
+    """
 
     rows: Rows
     classes: int | None
     bias_scale: float
+    scale: float = field(default=1.0, kw_only=True)
 
     @property
     def outputs(self) -> int:
@@ -155,12 +160,16 @@ class LinearSpace(Space):
 
     def replay(self, start: Weights, entries: Entries) -> LinearModel:
         """The updates in their order, rounding as training did."""
+        return self.model(self.moved(start, entries))
+
+    def moved(self, start: Weights, entries: Entries) -> Weights:
+        """The weights after the updates in their order, in the units of learning."""
         if type(self) is LinearSpace and compiling.pays(self.rows.dtype, self.rows.device, len(entries.sample)):
-            return self.model(self._replay_compiled(start, entries))
+            return self._replay_compiled(start, entries)
         weights = start.clone()
         for i, coef, own, wrong in zip(*(column.tolist() for column in entries), strict=True):
             self.update(weights, i, coef, own, wrong)
-        return self.model(weights)
+        return weights
 
     def _replay_compiled(self, start: Weights, entries: Entries) -> Weights:
         from torchperc.rules import loops
@@ -178,7 +187,12 @@ class LinearSpace(Space):
 
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights."""
-        return LinearModel(weights.weight, weights.bias, self.classes)
+        return LinearModel(*self._scaled(weights), self.classes)
+
+    def _scaled(self, weights: Weights) -> tuple[Tensor, Tensor]:
+        if self.scale == 1.0:
+            return weights.weight, weights.bias
+        return weights.weight * self.scale, weights.bias * self.scale
 
 
 @dataclass(frozen=True)
@@ -219,7 +233,7 @@ class JointSpace(LinearSpace):
 
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights."""
-        return LinearModel(weights.weight, weights.bias, self.classes, self.rows.width, self.features)
+        return LinearModel(*self._scaled(weights), self.classes, self.rows.width, self.features)
 
     def _phi(self, index: Tensor) -> Tensor:
         return self.features(self.rows.take(index.to(self.rows.device)).dense())
@@ -250,7 +264,7 @@ class KernelSpace(Space):
 
     def replay(self, start: Weights, entries: Entries) -> KernelModel:
         """Support vectors with their coefficients, repeats merged."""
-        coefs = _dual(len(self.rows), entries, self.classes)
+        coefs = _dual(len(self.rows), entries, self.classes) * self.scale
         support = entries.sample.unique()
         bias = (coefs.sum(0) * self.bias_scale).to(self.rows.dtype)
         return KernelModel(

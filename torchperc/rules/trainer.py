@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,6 +24,7 @@ from torchperc.rules.problem import (
     check_steps,
     held_out,
     kernel_problem,
+    learning_margin,
     linear_problem,
     part_bounds,
     prover,
@@ -44,8 +46,8 @@ class RuleTrainer:
 
     Args:
         max_epochs: passes at most; the run ends earlier at a clean pass or when its weights repeat.
-        lr: the rate η. From zero weights it scales the result and changes nothing else, but for rounding: powers of
-            two are exact, while 0.1 may round a score on the boundary to one side.
+        lr: the learning rate η. From zero weights it scales the result and changes nothing else: the rule learns with
+            steps of 1 and multiplies what it has learned by η, so the mistakes are the same for every η.
         tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
         bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"`` for a
             net with a bias, ``"none"`` for a net without one and for kernels, which bring a constant of their own.
@@ -220,11 +222,13 @@ class RuleTrainer:
                 left = "no sample" if online else "one class only"
                 raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
         space = with_bias_step(space, net, self.bias_step, ids)
-        if online and online.weights is not None:
-            start = online.weights
+        scale = self.lr if not start.weight.any() and not start.bias.any() else 1.0
+        if online and (going_on := online.begin(self.lr)):
+            start, scale = going_on
+        space = replace(space, scale=scale)
         order = Order(self.order, ids, self.seed, self.max_epochs, part_bounds(space.rows, self.order))
-        margin = float(torch.tensor(self.margin, dtype=space.rows.dtype))  # as the scores it is compared with
-        task = Task(space, labels, check_steps(self.lr, factors, space), self.tie, margin)
+        steps = check_steps(self.lr, factors, space)
+        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, learning_margin(self.margin, space))
         held = held_out(validation, space)
         warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
         return RuleRun(
