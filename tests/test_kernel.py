@@ -164,8 +164,8 @@ def test_the_model_keeps_its_support_vectors():
     assert torch.equal(result.scores([[1.0, 1.0]]), before)
 
 
-@pytest.mark.parametrize("engine", ["auto", "reference"])
-def test_the_reference_engine_presents_one_sample_at_a_time(engine):
+@pytest.mark.parametrize("engine", ["auto", "reference", "blocked"])
+def test_every_engine_makes_the_mistakes_of_a_plain_loop(engine):
     X, y = oracles.integers(3)
     result = tp.RuleTrainer(kernel="poly", degree=2, engine=engine, max_epochs=4).fit(None, X, y)
     assert entries(result) == oracles.kernel_perceptron(X, y, poly(2), passes=result.epochs)[0]

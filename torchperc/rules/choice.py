@@ -20,7 +20,7 @@ def choose_engine(name: str, task: Task, start: Weights) -> Engine:
     if name == "blocked" and isinstance(space, JointSpace):
         raise ValueError("engine='blocked' cannot run joint features; use engine='auto'")
     if isinstance(space, KernelSpace):
-        return KernelEngine(task, 1 if name == "reference" else None)
+        return KernelEngine(task)  # one engine by any name, so that its sums round in one way
     if name == "auto":
         name = _fastest(task)
     if name == "compiled":

@@ -196,6 +196,10 @@ class RuleRun:
         """The selected model where every epoch has one (averaged, for a vote too); else the model as it is now."""
         return self._log().averaged() if self._select in ("averaged", "voted") else self.current()
 
+    def training_scores(self) -> Tensor:
+        """Scores of the training samples under the weights as they are now: (N, K), K = 1 for two classes."""
+        return self._engine.training_scores() * self._engine.task.space.scale
+
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack on the training samples as the weights are now."""
         loss, slack = self._engine.survey()
