@@ -60,7 +60,7 @@ class Rounding:
     def bound(self, weights: Weights) -> float:
         """How far a score can be off under these weights, 0 if it is exact."""
         weight, bias = (values.detach().double().cpu().numpy().reshape(-1) for values in (weights.weight, weights.bias))
-        size = self._size(math.sqrt(weight @ weight), float(abs(bias).max()), len(weight), 0.0, 0.0)
+        size = float(self._size(math.sqrt(weight @ weight), float(abs(bias).max()), len(weight), 0.0, 0.0))
         if self.rows.whole and size < 1 / self.unit and not (weight % 1).any() and not (bias % 1).any():
             return 0.0
         return self.gamma(self.rows.terms) * size + self.floor
@@ -79,7 +79,7 @@ class Rounding:
         total, count = steps.abs().sum(dtype=precise), (steps != 0).sum()
         length = torch.linalg.vector_norm(weight)
         size = self._size(length, bias.abs().max(), weight.numel(), total, abs(bias_scale))
-        bound = (self.gamma(self.rows.terms) + 3 * self.unit * count) * size + self.floor
+        bound: Tensor = (self.gamma(self.rows.terms) + 3 * self.unit * count) * size + self.floor
         if not whole or not self.rows.whole:
             return bound
         exact = torch.eq(weight, weight.trunc()).all() & torch.eq(bias, bias.trunc()).all() & (size < 1 / self.unit)
@@ -112,7 +112,7 @@ def side(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: float, lim
     exponents = factors[0][1] + factors[1][1]
     lowest = int(exponents.min())
     shifts = (exponents - lowest).tolist()
-    total = sum((a * b) << shift for a, b, shift in zip(factors[0][0], factors[1][0], shifts, strict=True))
+    total: int = sum((a * b) << shift for a, b, shift in zip(factors[0][0], factors[1][0], shifts, strict=True))
     return (total > 0) - (total < 0)
 
 

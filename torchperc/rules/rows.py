@@ -313,7 +313,7 @@ class CsrRows(Rows):
         return int(self.X.shape[1])
 
     @cached_property
-    def terms(self) -> int:  # type: ignore[override]  # of the fullest row
+    def terms(self) -> int:
         """How many non-zeros a row has at most."""
         return int(np.diff(self.X.indptr).max(initial=1))
 
