@@ -124,6 +124,30 @@ def test_features_keep_their_own_parameters():
     assert net.predict(torch.tensor([[1.0, 2.0], [-1.0, -2.0]])).tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("layout", ["channels_last", "transposed", "strided"])
+@pytest.mark.parametrize("net", [tp.Perceptron(5, init="normal", seed=0), tp.MulticlassPerceptron(5, 3, init="normal", seed=0), tp.JointPerceptron(5, 3, init="normal", seed=0), tp.MLP(5, seed=0)], ids=lambda net: type(net).__name__)  # fmt: skip
+def test_memory_formats_change_nothing(net, layout):
+    plain = torch.randn(2, 3, 4, 5, generator=torch.Generator().manual_seed(0))
+    other = {
+        "channels_last": lambda: plain.contiguous(memory_format=torch.channels_last),
+        "transposed": lambda: plain.transpose(0, 2).contiguous().transpose(0, 2),
+        "strided": lambda: torch.stack((plain, plain), -1)[..., 0],
+    }[layout]()
+    assert torch.equal(other, plain)
+    assert not other.is_contiguous()
+    found = []
+    for x in (plain, other):
+        x.requires_grad_(True)
+        net.zero_grad()
+        scores = net(x)
+        (scores * torch.arange(scores.numel()).reshape(scores.shape)).sum().backward()
+        found.append([scores, x.grad, *(p.grad for p in net.parameters())])
+    assert found[0][0].shape[:3] == (2, 3, 4)
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two)
+    torch.testing.assert_close(net(plain[0, 0]), found[0][0][0, 0])
+
+
 def test_heads_refuse_a_column_of_scores():
     for call in (tp.LogisticHead().output, tp.PerceptronHead().decide, lambda s: tp.LMSHead().loss(s, torch.ones(3))):
         with pytest.raises(ValueError, match="squeeze"):

@@ -273,11 +273,14 @@ class JointPerceptron(_LinearNet):
         """Scores w·φ(x, k), where ``net.features(x)`` gives φ(x, k) for every class, shape (N, K, D).
 
         Shape:
-            (N, d) → (N, K).
+            (N, d) → (N, K), or (…, d) → (…, K); φ is called with (N, d).
         """
         if tpf.is_sparse(x):
             raise TypeError("x is sparse, which joint features are not made for; pass x.to_dense()")
-        return self.features(x) @ self.weight[0]
+        if x.dim() == 2:
+            return self.features(x) @ self.weight[0]
+        rows = x.reshape(-1, x.shape[-1])  # in any memory format
+        return (self.features(rows) @ self.weight[0]).reshape(*x.shape[:-1], -1)
 
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""

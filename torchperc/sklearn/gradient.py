@@ -74,9 +74,8 @@ class DescentRecord:
 
 
 def _can_stream(estimator: GradientClassifier) -> bool:
-    if estimator.update == "optimum" or isinstance(estimator.class_weight, str):
-        what = "update='optimum'" if estimator.update == "optimum" else "class_weight='balanced'"
-        raise AttributeError(f"there is no partial_fit with {what}, which needs all samples together; use fit")
+    if estimator.update == "optimum":
+        raise AttributeError("there is no partial_fit with update='optimum', which needs all samples together; use fit")
     return True
 
 
@@ -199,6 +198,7 @@ class GradientClassifier(LinearClassifier):
         Shape:
             X (N, d), y (N,), sample_weight (N,).
         """
+        self._refuse_in_chunks()
         self._check_parameters()
         samples = self._chunk(X, y, classes, sample_weight).counted()
         net, samples = self._start(samples, vars(self).get("net_") is not None)

@@ -38,9 +38,8 @@ def _obstacle_to_streams(estimator: PerceptronClassifier) -> str | None:
         return "a kernel would have to keep its support vectors"
     if estimator.select in ("pocket", "best-validation"):
         return f"select={estimator.select!r} looks back at all samples"
-    if estimator.bias_step == "radius" or isinstance(estimator.class_weight, str):
-        what = "bias_step='radius'" if estimator.bias_step == "radius" else "class_weight='balanced'"
-        return f"{what} is taken from all samples"
+    if estimator.bias_step == "radius":
+        return "bias_step='radius' is computed from all samples"
     return None
 
 
@@ -218,6 +217,7 @@ class PerceptronClassifier(LinearClassifier):
         Shape:
             X (N, d), y (N,), sample_weight (N,).
         """
+        self._refuse_in_chunks()
         trainer = self._trainer(0, online=True)
         samples = self._chunk(X, y, classes, sample_weight)
         net, samples = self._start(samples, "net_" in vars(self))
@@ -228,7 +228,9 @@ class PerceptronClassifier(LinearClassifier):
             past, made = self.history_, self.mistakes_
         run = trainer.start(net, samples.X, samples.labels, sample_weight=samples.factors, online=stream)
         record = run.epoch()
-        result = stream.take(run.result(), self.select)
+        made_now = run.result()
+        kept = replace(made_now, log=_compact(made_now.log)) if self.select == "voted" else made_now
+        result = replace(stream.take(kept, self.select), log=made_now.log)
         write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
         stream.remember(net)
         self.net_, self._stream, self.certificate_ = net, stream, None
@@ -304,6 +306,8 @@ class PerceptronClassifier(LinearClassifier):
             best = min(range(len(history)), key=lambda epoch: history[epoch].validation_error or 0.0)
             made = sum(record.mistakes for record in history[: best + 1])
             result = replace(result, select="best-validation", model=result.log.state_at(made))
+        if self.select == "voted":  # with a copy of the samples that it needs, as X may change
+            result = replace(result, model=_compact(result.log).voted())
         if result.certificate is not None and result.certificate.separable is False:
             result = replace(result, verdict=Verdict.NOT_SEPARABLE, cycle=None)
         return result
@@ -336,6 +340,13 @@ class PerceptronClassifier(LinearClassifier):
             ways.append("prove=True tells whether a hyperplane separates the samples at all")
         said = result.sentence
         return f"the perceptron rule ended without separating the samples: {said}. What may help: {'; '.join(ways)}."
+
+    @property
+    def _unlike_others(self) -> dict[str, str]:
+        if not self._holds_out():
+            return {}
+        reason = "the best epoch is chosen by the 5 samples held out of 50, too few to tell epochs apart"
+        return {"check_class_weight_classifiers": reason}
 
     # --- deciding ---
 
@@ -419,16 +430,11 @@ class PerceptronClassifier(LinearClassifier):
             state["_log"] = None
             if state["certificate_"] is not None:  # verify(X, y) takes them from whoever asks
                 state["certificate_"] = replace(state["certificate_"], rows=None)
-            if state["_voter"] is not None:
-                state["_voter"] = VotedModel(tuple(map(_compact, state["_voter"].logs)))
-            if state["_stream"] is not None:
-                state["_stream"] = copy.copy(state["_stream"])
-                state["_stream"]._logs = tuple(map(_compact, state["_stream"]._logs))
         return state
 
 
 def _compact(log: MistakeLog) -> MistakeLog:
-    """The log of the samples that made mistakes, by themselves."""
+    """The log with a copy of the samples that made mistakes, and no others."""
     index, place = log.index.unique(return_inverse=True)
     space = replace(log.space, rows=log.space.rows.take(index))
     return replace(log, space=space, y=log.y[index], index=place, cost=log.cost[index])
