@@ -33,7 +33,7 @@ ROOMS = [
     ],
     ["describing", "fitted", "portable"],
     ["dialects", "crosschecking", "xorlab"],
-    ["sklearn.conversion", "sklearn.base", "sklearn.rule", "sklearn.passes", "sklearn.gradient", "sklearn"],
+    ["sklearn.conversion", "sklearn.base", "sklearn.rule", "sklearn.l1_loop", "sklearn.passes", "sklearn.gradient", "sklearn"],
     [
         "plots.style", "plots.classifiers", "plots.planes", "plots.marks", "plots.regions", "plots.path", "plots.curves",
         "plots.bracket", "plots.comparison", "plots.margins", "plots.weights", "plots.confusion", "plots.lifted",

@@ -566,3 +566,55 @@ def test_an_optimum_is_a_value():
     assert found == Optimum(0.5, 0.0, 0.0, 1, True)
     with pytest.raises(AttributeError):
         found.loss = 1.0
+
+
+# --- sparse samples ---
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("shape", [(200, 12), (30, 50), (300, 1200)], ids=str)  # with Hessians and without
+@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=str)
+def test_sparse_samples_have_the_same_minimum(head, shape, classes, weighted, monkeypatch):
+    from scipy.sparse import csr_array, random_array
+
+    if shape[1] == 1200 and classes == 3:
+        return
+    rng = np.random.default_rng(0)
+    X, y = random_array(shape, density=0.1, format="csr", rng=rng), rng.integers(0, classes, shape[0])
+    y = 2 * y - 1 if classes == 2 else y
+    weights = rng.integers(0, 3, shape[0]) if weighted else None
+    monkeypatch.setattr(optimum, "SQUARES_UP_TO", 100)
+    nets = []
+    for data in (X.toarray(), X):
+        net = tp.Perceptron(shape[1]) if classes == 2 else tp.MulticlassPerceptron(shape[1], 3)
+        nets.append(net.double())
+        kept = data if data is not X else csr_array(X)
+        with monkeypatch.context() as patch:
+            if shape[1] == 1200:  # nothing of the size of X or of a Hessian is ever there
+                patch.setattr(csr_array, "toarray", lambda *_: pytest.fail("made dense"))
+            found = tp.minimise(net, head, kept, y, l2=0.01, tolerance=1e-13, sample_weight=weights)
+        assert found.converged
+    torch.testing.assert_close(nets[0].weight, nets[1].weight, rtol=1e-5, atol=1e-7)
+
+
+def test_sparse_samples_that_depend_on_each_other_and_in_float32():
+    from scipy.sparse import csr_array
+
+    X = np.random.default_rng(0).integers(0, 2, (40, 5)).astype(np.float32)
+    X = np.hstack((X, X[:, :2]))  # no unique minimum: the nearest is taken
+    y = np.where(X[:, 0] + X[:, 3] > 1, 1, -1)
+    nets = [tp.Perceptron(7), tp.Perceptron(7)]
+    for net, data in zip(nets, (X, csr_array(X)), strict=True):
+        assert tp.minimise(net, tp.LMSHead(), data, y).converged
+    torch.testing.assert_close(nets[0].weight, nets[1].weight)
+
+
+def test_sparse_samples_are_refused_by_name():
+    from scipy.sparse import csr_array
+
+    X, y = np.array([[1.0, 0.0], [0.0, np.nan], [0.0, 1.0]]), [1, -1, 1]
+    with pytest.raises(ValueError, match=r"X.*nan"):
+        tp.minimise(tp.Perceptron(2), tp.LMSHead(), csr_array(X), y)
+    with pytest.raises(ValueError, match=r"X holds values up to 1e\+200, whose products overflow"):
+        tp.minimise(tp.Perceptron(2).double(), tp.LogisticHead(), csr_array(np.nan_to_num(X, nan=1e200)), y)

@@ -124,7 +124,7 @@ def test_no_checks_fail_but_those_expected_to(estimator):
     for own, check in estimator_checks_generator(estimator):
         try:
             check(own)
-        except (AssertionError, ValueError):
+        except (AssertionError, ValueError):  # noqa: PERF203
             failed.add(named(check))
         except SkipTest:
             pass
@@ -348,13 +348,14 @@ def test_the_least_squares_are_those_of_scikit_learn(targets, update):
 
 @pytest.mark.parametrize("kind", GRADIENT)
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("update", ["batch", "sample"])
+@pytest.mark.parametrize("update", ["batch", "sample", "optimum"])
 @quietly
 def test_sparse_and_dense_samples_give_the_same_model(kind, weighted, update):
     X, y = integers(4, classes=3, noise=9)
     weights = np.random.default_rng(0).integers(0, 3, len(y)) if weighted else None
-    models = [kind(max_iter=30, update=update).fit(data, y, weights) for data in (X, sp.csr_array(X), sp.coo_matrix(X))]
-    assert models[0].lr_ == pytest.approx(models[1].lr_, rel=1e-10)
+    options = {"max_iter": 30, "update": update, "tol": 1e-10 if update == "optimum" else 1e-4}
+    models = [kind(**options).fit(data, y, weights) for data in (X, sp.csr_array(X), sp.coo_matrix(X))]
+    assert models[0].lr_ == pytest.approx(models[1].lr_, rel=1e-10, nan_ok=True)
     for other in models[1:]:
         np.testing.assert_allclose(models[0].coef_, other.coef_, rtol=1e-9, atol=1e-12)
         assert isinstance(other.decision_function(sp.csr_array(X)), np.ndarray)
@@ -401,6 +402,156 @@ def test_a_rate_that_is_too_large_is_named(kind, options):
         kind(lr=1e307, **options).fit(X, y)
     with pytest.raises(ValueError, match="squares overflow; scale it"):
         kind(**options).fit(X * 1e200, y)
+
+
+# --- learning rates, penalties and averages ---
+
+
+def noisy(seed=0, count=150, width=5):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(count, width))
+    return X, np.where(X @ rng.normal(size=width) + rng.normal(size=count) > 0, "bee", "ant")
+
+
+LOSSES = {LogisticClassifier: "log_loss", LMSClassifier: "squared_error"}
+
+
+@quietly
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("average", [False, True, 250, 5000])
+@pytest.mark.parametrize("schedule", ["constant", "optimal", "invscaling", "adaptive"])
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_steps_and_averages_are_those_of_scikit_learn(kind, schedule, average, fit_intercept):
+    X, y = noisy()
+    alpha = 0.5 if schedule == "optimal" else 1e-2
+    same = {"power_t": 0.3, "average": average, "fit_intercept": fit_intercept, "n_iter_no_change": 2}
+    same |= {"max_iter": 60, "tol": 1e-3} if schedule == "adaptive" else {"max_iter": 4, "tol": None}
+    options = {"loss": LOSSES[kind], "alpha": alpha, "learning_rate": schedule, "eta0": 0.01, "shuffle": False}
+    theirs = SGDClassifier(**options, **same).fit(X, y)
+    mine = kind(update="sample", order="given", l2=alpha, schedule=schedule, lr=0.01, **same).fit(X, y)
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-10, atol=1e-12)
+    assert mine.n_iter_ == theirs.n_iter_
+    if schedule == "adaptive":
+        assert mine.n_iter_ < 60
+        return
+    if average and fit_intercept:  # of which scikit-learn's partial_fit goes on from the last averaged intercept
+        return
+    theirs, mine = clone(theirs), clone(mine)
+    for first in (0, 50, 100, 0, 50, 100):
+        part = slice(first, first + 50)
+        theirs.partial_fit(X[part], y[part], classes=["ant", "bee"])
+        mine.partial_fit(X[part], y[part], classes=["ant", "bee"])
+        np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-10, atol=1e-12)
+
+
+@quietly
+@pytest.mark.parametrize("l1_ratio", [1.0, 0.3])
+@pytest.mark.parametrize("schedule", ["constant", "optimal", "invscaling"])
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_l1_and_the_elastic_net_are_those_of_scikit_learn(kind, schedule, l1_ratio):
+    X, y = noisy()
+    alpha = 0.1
+    theirs = SGDClassifier(
+        loss=LOSSES[kind], penalty="elasticnet", alpha=alpha, l1_ratio=l1_ratio, learning_rate=schedule, eta0=0.02,
+        shuffle=False, tol=None, max_iter=6,
+    ).fit(X, y)  # fmt: skip
+    options = {"l1": alpha * l1_ratio, "l2": alpha * (1 - l1_ratio), "schedule": schedule, "lr": 0.02, "tol": None}
+    mine = kind(update="sample", order="given", max_iter=6, **options).fit(X, y)
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-9)
+    assert np.array_equal(mine.coef_ == 0, theirs.coef_ == 0)
+    np.testing.assert_allclose(clone(mine).fit(sp.csr_array(X), y).coef_, mine.coef_, rtol=1e-12)
+    assert mine.loss_ == pytest.approx(
+        clone(mine).set_params(l1=0.0, l2=0.0, max_iter=1, schedule="constant")._loss(
+            Samples(X, (y == "bee").astype(int), np.array(["ant", "bee"]), None)
+        ).value(mine.coef_, mine.intercept_)[0]
+        + alpha * l1_ratio * np.abs(mine.coef_).sum() + alpha * (1 - l1_ratio) / 2 * np.square(mine.coef_).sum()
+    )  # fmt: skip
+
+
+@quietly
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("options", [{"l1": 0.05}, {"average": 70, "l2": 0.1}, {"average": True}], ids=str)
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_penalties_and_averages_of_sparse_samples(kind, options, classes):
+    X, y = integers(4, classes=classes, noise=9)
+    weights = np.random.default_rng(0).integers(0, 3, len(y))
+    model = kind(update="sample", max_iter=3, schedule="invscaling", **options)
+    dense, sparse = (clone(model).fit(data, y, weights) for data in (X, sp.csr_array(X)))
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(sparse.intercept_, dense.intercept_, rtol=1e-9)
+    small = clone(model).fit(X.astype(np.float32), y, weights)
+    assert small.coef_.dtype == np.float32
+    np.testing.assert_allclose(small.coef_, dense.coef_, rtol=1e-3, atol=1e-5)
+    assert np.array_equal(pickle.loads(pickle.dumps(small)).coef_, small.coef_)
+
+
+@quietly
+@pytest.mark.parametrize("batch_size", [None, 20])
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_averages_and_learning_rates_of_batches(kind, batch_size):
+    X, y = noisy()
+    codes = (y == "bee").astype(int)
+    W, b, sums, made = np.zeros((1, 5)), np.zeros(1), np.zeros(6), 0
+    for _ in range(5):
+        for first in range(0, 150, batch_size or 150):
+            part = slice(first, first + (batch_size or 150))
+            _, slope, in_bias = loss_of(kind()._head, X[part], codes[part], np.ones(len(y[part])), W, b, 0.0)
+            made += 1
+            W, b = W - 0.1 / made**0.5 * slope, b - 0.1 / made**0.5 * in_bias
+            sums += np.append(W, b) if made >= 3 else 0
+    options = {"batch_size": batch_size, "schedule": "invscaling", "lr": 0.1, "average": 3}
+    mine = kind(order="given", max_iter=5, tol=None, **options).fit(X, y)
+    np.testing.assert_allclose(np.append(mine.coef_, mine.intercept_), sums / (made - 2), rtol=1e-10)
+
+
+def test_early_stopping_looks_at_the_averaged_weights():
+    X, y = integers(11, count=40, width=30, noise=12)
+    options = {"early_stopping": True, "validation_fraction": 0.3, "tol": None, "max_iter": 3000, "average": True}
+    model = LogisticClassifier(update="sample", **options).fit(X, y)
+    losses = [record.validation_loss for record in model.history_]
+    assert model.verdict_ is Ending.STOPPED_EARLY
+    best = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1).fit(X, y)
+    assert np.array_equal(best.coef_, model.coef_)
+
+
+def test_without_tol_all_epochs_are_made_and_nothing_is_said():
+    X, y = noisy()
+    for update in ("batch", "sample"):
+        assert LogisticClassifier(update=update, tol=None, max_iter=40).fit(X, y).n_iter_ == 40
+    assert LogisticClassifier(update="optimum", tol=None).fit(X, y).verdict_ is Ending.CONVERGED
+
+
+def test_the_optimum_honours_tol():
+    X, y = noisy()
+    gaps = {}
+    for tol in (1e-2, 1e-6, 1e-8, 1e-12):
+        model = LogisticClassifier(update="optimum", tol=tol).fit(X, y)
+        gaps[tol] = max(np.abs(part).max() for part in loss_of(tp.LogisticHead(), X, (y == "bee").astype(int), np.ones(150), model.coef_, model.intercept_, 0.0)[1:])  # fmt: skip
+        assert model.verdict_ is Ending.CONVERGED
+    assert gaps[1e-12] < 1e-14 < gaps[1e-6]
+    with pytest.warns(ConvergenceWarning, match=r"rounding to float32 leaves a relative gap of .* tol² = 1e-24"):
+        LogisticClassifier(update="optimum", tol=1e-12).fit(X.astype(np.float32), y)
+
+
+def test_the_rule_stops_when_its_loss_stops_falling():
+    X, y = noisy()
+    model = PerceptronClassifier(tol=1e-3, n_iter_no_change=3, max_iter=200, order="given").fit(X, y)
+    losses, signs = [], np.where(y == "bee", 1, -1)
+    made = np.cumsum([record.mistakes for record in model.history_])
+    for count in made:
+        state = model.log_.state_at(int(count))
+        losses.append(np.maximum(0, -signs * state.scores(X).numpy()).mean())
+    lowest, since = np.inf, []
+    for loss in losses:
+        since.append(0 if loss < lowest - 1e-3 else (since[-1] if since else 0) + 1)
+        lowest = min(lowest, loss)
+    assert since.index(3) + 1 == model.n_iter_ == len(losses) < 200
+    assert model.verdict_ is tp.Verdict.BUDGET
+    with pytest.warns(ConvergenceWarning):
+        assert PerceptronClassifier(max_iter=60, order="given").fit(X, y).n_iter_ == 60
 
 
 # --- labels, weights, types ---
@@ -806,6 +957,17 @@ BAD = [
     (LMSClassifier, {"lr": 0}, ValueError, "lr=0 must be a finite number > 0"),
     (LMSClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
     (LMSClassifier, {"l2": -1}, ValueError, "l2=-1 must be"),
+    (LMSClassifier, {"l1": -1}, ValueError, "l1=-1 must be"),
+    (LMSClassifier, {"l1": 1}, ValueError, "l1=1 goes with update='sample', found 'batch'; l2 goes with every"),
+    (LMSClassifier, {"l1": 1, "update": "sample", "average": 9}, ValueError, "average=9 goes with l2 only"),
+    (LMSClassifier, {"l1": 1, "update": "sample", "engine": "blocked"}, ValueError, "engine='blocked' does not"),
+    (LMSClassifier, {"schedule": "pa1"}, ValueError, "schedule='pa1' is unknown"),
+    (LMSClassifier, {"schedule": "optimal"}, ValueError, "schedule='optimal' is computed from the penalty"),
+    (LMSClassifier, {"power_t": -1}, ValueError, "power_t=-1 must be"),
+    (LMSClassifier, {"average": -1}, ValueError, "average=-1 must be"),
+    (LMSClassifier, {"update": "optimum", "average": True}, ValueError, "average=True means nothing to"),
+    (LMSClassifier, {"max_iter": 0}, ValueError, "max_iter=0 must be at least 1"),
+    (PerceptronClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
     (LMSClassifier, {"order": "random-mistake"}, ValueError, "order='random-mistake' is unknown"),
     (LMSClassifier, {"batch_size": 0}, ValueError, "batch_size=0 must be at least 1"),
     (LMSClassifier, {"batch_size": 4, "update": "sample"}, ValueError, "batch_size=4 goes with update='batch'"),
@@ -848,9 +1010,6 @@ def test_samples_are_refused_by_name(kind):
     with pytest.raises(NotFittedError):
         kind().predict(X)
     assert not hasattr(kind(), "coef_")
-    if kind is not PerceptronClassifier:
-        with pytest.raises(TypeError, match="update='optimum' does not take sparse X"):
-            kind(update="optimum").fit(sp.csr_array(X), y)
 
 
 @pytest.mark.parametrize("kind", [PerceptronClassifier, LMSClassifier, LogisticClassifier])

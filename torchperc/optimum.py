@@ -27,6 +27,7 @@ from torchperc import checks
 from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules import compiling
+from torchperc.rules.rows import CsrRows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
@@ -97,7 +98,7 @@ def minimise(
     Args:
         net: a :class:`Perceptron`, :class:`MulticlassPerceptron` or ``nn.Linear``.
         head: an :class:`LMSHead` or :class:`LogisticHead`.
-        X: samples.
+        X: samples, dense or sparse; sparse ones stay so, on the CPU.
         y: labels −1/+1, or class indices for a net of K classes.
         l2: the weight of the penalty.
         tolerance: the relative gap that is good enough.
@@ -126,11 +127,17 @@ def minimise(
     start = _parameters(net)
     # whether X is finite shows in the first gradient, so no reading is spent on that
     dtype, device = net.weight.dtype, net.weight.device
-    rows = checks.features(X, dtype=dtype, device=device, width=net.in_features, finite=False).contiguous()
+    rows: Tensor | CsrRows
+    if checks.is_sparse(X):
+        if device.type != "cpu":
+            raise ValueError(f"X is sparse, which needs a net on the CPU, found one on {device}; pass net.cpu()")
+        rows = CsrRows(checks.sparse_features(X, dtype=dtype, width=net.in_features))
+    else:
+        rows = checks.features(X, dtype=dtype, device=device, width=net.in_features, finite=False).contiguous()
     labels = _labels(y, len(rows), len(start)).to(device)
     counts = None if sample_weight is None else checks.nonnegative_weights(sample_weight, len(rows)).to(device)
     if counts is not None and not counts.all():
-        rows, labels, counts = rows[counts > 0], labels[counts > 0], counts[counts > 0]
+        rows, labels, counts = _take(rows, counts > 0), labels[counts > 0], counts[counts > 0]
         if labels.min() == labels.max():
             raise ValueError("sample_weight leaves samples of one class only; there is nothing to learn")
     if isinstance(head, LogisticHead) and len(start) > 1 and net.bias is not None:
@@ -141,8 +148,10 @@ def minimise(
         solver = _solve_squares if isinstance(head, LMSHead) else _solve_logistic
         weights, found = solver(objective, start, tolerance, max_iterations)
     except FloatingPointError:
-        checks.features(X, dtype=dtype, device=device)  # names the entry that is not finite
-        raise ValueError(f"X holds values up to {rows.abs().max():g}, whose products overflow; scale it") from None
+        if isinstance(rows, Tensor):
+            checks.features(X, dtype=dtype, device=device)  # names the entry that is not finite
+        largest = float(rows.abs().max() if isinstance(rows, Tensor) else abs(rows.X).max())
+        raise ValueError(f"X holds values up to {largest:g}, whose products overflow; scale it") from None
     _write(net, weights)
     if found.unbounded:
         warnings.warn(
@@ -190,6 +199,10 @@ def _labels(y: checks.Data, count: int, units: int) -> Tensor:
     return checks.signs(y, count)
 
 
+def _take(rows: Tensor | CsrRows, index: Tensor) -> Tensor | CsrRows:
+    return rows[index] if isinstance(rows, Tensor) else rows.take(index)
+
+
 def _check_classes_occur(labels: Tensor, classes: int) -> None:
     missing = (labels.bincount(minlength=classes) == 0).nonzero().squeeze(-1).tolist()
     if missing:
@@ -231,10 +244,11 @@ class _Objective(ABC):
     """
 
     def __init__(
-        self, rows: Tensor, targets: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
+        self, rows: Tensor | CsrRows, targets: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
     ) -> None:
-        self.rows, self.targets, self.units, self.bias, self.l2, self.counts = rows, targets, units, bias, l2, counts
-        self.width = rows.shape[1] + bias
+        self.rows: Any = rows
+        self.targets, self.units, self.bias, self.l2, self.counts = targets, units, bias, l2, counts
+        self.width = (rows.shape[1] if isinstance(rows, Tensor) else rows.width) + bias
         self.penalty = torch.full((self.width,), l2, dtype=torch.float64, device=rows.device)
         if bias:
             self.penalty[-1] = 0.0
@@ -262,7 +276,7 @@ class _Objective(ABC):
     def part(self, index: Tensor) -> _Objective:
         """The same objective over some of the rows."""
         counts = None if self.counts is None else self.counts[index]
-        return type(self)(self.rows[index], self.targets[index], self.units, self.bias, self.l2, counts)
+        return type(self)(_take(self.rows, index), self.targets[index], self.units, self.bias, self.l2, counts)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -347,6 +361,10 @@ class _Objective(ABC):
             part = slice(first, first + step)
             yield self.rows[part].double(), part
 
+    def dense(self, part: slice) -> Tensor:
+        """Some of the rows in float64, with the constant feature."""
+        return self.with_ones(self.rows[part].double())
+
     def with_ones(self, x: Tensor) -> Tensor:
         return torch.cat((x, x.new_ones(len(x), 1)), 1) if self.bias else x
 
@@ -419,6 +437,59 @@ class _Logistic(_Objective):
     @property
     def zero_loss(self) -> float:
         return math.log(2)
+
+
+class _Sparse(_Objective):
+    """An objective over the rows of a CSR array, of which products read the non-zeros only."""
+
+    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
+        loss, slope, curvature, margin = self.terms(self._scores(self.rows, weights), self.targets)
+        whole = slice(None)
+        gradient = self._mixed(self.counted(slope, whole))
+        return float(self.counted(loss, whole).sum()), gradient, curvature, float(margin)
+
+    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+        change = self._scores(self.rows, direction)
+        return self._mixed(self.counted(self.bent(curvature, change), slice(None))), float(change.abs().max())
+
+    def squares(self, curvature: Tensor, count: int) -> Tensor:
+        factors, ones = self.counted(self.own_curvature(curvature), slice(None)), self._with_ones()
+        grams = [(ones.T @ ones.multiply(factors[:, k : k + 1].numpy())).toarray() for k in range(count)]
+        return torch.from_numpy(np.stack(grams))
+
+    def diagonal(self, point: _Point) -> Tensor:
+        factors, ones = self.counted(self.own_curvature(point.curvature), slice(None)), self._with_ones()
+        return torch.from_numpy((ones.multiply(ones).T @ factors.numpy()).T) / len(self) + self.penalty
+
+    def dense(self, part: slice) -> Tensor:
+        return self.with_ones(torch.from_numpy(self.rows.X[part].toarray()).double())
+
+    def _with_ones(self) -> Any:
+        from scipy.sparse import csr_array, hstack
+
+        given = self.rows.X.astype(np.float64)
+        return csr_array(hstack((given, np.ones((len(self), 1))))) if self.bias else given
+
+    def _scores(self, x: Any, weights: Tensor) -> Tensor:
+        scores: Tensor = x.scores(weights[:, : x.width], weights[:, -1] if self.bias else 0.0)
+        return scores
+
+    def _mixed(self, slope: Tensor) -> Tensor:
+        """Σ_i slope_ik·(x_i, 1): (K, D)."""
+        total: Tensor = self.rows.mix(slope)
+        return torch.cat((total, slope.sum(0)[:, None]), 1) if self.bias else total
+
+
+class _SparseSquares(_Sparse, _Squares):
+    """The squared loss of sparse rows."""
+
+
+class _SparseSoftmax(_Sparse, _Softmax):
+    """The loss of K classes, of sparse rows."""
+
+
+class _SparseLogistic(_Sparse, _Logistic):
+    """The logistic loss of sparse rows."""
 
 
 class _CompiledLogistic(_Logistic):
@@ -507,14 +578,18 @@ def _vector(weights: Tensor) -> _Array:
 
 
 def _objective(
-    head: Head, rows: Tensor, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
+    head: Head, rows: Tensor | CsrRows, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
 ) -> _Objective:
+    sparse = isinstance(rows, CsrRows)
     if isinstance(head, LMSHead):
         low = 0.0 if head.targets == "0/1" else -1.0
         hot = labels[:, None] == (1 if units == 1 else torch.arange(units, device=labels.device))
-        return _Squares(rows, torch.where(hot, 1.0, low).double(), units, bias, l2, counts)
+        targets = torch.where(hot, 1.0, low).double()
+        return (_SparseSquares if sparse else _Squares)(rows, targets, units, bias, l2, counts)
     if units > 1:
-        return _Softmax(rows, labels, units, bias, l2, counts)
+        return (_SparseSoftmax if sparse else _Softmax)(rows, labels, units, bias, l2, counts)
+    if isinstance(rows, CsrRows):
+        return _SparseLogistic(rows, labels.double(), units, bias, l2, counts)
     known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
     compiled = known and rows.numel() >= COMPILED_FROM and _compiled() is not None
     return (_CompiledLogistic if compiled else _Logistic)(rows, labels.double(), units, bias, l2, counts)
@@ -898,7 +973,7 @@ def _triangle(objective: _Objective) -> Tensor:
     step = max(CHUNK // objective.width, objective.width)
     for first in range(0, len(objective), step):
         part = slice(first, first + step)
-        rows = objective.with_ones(objective.rows[part].double())
+        rows = objective.dense(part)
         if objective.counts is not None:
             rows = rows * objective.counts[part, None].sqrt()
         triangle = torch.linalg.qr(torch.cat((triangle, rows)), mode="r").R

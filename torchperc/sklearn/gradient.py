@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
+from torch import Tensor
 
 from torchperc import checks
 from torchperc.descent import descend
@@ -22,9 +23,10 @@ from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.optimum import minimise
 from torchperc.rules.orders import Order
 from torchperc.sklearn.base import Array, LinearClassifier, Net, Samples, say
-from torchperc.sklearn.passes import MeanLoss, Slope, mean_loss
+from torchperc.sklearn.passes import SCHEDULES, Course, MeanLoss, Slope, mean_loss
 
 UPDATES = ("batch", "sample", "optimum")
+SLOWEST = 1e-6  # the learning rate at which schedule="adaptive" ends
 ORDERS = ("given", "shuffled")
 
 
@@ -96,8 +98,12 @@ class GradientClassifier(LinearClassifier):
         update: str = "batch",
         lr: float | str = "auto",
         max_iter: int = 1000,
-        tol: float = 1e-4,
+        tol: float | None = 1e-4,
         l2: float = 0.0,
+        l1: float = 0.0,
+        schedule: str = "constant",
+        power_t: float = 0.5,
+        average: bool | int = False,
         batch_size: int | None = None,
         order: str = "shuffled",
         engine: str = "auto",
@@ -115,6 +121,10 @@ class GradientClassifier(LinearClassifier):
         self.max_iter = max_iter
         self.tol = tol
         self.l2 = l2
+        self.l1 = l1
+        self.schedule = schedule
+        self.power_t = power_t
+        self.average = average
         self.batch_size = batch_size
         self.order = order
         self.engine = engine
@@ -126,11 +136,6 @@ class GradientClassifier(LinearClassifier):
         self.warm_start = warm_start
         self.random_state = random_state
         self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.update != "optimum"
-        return tags
 
     @property
     def _unlike_copies(self) -> str | None:
@@ -168,11 +173,12 @@ class GradientClassifier(LinearClassifier):
             loss = self._loss(part, MeanLoss if self._in_batches(len(part)) else mean_loss)
             rate = self._rate(loss)
             watch = None if held is None else self._loss(held)
-            net, records, ending = self._descend(net, loss, watch, rate, seed)
+            net, records, ending = self._descend(net, loss, watch, self._course(rate), seed)
         self._keep(net, loss, rate, records, ending)
         self.classes_ = samples.classes
         self._chunks: list[DescentRecord] = []
-        if ending in (Ending.BUDGET, Ending.UNBOUNDED):
+        self._online: tuple[Net, Course] | None = None
+        if ending is Ending.UNBOUNDED or (ending is Ending.BUDGET and self.tol is not None):
             warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
         return self
 
@@ -206,11 +212,14 @@ class GradientClassifier(LinearClassifier):
         before: list[DescentRecord] = vars(self).get("_chunks", [])
         rate = min(self._rate(loss), self.lr_) if before and self.lr == "auto" else self._rate(loss)
         order = Order(self.order, torch.arange(len(samples)), self._seed() + len(before))
-        at = self._epoch(net, _numbers(net), loss, rate, order, 0)
+        course = self._course(rate)
+        if (online := copy.deepcopy(vars(self).get("_online"))) is not None:
+            net, course = (online[0] if self.average else net), course.going_on_from(online[1])
+        at = self._epoch(net, _numbers(net), loss, course, order, 0)
         record = self._checked(DescentRecord(len(before) + 1, at.loss, at.gradient), rate)
         say(self.verbose, record)
-        self._keep(net, loss, rate, [*before, record], Ending.BUDGET)
-        self._chunks = self.history_
+        self._keep(_averaged(net, course), loss, rate, [*before, record], Ending.BUDGET)
+        self._chunks, self._online = self.history_, (net, course)
         return self
 
     def _check_parameters(self) -> None:
@@ -221,8 +230,29 @@ class GradientClassifier(LinearClassifier):
         else:
             checks.number("lr", self.lr, above=0)
         checks.whole("max_iter", self.max_iter, at_least=1)
-        checks.number("tol", self.tol, at_least=0)
+        if self.tol is not None:
+            checks.number("tol", self.tol, at_least=0)
         checks.number("l2", self.l2, at_least=0)
+        checks.number("l1", self.l1, at_least=0)
+        checks.one_of("schedule", self.schedule, SCHEDULES)
+        checks.number("power_t", self.power_t, at_least=0)
+        if not isinstance(self.average, bool):
+            checks.whole("average", self.average, at_least=0)
+        if self.l1 and self.update != "sample":
+            raise ValueError(
+                f"l1={self.l1:g} goes with update='sample', found {self.update!r}; l2 goes with every update"
+            )
+        if self.l1 and self.engine not in ("auto", "compiled"):
+            raise ValueError(f"engine={self.engine!r} does not know l1={self.l1:g}; use engine='auto'")
+        if self.l1 and self.average:
+            raise ValueError(f"average={self.average} goes with l2 only, found l1={self.l1:g}; leave one of them out")
+        if self.schedule == "optimal" and not self.l1 + self.l2:
+            raise ValueError("schedule='optimal' is computed from the penalty; use l2 > 0, or another schedule")
+        for name, plain in (("schedule", "constant"), ("average", False)):
+            if self.update == "optimum" and getattr(self, name) != plain:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} means nothing to update='optimum', which makes no steps"
+                )
         checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
         checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
         if self.batch_size is not None:
@@ -233,12 +263,21 @@ class GradientClassifier(LinearClassifier):
             raise ValueError("early_stopping=True means nothing to update='optimum', which makes no epochs; use l2")
 
     def _loss(self, samples: Samples, kind: Callable[..., MeanLoss] = MeanLoss) -> MeanLoss:
-        return kind(self._head, samples, self.fit_intercept, float(self.l2))
+        return kind(self._head, samples, self.fit_intercept, float(self.l2), float(self.l1))
+
+    def _course(self, rate: float) -> Course:
+        return Course(rate, self.schedule, float(self.power_t), float(self.l1 + self.l2), first=int(self.average))
+
+    @property
+    def _tol(self) -> float:
+        return -math.inf if self.tol is None else self.tol
 
     def _in_batches(self, count: int) -> bool:
         return self.update == "sample" or (self.batch_size is not None and self.batch_size < count)
 
     def _rate(self, loss: MeanLoss) -> float:
+        if self.schedule == "optimal":
+            return float(self._course(1.0).rates(1)[0])
         if not isinstance(self.lr, str):
             return float(self.lr)
         if self.update == "sample":
@@ -246,7 +285,7 @@ class GradientClassifier(LinearClassifier):
         return loss.batch_rate() if self._in_batches(len(loss)) else loss.full_rate()
 
     def _descend(
-        self, net: Net, loss: MeanLoss, watch: MeanLoss | None, rate: float, seed: int
+        self, net: Net, loss: MeanLoss, watch: MeanLoss | None, course: Course, seed: int
     ) -> tuple[Net, list[DescentRecord], Ending]:
         """The epochs: the net they end with, what happened in each, and how they ended."""
         kind = net.weight.dtype
@@ -256,26 +295,34 @@ class GradientClassifier(LinearClassifier):
         numbers = _numbers(net)
         best, lowest, since, ending = _Best(math.inf, net, 0), math.inf, 0, Ending.BUDGET
         for number in range(self.max_iter):
-            at = self._epoch(net, numbers, loss, rate, order, number)
-            record = self._checked(DescentRecord(number + 1, at.loss, at.gradient), rate)
+            at = self._epoch(net, numbers, loss, course, order, number)
+            record = self._checked(DescentRecord(number + 1, at.loss, at.gradient), course.rate)
             if watch is not None:
-                value, wrong = watch.value(*numbers)
+                kept = _averaged(net, course)
+                value, wrong = watch.value(*_numbers(kept))
                 record = replace(record, validation_loss=value, validation_error=wrong / len(watch))
-                best = _Best(value, copy.deepcopy(net), 0) if value < best.loss else best._replace(since=best.since + 1)
+                best = (
+                    _Best(value, copy.deepcopy(kept), 0) if value < best.loss else best._replace(since=best.since + 1)
+                )
             records.append(record)
             say(self.verbose, record)
-            since = 0 if at.loss < lowest - self.tol else since + 1
+            since = 0 if at.loss < lowest - self._tol else since + 1
             lowest = min(lowest, at.loss)
-            if at.arrived or (not full and since >= self.n_iter_no_change):
+            stalled = (not full or self.schedule == "adaptive") and since >= self.n_iter_no_change
+            if self.schedule == "adaptive" and not at.arrived and course.rate > SLOWEST:
+                if stalled or best.since >= self.n_iter_no_change:
+                    course.rate, since, best = course.rate / 5, 0, best._replace(since=0)
+                continue
+            if at.arrived or stalled:
                 ending = Ending.CONVERGED
                 break
             if best.since >= self.n_iter_no_change:
                 ending = Ending.STOPPED_EARLY
                 break
-        return (net if watch is None else best.net).to(kind), records, ending
+        return (_averaged(net, course) if watch is None else best.net).to(kind), records, ending
 
     def _epoch(
-        self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, rate: float, order: Order, number: int
+        self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, order: Order, number: int
     ) -> _Pass:
         """Change the net by one epoch; say what the loss was before."""
         weight, bias = numbers
@@ -283,26 +330,44 @@ class GradientClassifier(LinearClassifier):
             with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is looked out for
                 slope = loss.at(weight, bias)
                 steepest = slope.largest
-                if steepest > self.tol:
-                    _step(weight, bias, slope, rate)
-            return _Pass(slope.loss, steepest, steepest <= self.tol)
+                if steepest > self._tol:
+                    _step(weight, bias, slope, course)
+            return _Pass(slope.loss, steepest, steepest <= self._tol)
         index = torch.cat(list(order.epoch(number, lambda: torch.empty(0))))
         if self.update == "sample":
-            X = loss.X if checks.is_sparse(loss.X) else checks.shared(loss.X)
-            scores = descend(
-                net, self._head, X, loss.labels, rate, engine=self.engine, sample_weight=loss.factors, l2=self.l2,
-                order=None if self.order == "given" else index,
-            )  # fmt: skip
-            with np.errstate(over="ignore", invalid="ignore"):
-                mean = loss.of_scores(scores.numpy().reshape(len(index), -1), index.numpy())
-                return _Pass(mean + loss.penalty(weight))
+            return _Pass(self._by_samples(net, numbers, loss, course, index))
         mean = 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for ids in index.split(int(self.batch_size or len(index))):
                 slope = loss.over(ids.numpy(), weight, bias)
-                _step(weight, bias, slope, rate)
+                _step(weight, bias, slope, course)
                 mean += slope.loss * len(ids) / len(index)
         return _Pass(mean)
+
+    def _by_samples(
+        self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, index: Tensor
+    ) -> float:
+        """One step per sample; the mean loss on the way, with the penalty of the weights in the end."""
+        rate, weights = course.rate, loss.factors
+        weight, bias = (each.copy() if course.first else each for each in numbers)
+        steps = course.rates(len(index))
+        if course.varies or self.l1:  # a learning rate of its own for each sample
+            rate, weights = 1.0, np.empty(len(index))
+            weights[index.numpy()] = steps
+            weights *= 1.0 if loss.factors is None else loss.factors
+        if self.l1 and weights is not None:
+            seen = loss.descend_l1(*numbers, index.numpy(), weights, course)
+        else:
+            scores = descend(
+                net, self._head, loss.X if checks.is_sparse(loss.X) else checks.shared(loss.X), loss.labels, rate,
+                engine=self.engine, sample_weight=weights, l2=self.l2, order=None if self.order == "given" else index,
+            )  # fmt: skip
+            seen = scores.numpy().reshape(len(index), -1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if course.first:
+                moves, kept = loss.path(seen, index.numpy(), steps)
+                course.add_path(weight, bias, loss.X, index.numpy(), moves, kept)
+            return loss.of_scores(seen, index.numpy()) + loss.penalty(numbers[0])
 
     def _checked(self, record: DescentRecord, rate: float) -> DescentRecord:
         if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
@@ -313,15 +378,21 @@ class GradientClassifier(LinearClassifier):
         )
 
     def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Ending]:
-        if checks.is_sparse(samples.X):
-            raise TypeError("update='optimum' does not take sparse X; use update='sample', or pass X.toarray()")
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="the loss has no minimum")
             found = minimise(
-                net, self._head, samples.X, samples.labels, l2=self.l2, tolerance=max(self.tol**2, 1e-12),
-                max_iterations=self.max_iter, sample_weight=samples.factors,
+                net, self._head, samples.X, samples.labels, l2=self.l2, max_iterations=self.max_iter,
+                tolerance=max((self.tol or 0.0) ** 2, np.finfo(float).tiny), sample_weight=samples.factors,
             )  # fmt: skip
-        ending = Ending.UNBOUNDED if found.unbounded else Ending.CONVERGED if found.converged else Ending.BUDGET
+        done = found.converged or found.iterations < self.max_iter  # else there is nothing better but for rounding
+        ending = Ending.UNBOUNDED if found.unbounded else Ending.CONVERGED if done else Ending.BUDGET
+        if self.tol and ending is Ending.CONVERGED and not found.converged:
+            warnings.warn(
+                f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than tol² = "
+                f"{self.tol**2:.2g}; raise tol={self.tol:g}, or pass float64",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
         return [DescentRecord(max(found.iterations, 1), found.loss, found.gradient_norm)], ending
 
     def _keep(self, net: Net, loss: MeanLoss, rate: float, records: list[DescentRecord], ending: Ending) -> None:
@@ -337,14 +408,14 @@ class GradientClassifier(LinearClassifier):
         name, last = type(self).__name__, self.history_[-1]
         if self.verdict_ is Ending.UNBOUNDED:
             return f"{name} ended UNBOUNDED: {self.verdict_.sentence}. Use l2 > 0."
-        reached = "" if last.gradient is None else f" (max |gradient| {last.gradient:.2g}, tol={self.tol:g})"
+        reached = "" if last.gradient is None else f" (max |gradient| {last.gradient:.2g}, tol={self._tol:g})"
         ways = ["scale the samples, for instance with StandardScaler", f"raise max_iter={self.max_iter}", "raise tol"]
         if self.loss_ > self.history_[0].loss:
             ways.insert(0, f"lower lr, as the loss rose from {self.history_[0].loss:.3g} to {self.loss_:.3g}")
         if self.update == "batch":
             ways.append("use update='sample', which comes near the minimum in fewer passes")
         if self.update != "optimum":
-            ways.append("use update='optimum', which goes to the minimum directly (dense samples)")
+            ways.append("use update='optimum', which goes to the minimum directly")
         return f"{name} ended on BUDGET: {self.verdict_.sentence}{reached}. What may help: {'; '.join(ways)}."
 
 
@@ -363,9 +434,21 @@ def _numbers(net: Net) -> tuple[Array, Array]:
     return weight.numpy(), bias.numpy()
 
 
-def _step(weight: Array, bias: Array, slope: Slope, rate: float) -> None:
+def _step(weight: Array, bias: Array, slope: Slope, course: Course) -> None:
+    rate = course.rates(1)[0]
     weight -= (rate * slope.weight).astype(weight.dtype, copy=False)
     bias -= (rate * slope.bias).astype(bias.dtype, copy=False)
+    course.add(weight, bias)
+
+
+def _averaged(net: Net, course: Course) -> Net:
+    """The net with the mean of the weights, where there is one."""
+    if not course.count:
+        return net
+    mean = copy.deepcopy(net)
+    for into, total in zip(_numbers(mean), course.total, strict=True):
+        into[...] = total / course.count
+    return mean
 
 
 class LMSClassifier(GradientClassifier):
@@ -378,13 +461,24 @@ class LMSClassifier(GradientClassifier):
         targets: ``"-1/+1"`` or ``"0/1"``.
         update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
             ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
-            :func:`torchperc.minimise`, for dense X.
+            :func:`torchperc.minimise`.
         lr: the rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the curvature
             of the loss, of any batch or of any sample. ``"optimum"`` has none.
         max_iter: epochs at most.
         tol: all samples at once: arrived when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen by
-            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
-        l2: the weight of the penalty; the intercept is not penalised.
+            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol². ``None``:
+            all ``max_iter`` epochs are made, without a warning.
+        l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
+        l1: the weight of the penalty ‖w‖₁, for ``update="sample"``: after each step, weights of the sample's non-zeros
+            move towards 0 by all the penalty that they have not had yet, and stop there. With ``l2`` it is the elastic
+            net; SGDClassifier's ``alpha`` and ``l1_ratio`` are l2 = alpha·(1 − l1_ratio) and l1 = alpha·l1_ratio.
+        schedule: the learning rate of step t = 1, 2, …, as SGDClassifier has it. ``"constant"``: lr; ``"invscaling"``:
+            lr/t^power_t; ``"optimal"``: 1/(α·(t₀ + t − 1)) with α = l1 + l2 and t₀ = α^(−3/4); ``"adaptive"``: lr,
+            divided by 5 whenever training would stop for ``tol`` or early stopping, until it is at most 1e-6.
+            ``partial_fit`` goes on counting, ``fit`` begins anew.
+        power_t: the exponent of ``"invscaling"``.
+        average: ``True`` makes ``coef_`` and ``intercept_`` the mean of the weights after each step, an integer the
+            mean from that step on.
         batch_size: samples in a batch; all by default.
         order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
         engine: of single-sample steps; see :func:`torchperc.descend`.
@@ -404,7 +498,7 @@ class LMSClassifier(GradientClassifier):
         classes_: the labels, sorted.
         net_: the same weights as a torch module.
         n_iter_: epochs made.
-        lr_: the rate that was used.
+        lr_: the learning rate of the first step.
         loss_: the loss of the weights on the training samples, with the penalty.
         mistakes_: how many training samples they decide wrongly.
         verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
@@ -428,8 +522,12 @@ class LMSClassifier(GradientClassifier):
         update: str = "batch",
         lr: float | str = "auto",
         max_iter: int = 1000,
-        tol: float = 1e-4,
+        tol: float | None = 1e-4,
         l2: float = 0.0,
+        l1: float = 0.0,
+        schedule: str = "constant",
+        power_t: float = 0.5,
+        average: bool | int = False,
         batch_size: int | None = None,
         order: str = "shuffled",
         engine: str = "auto",
@@ -448,6 +546,10 @@ class LMSClassifier(GradientClassifier):
             max_iter=max_iter,
             tol=tol,
             l2=l2,
+            l1=l1,
+            schedule=schedule,
+            power_t=power_t,
+            average=average,
             batch_size=batch_size,
             order=order,
             engine=engine,
@@ -485,13 +587,24 @@ class LogisticClassifier(GradientClassifier):
     Args:
         update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
             ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
-            :func:`torchperc.minimise`, for dense X.
+            :func:`torchperc.minimise`.
         lr: the rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the curvature
             of the loss, of any batch or of any sample. ``"optimum"`` has none.
         max_iter: epochs at most.
         tol: all samples at once: arrived when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen by
-            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
-        l2: the weight of the penalty; the intercept is not penalised.
+            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol². ``None``:
+            all ``max_iter`` epochs are made, without a warning.
+        l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
+        l1: the weight of the penalty ‖w‖₁, for ``update="sample"``: after each step, weights of the sample's non-zeros
+            move towards 0 by all the penalty that they have not had yet, and stop there. With ``l2`` it is the elastic
+            net; SGDClassifier's ``alpha`` and ``l1_ratio`` are l2 = alpha·(1 − l1_ratio) and l1 = alpha·l1_ratio.
+        schedule: the learning rate of step t = 1, 2, …, as SGDClassifier has it. ``"constant"``: lr; ``"invscaling"``:
+            lr/t^power_t; ``"optimal"``: 1/(α·(t₀ + t − 1)) with α = l1 + l2 and t₀ = α^(−3/4); ``"adaptive"``: lr,
+            divided by 5 whenever training would stop for ``tol`` or early stopping, until it is at most 1e-6.
+            ``partial_fit`` goes on counting, ``fit`` begins anew.
+        power_t: the exponent of ``"invscaling"``.
+        average: ``True`` makes ``coef_`` and ``intercept_`` the mean of the weights after each step, an integer the
+            mean from that step on.
         batch_size: samples in a batch; all by default.
         order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
         engine: of single-sample steps; see :func:`torchperc.descend`.
@@ -511,7 +624,7 @@ class LogisticClassifier(GradientClassifier):
         classes_: the labels, sorted.
         net_: the same weights as a torch module.
         n_iter_: epochs made.
-        lr_: the rate that was used.
+        lr_: the learning rate of the first step.
         loss_: the loss of the weights on the training samples, with the penalty.
         mistakes_: how many training samples they decide wrongly.
         verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.

@@ -7,7 +7,7 @@ summed does not depend on how X is stored.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from torch import Tensor
@@ -36,14 +36,89 @@ class Slope(NamedTuple):
         return float(max(np.abs(self.weight).max(), np.abs(self.bias).max()))
 
 
+SCHEDULES = ("constant", "optimal", "invscaling", "adaptive")
+
+
+class Course:
+    """The learning rate of each step, and the mean of the weights over the steps made so far.
+
+    Args:
+        rate: the learning rate that a schedule starts from.
+        schedule: see :class:`torchperc.sklearn.LMSClassifier`.
+        power: the exponent of ``"invscaling"``.
+        alpha: the weight of the penalty, for ``"optimal"``.
+        first: the step from which on weights are averaged, counted from 1; 0 for no average.
+
+    Example:
+        >>> Course(1.0, "invscaling", 0.5, 0.0).rates(4)
+        array([1.        , 0.70710678, 0.57735027, 0.5       ])
+    """
+
+    def __init__(self, rate: float, schedule: str, power: float, alpha: float, first: int = 0) -> None:
+        self.rate, self.schedule, self.power, self.alpha, self.first = rate, schedule, power, alpha, first
+        self.made = self.count = 0  # steps made, and steps averaged over
+        self.total: tuple[Any, Any] = (0.0, 0.0)
+        self.owed, self.paid = 0.0, cast(Array, np.zeros(0))  # of the penalty ‖w‖₁, see l1_loop
+
+    @property
+    def varies(self) -> bool:
+        """Whether each step has a learning rate of its own."""
+        return self.schedule in ("optimal", "invscaling")
+
+    def rates(self, count: int) -> Array:
+        """The learning rates of the next steps."""
+        t = np.arange(self.made + 1.0, self.made + count + 1)
+        self.made += count
+        rates: Array = self.rate / t**self.power if self.schedule == "invscaling" else np.full(count, self.rate)
+        return 1.0 / (self.alpha * (self.alpha**-0.75 + t - 1)) if self.schedule == "optimal" else rates
+
+    def going_on_from(self, last: Course) -> Course:
+        """The same schedule, as far as another has come."""
+        self.made, self.count, self.total = last.made, last.count, last.total
+        return self
+
+    def add(self, weight: Array, bias: Array) -> None:
+        """Count the weights that the last step led to."""
+        if 0 < self.first <= self.made:
+            self._add(weight, bias, 1)
+
+    def add_path(self, weight: Array, bias: Array, X: Any, index: Array, moves: Array, kept: Array) -> None:
+        """Count the weights after each of the last steps, w ← kept·w + move·x, b ← b + move, without making them.
+
+        A step's move is in all weights from there on, shrunk by every later step: Σ_t w_t is a sum over samples, each
+        with the sum of what is left of its move.
+
+        Shape:
+            weight (K, d) and bias (K,) before the first step; X (N, d), index (N,), moves (N, K), kept (N,).
+        """
+        skipped = max(self.first - 1 - (self.made - len(index)), 0)
+        if (left := len(index) - skipped) <= 0:
+            return
+        logs = np.log(kept).cumsum()
+        sums = np.logaddexp.accumulate(logs[skipped:][::-1])[::-1]  # log Σ of the products from each step on
+        sums = np.concatenate((np.full(skipped, sums[0]), sums))
+        coefs = np.empty(moves.shape, X.dtype)
+        coefs[index] = moves * np.exp(sums - logs)[:, None]
+        later = np.minimum(np.arange(len(index), 0, -1), left)
+        self._add(
+            np.exp(sums[0]) * weight.astype(np.float64) + (X.T @ coefs).T,
+            left * bias.astype(np.float64) + later @ moves,
+            left,
+        )
+
+    def _add(self, weight: Array, bias: Array, count: int) -> None:
+        self.total, self.count = (self.total[0] + weight, self.total[1] + bias), self.count + count
+
+
 class MeanLoss:
-    """Σ c·loss/Σ c + ½·l2·‖w‖² of a head under a linear net, over samples that all count.
+    """Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁ of a head under a linear net, over samples that all count.
 
     Args:
         head: an :class:`LMSHead` or a :class:`LogisticHead`.
         samples: which samples.
         bias: whether the net has one.
-        l2: the weight of the penalty.
+        l2: the weight of the penalty ½·‖w‖².
+        l1: the weight of the penalty ‖w‖₁, which is in losses but not in gradients.
 
     Example:
         >>> samples = Samples(np.array([[1.0], [3.0]]), np.array([1, 0]), np.array(["a", "b"]), None)
@@ -52,8 +127,8 @@ class MeanLoss:
         (array([[1.]]), 0.2)
     """
 
-    def __init__(self, head: Head, samples: Samples, bias: bool, l2: float) -> None:
-        self.head, self.X, self.codes, self.bias, self.l2 = head, samples.X, samples.codes, bias, l2
+    def __init__(self, head: Head, samples: Samples, bias: bool, l2: float, l1: float = 0.0) -> None:
+        self.head, self.X, self.codes, self.bias, self.l2, self.l1 = head, samples.X, samples.codes, bias, l2, l1
         self.labels: Tensor = samples.labels
         self.units = 1 if len(samples.classes) == 2 else len(samples.classes)
         self.dtype: Any = self.X.dtype.type  # of the weights that descend
@@ -91,8 +166,15 @@ class MeanLoss:
         return float(losses.mean(dtype=np.float64) if factors is None else losses @ factors / factors.sum())
 
     def penalty(self, weight: Array) -> float:
-        """½·l2·‖w‖²."""
-        return float(np.square(weight, dtype=np.float64).sum()) * self.l2 / 2 if self.l2 else 0.0
+        """½·l2·‖w‖² + l1·‖w‖₁."""
+        squares = float(np.square(weight, dtype=np.float64).sum()) * self.l2 / 2 if self.l2 else 0.0
+        return squares + float(np.abs(weight).sum(dtype=np.float64)) * self.l1 if self.l1 else squares
+
+    def path(self, scores: Array, index: Array, rates: Array) -> tuple[Array, Array]:
+        """The moves of single samples' steps, from the scores before each, and what each keeps of the weights."""
+        steps = rates if self.factors is None else rates * self.factors[index]
+        moves = -steps[:, None] * self._terms(scores.astype(np.float64), self.codes[index])[1]
+        return moves, 1 - steps * self.l2
 
     def _slope(self, X: Any, codes: Array, factors: Array | None, total: float, weight: Array, bias: Array) -> Slope:
         loss, in_weight, in_bias = 0.0, np.zeros(weight.shape), np.zeros(bias.shape)
@@ -133,6 +215,37 @@ class MeanLoss:
         low = 0.0 if isinstance(self.head, LMSHead) and self.head.targets == "0/1" else -1.0
         hot = (codes if self.units == 1 else codes[:, None]) == (1 if self.units == 1 else np.arange(self.units))
         return np.where(hot, 1.0, low).astype(self.dtype).reshape(len(codes), self.units)
+
+    def descend_l1(self, weight: Array, bias: Array, index: Array, rates: Array, course: Course) -> Array:
+        """One step per sample with the penalty ‖w‖₁, in place; the scores (n, K) that each had before its own step.
+
+        Args:
+            weight: (K, d).
+            bias: (K,).
+            index: sample numbers in their order.
+            rates: the length of each sample's step.
+            course: what has been paid of the penalty.
+        """
+        from torchperc.rules.loops import LMS, LOGISTIC
+        from torchperc.sklearn.l1_loop import descend_l1
+
+        if self.l2 * rates.max() >= 1:
+            raise ValueError(f"l2={self.l2:g} with steps of up to {rates.max():g} turns weights round; lower l2 or lr")
+        count, width = self.X.shape
+        if checks.is_sparse(self.X):
+            stored = (self.X.data, self.X.indices, self.X.indptr, self.X.indptr[:-1])
+        else:
+            starts, zeros = np.arange(0, count * width + 1, width), np.zeros(count, np.int64)
+            stored = (self.X.reshape(-1), np.arange(width), starts, zeros)
+        if not course.paid.size:
+            course.paid = np.zeros(weight.shape)
+        low = 0.0 if isinstance(self.head, LMSHead) and self.head.targets == "0/1" else -1.0
+        kind, seen = LMS if isinstance(self.head, LMSHead) else LOGISTIC, np.empty((len(index), self.units))
+        course.owed = descend_l1(
+            *stored, index, self.labels.numpy(), rates, self.l1, self.l2, weight, bias, self.bias, kind, low,
+            course.owed, course.paid, seen,
+        )  # fmt: skip
+        return seen
 
     # --- rates ---
 
@@ -186,8 +299,8 @@ class MeanLoss:
 class Quadratic(MeanLoss):
     """The squared loss as ½·W·A·Wᵀ − W·Bᵀ + c, summed up once, in float64: a step costs d², however many samples."""
 
-    def __init__(self, head: Head, samples: Samples, bias: bool, l2: float) -> None:
-        super().__init__(head, samples, bias, l2)
+    def __init__(self, head: Head, samples: Samples, bias: bool, l2: float, l1: float = 0.0) -> None:
+        super().__init__(head, samples, bias, l2, l1)
         self.dtype = np.float64
         d = self.X.shape[1]
         self._A, self._B, self._c = np.zeros((d + 1, d + 1)), np.zeros((self.units, d + 1)), 0.0
@@ -230,7 +343,7 @@ class Quadratic(MeanLoss):
         return float(np.linalg.eigvalsh(matrix)[-1]) * (1 + 1e-12)
 
 
-def mean_loss(head: Head, samples: Samples, bias: bool, l2: float) -> MeanLoss:
+def mean_loss(head: Head, samples: Samples, bias: bool, l2: float, l1: float = 0.0) -> MeanLoss:
     """The objective in the form that is fastest to descend on.
 
     Example:
@@ -240,4 +353,4 @@ def mean_loss(head: Head, samples: Samples, bias: bool, l2: float) -> MeanLoss:
     """
     count, width = samples.X.shape
     squares = isinstance(head, LMSHead) and width <= SQUARES_UP_TO and width < count
-    return (Quadratic if squares else MeanLoss)(head, samples, bias, l2)
+    return (Quadratic if squares else MeanLoss)(head, samples, bias, l2, l1)

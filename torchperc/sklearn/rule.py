@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -81,7 +80,12 @@ class PerceptronClassifier(LinearClassifier):
             wrongly has not fallen for ``n_iter_no_change`` epochs. The weights of the best epoch are restored, unless
             ``select`` asks for others than the last; then it selects among those of the run so far.
         validation_fraction: the share of each class that is held out.
-        n_iter_no_change: see ``early_stopping``.
+        tol: if it is not ``None``, stop as well when the mean of max(0, −y·s) over the training samples (with K
+            classes, of the strongest wrong score less the right one), under the weights after the epoch, has not fallen
+            by more than tol below its lowest for ``n_iter_no_change`` epochs. scikit-learn's Perceptron sums that
+            loss up as samples are presented. With ``early_stopping``, what the error of the held-out samples must
+            fall by instead.
+        n_iter_no_change: see ``early_stopping`` and ``tol``.
         warm_start: let ``fit`` start from the weights that the last one left.
         random_state: of orders and hold-outs; a number is the seed itself.
         verbose: 1 prints a line an epoch.
@@ -94,7 +98,7 @@ class PerceptronClassifier(LinearClassifier):
         mistakes_: mistakes made in them, each one an update.
         log_: the :class:`torchperc.MistakeLog` of the run, or of the last chunk. It holds the training samples, so it
             is not pickled with the estimator; ``log_.save`` keeps it.
-        verdict_: how the run ended, a :class:`torchperc.Verdict`; ``BUDGET`` if early stopping ended it.
+        verdict_: how the run ended, a :class:`torchperc.Verdict`; ``BUDGET`` if early stopping or ``tol`` did.
         history_: a record for each epoch: mistakes, norm of the weights, validation error.
         certificate_: with ``prove=True``, the proof, or ``None`` if the samples were separated.
         dual_coef_, support_, support_vectors_: with a kernel: coefficients (1, M) or (K, M), and which samples they
@@ -132,6 +136,7 @@ class PerceptronClassifier(LinearClassifier):
         class_weight: Mapping[Any, float] | str | None = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
+        tol: float | None = None,
         n_iter_no_change: int = 5,
         warm_start: bool = False,
         random_state: Any = 0,
@@ -153,6 +158,7 @@ class PerceptronClassifier(LinearClassifier):
         self.class_weight = class_weight
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
+        self.tol = tol
         self.n_iter_no_change = n_iter_no_change
         self.warm_start = warm_start
         self.random_state = random_state
@@ -244,6 +250,8 @@ class PerceptronClassifier(LinearClassifier):
         checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
         checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
         checks.flag("early_stopping", self.early_stopping)
+        if self.tol is not None:
+            checks.number("tol", self.tol, at_least=0)
         if not checks.flag("fit_intercept", self.fit_intercept) and self.bias_step not in (None, "none"):
             raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
         if self.kernel is not None and checks.flag("warm_start", self.warm_start):
@@ -284,7 +292,7 @@ class PerceptronClassifier(LinearClassifier):
             trainer.engine = "compiled"
 
     def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
-        """Make the epochs; what happened in them, and whether early stopping ended them."""
+        """Make the epochs; what happened in them, and whether ``early_stopping`` or ``tol`` ended them."""
         history: list[EpochRecord] = []
         rows = None if held is None else as_rows(held.X, dtype=run.rows.dtype)
         best, since = math.inf, 0
@@ -292,11 +300,12 @@ class PerceptronClassifier(LinearClassifier):
             record = run.epoch()
             if held is not None and rows is not None:
                 record = replace(record, validation_error=_error(run.current(), rows, held))
-                error = record.validation_error or 0.0
-                best, since = (error, 0) if error < best else (best, since + 1)
+            if self.early_stopping or self.tol is not None:
+                value = (record.validation_error or 0.0) if self.early_stopping else run.survey()[0]
+                best, since = min(best, value), 0 if value < best - (self.tol or 0.0) else since + 1
             history.append(record)
             say(self.verbose, _line(record))
-            if self.early_stopping and since >= self.n_iter_no_change and run.verdict is None:
+            if since >= self.n_iter_no_change and run.verdict is None:
                 return history, True
         return history, False
 
