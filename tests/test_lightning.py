@@ -8,8 +8,10 @@ import oracles
 import pytest
 import pytorch_lightning as pl
 import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 from torch import nn
+from torchmetrics.classification import MulticlassAccuracy
 
 import torchperc as tp
 from torchperc.descent import descend
@@ -149,6 +151,49 @@ def test_sample_updates_are_those_of_batches_of_one(head, classes):
     assert torch.equal(nets[0].weight, nets[1].weight)
     torch.testing.assert_close(nets[0].weight, nets[2].weight, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(nets[0].bias, nets[2].bias, rtol=1e-12, atol=1e-14)
+
+
+SETS = {"digits": load_digits, "iris": load_iris, "breast-cancer": load_breast_cancer}
+
+
+@pytest.mark.parametrize("data", SETS)
+@pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
+@pytest.mark.parametrize("update", ["batch", "sample"])
+def test_errors_are_those_of_torchmetrics(update, head, data):
+    X, y = SETS[data](return_X_y=True)
+    X = torch.tensor((X - X.mean(0)) / (X.std(0) + 1e-9))
+    at = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[:300]
+    X, y, classes = X[at], torch.tensor(y)[at], len(np.unique(y))
+    labels = 2 * y - 1 if classes == 2 else y
+    net, own = (linear(X.shape[1], None if classes == 2 else classes) for _ in range(2))
+    lit = L.LitClassifier(net, head, lr=0.1 if head == "perceptron" else "auto", update=update)
+    found = []
+
+    class Watch(pl.Callback):
+        def on_train_epoch_end(self, trainer, module):
+            found.append(float(trainer.callback_metrics["error/train"]))
+
+    loaders = [L.SliceLoader(X, labels, 50, "given") for _ in range(2)]
+    trainer = trained(lit, *loaders, epochs=2, callbacks=[Watch()])
+    step, expected = torch.optim.SGD(own.parameters(), lr=lit.lr), []
+    for _ in range(2):
+        metric = MulticlassAccuracy(classes, average="micro")
+        for x, target in zip(*(column.split(50 if update == "batch" else 1) for column in (X, labels)), strict=True):
+            scores = own(x)
+            metric.update(*named_classes(lit.head, scores.detach(), target))
+            step.zero_grad()
+            lit.head.loss(scores, target).backward()
+            step.step()
+        expected.append(1 - float(metric.compute()))
+    assert found == pytest.approx(expected, abs=1e-6)  # torchmetrics divides in float32
+    metric = MulticlassAccuracy(classes, average="micro")
+    metric.update(*named_classes(lit.head, lit(X).detach(), labels))
+    assert float(trainer.callback_metrics["error/val"]) == pytest.approx(1 - float(metric.compute()), abs=1e-6)
+
+
+def named_classes(head, scores, y):
+    """Decisions and labels as class indices."""
+    return (scores, y) if scores.dim() == 2 else ((head.decide(scores) + 1) // 2, (y + 1) // 2)
 
 
 def test_sample_updates_of_the_perceptron_are_the_rule():

@@ -41,7 +41,9 @@ class LitClassifier(LitNet):
 
     Each epoch logs ``loss/train``, ``error/train``, ``mistakes``, ``margin`` (of linear nets), ``norm`` and ``lr``, and
     ``loss/val`` and ``error/val`` where there is validation data. Error (wrong decisions) and mistakes (what the head's
-    tie says) are counted as samples are presented, before the step they lead to.
+    tie says) are counted as samples are presented, before the step they lead to: torchmetrics' accuracy of these scores
+    is 1 − ``error/train``. With ``update="sample"`` they are the scores of ``batch_size=1`` up to rounding, which a
+    learning rate above the limit (see ``lr``) magnifies from step to step until decisions differ.
 
     Any loader of (x, y) will do, or of (x, y, sample weights). A weight is a factor of its sample's step, as in
     :class:`~torchperc.RuleTrainer`: the loss of N samples is (1/N)·Σ weight·ℓ. Sparse samples come as tensors of the
