@@ -91,6 +91,8 @@ OTHERS = [
     PerceptronClassifier(early_stopping=True, max_iter=5),
     LMSClassifier(update="sample", max_iter=3),
     LMSClassifier(targets="0/1", batch_size=7, max_iter=5),
+    LMSClassifier(update="sample", average=True, max_iter=3),
+    LogisticClassifier(update="sample", l1=0.01, schedule="adaptive", max_iter=3),
     LogisticClassifier(early_stopping=True, l2=0.01, max_iter=20),
 ]
 SOME = ("sparse_array", "pickle", "n_features", "sample_weights_shape", "idempotent", "overwrite_params", "one_label")
@@ -108,16 +110,17 @@ def test_the_checks_that_settings_could_break(estimator):
     assert ran >= len(SOME) - 1
 
 
-HELD_OUT = [
+SURPRISING = [
     PerceptronClassifier(early_stopping=True, max_iter=5),
     PerceptronClassifier(select="best-validation", max_iter=5),
     LogisticClassifier(early_stopping=True, class_weight="balanced", max_iter=20),
+    LMSClassifier(update="sample", schedule="invscaling", max_iter=5),
 ]
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @quietly
-@pytest.mark.parametrize("estimator", HELD_OUT, ids=str)
+@pytest.mark.parametrize("estimator", SURPRISING, ids=str)
 def test_no_checks_fail_but_those_expected_to(estimator):
     failing = expected_failed_checks(estimator)
     failed = set()
@@ -402,6 +405,9 @@ def test_a_rate_that_is_too_large_is_named(kind, options):
         kind(lr=1e307, **options).fit(X, y)
     with pytest.raises(ValueError, match="squares overflow; scale it"):
         kind(**options).fit(X * 1e200, y)
+    if kind is LMSClassifier:
+        with pytest.raises(ValueError, match=r"lr=3\.16228 is too large.*raise l2 or use schedule='constant'"):
+            kind(schedule="optimal", l2=0.01, **options).fit(X * 100, y)
 
 
 # --- learning rates, penalties and averages ---

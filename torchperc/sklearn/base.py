@@ -440,8 +440,10 @@ def expected_failed_checks(estimator: LinearClassifier) -> dict[str, str]:
     """Which of scikit-learn's checks an estimator cannot pass, and why; for ``check_estimator``.
 
     Where the result depends on the order of samples, or on which are held out, a weight of 3 is not three copies. The
-    rule with held-out samples chooses among its epochs by very few of them in one check, and parameters that
-    ``partial_fit`` refuses, as scikit-learn's own does, fail the checks that call it. No others are expected to fail.
+    rule with held-out samples chooses among its epochs by very few of them in one check, whose class weights are too
+    far apart for some schedules. Parameters that ``partial_fit`` refuses, as scikit-learn's own does, fail the checks
+    that call it. No others are expected to fail, unless a learning rate (``lr``, or that of ``schedule="optimal"``) is
+    too large for a check's samples.
 
     Example:
         >>> from torchperc.sklearn import LMSClassifier

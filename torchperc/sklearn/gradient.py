@@ -147,6 +147,13 @@ class GradientClassifier(LinearClassifier):
             return super()._unlike_copies
         return None
 
+    @property
+    def _unlike_others(self) -> dict[str, str]:
+        if self.schedule not in ("invscaling", "optimal"):
+            return {}
+        reason = f"schedule={self.schedule!r} is not made for samples of weight 1000 that are not scaled"
+        return {"check_class_weight_classifiers": reason}
+
     # --- learning ---
 
     def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> GradientClassifier:
@@ -177,7 +184,7 @@ class GradientClassifier(LinearClassifier):
         self._keep(net, loss, rate, records, ending)
         self.classes_ = samples.classes
         self._chunks: list[DescentRecord] = []
-        self._online: tuple[Net, Course] | None = None
+        self._online: tuple[Net | None, Course] | None = None  # with the last weights where net_ has averaged ones
         if ending is Ending.UNBOUNDED or (ending is Ending.BUDGET and self.tol is not None):
             warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
         return self
@@ -213,13 +220,14 @@ class GradientClassifier(LinearClassifier):
         rate = min(self._rate(loss), self.lr_) if before and self.lr == "auto" else self._rate(loss)
         order = Order(self.order, torch.arange(len(samples)), self._seed() + len(before))
         course = self._course(rate)
-        if (online := copy.deepcopy(vars(self).get("_online"))) is not None:
-            net, course = (online[0] if self.average else net), course.going_on_from(online[1])
+        if (online := vars(self).get("_online")) is not None:
+            net = copy.deepcopy(online[0]) if course.first and online[0] is not None else net
+            course.going_on_from(online[1])
         at = self._epoch(net, _numbers(net), loss, course, order, 0)
         record = self._checked(DescentRecord(len(before) + 1, at.loss, at.gradient), rate)
         say(self.verbose, record)
         self._keep(_averaged(net, course), loss, rate, [*before, record], Ending.BUDGET)
-        self._chunks, self._online = self.history_, (net, course)
+        self._chunks, self._online = self.history_, (net if course.first else None, course)
         return self
 
     def _check_parameters(self) -> None:
@@ -372,9 +380,10 @@ class GradientClassifier(LinearClassifier):
     def _checked(self, record: DescentRecord, rate: float) -> DescentRecord:
         if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
             return record
+        way = "raise l2 or use schedule='constant'" if self.schedule == "optimal" else "use lr='auto'"
         raise ValueError(
-            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; use "
-            "lr='auto', or scale X, for instance with StandardScaler"
+            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; {way}, "
+            "or scale X, for instance with StandardScaler"
         )
 
     def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Ending]:

@@ -72,10 +72,9 @@ class Course:
         rates: Array = self.rate / t**self.power if self.schedule == "invscaling" else np.full(count, self.rate)
         return 1.0 / (self.alpha * (self.alpha**-0.75 + t - 1)) if self.schedule == "optimal" else rates
 
-    def going_on_from(self, last: Course) -> Course:
-        """The same schedule, as far as another has come."""
+    def going_on_from(self, last: Course) -> None:
+        """Be as far as another has come."""
         self.made, self.count, self.total = last.made, last.count, last.total
-        return self
 
     def add(self, weight: Array, bias: Array) -> None:
         """Count the weights that the last step led to."""
