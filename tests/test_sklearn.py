@@ -406,7 +406,7 @@ def test_a_rate_that_is_too_large_is_named(kind, options):
     with pytest.raises(ValueError, match="squares overflow; scale it"):
         kind(**options).fit(X * 1e200, y)
     if kind is LMSClassifier:
-        with pytest.raises(ValueError, match=r"lr=3\.16228 is too large.*raise l2 or use schedule='constant'"):
+        with pytest.raises(ValueError, match=r"lr=3\.16228 is too large.*raise l2, use schedule='constant' or scale X"):
             kind(schedule="optimal", l2=0.01, **options).fit(X * 100, y)
 
 

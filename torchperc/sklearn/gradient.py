@@ -380,9 +380,9 @@ class GradientClassifier(LinearClassifier):
     def _checked(self, record: DescentRecord, rate: float) -> DescentRecord:
         if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
             return record
-        way = "raise l2 or use schedule='constant'" if self.schedule == "optimal" else "use lr='auto'"
+        way = "raise l2, use schedule='constant'" if self.schedule == "optimal" else "use lr='auto'"
         raise ValueError(
-            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; {way}, "
+            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; {way} "
             "or scale X, for instance with StandardScaler"
         )
 
