@@ -367,8 +367,8 @@ class GradientClassifier(LinearClassifier):
             seen = loss.descend_l1(*numbers, index.numpy(), weights, course)
         else:
             scores = descend(
-                net, self._head, loss.X if checks.is_sparse(loss.X) else checks.shared(loss.X), loss.labels, rate,
-                engine=self.engine, sample_weight=weights, l2=self.l2, order=None if self.order == "given" else index,
+                net, self._head, loss.rows, loss.labels, rate, engine=self.engine, sample_weight=weights, l2=self.l2,
+                order=None if self.order == "given" else index,
             )  # fmt: skip
             seen = scores.numpy().reshape(len(index), -1)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -7,13 +7,17 @@ summed does not depend on how X is stored.
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from torchperc import checks
 from torchperc.heads import Head, LMSHead
+from torchperc.rules.parts import as_rows
+from torchperc.rules.rows import Rows
 from torchperc.sklearn.base import Array, Samples
 from torchperc.theory.limits import largest_eigenvalue
 
@@ -136,6 +140,11 @@ class MeanLoss:
 
     def __len__(self) -> int:
         return len(self.codes)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The samples for single-sample steps, checked once for all epochs."""
+        return as_rows(self.X, dtype=torch.float32 if self.dtype is np.float32 else torch.float64)
 
     # --- losses and their gradients ---
 
