@@ -13,7 +13,7 @@ ROOT = Path(tp.__file__).parent
 
 # rooms from the ground up; a module may import its own room and any to the left of it, by the order within the room
 ROOMS = [
-    ["checks", "exporting"],
+    ["checks", "folders", "exporting"],
     ["functional"],
     ["losses", "heads", "modules"],
     [

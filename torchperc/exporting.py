@@ -7,14 +7,14 @@ import errno
 import hashlib
 import json
 import os
-import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from torchperc.folders import hidden, remove, written
 
 _CHECKSUM = "torchperc.checksum"
 _RESERVED = {"format": "pt"}  # by this entry other readers of safetensors recognise torch tensors
@@ -121,7 +121,8 @@ def write_whole(path: Path, content: bytes, *, make_folder: bool = False) -> Non
     """Write a file so that under its name there is always the old content or the new, also after a loss of power.
 
     The content is written beside the target, on the same file system, and reaches the disk before it takes the
-    target's name. A process killed half-way leaves ``.torchperc-*.part`` behind, which nothing reads.
+    target's name. A process killed half-way leaves ``.torchperc-part-*`` behind, which nothing reads
+    and the next process that writes there removes.
 
     Args:
         path: the file; one of that name is replaced.
@@ -136,9 +137,9 @@ def write_whole(path: Path, content: bytes, *, make_folder: bool = False) -> Non
         ['b.txt']
     """
     if make_folder:
-        _written(path, lambda: path.parent.mkdir(parents=True, exist_ok=True))
+        written(path, lambda: path.parent.mkdir(parents=True, exist_ok=True))
     with appearing(path) as part:
-        _written(path, lambda: part.write_bytes(content))
+        written(path, lambda: part.write_bytes(content))
 
 
 @contextlib.contextmanager
@@ -158,26 +159,18 @@ def appearing(path: Path) -> Iterator[Path]:
         >>> [file.name for file in folder.iterdir()]
         ['a.txt']
     """
-    part = _hidden(path)  # no part of the name, which may be as long as allowed
+    part = hidden(path.parent)  # no part of the name, which may be as long as allowed
     try:
         yield part
-        _written(path, lambda: _settle(part, path))
+        written(path, lambda: _settle(part, path))
     finally:
-        _remove(part)  # there is nothing left after a success; a failure is reported already
-
-
-def _hidden(path: Path) -> Path:
-    return path.with_name(f".torchperc-{uuid.uuid4().hex}.part")
+        remove(part)  # there is nothing left after a success; a failure is reported already
 
 
 def _settle(part: Path, path: Path) -> None:
     """Bring what was written to the disk, then under its name; a folder first makes room for another."""
     if part.is_dir():
-        old = _hidden(path)
-        if path.exists():
-            os.replace(path, old)
-        os.replace(part, path)
-        _remove(old)
+        _settle_folder(part, path)
     else:
         with part.open("rb") as file:
             os.fsync(file.fileno())
@@ -185,21 +178,19 @@ def _settle(part: Path, path: Path) -> None:
     _sync_folder(path.absolute().parent)
 
 
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        path.unlink()
-
-
-def _written(path: Path, act: Callable[[], object]) -> None:
+def _settle_folder(part: Path, path: Path) -> None:
+    if not path.exists():
+        os.replace(part, path)
+        return
+    old, waste = hidden(path.parent, "old"), hidden(path.parent)
+    os.replace(path, old)
     try:
-        act()
-    except OSError as error:
-        raise type(error)(
-            f"cannot write {path}: the folder {path.parent} does not take it ({error.strerror or error}); "
-            "make room there, or name a folder that can be written"
-        ) from error
+        os.replace(part, path)
+    except BaseException:
+        os.replace(old, path)
+        raise
+    os.replace(old, waste)  # from here on the next process may remove it, if this one is killed
+    remove(waste)
 
 
 def non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
