@@ -836,13 +836,6 @@ def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
     assert "cannot make a folder" in message_of(lambda: read(path, stream=True, cache=path), OSError)
 
 
-def test_a_file_that_changes_meanwhile_is_noticed(tmp_path, monkeypatch):
-    path = write(tmp_path, "a,c\n1,x\n2,y\n")
-    stamps = iter([(1, 1), (2, 2)])
-    monkeypatch.setattr(files, "_stamp", lambda path: next(stamps))
-    assert "changed while it was read" in message_of(lambda: read(path, stream=True))
-
-
 def test_progress_is_shown_on_request_only(tmp_path, capsys):
     path = write(tmp_path, "a,c\n1,x\n2,y\n")
     read(path)

@@ -51,23 +51,28 @@ class Batches:
     ) -> None:
         self.path, self.encoding, self.rows = Path(path), encoding, checks.whole("rows", rows, at_least=1)
         self._progress = progress
-        form = opening.form(self.path)
         self.names: tuple[str, ...] = ()
         self.extra: tuple[str, ...] = ()
+        self._source = opening.Unchanged(self.path)
+        with self._source:
+            self._read = self._opened(header, delimiter)
+
+    def _opened(self, header: bool | None, delimiter: str | None) -> _Reading:
+        encoding, form = self.encoding, opening.form(self.path)
         if form.kind == "svmlight":
             self._numbered("svmlight")
-            self._read = self._svmlight(SvmlightFile(self.path, form.packing))
-        elif form.kind == "npz":
-            self._read = self._archive()
-        else:
-            header = False if header is None and encoding.positions is not None and form.kind == "text" else header
-            known = [] if encoding.positions is not None else [column.name for column in encoding.columns]
-            self._read = self._table(open_table(self.path, form, delimiter=delimiter, header=header, known=known))
+            return self._svmlight(SvmlightFile(self.path, form.packing))
+        if form.kind == "npz":
+            return self._archive()
+        header = False if header is None and encoding.positions is not None and form.kind == "text" else header
+        known = [] if encoding.positions is not None else [column.name for column in encoding.columns]
+        return self._table(open_table(self.path, form, delimiter=delimiter, header=header, known=known))
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
-        with opening.bar(self.path, self._progress) as watch:
+        with self._source, opening.bar(self.path, self._progress) as watch:
             for X, labels in self._read(watch):
+                self._source.check()  # so that no row of a second version is handed on
                 for low in range(0, X.shape[0], self.rows):
                     some = slice(low, low + self.rows)
                     yield Batch(first + low, X[some], None if labels is None else labels[some])
@@ -207,7 +212,8 @@ def batches(
     Columns are found by their names, in any order; by position if training had no names. Columns that training did not
     have are passed over (``extra``), and the column of labels may be absent. Before the first row it is clear that all
     columns are there. A level or an index that training did not have, and a missing value for which there is no mean,
-    are errors that name the line.
+    are errors that name the line. A file that changes while it is read is an error, and no batch has rows of the new
+    version.
 
     Args:
         path: the file, of any kind that :func:`~torchperc.data.read` takes.

@@ -18,7 +18,7 @@ from torchperc.data.caching import Cache
 from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order
 from torchperc.data.features import Encoder, Gathered
-from torchperc.data.opening import Form, free_memory
+from torchperc.data.opening import Form, Unchanged, free_memory
 from torchperc.data.survey import Plan, Survey, kept
 from torchperc.data.svmlight import SparseBlock, SvmlightFile
 from torchperc.data.tables import Table, open_table
@@ -97,23 +97,28 @@ def read(
             checks.flag(name, value)
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ValueError(f"delimiter={delimiter!r} must be one character, such as ',' or ';'")
-    form = opening.form(path)
-    only_tables = {"header": header, "delimiter": delimiter, "categories": _list(categories), "ignore": _list(ignore)}
-    if form.kind == "npz" and missing != "error":
-        raise ValueError(f"missing={missing} goes with tables, but {path} is none; save it as .npy or .parquet")
-    if dtype != "float64" and stream is False:
-        raise ValueError(f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory")
-    if form.kind in ("svmlight", "npz"):
-        _refuse_options(path, form, only_tables | ({"target": target} if form.kind == "svmlight" else {}))
-    if form.kind == "svmlight":
-        made = _sparse(SvmlightFile(path, form.packing), missing, stream, cache, progress)
-    elif form.kind == "npz":
-        made = _archive(path, None if target is None else str(target), stream)
-    else:
-        known = () if target is None else (str(target),)
-        table = open_table(path, form, delimiter=delimiter, header=header, known=known)
-        plan = _plan(table, target, _list(categories), _list(ignore), missing)
-        made = _table(table, plan, dtype, stream, cache, progress)
+    with opening.Unchanged(path) as source:
+        form = opening.form(path)
+        only_tables = {
+            "header": header, "delimiter": delimiter, "categories": _list(categories), "ignore": _list(ignore)
+        }  # fmt: skip
+        if form.kind == "npz" and missing != "error":
+            raise ValueError(f"missing={missing} goes with tables, but {path} is none; save it as .npy or .parquet")
+        if dtype != "float64" and stream is False:
+            raise ValueError(
+                f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory"
+            )
+        if form.kind in ("svmlight", "npz"):
+            _refuse_options(path, form, only_tables | ({"target": target} if form.kind == "svmlight" else {}))
+        if form.kind == "svmlight":
+            made = _sparse(SvmlightFile(path, form.packing), missing, stream, cache, progress, source)
+        elif form.kind == "npz":
+            made = _archive(path, None if target is None else str(target), stream)
+        else:
+            known = () if target is None else (str(target),)
+            table = open_table(path, form, delimiter=delimiter, header=header, known=known)
+            plan = _plan(table, target, _list(categories), _list(ignore), missing)
+            made = _table(table, plan, dtype, stream, cache, progress, source)
     return made if positive is None else made.against_rest(positive)
 
 
@@ -203,22 +208,25 @@ def _check_names(table: Table, used: Sequence[int]) -> None:
 
 
 def _table(
-    table: Table, plan: Plan, dtype: str, stream: bool | None, cache: str | Path | None, progress: bool | None
+    table: Table,
+    plan: Plan,
+    dtype: str,
+    stream: bool | None,
+    cache: str | Path | None,
+    progress: bool | None,
+    source: Unchanged,
 ) -> Dataset:
     stream = table.size() > SHARE * free_memory() if stream is None else stream
-    before = _stamp(table.path)
     survey, gathered = _surveyed(table, plan, progress, keep=not stream)
     encoding = survey.encoding()
     encoder = Encoder(encoding, plan.features, plan.target, table.path)
     shape = (survey.rows, encoding.width)
     if stream:
         with opening.bar(table.path, progress, "converting") as watch:
-            rows = _second_time(table, encoder, plan.missing, watch)
+            rows = _second_time(table, encoder, plan.missing, watch, source, shape[0])
             X, y, gaps = _mapped_features(rows, encoder, shape, dtype, cache)
     else:
         X, y, gaps = map(torch.from_numpy, gathered.features(encoder))
-    if stream and (_stamp(table.path) != before or len(y) != shape[0]):
-        raise ValueError(f"{table.path} changed while it was read; read it again")
     return Dataset(
         X,
         y,
@@ -229,11 +237,6 @@ def _table(
         gaps=gaps if plan.missing == "mean" else None,
         dropped=survey.dropped,
     )
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    there = path.stat()
-    return there.st_size, there.st_mtime_ns
 
 
 def _surveyed(table: Table, plan: Plan, progress: bool | None, keep: bool) -> tuple[Survey, Gathered]:
@@ -252,10 +255,22 @@ def _shifted(gaps: Array, first: int) -> Array:
     return np.asarray(gaps + np.array([first, 0]))
 
 
-def _second_time(table: Table, encoder: Encoder, missing: str, watch: Callable[[int], None]) -> Iterator[Block]:
-    for block in table.blocks(encoder.words, watch):
-        rows, _ = kept(block, missing)
-        yield block if rows is None else block.take(np.flatnonzero(rows))
+def _second_time(
+    table: Table, encoder: Encoder, missing: str, watch: Callable[[int], None], source: Unchanged, count: int
+) -> Iterator[Block]:
+    for given in table.blocks(encoder.words, watch):
+        rows, _ = kept(given, missing)
+        block = given if rows is None else given.take(np.flatnonzero(rows))
+        count -= block.count
+        yield block
+    _check_end(source, count)
+
+
+def _check_end(source: Unchanged, left: int) -> None:
+    """Refuse a second pass that read another file than the first, before what it wrote has a name."""
+    source.check()
+    if left:
+        raise opening.changed(source.path)
 
 
 def _mapped_features(
@@ -303,12 +318,16 @@ def _narrow(rows: Array, dtype: str, encoder: Encoder) -> Array:
 
 
 def _sparse(
-    file: SvmlightFile, missing: str, stream: bool | None, cache: str | Path | None, progress: bool | None
+    file: SvmlightFile,
+    missing: str,
+    stream: bool | None,
+    cache: str | Path | None,
+    progress: bool | None,
+    source: Unchanged,
 ) -> Dataset:
     if not file.labelled:
         raise ValueError(f"{file.path} has no labels: its lines begin with index:value; a line is: label index:value …")
     stream = file.size() > SHARE * free_memory() if stream is None else stream
-    before = _stamp(file.path)
     seen: dict[str, None] = {}
     blocks, lowest, highest, rows = [], 1, 0, 0
     with opening.bar(file.path, progress) as watch:
@@ -330,9 +349,7 @@ def _sparse(
     encoding = Encoding((), None, labels, missing, sparse=True, size=highest - lowest + 1, first=lowest)
     if stream:
         with opening.bar(file.path, progress, "converting") as watch:
-            X, y = _mapped_sparse(file.blocks(watch), encoding, cache)
-        if _stamp(file.path) != before or X.shape[0] != rows:
-            raise ValueError(f"{file.path} changed while it was read; read it again")
+            X, y = _mapped_sparse(file.blocks(watch), encoding, cache, source, rows)
     else:
         y = np.concatenate([label_codes(block.labels, labels) for block in blocks])
         X = _joined(blocks, encoding)
@@ -368,14 +385,17 @@ def _joined(blocks: list[SparseBlock], encoding: Encoding) -> Any:
     return csr_array((values, columns, starts), shape=(len(starts) - 1, encoding.size))
 
 
-def _mapped_sparse(blocks: Iterator[SparseBlock], encoding: Encoding, cache: str | Path | None) -> tuple[Any, Array]:
-    y = []
+def _mapped_sparse(
+    blocks: Iterator[SparseBlock], encoding: Encoding, cache: str | Path | None, source: Unchanged, count: int
+) -> tuple[Any, Array]:
+    y: list[Array] = []
 
     def pieces() -> Iterator[Any]:
         for block in blocks:
             if block.rows:
                 y.append(label_codes(block.labels, encoding.labels))
                 yield sparse_rows(block, encoding)
+        _check_end(source, count - sum(map(len, y)))
 
     store = Cache(cache)
     try:

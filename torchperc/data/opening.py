@@ -26,6 +26,8 @@ ENDINGS = {
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 """Ways of packing by the ending they put behind the other one."""
 
+_SKIPPED = 2**24  # bytes that are read together to find a place again
+
 LARGE = 2**27
 """Bytes of a file from which reading it is worth a progress bar."""
 
@@ -130,12 +132,82 @@ def unreadable(path: Path, error: Exception) -> ValueError:
     return ValueError(f"{path} is damaged or cut off ({error}); fetch it again")
 
 
+class Unchanged:
+    """Refuses a file that changes while it is read: another size, time or file under its name.
+
+    Leave the block by any error, and the change is told rather than what it did to the reading.
+
+    Args:
+        path: the file.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "data.csv"
+        >>> _ = file.write_text("1,2,a")
+        >>> with Unchanged(file):
+        ...     _ = file.write_text("1,2")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ...data.csv changed while it was read; read it again
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._before = path, _stamp(path)
+
+    def check(self) -> None:
+        """Raise if the file is another than it was."""
+        if _stamp(self.path) != self._before:
+            raise changed(self.path)
+
+    def __enter__(self) -> Unchanged:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or isinstance(error, Exception):
+            self.check()
+
+
+def _stamp(path: Path) -> tuple[int, ...] | None:
+    try:
+        there = path.stat()
+    except OSError:
+        return None
+    return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns
+
+
+def changed(path: Path) -> ValueError:
+    """What to say of a file that is not what it was when reading began."""
+    return ValueError(f"{path} changed while it was read; read it again")
+
+
+class Checksums:
+    """Of the pieces of a file, in order, by which a second pass sees that they are the same as in the first.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: list[int] = []
+
+    def check(self, number: int, data: Any) -> None:
+        """Note the checksum of a piece, or compare it with the one that is noted."""
+        found = zlib.crc32(data)
+        if number == len(self._seen):
+            self._seen.append(found)
+        elif self._seen[number] != found:
+            raise changed(self._path)
+
+
 class Stream:
     """A file that is unpacked as it is read. Everything that can go wrong with that is one ``ValueError``.
 
     Args:
         path: the file.
         packing: as :func:`form` says.
+        sums: of what an earlier pass read, to compare with.
 
     Example:
         >>> import gzip, tempfile
@@ -146,8 +218,8 @@ class Stream:
         (b'1,2,a', True)
     """
 
-    def __init__(self, path: Path, packing: str | None) -> None:
-        self.path = path
+    def __init__(self, path: Path, packing: str | None, sums: Checksums | None = None) -> None:
+        self.path, self._sums, self._reads = path, sums, 0
         try:
             self._raw: Any = path.open("rb", buffering=0 if packing is None else -1)
         except OSError as error:
@@ -165,7 +237,19 @@ class Stream:
                 data += more
         except (OSError, EOFError, zlib.error, ValueError, _lzma_error()) as error:
             raise unreadable(self.path, error) from None
+        if self._sums is not None:
+            self._sums.check(self._reads, data)
+        self._reads += 1
         return data
+
+    def first(self, size: int) -> Iterator[bytes]:
+        """So many bytes, some at a time; there are fewer only in a file that has been cut off meanwhile."""
+        while size:
+            data = self.read(min(size, _SKIPPED))
+            if not data:
+                raise changed(self.path)
+            size -= len(data)
+            yield data
 
     @property
     def done(self) -> int:

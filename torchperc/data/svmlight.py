@@ -11,7 +11,7 @@ import numpy as np
 
 from torchperc.data.blocks import Array, Words, from_dictionary
 from torchperc.data.encoding import is_absent, word
-from torchperc.data.opening import Stream, ahead
+from torchperc.data.opening import Checksums, Stream, ahead
 from torchperc.rules.compiling import cores, numba_is_there
 
 PIECE = 2**24
@@ -65,7 +65,7 @@ class SvmlightFile:
     """
 
     def __init__(self, path: Path, packing: str | None) -> None:
-        self.path, self._packing = path, packing
+        self.path, self._packing, self._sums = path, packing, Checksums(path)
         with Stream(path, packing) as stream:
             head = stream.read(2**16)
             self.ratio = len(head) / max(1, stream.done)
@@ -87,7 +87,7 @@ class SvmlightFile:
                 yield from pool.map(lambda part: self._parsed(*part), parts)
 
     def _pieces(self, watch: Callable[[int], None]) -> Iterator[tuple[bytes, int]]:
-        with Stream(self.path, self._packing) as stream:
+        with Stream(self.path, self._packing, self._sums) as stream:
             rest, last = stream.read(3), False
             offset, rest = (3, b"") if rest == b"\xef\xbb\xbf" else (0, rest)
             while not last:
@@ -123,9 +123,7 @@ class SvmlightFile:
         """The number of the line that begins behind so many bytes."""
         line = 1
         with Stream(self.path, self._packing) as stream:
-            while offset:
-                data = stream.read(min(offset, PIECE))
-                offset -= len(data)
+            for data in stream.first(offset):
                 line += data.count(b"\n")
         return line
 

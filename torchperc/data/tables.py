@@ -20,7 +20,7 @@ from torchperc.data.blocks import (
     from_strings,
     from_values,
 )
-from torchperc.data.opening import Form, unreadable
+from torchperc.data.opening import Checksums, Form, changed, unreadable
 from torchperc.data.text import TextTable
 
 ROWS = 2**16
@@ -167,7 +167,7 @@ def _first_line(error: Exception) -> str:
 
 
 class ArrayTable:
-    """A matrix of numbers: of an ``.npy`` file, mapped rather than read, or as given."""
+    """A matrix of numbers: of an ``.npy`` file, read some rows at a time, or as given."""
 
     named = False
 
@@ -175,6 +175,7 @@ class ArrayTable:
         self.path, self._array = path, mapped(path) if array is None else array
         self.names = tuple(str(j + 1) for j in range(self._array.shape[1]))
         self.guess = (False,) * len(self.names)
+        self._sums = Checksums(path)
 
     def size(self) -> int:
         """Bytes of the matrix as float64."""
@@ -184,9 +185,21 @@ class ArrayTable:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
         step = _rows(self._array.shape[1])
         for first in range(0, len(self._array), step):
-            part = np.array(self._array[first : first + step])
+            part = self._rows(first, min(step, len(self._array) - first))
+            self._sums.check(first // step, np.ascontiguousarray(part))
             yield block_of(len(part), {j: from_values(part[:, j], wanted) for j, wanted in words.items()}, first)
-            watch((first + len(part)) * part.strides[0])
+            watch((first + len(part)) * part.shape[1] * part.itemsize)
+
+    def _rows(self, first: int, count: int) -> Array:
+        """Some rows. A file is read, since a process that looks at a map of it dies when the file is cut off."""
+        array = self._array
+        if not isinstance(array, np.memmap):
+            return array[first : first + count]
+        width, size = array.shape[1], array.itemsize
+        if array.flags.c_contiguous:
+            return _numbers(self.path, array, first * width * size, count * width).reshape(count, width)
+        columns = [_numbers(self.path, array, (j * len(array) + first) * size, count) for j in range(width)]
+        return np.stack(columns, 1)
 
 
 def mapped(path: Path) -> Array:
@@ -211,6 +224,13 @@ def mapped(path: Path) -> Array:
             f"labels in one of its columns, or X and y in an .npz file"
         )
     return array
+
+
+def _numbers(path: Path, like: np.memmap[Any, Any], offset: int, count: int) -> Array:
+    try:
+        return np.fromfile(path, like.dtype, count, offset=like.offset + offset).reshape(count)
+    except (OSError, ValueError):  # gone, or cut off
+        raise changed(path) from None
 
 
 def _rows(width: int) -> int:

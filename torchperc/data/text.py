@@ -19,7 +19,7 @@ import numpy as np
 from torchperc.data.blocks import Array, Block, Cells, Numbers, Spot, from_dictionary, from_strings
 from torchperc.data.dataset import is_number
 from torchperc.data.encoding import ABSENT, is_absent
-from torchperc.data.opening import Stream, ahead
+from torchperc.data.opening import Checksums, Stream, ahead
 
 PIECE = 2**24
 """Bytes of text that are read and parsed together."""
@@ -184,6 +184,7 @@ class TextTable:
         self.layout = self._look(head, delimiter, header, known)
         self.names, self.named, self.guess = self.layout.names, self.layout.named, self.layout.guess
         self._rough: set[int] = set()
+        self._sums = Checksums(path)
 
     def size(self) -> int:
         """Bytes that the features would take in memory, estimated by the first lines."""
@@ -233,7 +234,7 @@ class TextTable:
     # --- pieces ---
 
     def _pieces(self, watch: Callable[[int], None]) -> Iterator[Piece]:
-        with Stream(self.path, self._packing) as stream:
+        with Stream(self.path, self._packing, self._sums) as stream:
             offset, rest, last = self.layout.start, b"", False
             stream.read(offset)
             while not last:
@@ -353,9 +354,7 @@ class TextTable:
         """The number of the line that begins behind so many bytes of text."""
         line, before = 1, b""
         with Stream(self.path, self._packing) as stream:
-            while offset:
-                data = stream.read(min(offset, PIECE))
-                offset -= len(data)
+            for data in stream.first(offset):
                 line += data.count(b"\n")
                 if b"\r" in data:
                     line += data.count(b"\r") - data.count(b"\r\n")
