@@ -5,10 +5,12 @@ import os
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import csr_array
+from sklearn.linear_model import SGDClassifier
 
 from torchperc import FittedModel, Perceptron
 from torchperc.cli import main
-from torchperc.data import batches, opening, read, svmlight, tables, text
+from torchperc.data import MaxAbs, batches, opening, partition, read, split, svmlight, tables, text
 
 ROWS = 40
 
@@ -152,3 +154,28 @@ def _pieces(path):
         found = tables.open_table(path, form)
         list(found.blocks({0: False, 1: False, 2: True}, told.append))
     return len(told)
+
+
+# sparse samples for other libraries
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_sparse_samples_have_indices_of_32_bits(tmp_path, stream):
+    made = read(table(tmp_path / "data.svm"), stream=stream)
+    whole = made.X.load(0) if stream else made.X
+    new = next(iter(batches(tmp_path / "data.svm", made.encoding))).X
+    (train, _), *_ = partition(made, split(made.y), MaxAbs()).parts
+    for X in (whole, new, train):
+        assert {X.indices.dtype, X.indptr.dtype} == {np.dtype(np.int32)}
+    SGDClassifier(max_iter=2, tol=None).fit(train, np.arange(train.shape[0]) % 2)
+
+
+def test_indices_of_64_bits_in_an_archive_become_smaller(tmp_path):
+    X = csr_array([[1.0, 0.0], [0.0, 2.0]])
+    wide = {"data": X.data, "indices": X.indices.astype(np.int64), "indptr": X.indptr.astype(np.int64)}
+    np.savez(tmp_path / "data.npz", **wide, shape=X.shape, y=["a", "b"])
+    made = read(tmp_path / "data.npz")
+    new = next(iter(batches(tmp_path / "data.npz", made.encoding))).X
+    for found in (made.X, new):
+        assert {found.indices.dtype, found.indptr.dtype} == {np.dtype(np.int32)}
+        assert found.toarray().tolist() == X.toarray().tolist()

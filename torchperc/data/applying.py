@@ -13,6 +13,7 @@ from torch import Tensor
 from torchperc import checks
 from torchperc.data import opening
 from torchperc.data.blocks import Array, Block, Words, from_values
+from torchperc.data.dataset import small_indices
 from torchperc.data.encoding import Encoding, is_absent, word
 from torchperc.data.features import Encoder
 from torchperc.data.files import features_of, load_arrays, sparse_rows
@@ -174,7 +175,7 @@ class Batches:
         labels = None if y is None else _texts(y)
         if checks.is_sparse(X):
             self._numbered("sparse npz")
-            rows: Any = checks.sparse_features(X, dtype=torch.float64, name=f"{self.path}: X")
+            rows = small_indices(checks.sparse_features(X, dtype=torch.float64, name=f"{self.path}: X"))
             if rows.shape[1] != self.encoding.size:
                 raise ValueError(f"{self.path} has {rows.shape[1]} features where training had {self.encoding.size}")
             return lambda watch: iter([(rows, labels)])

@@ -193,8 +193,22 @@ def samples(X: Data) -> Any:
             raise TypeError(f"X is mapped from a file as {X.dtype}; float32 or float64 is needed, so convert the file")
         return X
     if checks.is_sparse(X):
-        return checks.sparse_features(X, dtype=torch.float64)
+        return small_indices(checks.sparse_features(X, dtype=torch.float64))
     return checks.features(X, dtype=torch.float64, convert=True)
+
+
+def small_indices(X: Any) -> Any:
+    """A CSR array with indices of 32 bits if they fit: scikit-learn refuses longer ones, and they take less memory.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> X = csr_array((np.ones(1), np.array([1]), np.array([0, 1])), shape=(1, 2))
+        >>> X.indices.dtype, small_indices(X).indices.dtype
+        (dtype('int64'), dtype('int32'))
+    """
+    if X.indices.dtype == X.indptr.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        return X
+    return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
 def _gaps(gaps: Data | None, shape: tuple[int, ...]) -> Tensor | None:

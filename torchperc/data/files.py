@@ -15,7 +15,7 @@ from torchperc import checks
 from torchperc.data import opening
 from torchperc.data.blocks import Array, Block, Words
 from torchperc.data.caching import Cache
-from torchperc.data.dataset import Dataset
+from torchperc.data.dataset import Dataset, small_indices
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order
 from torchperc.data.features import Encoder, Gathered
 from torchperc.data.opening import Form, Unchanged, free_memory
@@ -368,7 +368,7 @@ def sparse_rows(block: SparseBlock, encoding: Encoding) -> Any:
     from scipy.sparse import csr_array
 
     parts = (block.values, block.columns - np.int32(encoding.first), block.starts)
-    return csr_array(parts, shape=(block.rows, encoding.size))
+    return small_indices(csr_array(parts, shape=(block.rows, encoding.size)))
 
 
 def _joined(blocks: list[SparseBlock], encoding: Encoding) -> Any:
