@@ -1,8 +1,12 @@
 """Files under faults: changed while they are read, one cache for many, compressed to almost nothing, too wide."""
 
+import bz2
+import gzip
+import lzma
 import os
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy.sparse import csr_array
@@ -10,7 +14,7 @@ from sklearn.linear_model import SGDClassifier
 
 from torchperc import FittedModel, Perceptron
 from torchperc.cli import main
-from torchperc.data import MaxAbs, batches, opening, partition, read, split, svmlight, tables, text
+from torchperc.data import CsrParts, MaxAbs, batches, files, opening, partition, read, split, svmlight, tables, text
 
 ROWS = 40
 
@@ -21,8 +25,6 @@ def table(path, shift=0, rows=ROWS):
     if path.suffix == ".svm":
         path.write_text("".join(f"{label} 1:{a + 100} 2:{b}\n" for a, b, label in lines))
     elif path.suffix == ".parquet":
-        import pyarrow as pa
-
         columns = dict(zip(("a", "b", "c"), map(list, zip(*lines, strict=True)), strict=True))
         pq.write_table(pa.table(columns), path, row_group_size=4)
     elif path.suffix == ".npy":
@@ -179,3 +181,102 @@ def test_indices_of_64_bits_in_an_archive_become_smaller(tmp_path):
     for found in (made.X, new):
         assert {found.indices.dtype, found.indptr.dtype} == {np.dtype(np.int32)}
         assert found.toarray().tolist() == X.toarray().tolist()
+
+
+# limits
+
+
+def said_by(call, kind=ValueError):
+    with pytest.raises(kind) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def bomb(path, rows=2_000):
+    """A file of few bytes and many rows, all alike."""
+    kind = path.name.split(".", 1)[1]
+    if kind == "parquet":
+        pq.write_table(pa.table({"a": [1.0] * rows, "c": ["x", "y"] * (rows // 2)}), path, compression="zstd")
+    elif kind == "npz":
+        np.savez_compressed(path, X=np.ones((rows, 2)), y=np.arange(rows) % 2)
+    else:
+        text = b"1 1:1 2:1\n0 1:1 2:1\n" if "svm" in kind else b"1,1,x\n1,1,y\n"
+        path.write_bytes({"gz": gzip, "bz2": bz2, "xz": lzma}[kind.split(".")[1]].compress(text * (rows // 2)))
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.csv.bz2", "a.csv.xz", "a.svm.gz", "a.parquet", "a.npz"])
+def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch, name):
+    path = bomb(tmp_path / name)
+    made = read(path)
+    assert len(made.y) == 2_000
+    monkeypatch.setattr(opening, "UNPACKED", 1_000)
+    monkeypatch.setattr(opening, "RATIO", 2)
+    limit = max(1_000, 2 * path.stat().st_size)
+    for call in (read, lambda path: list(batches(path, made.encoding))):
+        found = said_by(lambda call=call: call(path))
+        assert found == (
+            f"{path} unpacks to more than {limit:,} bytes; if it is not damaged, allow more with max_unpacked={10 * limit}"
+        )
+    assert len(read(path, max_unpacked=10**7).y) == 2_000
+    assert len(list(batches(path, made.encoding, max_unpacked=10**7)))
+    assert "unpacks to more than 50 bytes" in said_by(lambda: read(path, max_unpacked=50))
+    assert "max_unpacked=0 must be" in said_by(lambda: read(path, max_unpacked=0))
+
+
+def test_limits_are_options_of_the_commands(tmp_path, capsys):
+    path, wide = bomb(tmp_path / "a.csv.gz", 200), tmp_path / "wide.svm"
+    wide.write_text("x 1:1\ny 9:1\n")
+    FittedModel.of(Perceptron(2), encoding=read(path).encoding).save(tmp_path / "weights.safetensors")
+    cases = {
+        ("separable", path, "--max-unpacked", "50"): "allow more with --max-unpacked 500",
+        ("learn", path, "--folder", tmp_path / "run", "--max-unpacked", "50"): "allow more with --max-unpacked 500",
+        ("apply", tmp_path / "weights.safetensors", path, "--max-unpacked", "50"): "allow more with --max-unpacked 500",
+        ("separable", wide, "--max-features", "8"): "has 9 features, more than --max-features 8; raise it",
+    }
+    for words, message in cases.items():
+        with pytest.raises(SystemExit) as left:
+            main(list(map(str, words)))
+        out, err = capsys.readouterr()
+        assert (left.value.code, out, err.count("\n")) == (2, "", 1)
+        assert message in err
+
+
+def test_an_enormous_width_is_refused_before_memory_is_gone(tmp_path, monkeypatch):
+    path = tmp_path / "wide.svm"
+    path.write_text("x 1:1\ny 2147483646:1\n")
+    assert "has 2,147,483,646 features and 2 labels, whose names and weights take 171.8 GB" in said_by(
+        lambda: read(path)
+    )
+    assert "more than max_features=1000" in said_by(lambda: read(path, max_features=1000))
+    path.write_text("".join(f"{k} {k + 1}:1\n" for k in range(3)) + "0 300000:1\n")
+    assert read(path).X.shape == (4, 300_000)
+    monkeypatch.setattr(files, "free_memory", lambda: 2**25)
+    assert "has 300,000 features and 3 labels" in said_by(lambda: read(path))
+    assert read(path, max_features=300_000).X.shape == (4, 300_000)
+    X = csr_array((np.ones(2), np.array([0, 2**31 - 2]), np.array([0, 1, 2])), shape=(2, 2**31 - 1))
+    np.savez(tmp_path / "wide.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=["a", "b"])
+    assert "has 2,147,483,647 features" in said_by(lambda: read(tmp_path / "wide.npz"))
+
+
+def test_labels_of_svmlight_that_are_quantities_are_refused(tmp_path):
+    path = tmp_path / "prices.svm"
+    path.write_text("".join(f"{k / 7} 1:{k}\n" for k in range(60)))
+    assert "has 60 different labels in 60 rows; it looks like a quantity" in said_by(lambda: read(path))
+    path.write_text("".join(f"{k % 51} 1:{k}\n" for k in range(200)))
+    assert len(read(path).labels) == 51
+
+
+@pytest.mark.parametrize("kind", ["csv", "svm"])
+def test_what_takes_more_memory_than_the_first_lines_promise_is_streamed(tmp_path, monkeypatch, kind):
+    path = table(tmp_path / f"data.{kind}")
+    held = read(path)
+    monkeypatch.setattr(text.TextTable, "size", lambda self: 0)
+    monkeypatch.setattr(svmlight.SvmlightFile, "size", lambda self: 0)
+    monkeypatch.setattr(files, "free_memory", lambda: 2000)
+    found = read(path)
+    assert isinstance(found.X, CsrParts if kind == "svm" else np.memmap)
+    assert found.X.shape == held.X.shape
+    assert found.y.equal(held.y)
+    assert not isinstance(read(path, stream=False).X, np.memmap | CsrParts)

@@ -115,6 +115,8 @@ def learn(
     ignore: Sequence[str | int] = (),
     positive: str | int | None = None,
     stream: bool | None = None,
+    max_unpacked: int | None = None,
+    max_features: int | None = None,
     split: tuple[float, float, float] = (0.6, 0.2, 0.2),
     scale: str = "auto",
     max_epochs: int | None = None,
@@ -141,6 +143,8 @@ def learn(
         ignore: columns to leave out.
         positive: a label to be learned against all others together.
         stream: read the file in parts; by default if it is too large for memory.
+        max_unpacked: bytes that a compressed file may unpack to; see :func:`torchperc.data.read`.
+        max_features: features that the table may have; see :func:`torchperc.data.read`.
         split: shares of training, validation and test; validation must have some.
         scale: ``"auto"``, ``"standard"``, ``"minmax"``, ``"maxabs"`` or ``"none"``.
         max_epochs: passes at most; 30 by rule and 200 full-batch steps if not given. From 20,000 training samples on
@@ -157,6 +161,7 @@ def learn(
         (True, ['card.md', 'config.yaml', 'last.ckpt', 'lms'])
     """
     given = {"target": target, "header": header, "delimiter": delimiter, "positive": positive, "stream": stream}
+    given |= {"max_unpacked": max_unpacked, "max_features": max_features}
     listed = {"categories": list(categories), "ignore": list(ignore)}
     options = {name: value for name, value in {**given, **listed}.items() if value not in (None, [])}
     if missing != "error":

@@ -27,6 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     parser.add_argument("data", help=inputs.FORMATS)
     parser.add_argument("-o", "--out", metavar="FILE", help=f"{', '.join(_ENDINGS)} (default: CSV on standard output)")
+    inputs.add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -39,7 +40,8 @@ def run(arguments: argparse.Namespace) -> None:
     inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
     out = None if arguments.out is None else _check_out(Path(arguments.out), Path(arguments.data))
-    stream = batches(arguments.data, _encoding(model))
+    with inputs.as_options():
+        stream = batches(arguments.data, _encoding(model), max_unpacked=arguments.max_unpacked)
     count = known = wrong = 0
     strange: set[str] = set()
     with inputs.stoppable(), inputs.as_options(), _writer(out, model.labels) as write:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torchperc.data import Dataset
 
 FORMATS = "CSV, TSV (also .gz), Parquet, svmlight, .npy or .npz"
-_NAMES = "missing|ignore|categories|header|delimiter|positive|target|folder|scale|seed"
+_NAMES = "missing|ignore|categories|header|delimiter|positive|target|folder|scale|seed|max_unpacked|max_features"
 _DENSE = 2**28  # bytes up to which sparse data are written out for those who need them dense
 
 
@@ -41,6 +41,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ignore", action="append", metavar="COLUMN", help=f"a column to leave out, {again}")
     parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
+    add_limit(parser)
+    parser.add_argument(
+        "--max-features", type=int, metavar="N", help="features there may be (default: as many as memory is good for)"
+    )
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """How far a compressed file may expand; the same for every command that reads one."""
+    parser.add_argument(
+        "--max-unpacked",
+        type=int,
+        metavar="BYTES",
+        help="that a compressed file may unpack to (default: 256 MiB, or 500 times its size if that is more)",
+    )
 
 
 def options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -53,6 +67,8 @@ def options(arguments: argparse.Namespace) -> dict[str, Any]:
         "categories": arguments.categories,
         "ignore": arguments.ignore,
         "positive": arguments.positive,
+        "max_unpacked": arguments.max_unpacked,
+        "max_features": arguments.max_features,
     }
     return {name: value for name, value in given.items() if value is not None}
 
@@ -62,7 +78,7 @@ def words(arguments: argparse.Namespace) -> list[str]:
     found = []
     for name, value in options(arguments).items():
         values = value if isinstance(value, list) else [{True: "yes", False: "no"}.get(value, str(value))]
-        found += [word for each in values for word in (f"--{name}", each)]
+        found += [word for each in values for word in (_option(name), each)]
     return found
 
 
@@ -117,8 +133,12 @@ def as_options() -> Iterator[None]:
 def _as_options(message: str) -> str:
     said = re.sub(r"\bfractions=\(([^)]*)\)", lambda found: f"--split {found[1].replace(',', '')}", message)
     said = re.sub(r"\bmax_epochs=", "--epochs ", said).replace("overwrite=True (--overwrite)", "--overwrite")
-    said = re.sub(rf"\b({_NAMES})='([^']*)'", r"--\1 \2", said)
-    return re.sub(rf"\b({_NAMES})=(?=\S)", r"--\1 ", said)
+    said = re.sub(rf"\b({_NAMES})='([^']*)'", lambda found: f"{_option(found[1])} {found[2]}", said)
+    return re.sub(rf"\b({_NAMES})=(?=\S)", lambda found: f"{_option(found[1])} ", said)
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def load_dense(arguments: argparse.Namespace) -> Dataset:

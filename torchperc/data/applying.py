@@ -49,6 +49,7 @@ class Batches:
         header: bool | None = None,
         delimiter: str | None = None,
         progress: bool | None = None,
+        max_unpacked: int | None = None,
     ) -> None:
         self.path, self.encoding, self.rows = Path(path), encoding, checks.whole("rows", rows, at_least=1)
         self._progress = progress
@@ -56,15 +57,15 @@ class Batches:
         self.extra: tuple[str, ...] = ()
         self._source = opening.Unchanged(self.path)
         with self._source:
-            self._read = self._opened(header, delimiter)
+            self._read = self._opened(opening.form(self.path, max_unpacked), header, delimiter)
 
-    def _opened(self, header: bool | None, delimiter: str | None) -> _Reading:
-        encoding, form = self.encoding, opening.form(self.path)
+    def _opened(self, form: opening.Form, header: bool | None, delimiter: str | None) -> _Reading:
+        encoding = self.encoding
         if form.kind == "svmlight":
             self._numbered("svmlight")
-            return self._svmlight(SvmlightFile(self.path, form.packing))
+            return self._svmlight(SvmlightFile(self.path, form.packing, form.limit))
         if form.kind == "npz":
-            return self._archive()
+            return self._archive(form.limit)
         header = False if header is None and encoding.positions is not None and form.kind == "text" else header
         known = [] if encoding.positions is not None else [column.name for column in encoding.columns]
         return self._table(open_table(self.path, form, delimiter=delimiter, header=header, known=known))
@@ -163,8 +164,8 @@ class Batches:
 
     # --- archives ---
 
-    def _archive(self) -> _Reading:
-        arrays = load_arrays(self.path)
+    def _archive(self, limit: int | None) -> _Reading:
+        arrays = load_arrays(self.path, limit)
         X, name = features_of(self.path, arrays)
         y = arrays.get(name or "")
         self.labelled = y is not None
@@ -207,6 +208,7 @@ def batches(
     header: bool | None = None,
     delimiter: str | None = None,
     progress: bool | None = None,
+    max_unpacked: int | None = None,
 ) -> Batches:
     """Go through a new file with a known encoding, some rows at a time.
 
@@ -223,6 +225,7 @@ def batches(
         header: whether text begins with a line of names; found out by default.
         delimiter: between the cells of text; found by default.
         progress: show how far reading is; by default for large files if standard error is a terminal.
+        max_unpacked: as of :func:`~torchperc.data.read`.
 
     Example:
         >>> import tempfile, pathlib
@@ -236,7 +239,9 @@ def batches(
         >>> [(batch.first, batch.X.tolist(), batch.labels) for batch in new]
         [(0, [[120.0, 0.0, 1.0], [90.0, 1.0, 0.0]], None)]
     """
-    return Batches(path, encoding, rows=rows, header=header, delimiter=delimiter, progress=progress)
+    return Batches(
+        path, encoding, rows=rows, header=header, delimiter=delimiter, progress=progress, max_unpacked=max_unpacked
+    )
 
 
 def frame_features(frame: Any, encoding: Encoding) -> Tensor:

@@ -164,7 +164,7 @@ class Gathered:
         self._slots = {j: k for k, j in enumerate(j for j in words if j != target and not words[j])}
         self._features = len(words) - 1
         self._matrix = np.empty((0, len(self._slots)))
-        self._rows = 0
+        self._rows = self._codes = 0
         self._blocks: list[tuple[int, dict[int, Words]]] = []
 
     def add(self, block: Block) -> None:
@@ -176,9 +176,15 @@ class Gathered:
         for position, cells in block.columns.items():
             if isinstance(cells, Words):
                 words[position] = cells
+                self._codes += cells.codes.nbytes
             else:
                 self._matrix[first : self._rows, self._slots[position]] = cells.values
         self._blocks.append((block.count, words))
+
+    @property
+    def size(self) -> int:
+        """Bytes that the rows take."""
+        return self._matrix.nbytes + self._codes
 
     def features(self, encoder: Encoder) -> tuple[Array, Array, Array]:
         """Features, codes of labels, and row and feature of what was missing.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -19,16 +20,18 @@ from torchperc.data.dataset import Dataset, small_indices
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order
 from torchperc.data.features import Encoder, Gathered
 from torchperc.data.opening import Form, Unchanged, free_memory
-from torchperc.data.survey import Plan, Survey, kept
+from torchperc.data.survey import Plan, Survey, check_label_count, kept
 from torchperc.data.svmlight import SparseBlock, SvmlightFile
 from torchperc.data.tables import Table, open_table
 
 SHARE = 0.25
 """Share of the free memory that the features of a file may take; what takes more is converted and mapped instead."""
 
+_NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
+
 OPTIONS = (
     "target", "positive", "missing", "header", "delimiter", "categories", "ignore", "dtype", "stream", "cache",
-    "progress",
+    "progress", "max_unpacked", "max_features",
 )  # fmt: skip
 """What :func:`read` takes besides the path."""
 
@@ -47,6 +50,8 @@ def read(
     stream: bool | None = None,
     cache: str | Path | None = None,
     progress: bool | None = None,
+    max_unpacked: int | None = None,
+    max_features: int | None = None,
 ) -> Dataset:
     """Read a file with a column of labels.
 
@@ -76,6 +81,13 @@ def read(
             features would take more than a quarter of the free memory.
         cache: the folder for the converted file; a temporary one that goes away with the data set by default.
         progress: show how far reading is; by default for large files if standard error is a terminal.
+        max_unpacked: bytes that a compressed file, a Parquet file or an archive may unpack to; by default 256 MiB, or
+            500 times its size if that is more.
+        max_features: features that there may be; by default as many as a quarter of the free memory holds names and
+            weights for.
+
+    Raises:
+        ValueError: if the file cannot be read, is not as described, exceeds a limit, or changes while it is read.
 
     Example:
         >>> import tempfile, pathlib
@@ -92,13 +104,15 @@ def read(
     path = Path(path)
     checks.one_of("missing", missing, MISSING)
     checks.one_of("dtype", dtype, ("float32", "float64"))
+    if max_features is not None:
+        checks.whole("max_features", max_features, at_least=1)
     for name, value in (("header", header), ("stream", stream), ("progress", progress)):
         if value is not None:
             checks.flag(name, value)
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ValueError(f"delimiter={delimiter!r} must be one character, such as ',' or ';'")
     with opening.Unchanged(path) as source:
-        form = opening.form(path)
+        form = opening.form(path, max_unpacked)
         only_tables = {
             "header": header, "delimiter": delimiter, "categories": _list(categories), "ignore": _list(ignore)
         }  # fmt: skip
@@ -111,14 +125,15 @@ def read(
         if form.kind in ("svmlight", "npz"):
             _refuse_options(path, form, only_tables | ({"target": target} if form.kind == "svmlight" else {}))
         if form.kind == "svmlight":
-            made = _sparse(SvmlightFile(path, form.packing), missing, stream, cache, progress, source)
+            file = SvmlightFile(path, form.packing, form.limit)
+            made = _sparse(file, missing, stream, cache, progress, source, max_features)
         elif form.kind == "npz":
-            made = _archive(path, None if target is None else str(target), stream)
+            made = _archive(path, None if target is None else str(target), stream, form.limit, max_features)
         else:
             known = () if target is None else (str(target),)
             table = open_table(path, form, delimiter=delimiter, header=header, known=known)
             plan = _plan(table, target, _list(categories), _list(ignore), missing)
-            made = _table(table, plan, dtype, stream, cache, progress, source)
+            made = _table(table, plan, dtype, stream, cache, progress, source, max_features)
     return made if positive is None else made.against_rest(positive)
 
 
@@ -215,13 +230,15 @@ def _table(
     cache: str | Path | None,
     progress: bool | None,
     source: Unchanged,
+    max_features: int | None,
 ) -> Dataset:
-    stream = table.size() > SHARE * free_memory() if stream is None else stream
-    survey, gathered = _surveyed(table, plan, progress, keep=not stream)
+    room = _room(stream)
+    survey, gathered = _surveyed(table, plan, progress, room)
     encoding = survey.encoding()
+    _check_width(table.path, encoding.width, encoding.labels, max_features)
     encoder = Encoder(encoding, plan.features, plan.target, table.path)
     shape = (survey.rows, encoding.width)
-    if stream:
+    if gathered is None:
         with opening.bar(table.path, progress, "converting") as watch:
             rows = _second_time(table, encoder, plan.missing, watch, source, shape[0])
             X, y, gaps = _mapped_features(rows, encoder, shape, dtype, cache)
@@ -239,16 +256,39 @@ def _table(
     )
 
 
-def _surveyed(table: Table, plan: Plan, progress: bool | None, keep: bool) -> tuple[Survey, Gathered]:
+def _surveyed(table: Table, plan: Plan, progress: bool | None, room: float) -> tuple[Survey, Gathered | None]:
+    """What is learned from the rows, and the rows themselves if they take no more bytes than there is room for."""
     survey = Survey(table, plan)
     while True:
-        gathered = Gathered(survey.words, plan.target)
+        gathered = Gathered(survey.words, plan.target) if table.size() <= room else None
         with opening.bar(table.path, progress, "reading") as watch:
             for block in survey.go(table.blocks(survey.words, watch)):
-                if keep:
+                if gathered is not None:
                     gathered.add(block)
+                    if gathered.size > room:  # the first lines promised less
+                        gathered = None
         if not survey.again():
             return survey, gathered
+
+
+def _room(stream: bool | None) -> float:
+    """Bytes that samples may take in memory: all, none, or as many as is good."""
+    return SHARE * free_memory() if stream is None else -1 if stream else math.inf
+
+
+def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None) -> None:
+    """Refuse more features than are allowed, or than memory holds names and weights for."""
+    if most is not None:
+        if width > most:
+            raise ValueError(f"{path} has {width:,} features, more than max_features={most}; raise it if that is right")
+        return
+    size, free = width * (_NAME + 8 * len(labels)), free_memory()
+    if size > max(SHARE * free, _SMALL):
+        raise ValueError(
+            f"{path} has {width:,} features and {len(labels):,} labels, whose names and weights take {size / 1e9:,.1f} "
+            f"GB where {free / 1e9:,.1f} GB are free; look for a wrong index or column, or allow it with "
+            f"max_features={width}"
+        )
 
 
 def _shifted(gaps: Array, first: int) -> Array:
@@ -324,12 +364,15 @@ def _sparse(
     cache: str | Path | None,
     progress: bool | None,
     source: Unchanged,
+    max_features: int | None,
 ) -> Dataset:
     if not file.labelled:
         raise ValueError(f"{file.path} has no labels: its lines begin with index:value; a line is: label index:value …")
-    stream = file.size() > SHARE * free_memory() if stream is None else stream
+    room = _room(stream)
+    stream = file.size() > room
     seen: dict[str, None] = {}
-    blocks, lowest, highest, rows = [], 1, 0, 0
+    blocks: list[SparseBlock] = []
+    lowest, highest, rows, size = 1, 0, 0, 0
     with opening.bar(file.path, progress) as watch:
         for block in file.blocks(watch):
             assert block.labels is not None
@@ -337,6 +380,11 @@ def _sparse(
             if len(block.columns):
                 lowest, highest = min(lowest, int(block.columns.min())), max(highest, int(block.columns.max()))
             rows += block.rows
+            check_label_count(str(file.path), len(seen), rows)
+            size += block.nbytes
+            if size > room:  # the first lines promised less
+                stream = True
+                blocks.clear()
             if not stream:
                 blocks.append(block._replace(line=lambda row: 0))
     if not rows:
@@ -345,7 +393,9 @@ def _sparse(
         raise ValueError(f"{file.path} has no features in it: every line is a label alone")
     if len(seen) < 2:
         raise ValueError(f"{file.path} has one label only: {next(iter(seen))!r}; two are needed")
+    check_label_count(str(file.path), len(seen), rows, last=True)
     labels = in_order(seen)
+    _check_width(file.path, highest - lowest + 1, labels, max_features)
     encoding = Encoding((), None, labels, missing, sparse=True, size=highest - lowest + 1, first=lowest)
     if stream:
         with opening.bar(file.path, progress, "converting") as watch:
@@ -412,12 +462,15 @@ _PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
 _CSR = {"data", "indices", "indptr", "shape"}
 
 
-def _archive(path: Path, target: str | None, stream: bool | None) -> Dataset:
+def _archive(
+    path: Path, target: str | None, stream: bool | None, limit: int | None, max_features: int | None
+) -> Dataset:
     """Arrays X and y of an ``.npz`` file; X may be the parts of a CSR array."""
     if stream:
         raise ValueError(f"{path} is read as a whole; save the matrix as .npy to have it read in parts (stream=True)")
-    arrays = load_arrays(path)
+    arrays = load_arrays(path, limit)
     X, y_name = features_of(path, arrays, target)
+    _check_width(path, X.shape[1], (), max_features)
     if y_name is None or y_name not in arrays:
         wanted = target or "y"
         raise ValueError(
@@ -432,6 +485,7 @@ def _archive(path: Path, target: str | None, stream: bool | None) -> Dataset:
         made = Dataset.of(X, y, names=[str(j + 1) for j in range(X.shape[1])], name=path.name)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
+    _check_width(path, X.shape[1], made.labels, max_features)
     if checks.is_sparse(made.X):
         encoding = Encoding((), None, made.labels, sparse=True, size=X.shape[1])
     else:
@@ -439,15 +493,23 @@ def _archive(path: Path, target: str | None, stream: bool | None) -> Dataset:
     return Dataset(made.X, made.y, made.labels, made.names, name=made.name, encoding=encoding)
 
 
-def load_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an ``.npz`` file. Python objects among them are an error, never run."""
+def load_arrays(path: Path, limit: int | None = None) -> dict[str, Array]:
+    """The arrays of an ``.npz`` file. Python objects among them are an error, never run.
+
+    Args:
+        path: the file.
+        limit: bytes that it may unpack to.
+    """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError) as error:
+            size = sum(member.file_size for member in archive.zip.infolist())
+            arrays = {name: archive[name] for name in archive.files if limit is None or size <= limit}
+    except (MemoryError, ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError) as error:
         raise ValueError(f"{path} is not a whole archive of arrays of numbers ({error}); write it again") from None
     except OSError as error:
         raise opening.unreadable(path, error) from None
+    opening.check_unpacked(path, size, limit)
+    return arrays
 
 
 def features_of(path: Path, arrays: dict[str, Array], target: str | None = None) -> tuple[Any, str | None]:

@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
+from torchperc import checks
+
 _T = TypeVar("_T")
 
 ENDINGS = {
@@ -25,6 +27,12 @@ ENDINGS = {
 
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 """Ways of packing by the ending they put behind the other one."""
+
+UNPACKED = 2**28
+"""Bytes that any compressed file may unpack to."""
+
+RATIO = 500
+"""Times its own size that a compressed file may unpack to, if that is more."""
 
 _SKIPPED = 2**24  # bytes that are read together to find a place again
 
@@ -52,10 +60,11 @@ _CALLED = {
 
 
 class Form(NamedTuple):
-    """What a file is: text, parquet, svmlight, npy or npz; and how it is packed, if it is."""
+    """What a file is: text, parquet, svmlight, npy or npz; how it is packed, if it is; bytes it may unpack to."""
 
     kind: str
     packing: str | None
+    limit: int | None = None
 
 
 def is_table(source: str) -> bool:
@@ -76,16 +85,22 @@ def _unpacked(name: str) -> tuple[str, str | None]:
     return name, None
 
 
-def form(path: Path) -> Form:
+def form(path: Path, max_unpacked: int | None = None) -> Form:
     """What kind of file this is, by its name; a name of no known ending is taken for text. Checked by its first bytes.
+
+    Args:
+        path: the file.
+        max_unpacked: bytes that it may unpack to; by default ``UNPACKED``, or ``RATIO`` times its size if that is more.
 
     Example:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp()) / "data.svm"
         >>> _ = file.write_text("+1 1:0.5")
         >>> form(file)
-        Form(kind='svmlight', packing=None)
+        Form(kind='svmlight', packing=None, limit=268435456)
     """
+    if max_unpacked is not None:
+        checks.whole("max_unpacked", max_unpacked, at_least=1)
     name, packing = _unpacked(path.name.lower())
     kind = next((kind for ending, kind in ENDINGS.items() if name.endswith(ending)), "text")
     if packing and kind not in ("text", "svmlight"):
@@ -103,7 +118,28 @@ def form(path: Path) -> Form:
         )
     if found is not None and found[1] != wanted:
         raise ValueError(f"{path} is {found[0]}, although it is called {path.suffix or path.name}; {_rename(found[1])}")
-    return Form(kind, packing)
+    return Form(kind, packing, max_unpacked or max(UNPACKED, RATIO * path.stat().st_size))
+
+
+def check_unpacked(path: Path, size: int, limit: int | None) -> None:
+    """Refuse a file that unpacks to more than it may, before memory and patience are used up.
+
+    Args:
+        path: the file.
+        size: bytes of it, unpacked, as far as is known.
+        limit: that they may be; any number if ``None``.
+
+    Example:
+        >>> check_unpacked(Path("data.csv.gz"), 1001, 1000)
+        Traceback (most recent call last):
+        ValueError: data.csv.gz unpacks to more than 1,000 bytes; if it is not damaged, allow more with
+        max_unpacked=10000
+    """
+    if limit is not None and size > limit:
+        raise ValueError(
+            f"{path} unpacks to more than {limit:,} bytes; if it is not damaged, allow more with "
+            f"max_unpacked={10 * limit}"
+        )
 
 
 def _what(kind: str) -> str:
@@ -208,6 +244,7 @@ class Stream:
         path: the file.
         packing: as :func:`form` says.
         sums: of what an earlier pass read, to compare with.
+        limit: bytes that it may unpack to.
 
     Example:
         >>> import gzip, tempfile
@@ -218,8 +255,11 @@ class Stream:
         (b'1,2,a', True)
     """
 
-    def __init__(self, path: Path, packing: str | None, sums: Checksums | None = None) -> None:
+    def __init__(
+        self, path: Path, packing: str | None, sums: Checksums | None = None, limit: int | None = None
+    ) -> None:
         self.path, self._sums, self._reads = path, sums, 0
+        self._limit, self._size = None if packing is None else limit, 0
         try:
             self._raw: Any = path.open("rb", buffering=0 if packing is None else -1)
         except OSError as error:
@@ -237,6 +277,8 @@ class Stream:
                 data += more
         except (OSError, EOFError, zlib.error, ValueError, _lzma_error()) as error:
             raise unreadable(self.path, error) from None
+        self._size += len(data)
+        check_unpacked(self.path, self._size, self._limit)
         if self._sums is not None:
             self._sums.check(self._reads, data)
         self._reads += 1

@@ -240,11 +240,33 @@ class Survey:
         labels, name, path = self._labels, self.table.names[self.plan.target], self.table.path
         if last and len(labels) < 2:
             raise ValueError(f"{path} has one label only in column {name!r}: {next(iter(labels))!r}; two are needed")
-        if len(labels) > (_LABELS if not last else FEW) and 2 * len(labels) > rows:
-            raise ValueError(
-                f"{path}, column {name!r} has {len(labels)} different labels in {rows} rows; it looks like a quantity "
-                f"or an identifier: name the column of classes as the target"
-            )
+        check_label_count(
+            f"{path}, column {name!r}", len(labels), rows, last, "name the column of classes as the target"
+        )
+
+
+def check_label_count(
+    where: str, count: int, rows: int, last: bool = False, remedy: str = "write a class in its place"
+) -> None:
+    """Refuse labels that are no classes, since most of them occur once.
+
+    Args:
+        where: the labels are.
+        count: how many there are.
+        rows: that have been read.
+        last: whether these are all.
+        remedy: what to do about it.
+
+    Example:
+        >>> check_label_count("prices.svm", 90, 100, last=True)
+        Traceback (most recent call last):
+        ValueError: prices.svm has 90 different labels in 100 rows; it looks like a quantity or an identifier: write a
+        class in its place
+    """
+    if count > (FEW if last else _LABELS) and 2 * count > rows:
+        raise ValueError(
+            f"{where} has {count} different labels in {rows} rows; it looks like a quantity or an identifier: {remedy}"
+        )
 
 
 _REMEDY = "correct it, or say what to do about such rows: missing=drop leaves them out, missing=mean fills in means"

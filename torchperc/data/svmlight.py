@@ -38,6 +38,11 @@ class SparseBlock(NamedTuple):
         """How many rows."""
         return len(self.starts) - 1
 
+    @property
+    def nbytes(self) -> int:
+        """How much memory they take."""
+        return int(self.starts.nbytes + self.columns.nbytes + self.values.nbytes)
+
 
 class _WrongError(Exception):
     def __init__(self, line: int, what: str) -> None:
@@ -54,6 +59,7 @@ class SvmlightFile:
     Args:
         path: the file.
         packing: how it is packed.
+        limit: bytes that it may unpack to.
 
     Example:
         >>> import tempfile
@@ -64,8 +70,8 @@ class SvmlightFile:
         ('1', '-1') [1, 3, 2] [0.5, 2.0, 1.0] [0, 2, 3]
     """
 
-    def __init__(self, path: Path, packing: str | None) -> None:
-        self.path, self._packing, self._sums = path, packing, Checksums(path)
+    def __init__(self, path: Path, packing: str | None, limit: int | None = None) -> None:
+        self.path, self._packing, self._limit, self._sums = path, packing, limit, Checksums(path)
         with Stream(path, packing) as stream:
             head = stream.read(2**16)
             self.ratio = len(head) / max(1, stream.done)
@@ -87,7 +93,7 @@ class SvmlightFile:
                 yield from pool.map(lambda part: self._parsed(*part), parts)
 
     def _pieces(self, watch: Callable[[int], None]) -> Iterator[tuple[bytes, int]]:
-        with Stream(self.path, self._packing, self._sums) as stream:
+        with Stream(self.path, self._packing, self._sums, self._limit) as stream:
             rest, last = stream.read(3), False
             offset, rest = (3, b"") if rest == b"\xef\xbb\xbf" else (0, rest)
             while not last:

@@ -20,7 +20,7 @@ from torchperc.data.blocks import (
     from_strings,
     from_values,
 )
-from torchperc.data.opening import Checksums, Form, changed, unreadable
+from torchperc.data.opening import Checksums, Form, changed, check_unpacked, unreadable
 from torchperc.data.text import TextTable
 
 ROWS = 2**16
@@ -65,11 +65,11 @@ def open_table(
         (('weight', 'fruit'), [{1: Words(codes=array([0]), levels=('apple',))}])
     """
     if form.kind == "text":
-        return TextTable(path, form.packing, delimiter, header, known)
+        return TextTable(path, form.packing, delimiter, header, known, form.limit)
     for option, value in (("header", header), ("delimiter", delimiter)):
         if value is not None:
             raise ValueError(f"{option}={value!r} goes with text files such as .csv, but {path} is none; leave it out")
-    return ParquetTable(path) if form.kind == "parquet" else ArrayTable(path)
+    return ParquetTable(path, form.limit) if form.kind == "parquet" else ArrayTable(path)
 
 
 class ParquetTable:
@@ -77,13 +77,14 @@ class ParquetTable:
 
     named = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, limit: int | None = None) -> None:
         self.path = path
         with self._file() as file:
             schema, self._count = file.schema_arrow, file.metadata.num_rows
         self.names = tuple(schema.names)
         self._types = list(schema.types)
         self.guess = (False,) * len(self.names)  # words come as words anyway
+        check_unpacked(path, self.size(), limit)
 
     def size(self) -> int:
         """Bytes of all rows as float64."""

@@ -168,6 +168,7 @@ class TextTable:
         delimiter: between cells; found in the first lines if ``None``.
         header: whether the first line has the names of columns; found out if ``None``.
         known: names of columns by which a header is known as one.
+        limit: bytes that it may unpack to.
     """
 
     def __init__(
@@ -177,8 +178,9 @@ class TextTable:
         delimiter: str | None = None,
         header: bool | None = None,
         known: Sequence[str] = (),
+        limit: int | None = None,
     ) -> None:
-        self.path, self._packing = path, packing
+        self.path, self._packing, self._limit = path, packing, limit
         head, used, self._whole = self._head()
         self._ratio = len(head) / max(1, used)
         self.layout = self._look(head, delimiter, header, known)
@@ -234,7 +236,7 @@ class TextTable:
     # --- pieces ---
 
     def _pieces(self, watch: Callable[[int], None]) -> Iterator[Piece]:
-        with Stream(self.path, self._packing, self._sums) as stream:
+        with Stream(self.path, self._packing, self._sums, self._limit) as stream:
             offset, rest, last = self.layout.start, b"", False
             stream.read(offset)
             while not last:
