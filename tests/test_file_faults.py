@@ -1,20 +1,44 @@
 """Files under faults: changed while they are read, one cache for many, compressed to almost nothing, too wide."""
 
 import bz2
+import csv
 import gzip
+import io
 import lzma
 import os
+import pickle
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from scipy.sparse import csr_array
 from sklearn.linear_model import SGDClassifier
 
 from torchperc import FittedModel, Perceptron
-from torchperc.cli import main
-from torchperc.data import CsrParts, MaxAbs, batches, files, opening, partition, read, split, svmlight, tables, text
+from torchperc.cli import apply, main
+from torchperc.data import (
+    Column,
+    CsrParts,
+    Encoding,
+    MaxAbs,
+    batches,
+    files,
+    opening,
+    partition,
+    read,
+    split,
+    svmlight,
+    tables,
+    text,
+)
 
 ROWS = 40
 
@@ -280,3 +304,111 @@ def test_what_takes_more_memory_than_the_first_lines_promise_is_streamed(tmp_pat
     assert found.X.shape == held.X.shape
     assert found.y.equal(held.y)
     assert not isinstance(read(path, stream=False).X, np.memmap | CsrParts)
+
+
+# one cache for many
+
+
+def values(X):
+    return np.vstack([X.load(k).toarray() for k in range(len(X.pieces))]) if isinstance(X, CsrParts) else np.array(X)
+
+
+@pytest.mark.parametrize("kind", ["csv", "svm"])
+def test_two_data_sets_in_one_cache_folder(tmp_path, kind):
+    cache = tmp_path / "cache"
+    paths = [table(tmp_path / f"{name}.{kind}", shift) for name, shift in (("a", 0), ("b", 1))]
+    alone = [read(path, stream=True) for path in paths]
+    shared = [read(path, stream=True, cache=cache) for path in paths]
+    for one, other in zip(alone, shared, strict=True):
+        again = pickle.loads(pickle.dumps(other.X)) if kind == "svm" else np.load(other.X.filename)
+        assert np.array_equal(values(one.X), values(again))
+    entries = {file: file.read_bytes() for file in cache.iterdir()}
+    assert len({file.name[:34] for file in entries}) == 2  # a digest for each
+    read(paths[0], stream=True, cache=cache)
+    assert {file.name for file in cache.iterdir()} == {file.name for file in entries}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["csv", "svm"])
+def test_processes_share_a_cache_folder(tmp_path, kind):
+    code = (
+        "import sys; from torchperc.data import read\n"
+        "for _ in range(5):\n"
+        "    X = read(sys.argv[1], stream=True, cache='cache').X\n"
+        "    rows = [X.load(k).sum() for k in range(len(X.pieces))] if hasattr(X, 'pieces') else [X.sum()]\n"
+        "    print(sum(rows))\n"
+    )
+    paths = [table(tmp_path / f"{name}.{kind}", shift) for name, shift in (("a", 0), ("b", 1))]
+    running = [
+        subprocess.Popen([sys.executable, "-c", code, path.name], cwd=tmp_path, stdout=-1, stderr=-1, text=True)
+        for path in (paths[0], *paths)
+    ]
+    for process, path in zip(running, (paths[0], *paths), strict=True):
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert set(map(float, out.split())) == {float(values(read(path, stream=True).X).sum())}
+    assert not list((tmp_path / "cache").glob(".*"))
+
+
+@pytest.mark.slow
+def test_what_a_killed_reader_left_is_removed_by_the_next(tmp_path):
+    table(tmp_path / "data.csv")
+    code = (
+        "import os, signal; from torchperc.data import read\n"
+        "X = read('data.csv', stream=True).X; print(X.filename, flush=True)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    left = []
+    for end in ("os.kill(os.getpid(), signal.SIGKILL)", ""):
+        ran = subprocess.run(
+            [sys.executable, "-c", code + end], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        left.append(Path(ran.stdout.strip()).parent.exists())
+    assert left == [True, False]
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_a_disk_without_room_is_told_before_anything_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=100))
+    path = table(tmp_path / "data.csv")
+    assert "it takes 0.0 GB, and 0.0 GB are free; choose another folder with cache" in said_by(
+        lambda: read(path, stream=True, cache=tmp_path / "cache"), OSError
+    )
+    assert not list((tmp_path / "cache").iterdir())
+
+
+# spreadsheets
+
+
+def applied(tmp_path, labels, *words):
+    """What apply writes for one sample of each label."""
+    net = torch.nn.Linear(len(labels), len(labels))
+    with torch.no_grad():
+        net.weight.copy_(torch.eye(len(labels)))
+        net.bias.zero_()
+    encoding = Encoding(tuple(Column(f"x{k}") for k in range(len(labels))), "label", labels)
+    FittedModel.of(net, encoding=encoding).save(tmp_path / "weights.safetensors")
+    data = pd.DataFrame(np.eye(len(labels)), columns=[f"x{k}" for k in range(len(labels))]).assign(label=labels)
+    data.to_csv(tmp_path / "new.csv", index=False)
+    main(["apply", str(tmp_path / "weights.safetensors"), str(tmp_path / "new.csv"), *map(str, words)])
+
+
+def test_labels_are_made_safe_for_spreadsheets_on_request(tmp_path, capsys):
+    labels = ("=cmd|'/c calc'!A0", "+a", "-b", "@c", "-1.5", "-2", "a=b", "d,e")
+    safe = ("'=cmd|'/c calc'!A0", "'+a", "'-b", "'@c", "-1.5", "-2", "a=b", "d,e")
+    for words, wanted in (((), labels), (("--spreadsheet-safe",), safe)):
+        applied(tmp_path, labels, *words)
+        out, err = capsys.readouterr()
+        rows = list(csv.reader(io.StringIO(out)))
+        assert tuple(row[0] for row in rows[1:]) == wanted
+        assert [float(row[1]) for row in rows[1:]] == [1, *[0] * 7]  # numbers stay as they are
+        assert "0 of 8 differ" in err
+        applied(tmp_path, labels, "-o", tmp_path / "out.tsv.gz", *words)
+        with gzip.open(tmp_path / "out.tsv.gz", "rt", newline="") as file:
+            assert tuple(row[0] for row in csv.reader(file, delimiter="\t"))[1:] == wanted
+        capsys.readouterr()
+    with pytest.raises(SystemExit):
+        applied(tmp_path, labels, "-o", tmp_path / "out.parquet", "--spreadsheet-safe")
+    assert "--spreadsheet-safe goes with CSV and TSV" in capsys.readouterr().err
+    assert apply._safe("\tx") == "'\tx"
+    assert apply._safe("\rx") == "'\rx"

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
 import shutil
-import tempfile
-import uuid
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,13 +14,15 @@ from typing import Any
 import numpy as np
 
 from torchperc.data.blocks import Array
+from torchperc.folders import hidden, remove, temporary
 from torchperc.rules.parts import CsrParts
-
-_PIECE = re.compile(r"X-[0-9a-f]{32}-\d{5,}\.npz")
 
 
 class Cache:
-    """A folder for converted tables. Files in it appear whole or not at all; nothing in it is ever taken up again.
+    """A folder for converted tables, one entry for each: its name has a digest of what is in it.
+
+    So two tables, or two processes, never write to the same name unless they write the same. Entries are written
+    atomically and stay until the user removes them; none is ever read again by itself.
 
     Args:
         folder: where; ``None``: a temporary one that goes away with what is read from it, or with the process.
@@ -32,71 +32,86 @@ class Cache:
         self.temporary = folder is None
         with told("make a folder for the converted table"):
             if folder is None:
-                self.folder = Path(tempfile.mkdtemp(prefix="torchperc-"))
+                self.folder = temporary("cache")
             else:
                 self.folder = Path(folder)
                 self.folder.mkdir(parents=True, exist_ok=True)
 
-    def keep_for(self, owner: object) -> None:
-        """Remove a temporary folder as soon as its owner is gone."""
-        if self.temporary:
-            weakref.finalize(owner, _remove, self.folder, os.getpid())
-
     def abandon(self) -> None:
         """Remove a temporary folder at once."""
         if self.temporary:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove(self.folder)
 
     def array(self, rows: Iterator[Array], shape: tuple[int, int], dtype: str) -> Any:
-        """Write rows as ``X.npy`` and map it.
+        """Write rows as ``X-<digest>.npy`` and map it.
 
         Args:
             rows: matrices, which are written one below the other.
             shape: of all together.
             dtype: float32 or float64.
         """
-        part, whole = self.folder / f".X-{uuid.uuid4().hex}.part", self.folder / "X.npy"
+        kind = np.dtype(dtype)
+        digest, part = _digest(shape, kind.str), hidden(self.folder)
         try:
             with told(f"write the converted table to {self.folder}"), part.open("wb") as file:
-                header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
-                np.lib.format.write_array_header_1_0(file, header)
+                self._check_room(shape[0] * shape[1] * kind.itemsize)
+                np.lib.format.write_array_header_1_0(file, {"descr": kind.str, "fortran_order": False, "shape": shape})
                 for some in rows:
-                    file.write(np.ascontiguousarray(some, dtype).data)
+                    data = np.ascontiguousarray(some, dtype).data
+                    digest.update(data)
+                    file.write(data)
+            whole = self.folder / f"X-{digest.hexdigest()[:32]}.npy"
             os.replace(part, whole)
         finally:
-            part.unlink(missing_ok=True)
+            remove(part)
         X = np.load(whole, mmap_mode="r")
-        self.keep_for(X._mmap)
+        if self.temporary:
+            remove_with(X._mmap, self.folder)
         return X
+
+    def _check_room(self, size: int) -> None:
+        free = shutil.disk_usage(self.folder).free
+        if size > free:
+            raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
 
     def pieces(self, pieces: Iterator[Any]) -> CsrParts:
-        """Write CSR arrays as ``.npz`` files and read them in parts."""
+        """Write CSR arrays as ``X-<digest>-<number>.npz`` files and read them in parts."""
         from scipy.sparse import save_npz
 
-        token, made = uuid.uuid4().hex, []
-        parts: list[Path] = []
+        digest, parts, made = _digest(), [], []
         try:
             with told(f"write the converted table to {self.folder}"):
-                for number, piece in enumerate(pieces):
-                    parts.append(self.folder / f".X-{token}-{number:05}.part.npz")
-                    save_npz(parts[-1], piece, compressed=False)
-                old = [path for path in self.folder.iterdir() if _PIECE.fullmatch(path.name)]
+                for piece in pieces:
+                    parts.append(hidden(self.folder))
+                    with parts[-1].open("wb") as file:
+                        save_npz(file, piece, compressed=False)
+                    digest.update(repr(piece.shape).encode())
+                    for array in (piece.indptr, piece.indices, piece.data):
+                        digest.update(np.ascontiguousarray(array).data)
                 for number, part in enumerate(parts):
-                    made.append(self.folder / f"X-{token}-{number:05}.npz")
+                    made.append(self.folder / f"X-{digest.hexdigest()[:32]}-{number:05}.npz")
                     os.replace(part, made[-1])
-                for path in old:  # of an earlier table in the same folder
-                    path.unlink(missing_ok=True)
         finally:
             for part in parts:
-                part.unlink(missing_ok=True)
+                remove(part)
         X = CsrParts(made)
-        self.keep_for(X)
+        if self.temporary:
+            remove_with(X, self.folder)
         return X
+
+
+def _digest(*about: object) -> Any:
+    return hashlib.sha256(repr(about).encode())
+
+
+def remove_with(owner: object, folder: Path) -> None:
+    """Remove a folder as soon as its owner is gone, in the process that made it."""
+    weakref.finalize(owner, _remove, folder, os.getpid())
 
 
 def _remove(folder: Path, process: int) -> None:
     if os.getpid() == process:  # a forked child that ends leaves it alone
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
 
 
 @contextmanager
@@ -113,4 +128,4 @@ def told(doing: str) -> Iterator[None]:
         yield
     except OSError as error:
         said = f"cannot {doing}: {error.strerror or error}; choose another folder with cache"
-        raise OSError(error.errno, said) from None
+        raise (OSError(said) if error.errno is None else OSError(error.errno, said)) from None

@@ -79,7 +79,8 @@ def read(
             float64.
         stream: convert the file, a part at a time, and map the result rather than hold it in memory; by default if the
             features would take more than a quarter of the free memory.
-        cache: the folder for the converted file; a temporary one that goes away with the data set by default.
+        cache: the folder for the converted file; a temporary one that goes away with the data set by default. Each
+            data set has an entry of its own there, named by its content, which stays until you remove it.
         progress: show how far reading is; by default for large files if standard error is a terminal.
         max_unpacked: bytes that a compressed file, a Parquet file or an archive may unpack to; by default 256 MiB, or
             500 times its size if that is more.

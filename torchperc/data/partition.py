@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchperc.data.caching import remove_with
 from torchperc.data.dataset import Dataset, TableEncoding
 from torchperc.data.scaling import Identity, Pieces, Scaler
 from torchperc.data.scaling import pieces as in_pieces
+from torchperc.folders import temporary
 from torchperc.rules import parts as larger_than_memory
 from torchperc.rules.parts import CsrParts, PartRows, in_parts, rows_as_read
 from torchperc.rules.rows import CsrRows, DenseRows, Rows
@@ -230,13 +228,8 @@ class _Folder:
     def __init__(self, inside: str | Path | None) -> None:
         if inside is not None:
             Path(inside).mkdir(parents=True, exist_ok=True)
-        self.path = Path(tempfile.mkdtemp(prefix="torchperc-parts-", dir=inside))
-        weakref.finalize(self, _remove, self.path, os.getpid())
-
-
-def _remove(path: Path, owner: int) -> None:
-    if os.getpid() == owner:
-        shutil.rmtree(path, ignore_errors=True)
+        self.path = temporary("cache", inside)
+        remove_with(self, self.path)
 
 
 def _written(
