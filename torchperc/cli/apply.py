@@ -27,6 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     parser.add_argument("data", help=inputs.FORMATS)
     parser.add_argument("-o", "--out", metavar="FILE", help=f"{', '.join(_ENDINGS)} (default: CSV on standard output)")
+    parser.add_argument(
+        "--spreadsheet-safe",
+        action="store_true",
+        help="put ' before labels that a spreadsheet would run as formulas: those that begin with = + - @ and are no "
+        "numbers (default: labels as they are)",
+    )
     inputs.add_limit(parser)
 
 
@@ -40,6 +46,8 @@ def run(arguments: argparse.Namespace) -> None:
     inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
     out = None if arguments.out is None else _check_out(Path(arguments.out), Path(arguments.data))
+    if arguments.spreadsheet_safe and out is not None and out.suffix.lower() == ".parquet":
+        raise ValueError(f"--spreadsheet-safe goes with CSV and TSV, but --out={out} is read by no spreadsheet as text")
     with inputs.as_options():
         stream = batches(arguments.data, _encoding(model), max_unpacked=arguments.max_unpacked)
     count = known = wrong = 0
@@ -47,7 +55,8 @@ def run(arguments: argparse.Namespace) -> None:
     with inputs.stoppable(), inputs.as_options(), _writer(out, model.labels) as write:
         for batch in stream:
             columns = _columns(model, model.outputs(batch.X))
-            write(columns)
+            shown = np.vectorize(_safe, [object]) if arguments.spreadsheet_safe else np.asarray
+            write({**columns, "label": shown(columns["label"])})
             count += len(columns["label"])
             if batch.labels is not None:
                 told = _told(model, batch.labels)
@@ -99,6 +108,13 @@ def _told(model: FittedModel, labels: list[str]) -> Any:
     if len(model.labels) == 2 and rest == f"not {one}":  # learned against all others together
         told[(told != one) & (told != "")] = rest
     return told
+
+
+def _safe(label: str) -> str:
+    """The label as a spreadsheet shows it and does not run it."""
+    from torchperc.data.dataset import is_number
+
+    return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(label) else label
 
 
 def _check_out(out: Path, data: Path) -> Path:
