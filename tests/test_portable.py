@@ -1,7 +1,10 @@
 """Models for other programs: onnxruntime and torch.export against torch and plain numpy, and the command that writes them."""
 
 import argparse
+import hashlib
 import json
+import random
+import shutil
 import subprocess
 import sys
 
@@ -9,6 +12,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import safetensors.torch
 import torch
 from torch import nn
 
@@ -366,7 +370,9 @@ def test_the_command_writes_beside_the_run_or_where_told(tmp_path, capsys, model
         f"Perceptron of {folder}: {folder / name}, {size:,} bytes; checked against torch on 1,000 samples: labels equal, scores "
     )
     assert out.count("\n") == 1
-    assert {path.name for path in folder.iterdir()} == {MODEL, name}
+    digest = set() if to == "safetensors" else {f"{name}.sha256"}
+    assert {path.name for path in folder.iterdir()} == {MODEL, name} | digest
+    assert call(capsys, "--check", folder / name)[::2] == (0, "")
     if to == "torch":
         return  # once is enough, at two seconds
     code, out, _ = call(capsys, folder / MODEL, "--to", to, "-o", tmp_path / "other")
@@ -405,3 +411,52 @@ def test_the_command_fails_in_one_line(tmp_path, capsys, monkeypatch, model):
     assert "is not a safetensors file, or is damaged" in err
     assert [path.name for path in run.iterdir()] == [MODEL]
     assert {path.name for path in tmp_path.iterdir()} == {"run", "weights.safetensors"}
+
+
+def test_flipped_bytes_are_found_by_the_digest_beside(tmp_path, capsys, model):
+    path = tmp_path / "model.onnx"
+    tp.save_onnx(model, path)
+    beside, content = tmp_path / "model.onnx.sha256", path.read_bytes()
+    assert beside.read_text() == f"{hashlib.sha256(content).hexdigest()}  model.onnx\n"
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--check", "--strict", "--quiet", beside.name], cwd=tmp_path, check=True)
+    assert call(capsys, "--check", path) == (
+        0,
+        f"{path}: as written, sha256 {hashlib.sha256(content).hexdigest()}\n",
+        "",
+    )
+    draw = random.Random(0)
+    for _ in range(50):
+        at, bit = draw.randrange(len(content)), 1 << draw.randrange(8)
+        path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
+        code, out, err = call(capsys, "--check", path)
+        assert (code, out) == (2, "")
+        assert err == (
+            f"torchperc: error: {path} is not as it was written: its digest differs from that in model.onnx.sha256; "
+            "export the model again\n"
+        )
+    tp.save_onnx(model, path)  # which writes both again
+    assert call(capsys, "--check", path)[0] == 0
+
+
+def test_what_cannot_be_checked_is_said_in_one_line(tmp_path, capsys, model):
+    save_safetensors(model.net, tmp_path / "model.safetensors")
+    assert call(capsys, "--check", tmp_path / "model.safetensors")[0] == 0
+    torch_only = tmp_path / "other.safetensors"
+    torch_only.write_bytes(safetensors.torch.save({"weight": torch.ones(1, 2)}))
+    (tmp_path / "damaged.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes()[:-1] + b"x")
+    (tmp_path / "model.onnx").write_bytes(b"something")
+    cases = [
+        (["--check", tmp_path / "none.onnx"], f"there is no file {tmp_path / 'none.onnx'};"),
+        (["--check", tmp_path / "model.onnx"], f"there is no file {tmp_path / 'model.onnx.sha256'};"),
+        (["--check", tmp_path], "there is no file"),
+        (["--check", torch_only], "has no checksum to check it by"),
+        (["--check", tmp_path / "damaged.safetensors"], "is damaged"),
+        (["--check", "a.onnx", "--to", "onnx"], "--check=a.onnx stands alone"),
+        (["--to", "onnx"], "the following arguments are required: RUN"),
+        ([], "the following arguments are required: RUN, --to"),
+    ]
+    for words, message in cases:
+        code, out, err = call(capsys, *words)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert message in err

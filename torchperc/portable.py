@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import tempfile
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc.exporting import write_whole
+from torchperc.exporting import read_safetensors, write_whole
 from torchperc.fitted import MODEL, Classifier, FittedModel, Outputs, answers, linear_layers, one_or_many
 from torchperc.modules import MLP
 
@@ -69,7 +70,8 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     ``probabilities`` (N, K). The decision is the head's own, on ties too: one score s ≥ threshold (s > 0 of a logistic
     head), or the lowest index among the largest. Labels, feature names, head and ``about`` are in the file's metadata
     properties as JSON. The file is refused if a label is not the decision on its own score, or if a score differs from
-    torch's by more than rounding explains.
+    torch's by more than rounding explains. Its SHA-256 is written beside it (``….onnx.sha256``, as sha256sum does), as
+    onnxruntime takes damaged weights for weights; :func:`check_file` and ``torchperc export --check`` compare the two.
 
     The graph is made node by node rather than traced: a scaling, Gemm and activations are all there is, so names,
     ties and types are as said above whatever version of torch is there, and it takes milliseconds.
@@ -108,7 +110,7 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         return Outputs(**{name: torch.from_numpy(np.asarray(values)) for name, values in found.items()})
 
     checked = _check(model, run, len(content), f"cannot write {path}: onnxruntime", exact=False)
-    write_whole(Path(path), content)
+    _write_with_digest(Path(path), content)
     return checked
 
 
@@ -141,7 +143,8 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 
     ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d),
     N free, to (scores, label), or (scores, label, probabilities), as :meth:`FittedModel.module` says, to the bit.
-    Labels and feature names are JSON in the extra file ``torchperc.json``.
+    Labels and feature names are JSON in the extra file ``torchperc.json``. The file's SHA-256 is written beside it; see
+    :func:`check_file`.
 
     Args:
         model: to write.
@@ -174,8 +177,59 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 
     content = buffer.getvalue()
     checked = _check(model, run, len(content), f"cannot write {path}: torch.export", exact=True)
-    write_whole(Path(path), content)
+    _write_with_digest(Path(path), content)
     return checked
+
+
+def _write_with_digest(path: Path, content: bytes) -> None:
+    """Neither onnxruntime nor torch.export notices a flipped byte in the weights, so a file for it lies beside them."""
+    write_whole(path, content)
+    write_whole(_digest_file(path), f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode())
+
+
+def _digest_file(path: Path) -> Path:
+    return path.with_name(f"{path.name}.sha256")
+
+
+def check_file(path: str | Path) -> str:
+    """Check that an exported file is as it was written.
+
+    Args:
+        path: a file that :func:`save_onnx` or :func:`save_exported` wrote, with its ``.sha256`` file beside it; or a
+            safetensors file, which has its checksum inside.
+
+    Returns:
+        What was checked, in words.
+
+    Raises:
+        ValueError: if the file is damaged, or there is nothing to check it by.
+
+    Example:
+        >>> path = Path(tempfile.mkdtemp(), "model.onnx")
+        >>> _ = save_onnx(FittedModel.of(torch.nn.Linear(2, 1)), path)
+        >>> check_file(path)[:17]
+        'as written, sha25'
+        >>> _ = path.write_bytes(path.read_bytes()[:-1])
+        >>> check_file(path)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ...model.onnx is not as it was written: its digest differs from that in model.onnx.sha256; export...
+    """
+    path = Path(path)
+    beside = _digest_file(path)
+    if path.suffix == ".safetensors" and path.is_file() and not beside.exists():
+        if not read_safetensors(path)[2]:
+            raise ValueError(f"{path} has no checksum to check it by; export it again with torchperc")
+        return "as written, by the checksum in it"
+    for file in (path, beside):
+        if not file.is_file():
+            raise ValueError(f"cannot check {path}: there is no file {file}; export the model again, which writes both")
+    wanted = beside.read_bytes()[:64].decode(errors="replace")
+    found = hashlib.sha256(path.read_bytes()).hexdigest()
+    if found != wanted:
+        raise ValueError(
+            f"{path} is not as it was written: its digest differs from that in {beside.name}; export the model again"
+        )
+    return f"as written, sha256 {found}"
 
 
 @contextmanager

@@ -13,20 +13,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Writes the model of a run, from raw features to labels, as one file: ONNX (for onnxruntime), torch.export "
         "(for torch alone) or safetensors (weights, with the description that torchperc reads). Each file is run "
-        "against torch on a thousand samples first, and appears whole or not at all."
+        "against torch on a thousand samples first and is written atomically, ONNX and torch.export with a .sha256 "
+        "file beside them. --check FILE compares such a file with its digest."
     )
-    parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
-    parser.add_argument("--to", required=True, choices=tuple(_FILES), help="kind of file")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="the folder of a run, or its weights.safetensors")
+    parser.add_argument("--to", choices=tuple(_FILES), help="kind of file")
     parser.add_argument(
         "-o", "--out", metavar="FILE", help="the file (default: model.onnx, model.pt2 or model.safetensors in the run)"
     )
+    parser.add_argument("--check", metavar="FILE", help="check that an exported file is as it was written; do no more")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read the model, write the file, say how it was checked."""
+    """Read the model, write the file, say how it was checked; or check a file that was written."""
     from torchperc.fitted import FittedModel
-    from torchperc.portable import save_exported, save_model, save_onnx
+    from torchperc.portable import check_file, save_exported, save_model, save_onnx
 
+    if arguments.check is not None:
+        if (arguments.run, arguments.to, arguments.out) != (None, None, None):
+            raise ValueError(f"--check={arguments.check} stands alone; leave out RUN, --to and --out")
+        print(f"{arguments.check}: {check_file(arguments.check)}")
+        return
+    lost = [name for name, value in (("RUN", arguments.run), ("--to", arguments.to)) if value is None]
+    if lost:
+        raise ValueError(f"the following arguments are required: {', '.join(lost)}")
     source = Path(arguments.run)
     folder = source if source.is_dir() else source.parent
     target = folder / _FILES[arguments.to] if arguments.out is None else Path(arguments.out)
