@@ -154,7 +154,9 @@ def _first_bytes(path: Path) -> bytes:
     try:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise ValueError(f"cannot read {path}: it is no file on a disk, and is gone through more than once")
+            raise ValueError(
+                f"cannot read {path}: it is a pipe or a device, and a file is read more than once; save it as a file first"
+            )
         with path.open("rb") as file:
             return file.read(16)
     except OSError as error:
