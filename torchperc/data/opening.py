@@ -155,7 +155,7 @@ def _first_bytes(path: Path) -> bytes:
         mode = path.stat().st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise ValueError(
-                f"cannot read {path}: it is a pipe or a device, and a file is read more than once; save it as a file first"
+                f"cannot read {path}: it is a pipe or a device, and files are read more than once; save it as one first"
             )
         with path.open("rb") as file:
             return file.read(16)
