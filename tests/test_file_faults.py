@@ -7,9 +7,11 @@ import io
 import lzma
 import os
 import pickle
+import queue
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -412,3 +414,21 @@ def test_labels_are_made_safe_for_spreadsheets_on_request(tmp_path, capsys):
     assert "--spreadsheet-safe goes with CSV and TSV" in capsys.readouterr().err
     assert apply._safe("\tx") == "'\tx"
     assert apply._safe("\rx") == "'\rx"
+
+
+def test_reading_that_is_given_up_does_not_wait_for_its_thread():
+    """Its generator may be closed by a garbage collection at a place where waiting for a thread never ends."""
+    begun, gate, waited = threading.Event(), threading.Event(), queue.Queue()
+
+    def items():
+        yield 1
+        begun.set()
+        waited.put(gate.wait(5))
+        yield 2
+
+    reader = opening.ahead(items())
+    assert next(reader) == 1
+    assert begun.wait(10)
+    reader.close()
+    gate.set()
+    assert waited.get(timeout=10)

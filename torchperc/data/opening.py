@@ -334,6 +334,25 @@ def _lzma_error() -> type[Exception]:
     return lzma.LZMAError
 
 
+@contextmanager
+def threads(count: int) -> Iterator[ThreadPoolExecutor]:
+    """So many threads for a generator, which does not wait for them when it is closed.
+
+    A generator that is given up is closed wherever garbage happens to be collected. That may be in a thread that is
+    just starting and holds the lock which every thread needs to end, so whoever waited there would wait forever.
+
+    Example:
+        >>> with threads(2) as pool:
+        ...     list(pool.map(abs, [1, -2]))
+        [1, 2]
+    """
+    pool = ThreadPoolExecutor(count)
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
 def ahead(items: Iterator[_T]) -> Iterator[_T]:
     """The same items, the next of which is fetched by a second thread while one is worked on.
 
@@ -342,7 +361,7 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
         ['a', 'b', 'c']
     """
     end = object()
-    with ThreadPoolExecutor(1) as pool:
+    with threads(1) as pool:
         coming = pool.submit(next, items, end)
         while (item := coming.result()) is not end:
             coming = pool.submit(next, items, end)

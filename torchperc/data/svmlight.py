@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ import numpy as np
 
 from torchperc.data.blocks import Array, Words, from_dictionary
 from torchperc.data.encoding import is_absent, word
-from torchperc.data.opening import Checksums, Stream, ahead
+from torchperc.data.opening import Checksums, Stream, ahead, threads
 from torchperc.rules.compiling import cores, numba_is_there
 
 PIECE = 2**24
@@ -87,7 +86,7 @@ class SvmlightFile:
         Args:
             watch: told how many bytes of the file are read.
         """
-        with ThreadPoolExecutor(cores()) as pool:
+        with threads(cores()) as pool:
             for data, offset in ahead(self._pieces(watch)):
                 parts = list(_halves(data, offset, cores() if len(data) >= WORTH_IT else 1))
                 yield from pool.map(lambda part: self._parsed(*part), parts)
