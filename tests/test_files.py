@@ -446,7 +446,7 @@ def test_files_that_are_not_what_they_are_called(tmp_path):
     assert "Is a directory" in message_of(lambda: read(tmp_path))
     assert "No such file" in message_of(lambda: read(tmp_path / "none.csv"))
     os.mkfifo(tmp_path / "pipe.csv")
-    assert "is no file on a disk" in message_of(lambda: read(tmp_path / "pipe.csv"))
+    assert "it is a pipe or a device" in message_of(lambda: read(tmp_path / "pipe.csv"))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
