@@ -22,7 +22,7 @@ ROOMS = [
     ],
     [
         "rules.conventions", "rules.compiling", "rules.loops", "rules.loops_many", "rules.rows", "rules.parts", "rules.kernels",
-        "rules.models", "rules.spaces", "rules.log", "rules.engines", "rules.kernelized", "rules.compiled", "rules.blocked",
+        "rules.models", "rules.spaces", "rules.rounding", "rules.log", "rules.engines", "rules.kernelized", "rules.compiled", "rules.blocked",
         "rules.choice", "rules.orders", "rules.problem", "rules.run", "rules.progress", "rules.online", "rules.trainer", "rules",
     ],
     ["descent_loops", "descent", "optimum", "sweeping"],
