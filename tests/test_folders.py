@@ -134,7 +134,8 @@ def test_what_makes_way_comes_back_if_it_has_to(tmp_path):
             (tmp_path / "a").write_text("new")
             raise KeyboardInterrupt
 
-    pytest.raises(KeyboardInterrupt, half)
+    with pytest.raises(KeyboardInterrupt):
+        half()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old", "b": "old"}
     with replaced(tmp_path, [tmp_path / "a", tmp_path / "b"]):
         (tmp_path / "a").write_text("new")

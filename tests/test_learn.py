@@ -1,12 +1,15 @@
 """From a stranger's file to predictions: learn, apply, and what they leave behind."""
 
+import contextlib
 import csv
 import gzip
 import json
 import math
+import os
 import shlex
 import subprocess
 import sys
+from multiprocessing import get_context
 
 import numpy as np
 import pandas as pd
@@ -16,6 +19,7 @@ import yaml
 
 import torchperc as tp
 from torchperc.cli import main
+from torchperc.folders import claimed
 from torchperc.learning import learn
 from torchperc.reporting.learned import Tally
 
@@ -456,6 +460,68 @@ def test_told_to_stop_nothing_is_left(tmp_path):
     assert done.returncode == 143
     assert done.stderr == "torchperc: stopped\n"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
+def test_two_runs_at_once_take_two_folders(tmp_path, monkeypatch):
+    """Two processes that begin together, by default."""
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path / "a.csv")
+
+    def one(errors):
+        sys.stderr = errors.open("w")
+        main(["learn", "a.csv", "--epochs", "1"])
+
+    both = [get_context("fork").Process(target=one, args=(tmp_path / f"{n}.txt",)) for n in range(2)]
+    for process in both:
+        process.start()
+    for process in both:
+        process.join()
+    assert [process.exitcode for process in both] == [0, 0], (tmp_path / "0.txt").read_text()
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["a", "a-2"]
+    for name in ("a", "a-2"):
+        assert tp.FittedModel.load(tmp_path / "runs" / name).names[0] == "age"
+
+
+@pytest.mark.parametrize("words", [[], ["--overwrite"]], ids=["", "overwrite"])
+def test_a_folder_in_use_is_refused(tmp_path, capsys, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path / "a.csv")
+    with claimed(tmp_path / "run"):
+        _, err = run(capsys, "learn", "a.csv", "--folder", "run", *words, code=2)
+    assert (
+        err
+        == f"torchperc: error: --folder run is in use by process {os.getpid()}; wait for it, or name another folder\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
+
+
+def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path / "a.csv")
+
+    @contextlib.contextmanager
+    def late(folder):  # between the look at the folder and the claim
+        with claimed(folder):
+            if folder.name in ("a", "mine"):
+                (folder / "config.yaml").write_text("of another run")
+            yield folder
+
+    monkeypatch.setattr("torchperc.learning.claimed", late)
+    assert learn("a.csv", max_epochs=1).folder.name == "a-2"
+    with pytest.raises(ValueError, match="is there already"):
+        learn("a.csv", folder="mine", max_epochs=1)
+    assert (tmp_path / "runs" / "a" / "config.yaml").read_text() == "of another run"
+    assert (tmp_path / "mine" / "config.yaml").read_text() == "of another run"
+
+
+def test_the_empty_folder_of_a_killed_run_is_taken_up(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    people(tmp_path / "a.csv")
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / ".torchperc-lock").write_text("1")
+    assert str(learn("a.csv", max_epochs=1).folder) == "runs/a"
+    assert not (tmp_path / "runs" / "a" / ".torchperc-lock").exists()
 
 
 def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, capsys):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import shutil
 import time
@@ -20,6 +22,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torchperc import checks
 from torchperc.exporting import appearing, write_whole
 from torchperc.fitted import MODEL, FittedModel
+from torchperc.folders import LOCK, FolderInUseError, claimed
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer
 from torchperc.lightning.running import LAST, wrong_decisions
 from torchperc.modules import MulticlassPerceptron, Perceptron
@@ -135,7 +138,8 @@ def learn(
     Args:
         source: a file, or a data set by name; see :func:`torchperc.data.load`.
         target: the column of labels, by name or by position from 1; the last one by default.
-        folder: of the run; by default ``runs/`` and the name of the file, with a number if that is taken.
+        folder: of the run; by default ``runs/`` and the name of the file, with a number if that is taken. No other
+            run can take it while this one is made.
         missing: what to do about missing values: ``"error"``, ``"drop"`` the row, or the ``"mean"`` of the column.
         header: whether the first line names the columns; found out by default.
         delimiter: between the cells of text; found by default.
@@ -175,12 +179,12 @@ def learn(
         "seed": seed,
         "dtype": dtype,
     }
-    final = _free_folder(source, folder, checks.flag("overwrite", overwrite))
-    data = TabularDataModule(**settings)
-    watch("reading")
-    _check_parts(data)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with appearing(final) as part:
+    with contextlib.ExitStack() as stack:
+        final = _claimed_folder(source, folder, checks.flag("overwrite", overwrite), stack)
+        data = TabularDataModule(**settings)
+        watch("reading")
+        _check_parts(data)
+        part = stack.enter_context(appearing(final))
         part.mkdir()
         return _learn(data, settings, part, final, epochs, watch)
 
@@ -349,17 +353,35 @@ def _config(
     return text
 
 
-def _free_folder(source: str | Path, folder: str | Path | None, overwrite: bool) -> Path:
-    """Where the run goes; refused if something else is there."""
-    if folder is None:
-        stem = Path(source).name.split(".")[0] or "data"
-        names = (Path("runs", stem if n == 1 else f"{stem}-{n}") for n in range(1, 2**31))
-        return next(path for path in names if overwrite or not path.exists())
-    path = Path(folder)
-    if path.is_dir() and not any(path.iterdir()):
+def _claimed_folder(
+    source: str | Path, folder: str | Path | None, overwrite: bool, stack: contextlib.ExitStack
+) -> Path:
+    """Where the run goes, claimed until the stack is closed; refused if something else is there."""
+    stem = Path(source).name.split(".")[0] or "data"
+    if folder is not None or overwrite:
+        path = Path("runs", stem) if folder is None else Path(folder)
+        _check_free(path, overwrite)
+        stack.enter_context(claimed(path))
+        _check_free(path, overwrite)  # another process may have been quicker
         return path
-    if path.exists() and not (path.is_dir() and runs.is_run(path)):
+    for path in (Path("runs", stem if n == 1 else f"{stem}-{n}") for n in itertools.count(1)):
+        with contextlib.suppress(FolderInUseError), contextlib.ExitStack() as attempt:
+            if _is_free(path):
+                attempt.enter_context(claimed(path))
+                if _is_free(path):
+                    stack.push(attempt.pop_all())
+                    return path
+    raise AssertionError("there is always a next number")
+
+
+def _is_free(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and all(entry.name == LOCK for entry in path.iterdir()))
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    if _is_free(path):
+        return
+    if not (path.is_dir() and runs.is_run(path)):
         raise ValueError(f"folder={path} is there and is not a run; name another")
-    if path.exists() and not overwrite:
+    if not overwrite:
         raise ValueError(f"folder={path} is there already; name another, or use overwrite=True (--overwrite)")
-    return path
