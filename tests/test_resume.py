@@ -5,6 +5,8 @@ import itertools
 import os
 import pickle
 import random
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from safetensors.torch import load_file
 
 import torchperc as tp
 from torchperc.cli import main
+from torchperc.folders import claimed
 from torchperc.lightning import (
     CheckpointError,
     LitClassifier,
@@ -511,3 +514,89 @@ def test_a_command_refuses_other_data_in_one_line(tmp_path):
     assert code == 2, errors
     assert errors.startswith("torchperc: error: ")
     assert errors.count("\n") == 1
+
+
+# --- one run per folder ---
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that came to its end."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert called(folder.parent, *command(folder, "--trainer.max_epochs", "2")) == (0, "")
+    return folder
+
+
+def rerun(finished, folder, before=lambda: None, *words):
+    """Exit code and stderr of a second run into the folder of the first, with another config."""
+    shutil.copytree(finished, folder)
+
+    def work():
+        before()
+        main(command(folder, "--trainer.max_epochs", "4", "--seed_everything", "1", *words))
+
+    return forked(work, folder.parent / "errors"), (folder.parent / "errors").read_text()
+
+
+def test_a_folder_in_use_takes_no_second_run(finished, tmp_path):
+    with claimed(tmp_path / "run"):
+        code, said = called(tmp_path, *command(tmp_path / "run"))
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [".torchperc-lock"]
+    assert (code, said.count("\n")) == (2, 1)
+    assert f"is in use by process {os.getpid()}; wait for it" in said
+
+
+def die(epoch):
+    """Killed as an epoch begins."""
+
+    def step(module, *_):
+        if module.trainer.current_epoch == epoch:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(module, *_)
+
+    real = LitClassifier.training_step
+    return lambda: setattr(LitClassifier, "training_step", step)
+
+
+def test_a_second_run_killed_before_it_saved_leaves_the_first(finished, tmp_path):
+    folder = tmp_path / "run"
+    assert rerun(finished, folder, die(0))[0] == -signal.SIGKILL
+    found = content(folder)
+    assert found.pop(".torchperc-lock")
+    assert {name: found[name] for name in content(finished)} == content(finished)
+
+
+def test_a_second_run_killed_after_it_saved_is_the_only_one(finished, tmp_path):
+    folder = tmp_path / "run"
+    assert rerun(finished, folder, die(1))[0] == -signal.SIGKILL
+    assert not (folder / "weights.safetensors").exists()
+    assert last(folder)["epoch"] == 0
+    assert "seed_everything: 1" in (folder / "config.yaml").read_text()
+    assert len(list(folder.glob("events*"))) == 1
+    assert not set(folder.glob("events*")) & set(finished.glob("events*"))
+
+
+def test_a_second_run_that_cannot_save_leaves_the_first(finished, tmp_path):
+    def limit():
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, ((finished / "last.ckpt").stat().st_size // 2, resource.RLIM_INFINITY)
+        )
+
+    folder = tmp_path / "run"
+    code, said = rerun(finished, folder, limit, "--trainer.logger", "false")
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "File too large" in said
+    assert {name: content(folder)[name] for name in content(finished)} == content(finished)
+
+
+def test_a_run_that_goes_on_keeps_its_curves_and_drops_its_weights_till_the_end(finished, tmp_path):
+    folder = tmp_path / "run"
+    more = ["--ckpt_path", str(folder / "last.ckpt")]
+    assert rerun(finished, folder, die(3), *more)[0] == -signal.SIGKILL
+    assert last(folder)["epoch"] == 2
+    assert not (folder / "weights.safetensors").exists()
+    assert len(list(folder.glob("events*"))) == 2

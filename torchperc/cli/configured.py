@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,70 @@ from rich.table import Table
 from torchperc.cli import inputs
 from torchperc.exporting import load_safetensors, save_safetensors, write_whole
 from torchperc.fitted import MODEL
+from torchperc.folders import claimed, replaced
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
-from torchperc.lightning.running import wrong_decisions
+from torchperc.lightning.running import LAST, wrong_decisions
+from torchperc.reporting.learned import RESULTS
+from torchperc.reporting.runs import CONFIG
+
+
+class _Place:
+    """A run's place in its folder. An earlier run stays there, complete, until this one has something to keep.
+
+    Args:
+        folder: of the run.
+        config: the text to keep there.
+        resumed: the checkpoint that the run goes on from, if any; in the same folder it is the same run.
+    """
+
+    def __init__(self, folder: Path, config: str, resumed: str | Path | None) -> None:
+        names = [MODEL, RESULTS]
+        if resumed is None or Path(resumed).absolute().parent != folder.absolute():
+            names += [LAST, "hparams.yaml", "events.out.tfevents.*"]
+        self._folder, self._config = folder, config.encode()
+        self._earlier = [path for name in names for path in folder.glob(name)]
+        if not self._earlier:
+            write_whole(folder / CONFIG, self._config)
+
+    def keep(self, save: Callable[[], object]) -> None:
+        """Save something of this run; the first time, with its config in place of the earlier run."""
+        if self._earlier:
+            with replaced(self._folder, [*self._earlier, *self._folder.glob(CONFIG)]):
+                write_whole(self._folder / CONFIG, self._config)
+                save()
+            self._earlier = []
+        else:
+            save()
+
+
+class _Placing(pl.plugins.CheckpointIO):
+    """Another way of saving checkpoints, into a run's place."""
+
+    def __init__(self, way: pl.plugins.CheckpointIO, place: _Place) -> None:
+        self.way, self.place = way, place
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
+        """Save a checkpoint."""
+        self.place.keep(lambda: self.way.save_checkpoint(checkpoint, path, storage_options))
+
+    def load_checkpoint(self, path: Any, *args: Any, **options: Any) -> dict[str, Any]:
+        """Load a checkpoint."""
+        return self.way.load_checkpoint(path, *args, **options)
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Remove a checkpoint."""
+        self.way.remove_checkpoint(path)
+
+    def teardown(self) -> None:
+        """Finish what is still being saved."""
+        self.way.teardown()
 
 
 class _CLI(LightningCLI):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        with contextlib.ExitStack() as self._claims:
+            super().__init__(*args, **options)
+
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """The run's folder, and what the net learns from the data."""
         parser.add_argument("--folder", default="runs/last", help="of the run: event files, checkpoint, weights")
@@ -40,19 +101,26 @@ class _CLI(LightningCLI):
         epochs = options.pop("max_epochs", 100)
         return make_trainer(folder, epochs, callbacks=callbacks, picture_every=every, **options)
 
+    @property
+    def _folder(self) -> Path:
+        return Path(self._get(self.config, "folder"))
+
     def _parse_ckpt_path(self) -> None:
         """Lightning would overrule the config by the checkpoint's hyper-parameters; here the config says what runs."""
 
     def before_fit(self) -> None:
-        """Keep the config beside the run."""
-        folder = Path(self._get(self.config, "folder"))
+        """Claim the folder; keep the config beside the run."""
         text = self._parser("fit").dump(self.config["fit"], skip_unset=True)
-        write_whole(folder / "config.yaml", text.encode(), make_folder=True)
+        if self.trainer.is_global_zero:  # one of several processes claims the folder for all of them
+            self._claims.enter_context(claimed(self._folder))
+            self._place = _Place(self._folder, text, self._get(self.config, "ckpt_path"))
+            strategy = self.trainer.strategy
+            strategy.checkpoint_io = _Placing(strategy.checkpoint_io, self._place)
 
     def before_validate(self) -> None:
         """The weights that the run kept, unless a checkpoint is named."""
         if self._get(self.config, "ckpt_path") is None:
-            path = Path(self._get(self.config, "folder")) / MODEL
+            path = self._folder / MODEL
             if not path.is_file():
                 raise ValueError(f"there is no {path}; run `torchperc fit` first, or name a checkpoint by --ckpt_path")
             load_safetensors(path, self.model.net)
@@ -61,9 +129,9 @@ class _CLI(LightningCLI):
 
     def after_fit(self) -> None:
         """Keep the weights, and say what came out."""
-        folder = Path(self._get(self.config, "folder"))
-        _save(self.model, self.datamodule, folder / MODEL)
-        _summary(self.trainer, self.model, self.datamodule, folder)
+        if self.trainer.is_global_zero:
+            self._place.keep(lambda: _save(self.model, self.datamodule, self._folder / MODEL))
+        _summary(self.trainer, self.model, self.datamodule, self._folder)
 
     def after_validate(self) -> None:
         """Say what came out."""
@@ -73,7 +141,7 @@ class _CLI(LightningCLI):
 
     def after_predict(self) -> None:
         """Write the labels by their names."""
-        folder = Path(self._get(self.config, "folder"))
+        folder = self._folder
         codes = torch.cat(self.trainer.predict_loop.predictions)
         text = io.StringIO()
         csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes.cpu()))])
