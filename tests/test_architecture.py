@@ -13,7 +13,7 @@ ROOT = Path(tp.__file__).parent
 
 # rooms from the ground up; a module may import its own room and any to the left of it, by the order within the room
 ROOMS = [
-    ["checks", "folders", "exporting"],
+    ["text", "checks", "folders", "exporting"],
     ["functional"],
     ["losses", "heads", "modules"],
     [
@@ -51,7 +51,7 @@ ROOMS = [
     ],
     ["reporting.page", "reporting.chapters", "reporting.reports", "reporting", "reporting.runs", "reporting.learned"],
     ["learning"],
-    ["cli.show", "cli.inputs", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.export", "cli.apply",
+    ["cli.ending", "cli.show", "cli.inputs", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.export", "cli.apply",
      "cli.learn", "cli.demo", "cli"],
 ]  # fmt: skip
 RANK = {module: number for number, module in enumerate(name for room in ROOMS for name in room)}

@@ -524,6 +524,33 @@ def test_the_empty_folder_of_a_killed_run_is_taken_up(tmp_path, monkeypatch):
     assert not (tmp_path / "runs" / "a" / ".torchperc-lock").exists()
 
 
+def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    bad = "\x1b]0;title\x07\x1b[2J"
+    frame = people(tmp_path / "a.csv", rows=60)
+    frame["bought"] = frame["bought"].str.replace("low", f"low{bad}")
+    frame = frame.rename(columns={"age": f"age{bad}"})[[f"age{bad}", "income", "bought"]]
+    file, run_folder = f"a{bad}.csv", f"run{bad}"
+    frame.to_csv(file, index=False)
+    frame.assign(**{f"new{bad}": 1, "bought": f"other{bad}"}).to_csv("b.csv", index=False)
+    seen = [
+        *run(capsys, "learn", file, "--folder", run_folder, "--epochs", "2"),
+        *run(capsys, "learn", file, "--folder", run_folder, code=2),
+        *run(capsys, "learn", file, "--target", bad, code=2),
+        *run(capsys, "apply", run_folder, "b.csv", "-o", f"out{bad}.csv"),
+        *run(capsys, "separable", file, "--save", f"proof{bad}"),
+        *run(capsys, "separable", "--verify", f"proof{bad}", file),
+        *run(capsys, "crosscheck", file, "--epochs", "1"),
+        *run(capsys, "export", run_folder, "--to", "safetensors"),
+        *run(capsys, "report", run_folder),
+        *run(capsys, f"no such command {bad}", code=2),
+        (tmp_path / run_folder / "report.html").read_text(),
+        (tmp_path / run_folder / "card.md").read_text(),
+    ]
+    assert [text for text in seen if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)] == []
+    assert r"labels high, low\x1b]0;title\x07\x1b[2J" in seen[0]
+
+
 def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, capsys):
     (tmp_path / "new.csv").write_text("age,income,colour\n")
     said, _ = run(capsys, "apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")

@@ -3,6 +3,7 @@
 import re
 from fractions import Fraction
 from functools import lru_cache
+from html import escape
 from html.parser import HTMLParser
 
 import numpy as np
@@ -14,7 +15,7 @@ from torchperc.cli import main
 from torchperc.exporting import save_safetensors
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.lightning.checkpoints import SafeCheckpointIO
-from torchperc.reporting import Picture, Report, Section, Table, Text, report, report_page
+from torchperc.reporting import Code, Picture, Report, Section, Table, Text, report, report_page
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
@@ -214,10 +215,25 @@ def test_what_a_user_named_is_shown_as_text():
     for name in (bad, '"><img src=x>', "$x_", "a|b `c` *d*"):
         assert name in page.text
     card = made.card()
-    fenced = card[card.index("\n````\n") :]  # a config is shown as it is, in fences longer than its own
-    assert f"a: {bad}\n```\n````" in fenced
-    assert "<script>" not in card.replace(f"a: {bad}", "")
+    assert f"<pre><code>a: {escape(bad)}\n```</code></pre>" in card
+    assert "<script>" not in card
+    assert "<img" not in card
     assert r"a\|b \`c\` \*d\*" in card
+
+
+def test_a_config_is_shown_as_it_is_between_fences_longer_than_its_own():
+    assert Code("a: ```\n").card() == "````\na: ```\n````"
+
+
+def test_what_a_terminal_would_act_on_is_written_out():
+    X, y = tp.data.gate("AND")
+    result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
+    bad = "a\x1b]0;title\x07\x9b2J\u202e"
+    made = report(result, X, y, title=bad, labels=(bad, "b"), names=(bad, "c"), config=f"# {bad}")
+    for text in (made.html(), made.card()):
+        assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text)
+        assert "x1b]0;title" in text.replace("\\]", "]")
+        assert "u202e" in text
 
 
 def test_the_page_refers_to_nothing_outside_itself(fitted):

@@ -1,9 +1,11 @@
 """Nothing lost: a run that is cut, killed or told to stop goes on from its checkpoint as if nothing had happened."""
 
+import contextlib
 import functools
 import itertools
 import os
 import pickle
+import pty
 import random
 import resource
 import shutil
@@ -11,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 import warnings
 from pathlib import Path
@@ -33,6 +36,7 @@ from torchperc.lightning import (
     TabularDataModule,
     make_trainer,
 )
+from torchperc.lightning.callbacks import SaveOnSignal
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning 2.6 on torch 2.13
@@ -41,7 +45,7 @@ pytestmark = [
 CONFIGS = Path(__file__).parent.parent / "configs"
 EPOCHS = 6
 RULES = [kind for kind in KINDS if kind.startswith(("shuffled", "random-mistake"))]
-CODES = {signal.SIGTERM: 143, signal.SIGINT: 130}
+CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
 
 
 class CutError(Exception):
@@ -243,17 +247,22 @@ def forked(work, errors=None):
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if errors else null, 2)
+    return in_child(work)
+
+
+def in_child(work):
+    """Do the work as in a process of its own, then leave it; never back into the test run."""
     code = 1
     try:
         torch.set_num_threads(1)  # the parent's threads are not in the child, which would wait for them for ever
-        for number in CODES:  # as in a process of its own
-            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+        for number in CODES:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         warnings.resetwarnings()
         for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
             warnings.simplefilter("ignore", kind)
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if errors else null, 2)
         sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
         work()
         code = 0
@@ -263,7 +272,7 @@ def forked(work, errors=None):
         traceback.print_exc()
     finally:
         sys.stderr.flush()
-        os._exit(code)  # never back into the test run
+        os._exit(code)
 
 
 KILLED = ["adam", "sample", *RULES]
@@ -331,7 +340,8 @@ def test_a_signal_at_the_end_of_an_epoch_loses_nothing_of_it(tmp_path, kind, hoo
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 def test_a_signal_as_training_starts_is_not_swallowed(tmp_path, number):
     stop = At("on_train_start", 0, send(number))
-    assert forked(lambda: run(tmp_path, "adam", EPOCHS, extra=[stop], logger=False)) == CODES[number]
+    code = -number if number == signal.SIGHUP else CODES[number]  # nobody listens yet
+    assert forked(lambda: run(tmp_path, "adam", EPOCHS, extra=[stop], logger=False)) == code
 
 
 def test_signal_handlers_are_as_before_after_a_run_a_cut_and_a_refusal(tmp_path):
@@ -343,6 +353,144 @@ def test_signal_handlers_are_as_before_after_a_run_a_cut_and_a_refusal(tmp_path)
     with pytest.raises(CheckpointError):
         run(tmp_path, "adam", 1, tmp_path / "none.ckpt", logger=False)
     assert [signal.getsignal(number) for number in CODES] == before
+
+
+def in_terminal(work, *steps):
+    """Exit code and output of a child process in a terminal where Ctrl-C is pressed at each word that it prints."""
+    child, terminal = pty.fork()
+    if not child:
+        in_child(work)
+    said, steps = b"", list(steps)
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while True:
+            said += os.read(terminal, 1000)
+            if steps and steps[0] in said:
+                steps.pop(0)
+                os.write(terminal, b"\x03")
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.decode()
+
+
+def stuck(word, condition=lambda: True):
+    """Something that does not end for long; it prints a word when a condition holds."""
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        pass
+    os.write(1, word)
+    while time.monotonic() < end:
+        pass
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
+    def step(module, *_):
+        os.write(1, b"training")
+        saving = next(c for c in module.trainer.callbacks if isinstance(c, SaveOnSignal))
+        stuck(b"told once", lambda: saving._received)
+
+    monkeypatch.setattr(LitClassifier, "training_step", step)
+    code, said = in_terminal(lambda: main(command(tmp_path / "run")), b"training", b"told once")
+    assert code == 130
+    assert said.splitlines()[-1].endswith("torchperc: interrupted")
+    assert "Traceback" not in said
+
+
+def test_a_second_ctrl_c_ends_the_clearing_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(LitRule, "training_step", lambda *_: stuck(b"training"))
+    monkeypatch.setattr("torchperc.exporting.remove", lambda path: stuck(b"clearing"))
+    learn = ["learn", "iris", "--folder", str(tmp_path / "run")]
+    code, said = in_terminal(lambda: main(learn), b"training", b"clearing")
+    assert code == 130
+    assert said.splitlines()[-1].endswith("torchperc: interrupted")
+    assert said.count("interrupted") == 1
+    assert "Traceback" not in said
+
+
+def test_what_a_killed_command_left_goes_with_the_next(tmp_path, monkeypatch):
+    learn = ["learn", "iris", "--folder", str(tmp_path / "run"), "--epochs", "1"]
+
+    def killed():
+        monkeypatch.setattr(LitRule, "training_step", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        main(learn)
+
+    assert forked(killed) == -signal.SIGKILL
+    assert len(list(tmp_path.glob(".torchperc-part-*"))) == 1
+    assert called(tmp_path, *learn) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["errors", "run"]
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+def test_a_command_told_to_stop_says_so_and_clears_away(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(LitRule, "training_step", lambda *_: send(number)(None))
+    code, said = called(tmp_path, "learn", "iris", "--folder", str(tmp_path / "run"))
+    assert code == CODES[number]
+    assert said.startswith("torchperc: ")
+    assert said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["errors"]
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+def test_a_command_told_to_stop_before_it_has_begun_says_so(tmp_path, monkeypatch, number):
+    def loading(words):
+        try:
+            send(number)(None)
+        except SystemExit as leave:
+            raise ImportError("numpy") from leave  # what some packages make of it
+
+    monkeypatch.setattr("torchperc.cli._dispatch", loading)
+    code, said = called(tmp_path, "report", "runs/a")
+    assert code == CODES[number]
+    assert said.startswith("torchperc: ")
+    assert said.count("\n") == 1
+
+
+def test_signals_that_are_ignored_stay_so(tmp_path, monkeypatch):
+    def hung_up():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
+        monkeypatch.setattr(LitClassifier, "on_train_epoch_start", lambda *_: send(signal.SIGHUP)(None))
+        main(command(tmp_path / "run", "--trainer.max_epochs", "2"))
+
+    assert forked(hung_up, tmp_path / "errors") == 0
+    assert (tmp_path / "errors").read_text() == ""
+
+
+# --- the disk ---
+
+
+def limited(words):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    main(words)
+
+
+def test_a_full_disk_is_one_line_and_what_was_saved_stays(tmp_path):
+    folder = tmp_path / "run"
+    words = command(folder, "--trainer.max_epochs", "1000")
+    code = forked(lambda: limited(words), tmp_path / "errors")
+    said = (tmp_path / "errors").read_text()
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "cannot write the event files of the run (File too large); make room" in said
+    assert last(folder)["epoch"] > 0
+
+
+def test_a_full_disk_while_learning_is_one_line_and_leaves_nothing(tmp_path):
+    words = ["learn", "iris", "--folder", str(tmp_path / "run")]
+    code = forked(lambda: limited(words), tmp_path / "errors")
+    said = (tmp_path / "errors").read_text()
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "File too large" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["errors"]
+
+
+def test_a_folder_removed_during_a_run_is_one_line(tmp_path, monkeypatch):
+    real = LitClassifier.training_step
+
+    def step(module, *batch):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        return real(module, *batch)
+
+    monkeypatch.setattr(LitClassifier, "training_step", step)
+    code, said = called(tmp_path, *command(tmp_path / "run", "--trainer.max_epochs", "1000"))
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "No such file or directory" in said
 
 
 # --- by the command line ---

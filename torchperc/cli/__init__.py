@@ -9,6 +9,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from torchperc.cli.ending import Ending
+from torchperc.text import visible
+
 _CONFIGURED = {
     "fit": "train from a config",
     "validate": "validation loss and error of a checkpoint",
@@ -41,13 +44,23 @@ class _Parser(argparse.ArgumentParser):
 
 def fail(message: str) -> None:
     """Say what is wrong in one line on stderr and leave with exit code 2."""
-    print(f"torchperc: error: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"torchperc: error: {visible(' '.join(str(message).split()))}", file=sys.stderr)
     raise SystemExit(2)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the ``torchperc`` command."""
-    words = list(sys.argv[1:] if argv is None else argv)
+    with Ending() as ending:
+        try:
+            _run(list(sys.argv[1:] if argv is None else argv), ending)
+        except BaseException:
+            if not ending.sentence:
+                raise
+            ending.say()  # whatever became of the exception on its way
+            raise SystemExit(ending.code) from None
+
+
+def _run(words: list[str], ending: Ending) -> None:
     try:
         _dispatch(words)
         sys.stdout.flush()
@@ -55,10 +68,18 @@ def main(argv: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
     except (ValueError, TypeError, OSError) as error:
-        fail(str(error))
+        fail(str(error) if ending.fault is None or not isinstance(error, OSError) else _unwritten(ending.fault))
     except KeyboardInterrupt:
         print("torchperc: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+    if ending.fault is not None:
+        fail(_unwritten(ending.fault))
+
+
+def _unwritten(fault: BaseException) -> str:
+    """What is lost when a thread fails: the one that there is writes for TensorBoard."""
+    reason = getattr(fault, "strerror", None) or fault
+    return f"cannot write the event files of the run ({reason}); make room there, or name a folder that can be written"
 
 
 def _dispatch(words: list[str]) -> None:

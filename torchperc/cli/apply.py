@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchperc.cli import inputs
+from torchperc.text import visible
 
 if TYPE_CHECKING:
     from torchperc.data.encoding import Encoding
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> None:
         stream = batches(arguments.data, _encoding(model), max_unpacked=arguments.max_unpacked)
     count = known = wrong = 0
     strange: set[str] = set()
-    with inputs.stoppable(), inputs.as_options(), _writer(out, model.labels) as write:
+    with inputs.as_options(), _writer(out, model.labels) as write:
         for batch in stream:
             columns = _columns(model, model.outputs(batch.X))
             shown = np.vectorize(_safe, [object]) if arguments.spreadsheet_safe else np.asarray
@@ -185,7 +186,7 @@ def _conclude(
     from torchperc.reporting.learned import Tally
 
     def say(text: str) -> None:
-        print(text, file=sys.stderr if arguments.out is None else sys.stdout)
+        print(visible(text), file=sys.stderr if arguments.out is None else sys.stdout)
 
     if arguments.out is not None:
         say(f"{count:,} label{'s' * (count != 1)} in {arguments.out}")

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from torchperc.text import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -50,7 +52,7 @@ def run(arguments: argparse.Namespace) -> None:
     files = report.write(out, rows, absent, rounds=rounds, quick=arguments.quick)
     for line in report.summary(rows, absent):
         console.print(line)
-    console.print(f"written: {', '.join(map(str, files))}", soft_wrap=True)
+    console.print(visible(f"written: {', '.join(map(str, files))}"), soft_wrap=True)
     raise SystemExit(1 if any(row.differs for row in rows) else 0)
 
 

@@ -26,6 +26,7 @@ from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitte
 from torchperc.lightning.running import LAST, wrong_decisions
 from torchperc.reporting.learned import RESULTS
 from torchperc.reporting.runs import CONFIG
+from torchperc.text import visible
 
 
 class _Place:
@@ -146,7 +147,8 @@ class _CLI(LightningCLI):
         text = io.StringIO()
         csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes.cpu()))])
         write_whole(folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
-        Console(highlight=False, markup=False).print(f"{len(codes)} labels in {folder / 'predictions.csv'}")
+        said = visible(f"{len(codes)} labels in {folder / 'predictions.csv'}")
+        Console(highlight=False, markup=False).print(said)
 
 
 def run(argv: list[str]) -> None:
@@ -228,8 +230,8 @@ def _summary(trainer: pl.Trainer, model: pl.LightningModule, data: TabularDataMo
             if len(y):
                 rows.append((f"{name} error of the weights kept", f"{wrong_decisions(model, X, y) / len(y):.6g}"))
     console = _print_metrics(trainer, rows)
-    console.print(f"weights, checkpoint and curves are in {folder}; look at them with")
-    console.print(f"  tensorboard --logdir {folder.parent}")
+    console.print(visible(f"weights, checkpoint and curves are in {folder}; look at them with"))
+    console.print(visible(f"  tensorboard --logdir {folder.parent}"))
 
 
 def _print_metrics(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> Console:

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
+from torchperc.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,7 +59,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
     console = Console(highlight=False, markup=False)  # names and labels are the user's, brackets and all
     samples, features = table.X.shape
-    console.print(f"{arguments.data}: {samples} samples, {features} features, labels {_codes(table)}")
+    console.print(visible(f"{arguments.data}: {samples} samples, {features} features, labels {_codes(table)}"))
     console.print(_table(check))
     console.print(_conclusion(check))
     raise SystemExit(0 if check.equal else 1)

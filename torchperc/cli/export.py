@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from torchperc.text import visible
+
 _FILES = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": "model.pt2"}
 
 
@@ -45,4 +47,5 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--out={target} is not a file in a folder that exists; make the folder first")
     write = {"onnx": save_onnx, "safetensors": save_model, "torch": save_exported}[arguments.to]
     checked = write(model, target)
-    print(f"{type(model.net).__name__} of {source}: {target}, {checked.size:,} bytes; {checked.sentence}")
+    said = f"{type(model.net).__name__} of {source}: {target}, {checked.size:,} bytes; {checked.sentence}"
+    print(visible(said))

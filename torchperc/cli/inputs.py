@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import re
-import signal
 import sys
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from torchperc.text import visible
 
 if TYPE_CHECKING:
     from torchperc.data import Dataset
@@ -86,24 +87,9 @@ def one_line_warnings() -> None:
     """Warnings from now on are one line on standard error."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"torchperc: warning: {' '.join(str(message).split())}", file=sys.stderr)
+        print(f"torchperc: warning: {visible(' '.join(str(message).split()))}", file=sys.stderr)
 
     warnings.showwarning = show
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """Told to stop (SIGTERM), a command clears away what it has begun, as on Ctrl-C."""
-
-    def leave(number: int, frame: object) -> None:
-        print("torchperc: stopped", file=sys.stderr)
-        raise SystemExit(128 + number)
-
-    before = signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def load(arguments: argparse.Namespace) -> Dataset:

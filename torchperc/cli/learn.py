@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
+from torchperc.text import visible
 
 if TYPE_CHECKING:
     from torchperc.learning import Learned
@@ -69,7 +70,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     inputs.one_line_warnings()
     notes = Console(stderr=True, highlight=False, markup=False)
-    with inputs.stoppable(), inputs.as_options(), notes.status("") as status:
+    with inputs.as_options(), notes.status("") as status:
         learned = learn(
             arguments.data,
             folder=arguments.folder,
@@ -98,7 +99,7 @@ def _show(learned: Learned, source: str) -> None:
         part.samples for part in (learned.best.training, learned.best.validation, *filter(None, [learned.test]))
     )
     labels = ", ".join(model.labels) if len(model.labels) <= 12 else f"{len(model.labels)} of them"
-    console.print(f"{source}: {count:,} samples, {len(model.names):,} features, labels {labels}")
+    console.print(visible(f"{source}: {count:,} samples, {len(model.names):,} features, labels {labels}"))
     table = Table(
         "learned by", "validation error", "training", "verdict", "epochs", "time", box=SIMPLE_HEAD, pad_edge=False
     )
@@ -121,11 +122,11 @@ def _show(learned: Learned, source: str) -> None:
         f"perceptron criterion, least mean squares, logistic loss. {_legend(learned)}"
     )
     for note in learned.notes:
-        console.print(f"Note: {note}.")
+        console.print(visible(f"Note: {note}."))
     if learned.test is not None:
         console.print(f"On the test part, which chose nothing, {learned.best.name} errs in {learned.test}.")
     folder = learned.folder
-    console.print(f"The run is in {folder}. What now:", soft_wrap=True)
+    console.print(visible(f"The run is in {folder}. What now:"), soft_wrap=True)
     named = shlex.quote(str(folder))
     new = f"new{Path(source).suffix or '.csv'}"
     for what, command in (
@@ -133,7 +134,7 @@ def _show(learned: Learned, source: str) -> None:
         ("look at it", f"open {shlex.quote(str(folder / 'report.html'))}, or tensorboard --logdir {named}"),
         ("take it elsewhere", f"torchperc export {named} --to onnx"),
     ):
-        console.print(f"  {what:18} {command}", soft_wrap=True)
+        console.print(visible(f"  {what:18} {command}"), soft_wrap=True)
 
 
 def _legend(learned: Learned) -> str:

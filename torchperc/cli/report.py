@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchperc.text import visible
+
 if TYPE_CHECKING:
     from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
     from torchperc.reporting import Report
@@ -34,7 +36,7 @@ def run(arguments: argparse.Namespace) -> None:
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise ValueError(f"{option}={path} is not a file in a folder that exists; make the folder first")
     of_folder(folder).save(page, card)
-    print(f"report of {folder}: {page}{'' if card is None else f', model card: {card}'}")
+    print(visible(f"report of {folder}: {page}{'' if card is None else f', model card: {card}'}"))
 
 
 def of_folder(folder: Path) -> Report:

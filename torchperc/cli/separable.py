@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
+from torchperc.text import visible
 
 if TYPE_CHECKING:
     from torchperc.theory.certificates import Certificate
@@ -47,10 +48,10 @@ def _verify(arguments: argparse.Namespace) -> None:
         raise ValueError("--no-bias goes with a new proof; one that is in a file says itself whether there is a bias")
     try:
         if set(inputs.options(arguments)) <= {"target"}:
-            print(verifier.verify_file(arguments.verify, arguments.data, arguments.target))
+            print(visible(str(verifier.verify_file(arguments.verify, arguments.data, arguments.target))))
             raise SystemExit(0)
     except verifier.RejectedError as reason:
-        print(f"rejected: {' '.join(str(reason).split())}")
+        print(visible(f"rejected: {' '.join(str(reason).split())}"))
         raise SystemExit(1) from None
     except ValueError:  # no plain table of numbers; whatever is wrong besides, the other way says
         verifier.read_certificate(arguments.verify)
@@ -65,7 +66,7 @@ def _verify_encoded(arguments: argparse.Namespace) -> int:
     fault = certificate.fault(table.X, table.y)
     if certificate.labels != table.labels:
         fault = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
-    print(f"{certificate.kind}: the proof holds" if fault is None else f"rejected: {fault}")
+    print(visible(f"{certificate.kind}: the proof holds" if fault is None else f"rejected: {fault}"))
     return 0 if fault is None else 1
 
 
@@ -84,13 +85,13 @@ def _decide(arguments: argparse.Namespace) -> None:
         time_limit=arguments.time_limit,
     )
     certificate = replace(certificate, labels=table.labels)
-    print(
-        f"{arguments.data}: {len(table.X):,} samples, {table.X.shape[1]:,} features, labels {', '.join(table.labels)}"
-    )
-    print(f"{certificate}{_rows(certificate)}")
+    samples, features = table.X.shape
+    labels = ", ".join(table.labels)
+    print(visible(f"{arguments.data}: {samples:,} samples, {features:,} features, labels {labels}"))
+    print(visible(f"{certificate}{_rows(certificate)}"))
     if arguments.save is not None:
         certificate.save(arguments.save)
-        print(f"the proof is in {arguments.save}; to check it: {_command(arguments)}")
+        print(visible(f"the proof is in {arguments.save}; to check it: {_command(arguments)}"))
     raise SystemExit(1 if certificate.separable is None else 0)
 
 

@@ -13,6 +13,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchperc.text import visible
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
@@ -95,7 +97,7 @@ def run(arguments: argparse.Namespace) -> None:
     if not console.is_terminal:
         console.width = max(console.width, _WIDTH)
     console.print(_table(rows, arguments))
-    console.print(f"pictures and results.json are in {out}", soft_wrap=True)
+    console.print(visible(f"pictures and results.json are in {out}"), soft_wrap=True)
 
 
 def _settings(arguments: argparse.Namespace) -> list[_Setting]:

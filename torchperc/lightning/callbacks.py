@@ -142,8 +142,9 @@ class StopOnDivergence(pl.Callback):
 class SaveOnSignal(pl.Callback):
     """Save a checkpoint when the process is told to stop, then leave with the usual exit code.
 
-    SIGTERM leaves with 143 and Ctrl-C with 130. The checkpoint is written at the end of the batch in which the signal
-    came, so it is a state that a run can be resumed from exactly.
+    SIGTERM leaves with 143, Ctrl-C with 130 and a closed terminal (SIGHUP) with 129. The checkpoint is written at the
+    end of the batch in which the signal came, so it is a state that a run can be resumed from exactly. A second signal
+    does not wait for that. Signals that are ignored, as by ``nohup``, stay so.
 
     Args:
         path: of the checkpoint.
@@ -163,10 +164,15 @@ class SaveOnSignal(pl.Callback):
         if trainer.received_sigterm:
             self._received = signal.SIGTERM
             self._leave(trainer)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._before[number] = signal.signal(number, self._note)
+        for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                self._before[number] = signal.signal(number, self._note)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        if self._received is not None:
+            self._restore()
+            signal.raise_signal(number)  # as if nobody had listened
         self._received = number
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:

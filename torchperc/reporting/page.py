@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from torchperc.text import visible
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
@@ -60,7 +62,7 @@ class Text:
 
     def html(self) -> str:
         """As HTML."""
-        return f"<p>{escape(self.text)}</p>"
+        return f"<p>{_html(self.text)}</p>"
 
     def card(self) -> str:
         """As Markdown."""
@@ -80,13 +82,15 @@ class Code:
 
     def html(self) -> str:
         """As HTML."""
-        return f"<pre><code>{escape(self.text.rstrip())}</code></pre>"
+        return f"<pre><code>{_html(self.text.rstrip())}</code></pre>"
 
     def card(self) -> str:
-        """As Markdown, between fences longer than any inside."""
+        """As Markdown, between fences longer than any inside; with HTML in it, as HTML that shows it."""
+        if "<" in self.text:
+            return self.html()
         runs = [len(run) for run in re.findall(r"`+", self.text)]
         fence = "`" * max([3, *(run + 1 for run in runs)])
-        return f"{fence}\n{self.text.rstrip()}\n{fence}"
+        return f"{fence}\n{visible(self.text.rstrip())}\n{fence}"
 
 
 @dataclass(frozen=True)
@@ -110,13 +114,9 @@ class Table:
             for k in range(len(self.head))
         ]
         marks = [' class="number"' if number else "" for number in right]
-        head = "".join(
-            f'<th scope="col"{mark}>{escape(name)}</th>' for mark, name in zip(marks, self.head, strict=True)
-        )
+        head = "".join(f'<th scope="col"{mark}>{_html(name)}</th>' for mark, name in zip(marks, self.head, strict=True))
         rows = "".join(
-            "<tr>"
-            + "".join(f"<td{mark}>{escape(cell)}</td>" for mark, cell in zip(marks, row, strict=True))
-            + "</tr>\n"
+            "<tr>" + "".join(f"<td{mark}>{_html(cell)}</td>" for mark, cell in zip(marks, row, strict=True)) + "</tr>\n"
             for row in self.rows
         )
         return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>'
@@ -169,8 +169,8 @@ class Picture:
         """As HTML."""
         width, height = self.size
         source = f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-        image = f'<img width="{width}" height="{height}" alt="{escape(self.alt)}" src="{source}">'
-        return f"<figure>{image}\n<figcaption>{escape(self.caption)}</figcaption></figure>"
+        image = f'<img width="{width}" height="{height}" alt="{_html(self.alt)}" src="{source}">'
+        return f"<figure>{image}\n<figcaption>{_html(self.caption)}</figcaption></figure>"
 
     def card(self) -> str:
         """As Markdown: the caption."""
@@ -200,8 +200,8 @@ class Section:
 
     def html(self, anchor: str = "") -> str:
         """As HTML."""
-        mark = f' id="{escape(anchor)}"' if anchor else ""
-        head = f"<h{self.level}{mark}>{escape(self.title)}</h{self.level}>"
+        mark = f' id="{_html(anchor)}"' if anchor else ""
+        head = f"<h{self.level}{mark}>{_html(self.title)}</h{self.level}>"
         return "\n".join((head, *(block.html() for block in self.blocks)))
 
     def card(self) -> str:
@@ -224,24 +224,24 @@ def report_page(title: str, sections: Sequence[Section], lead: str = "") -> str:
     """
     anchors = [f"s{number}" for number in range(1, len(sections) + 1)]
     links = "".join(
-        f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
+        f'<li><a href="#{anchor}">{_html(section.title)}</a></li>'
         for anchor, section in zip(anchors, sections, strict=True)
         if section.level == 2
     )
     body = "\n".join(section.html(anchor) for anchor, section in zip(anchors, sections, strict=True))
-    first = f'<p class="lead">{escape(lead)}</p>\n' if lead else ""
+    first = f'<p class="lead">{_html(lead)}</p>\n' if lead else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{escape(title)}</title>
+<title>{_html(title)}</title>
 <style>{_STYLE}</style>
 </head>
 <body>
 <header>
-<h1>{escape(title)}</h1>
+<h1>{_html(title)}</h1>
 {first}<nav aria-label="Contents"><ul>{links}</ul></nav>
 </header>
 <main>
@@ -269,7 +269,12 @@ def report_card(title: str, sections: Sequence[Section], lead: str = "") -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _html(text: str) -> str:
+    """Text whose every character means itself in HTML."""
+    return escape(visible(text))
+
+
 def _plain(text: str) -> str:
     """Text whose every character means itself in Markdown, on one line."""
-    safe = escape(" ".join(text.split()), quote=False)
+    safe = escape(visible(" ".join(text.split())), quote=False)
     return re.sub(r"^([-+]|\d+\.)(?= )", r"\\\1", _MARKS.sub(r"\\\1", safe))

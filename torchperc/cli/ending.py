@@ -1,0 +1,69 @@
+"""How a command ends before its time: told by a signal, or by a thread that cannot go on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+_SAID = {"SIGINT": "interrupted", "SIGTERM": "stopped", "SIGHUP": "stopped, as the terminal was closed"}
+
+
+class Ending:
+    """Within the block a signal raises ``SystemExit``, so that what was begun is cleared away; a second ends at once.
+
+    Signals that are ignored, as by ``nohup``, stay so. What a thread raises is kept as :attr:`fault` and not printed.
+
+    Example:
+        >>> with Ending() as ending:
+        ...     thread = threading.Thread(target=open, args=["is not there"])
+        ...     thread.start()
+        ...     thread.join()
+        >>> ending.fault
+        FileNotFoundError(2, 'No such file or directory')
+    """
+
+    def __init__(self) -> None:
+        self.fault: BaseException | None = None
+        self.sentence, self.code = "", 0
+        self._printed = False
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Ending:
+        """Listen."""
+        self._hook, threading.excepthook = threading.excepthook, self._note
+        if threading.current_thread() is threading.main_thread():  # no other can listen
+            for name in _SAID:
+                number = getattr(signal, name, None)  # Windows has no SIGHUP
+                if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, self._leave)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Listen no more; told to end, to the last: the interpreter takes a while to close, too."""
+        threading.excepthook = self._hook
+        if self.sentence:
+            return
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def say(self) -> None:
+        """Print the sentence, once, if the command was told to end."""
+        if self.sentence and not self._printed:
+            self._printed = True
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                os.write(2, f"{self.sentence}\n".encode())
+
+    def _leave(self, number: int, frame: FrameType | None) -> None:
+        again = bool(self.sentence)
+        self.sentence, self.code = f"torchperc: {_SAID[signal.Signals(number).name]}", 128 + number
+        if again:
+            self.say()
+            os._exit(self.code)
+        raise SystemExit(self.code)
+
+    def _note(self, args: threading.ExceptHookArgs) -> None:
+        self.fault = self.fault or args.exc_value
