@@ -210,3 +210,55 @@ def test_broken_configs_are_one_line_and_exit_code_two(capsys, tmp_path, name):
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
+
+
+# --- a config is a program ---
+
+
+FOREIGN = """
+from torchperc.lightning import EpsilonStop
+
+class Stop(EpsilonStop):
+    pass
+"""
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    """A config that names a class of a package of somebody's own, in a config that it builds on."""
+    (tmp_path / "somebodys_own.py").write_text(FOREIGN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "low.yaml").write_text("trainer:\n  callbacks: [{class_path: somebodys_own.Stop}]\n")
+    path, base = tmp_path / "run.yaml", CONFIGS / "experiment/and-gradient.yaml"
+    path.write_text(f"base: [{base}, low.yaml]\nfolder: {tmp_path / 'run'}\n")
+    return path
+
+
+def test_a_class_of_somebodys_own_is_warned_of(capsys, foreign):
+    folder = foreign.parent / "run"
+    code, _, err = call(capsys, "fit", f"--config={foreign}", *QUIET)
+    assert code == 0
+    assert err.startswith("torchperc: warning: the config names somebodys_own.Stop: a config is a program")
+    assert err.count("\n") == 1
+    assert call(capsys, "fit", "--config", foreign, "--trust", *QUIET)[::2] == (0, "")
+    assert "trust" not in (folder / "config.yaml").read_text()
+    assert "somebodys_own.Stop" in call(capsys, "report", folder)[2]
+    assert call(capsys, "report", folder, "--trust")[::2] == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ("model: {class_path: os.path.Net}", ["os.path.Net"]),
+        ("model: sysconfig.Net", ["sysconfig.Net"]),
+        ("trainer: {callbacks: [json.Stop, torchperc.lightning.EpsilonStop]}", ["json.Stop"]),
+        ("model: {init_args: {net: {class_path: torchperc.MLP, init_args: {f: builtins.eval}}}}", ["builtins.eval"]),
+        ("model: further.yaml", ["further.yaml"]),
+        ("model: __main__.Net", ["__main__.Net"]),
+        ("data: {source: json.csv}\nfolder: json.runs\nckpt_path: json.ckpt", []),
+        ("trainer: {callbacks: [{init_args: {monitor: no_such_package.loss}}]}", []),
+        ("model: {init_args: {lr: 0.5, dtype: torch.float64, kind: json}}", []),
+    ],
+)
+def test_what_leads_out_of_the_known_packages(config, found):
+    assert list(configured._foreign(yaml.safe_load(config))) == found

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -548,7 +549,7 @@ def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, capsys, monkey
         (tmp_path / run_folder / "card.md").read_text(),
     ]
     assert [text for text in seen if re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text)] == []
-    assert r"labels high, low\x1b]0;title\x07\x1b[2J" in seen[0]
+    assert r"low\x1b]0;title\x07\x1b[2J" in seen[0]
 
 
 def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, capsys):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import importlib.util
 import io
+import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,10 @@ from torchperc.lightning.running import LAST, wrong_decisions
 from torchperc.reporting.learned import RESULTS
 from torchperc.reporting.runs import CONFIG
 from torchperc.text import visible
+
+_KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_NO_CLASSES = ("data", "folder", "ckpt_path")  # options whose text is never the name of a class
 
 
 class _Place:
@@ -88,6 +94,7 @@ class _CLI(LightningCLI):
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         """The run's folder, and what the net learns from the data."""
+        parser.epilog = "--trust: do not warn of classes in a config that are not of torch, lightning or torchperc."
         parser.add_argument("--folder", default="runs/last", help="of the run: event files, checkpoint, weights")
         parser.add_argument("--picture_every", type=int, default=10, help="epochs between pictures (0: none)")
         for name, option in (("width", "in_features"), ("classes", "num_classes")):
@@ -155,6 +162,9 @@ def run(argv: list[str]) -> None:
     """Parse the config, make everything, run the command."""
     quiet()
     inputs.one_line_warnings()
+    words = with_bases([word for word in argv if word != "--trust"])
+    if "--trust" not in argv:
+        warn_of_foreign(words)
     try:
         _CLI(
             pl.LightningModule,
@@ -163,7 +173,7 @@ def run(argv: list[str]) -> None:
             save_config_callback=None,
             seed_everything_default=0,
             parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
-            args=_with_bases(argv),
+            args=words,
         )
     except (ArgumentError, ValueError, TypeError) as error:
         raise ValueError(_readable(str(error))) from None
@@ -189,10 +199,10 @@ def _readable(message: str) -> str:
     return ": ".join(" ".join(part.split()) for part in parts if part)
 
 
-def _with_bases(argv: list[str]) -> list[str]:
+def with_bases(argv: list[str]) -> list[str]:
     """Config files may name others to build on, ``base: [data/iris.yaml, …]``: put those before them."""
     result: list[str] = []
-    words = iter(argv)
+    words = iter([part for word in argv for part in (word.split("=", 1) if word.startswith("--config=") else [word])])
     for word in words:
         if word in ("--config", "-c"):
             for layer in _layers(Path(next(words, "")), ()):
@@ -219,6 +229,42 @@ def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
         raise ValueError(f"{path}: base must be a list of files, found {bases!r}")
     lower = [layer for base in bases for layer in _layers(path.parent / base, (*above, path))]
     return [*lower, yaml.safe_dump(content)] if content else lower
+
+
+def warn_of_foreign(words: list[str]) -> None:
+    """Say which classes the configs among the words of a command name that are not of a package known here.
+
+    They are looked for before anything is imported. A class that is named on the command line itself is not looked at.
+    """
+    configs = (yaml.safe_load(text) for option, text in itertools.pairwise(words) if option == "--config")
+    found = list(dict.fromkeys(name for config in configs for name in _foreign(config)))
+    if found:
+        inputs.warn(
+            f"the config names {', '.join(found)}: a config is a program, and this part of it is not of torch, "
+            "lightning or torchperc; read it before you run it, and add --trust to run it without this warning"
+        )
+
+
+def _foreign(value: Any) -> Iterator[str]:
+    """Names of classes, and of further configs, that lead out of the packages known here."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if name not in _NO_CLASSES:
+                yield from _foreign(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _foreign(each)
+    elif isinstance(value, str) and _DOTTED.fullmatch(value):
+        package = value.partition(".")[0]
+        if package not in _KNOWN and (value.endswith((".yaml", ".yml", ".json")) or _importable(package)):
+            yield value
+
+
+def _importable(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None  # which looks for it and runs nothing
+    except ValueError:  # one that is half there
+        return True
 
 
 def _summary(trainer: pl.Trainer, model: pl.LightningModule, data: TabularDataModule, folder: Path) -> None:

@@ -85,11 +85,12 @@ def words(arguments: argparse.Namespace) -> list[str]:
 
 def one_line_warnings() -> None:
     """Warnings from now on are one line on standard error."""
+    warnings.showwarning = warn
 
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"torchperc: warning: {visible(' '.join(str(message).split()))}", file=sys.stderr)
 
-    warnings.showwarning = show
+def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line on standard error."""
+    print(f"torchperc: warning: {visible(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def load(arguments: argparse.Namespace) -> Dataset:

@@ -22,6 +22,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or one with runs directly below it")
     parser.add_argument("--out", metavar="FILE", help="the page (default: report.html in the folder)")
+    parser.add_argument(
+        "--trust", action="store_true", help="do not warn of a config's classes outside torch, lightning and torchperc"
+    )
     parser.add_argument("--card", metavar="FILE", help="write the same content as Markdown to this file, too")
 
 
@@ -35,35 +38,35 @@ def run(arguments: argparse.Namespace) -> None:
     for option, path in (("--out", page), ("--card", card)):
         if path is not None and (path.is_dir() or not path.parent.is_dir()):
             raise ValueError(f"{option}={path} is not a file in a folder that exists; make the folder first")
-    of_folder(folder).save(page, card)
+    of_folder(folder, arguments.trust).save(page, card)
     print(visible(f"report of {folder}: {page}{'' if card is None else f', model card: {card}'}"))
 
 
-def of_folder(folder: Path) -> Report:
-    """The report of a folder: of its run, or of the runs below it."""
+def of_folder(folder: Path, trust: bool = True) -> Report:
+    """The report of a folder: of its run, or of the runs below it; without trust, foreign classes are warned of."""
     from torchperc.reporting import Report, runs
     from torchperc.reporting.chapters import versions
 
     if (folder / runs.CONFIG).is_file():
-        return _of_run(folder)
+        return _of_run(folder, trust)
     found = [folder] if runs.is_run(folder) else runs.runs_below(folder)
     if not found:
         raise ValueError(
             f"{folder} is not a run: it has no {runs.CONFIG}, no checkpoint and no event files, and none of its "
             "folders has; run `torchperc fit` first"
         )
-    reports = [_of_run(path) if (path / runs.CONFIG).is_file() else runs.of_traces(path) for path in found]
+    reports = [_of_run(path, trust) if (path / runs.CONFIG).is_file() else runs.of_traces(path) for path in found]
     if found == [folder]:
         return Report(reports[0].title, reports[0].lead, (*reports[0].sections, versions()))
     lead = f"{len(found)} run{'s' * (len(found) != 1)}: {', '.join(path.name for path in found)}."
     return Report.joined(_title(folder), lead, reports, runs.compared({path.name: path for path in found}))
 
 
-def _of_run(folder: Path) -> Report:
+def _of_run(folder: Path, trust: bool) -> Report:
     from torchperc.reporting import learned, runs
 
     path = folder / runs.CONFIG
-    module, data = _made(path)
+    module, data = _made(path, trust)
     sentence = runs.restore(module, data, folder)
     again = runs.command_and_config(folder, path.read_text())
     if (folder / learned.RESULTS).is_file():
@@ -75,7 +78,7 @@ def _title(folder: Path) -> str:
     return folder.resolve().name or str(folder)
 
 
-def _made(path: Path) -> tuple[LitRule | LitClassifier, TabularDataModule]:
+def _made(path: Path, trust: bool = True) -> tuple[LitRule | LitClassifier, TabularDataModule]:
     """The module and the data of a config, made as ``torchperc test`` makes them."""
     import pytorch_lightning as pl
     from jsonargparse import ArgumentError
@@ -88,6 +91,9 @@ def _made(path: Path) -> tuple[LitRule | LitClassifier, TabularDataModule]:
             """None: nothing is run."""
 
     quiet()
+    words = configured.with_bases(["--config", str(path)])
+    if not trust:
+        configured.warn_of_foreign(words)
     try:
         made = Reader(
             pl.LightningModule,
@@ -97,7 +103,7 @@ def _made(path: Path) -> tuple[LitRule | LitClassifier, TabularDataModule]:
             seed_everything_default=0,
             parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
             run=False,
-            args=configured._with_bases(["--config", str(path)]),
+            args=words,
         )
     except (ArgumentError, ValueError, TypeError) as error:
         raise ValueError(f"cannot read {path}: {configured._readable(str(error))}") from None

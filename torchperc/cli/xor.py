@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -88,11 +86,13 @@ def run(arguments: argparse.Namespace) -> None:
     """Train every combination, print the table, write the pictures."""
     from rich.console import Console
 
+    from torchperc.exporting import write_whole
+
     settings = _settings(arguments)
     out = _directory(arguments.out)
     rows = _train(settings, arguments)
     pictures = _draw(rows, out)
-    _write(out / "results.json", lambda path: path.write_text(_report(rows, pictures, arguments), encoding="utf-8"))
+    write_whole(out / "results.json", _report(rows, pictures, arguments).encode())
     console = Console(highlight=False, markup=False)  # the directory's name is the user's, brackets and all
     if not console.is_terminal:
         console.width = max(console.width, _WIDTH)
@@ -158,6 +158,7 @@ def _advance(progress: Progress, task: TaskID, before: int, step: int) -> None:
 
 def _draw(rows: list[_Row], out: Path) -> list[str]:
     """Save the curves of every row and, of the first row that has any, the boundary of a solved net."""
+    from torchperc.exporting import appearing
     from torchperc.plots.xor import plot_boundary, plot_curves
 
     figures = {row.setting.picture: plot_curves(row.result) for row in rows}
@@ -166,18 +167,9 @@ def _draw(rows: list[_Row], out: Path) -> list[str]:
         net = solved.net(solved.kinds.index("solved"))
         figures["boundary.png"] = plot_boundary(net, inputs=solved.inputs, head=solved.head)
     for name, figure in figures.items():
-        _write(out / name, partial(figure.savefig, format="png"))
+        with appearing(out / name) as part:
+            figure.savefig(part, format="png")
     return list(figures)
-
-
-def _write(path: Path, save: Callable[[Path], object]) -> None:
-    """Write a file whole or not at all: beside its place first, then moved there."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        save(beside)
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _report(rows: list[_Row], pictures: list[str], arguments: argparse.Namespace) -> str:

@@ -24,6 +24,7 @@ from torchperc.reporting.page import Block, Picture, Section, Table, Text
 from torchperc.rules.models import LinearModel
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace
+from torchperc.text import visible
 from torchperc.theory.certificates import Certificate, Hyperplane
 
 Part = tuple[Tensor, Tensor]
@@ -554,5 +555,5 @@ def _share(count: int, total: int) -> str:
 
 def _drawn(names: Sequence[str]) -> list[str]:
     """Names for a picture: short, and with dollars that do not begin a formula."""
-    short = [name if len(name) <= 28 else f"{name[:27]}…" for name in names]
+    short = [name if len(name) <= 28 else f"{name[:27]}…" for name in map(visible, names)]
     return [name.replace("$", r"\$") for name in short]
