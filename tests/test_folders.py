@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -63,6 +64,13 @@ def test_the_first_name_in_a_folder_sweeps_it(tmp_path, dead):
     mine = temporary("cache", tmp_path)
     assert list(tmp_path.iterdir()) == [mine]
     assert mine.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_run_that_begins_sweeps_the_temporary_folder(tmp_path, monkeypatch, dead):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary" / left_by(dead, tmp_path, "cache").name).mkdir(parents=True)
+    with claimed(tmp_path / "run"):
+        assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_folder_has_one_owner(tmp_path):

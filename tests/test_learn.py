@@ -8,7 +8,6 @@ import math
 import os
 import re
 import shlex
-import subprocess
 import sys
 from multiprocessing import get_context
 
@@ -446,21 +445,6 @@ def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys):
         "the validation part has no sample of 'never', of which there are very few",
         "the test part has no sample of 'never', of which there are very few",
     )
-
-
-def test_told_to_stop_nothing_is_left(tmp_path):
-    """By a signal to a process of its own, while the run is written."""
-    people(tmp_path / "a.csv")
-    code = (
-        "import os, signal, sys, torchperc.learning as learning\n"
-        "learning.of_learned = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)\n"
-        "from torchperc.cli import main\n"
-        "main(['learn', 'a.csv', '--folder', 'run', '--epochs', '1'])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 143
-    assert done.stderr == "torchperc: stopped\n"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later

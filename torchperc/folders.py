@@ -116,6 +116,7 @@ def claimed(folder: Path) -> Iterator[Path]:
         >>> folder.exists()
         False
     """
+    _sweep_once(Path(tempfile.gettempdir()))  # a run begins, and one that was killed may have left its cache there
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     handle = None
     try:
