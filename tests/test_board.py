@@ -259,7 +259,7 @@ def test_the_layout_has_train_and_validation_on_one_chart_and_the_rest_side_by_s
         "learning curves": {"loss": ["loss/train", "loss/val"], "error": ["error/train", "error/val"]},
         "rule and gradient": {"mistakes": ["mistakes"], "norm": ["norm"], "margin": ["margin"]},
         "what the theorem says": {
-            "largest margin of all": ["theory/lower", "theory/upper"],
+            "largest margin, bias counted": ["theory/lower", "theory/upper"],
             "mistakes against the bound": ["theory/mistakes", "theory/bound"],
         },
     }

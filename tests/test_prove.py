@@ -142,7 +142,7 @@ def test_the_bracket_of_every_epoch_holds_the_largest_margin(lr, bias_step, clas
         if classes is None:
             X[:, 0] += y
         net = (tp.Perceptron(4) if classes is None else tp.MulticlassPerceptron(4, classes)).double()
-        best = tp.theory.max_margin(X, y, bias_step=bias_step, num_classes=classes)
+        best = tp.theory.max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=classes)
         if not best.separable:
             continue
         run = tp.RuleTrainer(max_epochs=300, lr=lr, bias_step=bias_step).start(net, X, y)

@@ -110,7 +110,7 @@ def test_and_is_separated_with_a_certificate_and_18_of_51_mistakes():
     for text in both(made):
         assert "SEPARATED after 9 epochs and 18 mistakes" in text
         assert "The run made 18 mistakes; the bound is 51" in text
-        assert "R = 1.73205, the largest margin γ* = 0.242536: (R/γ*)² = 51" in text
+        assert "R = 1.73205, the largest margin with the bias counted γ* = 0.242536: (R/γ*)² = 51" in text
         assert "separable: every sample is on its side of the hyperplane" in text
         assert "Certificate: a hyperplane" in text
         assert "in exact rational arithmetic: it holds" in text

@@ -438,7 +438,7 @@ def test_the_command_says_what_it_proved(capsys, tmp_path):
         "not separable: a point in both convex hulls, made of 4 samples (rows 1, 2, 3, 4 of the data)\n"
     )
     code, out, _ = call(capsys, "AND")
-    assert "separable: every sample is on its side of the hyperplane, the nearest at a distance of 0.353553\n" in out
+    assert "separable: every sample is on its side of the hyperplane, with a geometric margin of 0.353553\n" in out
     data = tmp_path / "data.csv"
     data.write_text(FILES["weakly separable"])
     code, out, _ = call(capsys, str(data), "--save", str(tmp_path / "proof.json"))

@@ -29,7 +29,7 @@ LAYOUT = {
         "margin": ["Multiline", ["margin"]],
     },
     "what the theorem says": {
-        "largest margin of all": ["Multiline", ["theory/lower", "theory/upper"]],
+        "largest margin, bias counted": ["Multiline", ["theory/lower", "theory/upper"]],
         "mistakes against the bound": ["Multiline", ["theory/mistakes", "theory/bound"]],
     },
 }

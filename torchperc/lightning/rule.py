@@ -27,7 +27,8 @@ class LitRule(LitNet):
     Logs what :class:`LitClassifier` logs, under the same tags, so that both lie on one chart: ``mistakes`` made in the
     epoch, ``error/train`` as their fraction of the presented samples, ``loss/train`` (the perceptron criterion) and
     ``margin`` after it, ``norm``, ``lr``, and ``loss/val`` and ``error/val`` where there is validation data. And what
-    the theorem says of the run: ``theory/lower`` ≤ γ* ≤ ``theory/upper``, ``theory/mistakes`` and ``theory/bound``.
+    the theorem says of the run: ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin with the bias counted,
+    ``theory/mistakes`` and ``theory/bound``.
 
     A loader that gives all samples in one batch, in the same order every time, is learned as
     :meth:`RuleTrainer.fit <torchperc.RuleTrainer.fit>` learns it. Any other, with mini-batches or shuffling, is learned

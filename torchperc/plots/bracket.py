@@ -63,8 +63,9 @@ class BracketDisplay:
     def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: Axes | None = None) -> BracketDisplay:
         """Draw the bracket of a run that started from zero weights.
 
-        γ* is the largest margin in the space where the updates are made, so with the bias as one more weight, of a
-        constant feature (1 for unit bias steps). See :func:`bracket_by_epoch`.
+        γ* is the largest margin in the space where the updates are made, so with the bias counted as one more weight,
+        of a constant feature (1 for unit bias steps): ``max_margin(X, y, bias="counted")``. See
+        :func:`bracket_by_epoch`.
 
         Args:
             log: of the run; a ``RuleResult`` will do.

@@ -313,7 +313,7 @@ def _verdict(subject: Subject, proof: Certificate | str) -> Section:
 def _hyperplane(subject: Subject, plane: Hyperplane, kind: str) -> list[Block]:
     where = "on its side or on it" if kind == "weakly separable" else "on its side"
     has = "a hyperplane that has every sample" if len(plane.weight) == 1 else "weights that have every sample"
-    margin = f"least y·s = {exact(plane.least)}, margin {number(plane.margin)}"
+    margin = f"least y·s = {exact(plane.least)}, geometric margin {number(plane.margin)}"
     said = Text(f"Certificate: {has} {where} ({margin}).")
     if len(plane.weight[0]) > _LISTED or len(plane.weight) > 6:
         return [said]
@@ -358,7 +358,7 @@ def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, Se
         return None, Section(title, (Text(f"No bound: there is one for separable data, and these {why}.{made}"),))
     bias_step, K = subject.bias_step, subject.classes
     X, y = subject.X.cpu(), subject.y
-    gamma = theory.max_margin(X, y, bias_step=bias_step, num_classes=K).margin
+    gamma = theory.max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=K).margin
     if gamma <= 0:
         return None, Section(title, (Text("No bound: the largest margin is too small for floating point."),))
     R = theory.radius(X, bias_step=bias_step, num_classes=K)
@@ -366,8 +366,9 @@ def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, Se
     lr = 1.0 if result is None or not len(result.log) else float(result.log.coef.abs().max())
     slack = {"margin": subject.margin, "lr": lr} if subject.margin else {}
     bound = theory.mistake_bound(X, y, bias_step=bias_step, gamma=gamma, num_classes=K, **slack)
+    counted = "" if bias_step == "none" else " with the bias counted"
     formula = "(R² + 2·margin/η)/γ*²" if subject.margin else "(R/γ*)²"
-    figures = f"R = {number(R)}, the largest margin γ* = {number(gamma)}: {formula} = {number(bound)}"
+    figures = f"R = {number(R)}, the largest margin{counted} γ* = {number(gamma)}: {formula} = {number(bound)}"
     if result is None:
         said = f"The run was not by rule; from zero weights the rule would make at most {number(bound)} mistakes here."
         return None, Section(title, (Text(said), Text(f"{figures}.")))

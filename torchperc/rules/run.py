@@ -216,7 +216,7 @@ class RuleRun:
     def theory(self, slack: float) -> dict[str, float]:
         """What the theorem says of the run so far, given the smallest slack on the training samples.
 
-        ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin γ* of all hyperplanes; ``theory/mistakes`` so
+        ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin γ* with the bias counted; ``theory/mistakes`` so
         far, and ``theory/bound``, (R² + 2m/η)/γ² with the margin γ reached, where there is one. Only what is known is
         there.
         """

@@ -13,7 +13,7 @@ from torchperc.theory.margins import labels, max_margin, samples, slack, weights
 
 
 class Bracket(NamedTuple):
-    """Bounds of the largest margin: lower ≤ γ* ≤ upper.
+    """Bounds of the largest margin with the bias counted: lower ≤ γ* ≤ upper.
 
     Example:
         >>> Bracket(0.1, 0.4).upper
@@ -46,11 +46,15 @@ def mistake_bound(
     w·z ≤ margin, so the mixed term is at most 2η·margin, and k ≤ (R² + 2·margin/η)/γ². With sample weights the same
     two lines bound (Σ c)²/Σ c², which is k if all c are equal.
 
+    R and γ are those of φ, where the bias is one more weight: γ is the largest margin with the bias *counted*. The
+    geometric margin, with a free bias, is larger, and (R/γ)² with it may be fewer mistakes than a run makes.
+
     Args:
         X: samples, as a tensor, an array, lists or a scipy sparse matrix.
         y: labels −1/+1, or class indices with ``num_classes``.
         bias_step: that of the run, see :func:`radius`.
-        gamma: a margin that some weights reach; by default the largest, see :func:`max_margin`.
+        gamma: a margin that some weights reach, see :func:`margin`; by default the largest, which is that of
+            ``max_margin(X, y, bias="counted")``.
         num_classes: K, or ``None`` for two classes by one score.
         margin: the slack that the run demands of every sample.
         lr: the rate η of the run, which matters with a margin only.
@@ -70,7 +74,7 @@ def mistake_bound(
     labels(y, len(data), num_classes)
     margin, lr = checks.number("margin", margin, at_least=0), checks.number("lr", lr, above=0)
     if gamma is None:
-        gamma = max_margin(X, y, bias_step=bias_step, num_classes=num_classes).margin
+        gamma = max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=num_classes).margin
     if checks.number("gamma", gamma) <= 0:
         return math.inf
     return (data.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
@@ -135,6 +139,8 @@ def bracket(
     start: Any = None,
 ) -> Bracket:
     """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
+
+    γ* is that of :func:`max_margin` with ``bias="counted"``, as ‖w_t‖ has the bias in it.
 
     The lower bound holds for any weights. The upper one is half of the proof of :func:`mistake_bound`: every update
     c·z adds at least c·γ* to u·w, u being the best unit vector, so γ*·Σ c ≤ u·(w_t − w₀) ≤ ‖w_t − w₀‖, and Σ c = η·t.

@@ -28,8 +28,8 @@ class Hyperplane:
         weight: one row of weights for labels −1/+1, else one for each class.
         bias: one number a row; None without a bias.
         least: the least y·s of all samples, the least s_y − s_k with many classes; 0 if it separates weakly.
-        squared_margin: least²/‖w‖², the square of the margin, which is rational while the margin need not be; ‖w‖ is
-            the length of all weights together and leaves the biases out.
+        squared_margin: least²/‖w‖², the square of the geometric margin (free bias), which is rational while the margin
+            need not be; ‖w‖ is the length of all weights together and leaves the biases out.
         positive: in how many of the N·(K − 1) comparisons of a sample's class with another the sample is on its side
             and not on the hyperplane.
 
@@ -48,7 +48,7 @@ class Hyperplane:
 
     @property
     def margin(self) -> float:
-        """The distance of the nearest sample from the hyperplane, rounded: min y·s/‖w‖."""
+        """The geometric margin (free bias): the distance of the nearest sample from the hyperplane, min y·s/‖w‖."""
         value = self.squared_margin
         half = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
         return math.ldexp(math.sqrt(value / Fraction(4) ** half), half)
@@ -128,7 +128,7 @@ class Certificate:
         >>> certificate.kind, certificate.separable, certificate.verify()
         ('separable', True, True)
         >>> print(certificate)
-        separable: every sample is on its side of the hyperplane, the nearest at a distance of 0.353553
+        separable: every sample is on its side of the hyperplane, with a geometric margin of 0.353553
         >>> certificate.verify(X + 1, y)
         False
     """
@@ -159,7 +159,7 @@ class Certificate:
 
     @property
     def margin(self) -> float | None:
-        """The margin of the hyperplane; None without one."""
+        """The geometric margin (free bias) of the hyperplane, which need not be the largest; None without one."""
         return None if self.hyperplane is None else self.hyperplane.margin
 
     def point(self) -> tuple[Fraction, ...]:
@@ -281,7 +281,7 @@ class Certificate:
         if self.kind == "undecided":
             return self.reason
         if self.kind == "separable":
-            return f"every sample is on its side of the hyperplane, the nearest at a distance of {self.margin:.6g}"
+            return f"every sample is on its side of the hyperplane, with a geometric margin of {self.margin:.6g}"
         assert self.witness is not None
         count = len(set(self.witness.samples))
         made = f"made of {count} sample{'s' * (count > 1)}"

@@ -8,13 +8,16 @@ the length √(‖w‖² + b²/β). Theorems on the rule hold for these lengths,
 With K classes φ(x, k) is φ in the k-th of K blocks. An update adds c·(φ(x, y) − φ(x, r)), r the class that x was taken
 for; so these differences stand in place of y·φ, and all K weight vectors together are one vector of length
 √(Σ_k ‖w_k‖² + b_k²/β).
+
+Such a margin counts the bias: it is what theorems on the rule speak of. The margin of a support vector machine, the
+distance of the nearest sample from the hyperplane, leaves the bias free, with ‖w‖ alone below the line.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -28,10 +31,12 @@ from torchperc import functional as tpf
 from torchperc.modules import MulticlassPerceptron, Perceptron
 
 BIAS_STEPS = ("unit", "radius", "none")
+BIASES = ("free", "counted")
 _EPS = float(np.finfo(np.float64).eps)
 _WORKING_SET = 1000  # samples that the solver looks at between two looks at all of them
 
 Array: TypeAlias = NDArray[np.float64]
+Key: TypeAlias = tuple[int, ...]
 
 
 # --- samples and weights, checked ---------------------------------------------------------------------------------
@@ -191,8 +196,8 @@ def margin(net: Any, X: checks.Data, y: checks.Data, *, bias_step: str = "unit")
     """Margin of given weights in the space where the update happens: min_n y_n·s_n/√(‖w‖² + b²/β).
 
     With K classes it is min_n (s_y − max_{r≠y} s_r)/√(Σ ‖w_k‖² + b_k²/β). It is negative if a sample is on the wrong
-    side. The largest value that any weights reach is γ*, see :func:`max_margin`. Distances from the hyperplane in the
-    space of x, with ‖w‖ alone below the line, are :func:`torchperc.functional.margin`.
+    side. The largest value that any weights reach is γ* of :func:`max_margin` with ``bias="counted"``. Distances from
+    the hyperplane, with ‖w‖ alone below the line, are :func:`torchperc.functional.margin`.
 
     Args:
         net: a :class:`Perceptron`, a :class:`MulticlassPerceptron`, an ``nn.Linear`` or a pair (weight, bias).
@@ -226,20 +231,22 @@ class MaxMargin:
     Both bounds hold in exact arithmetic: they are widened by what rounding can have done to them.
 
     Args:
-        weight: weights of length 1 in the space where the update happens (float64); zeros if none were found that
-            separate the data.
+        weight: weights (float64), with ‖w‖ = 1 where the bias is free, and √(‖w‖² + b²/β) = 1 where it is counted;
+            zeros if none were found that separate the data.
         bias: the bias that goes with them; zeros with ``bias_step="none"``.
         margin: a lower bound of γ*: the margin that these weights reach, or 0 if they do not separate.
         upper: an upper bound of γ*: the distance of a point of the hull from the origin.
         support: the samples whose combination that point is, in ascending order.
+        bias_kind: which margin this is: ``"free"``, the geometric one; ``"counted"``, that of the mistake bound; or
+            ``"none"``, where there is no bias and both are the same.
 
     Shape:
         weight (1, d) and bias (1,), or (K, d) and (K,); support (M,).
 
     Example:
         >>> best = max_margin([[0], [4]], [-1, 1], bias_step="none")
-        >>> best.separable, best.margin, best.upper < 1e-12
-        (False, 0.0, True)
+        >>> best.separable, best.margin, best.upper < 1e-12, best.bias_kind
+        (False, 0.0, True, 'none')
     """
 
     weight: Tensor
@@ -247,6 +254,7 @@ class MaxMargin:
     margin: float
     upper: float
     support: Tensor
+    bias_kind: str
 
     @property
     def gap(self) -> float:
@@ -267,20 +275,30 @@ def max_margin(
     X: checks.Data,
     y: checks.Data,
     *,
+    bias: str = "free",
     bias_step: str = "unit",
     tolerance: float = 1e-6,
     num_classes: int | None = None,
     max_cycles: int = 10_000,
 ) -> MaxMargin:
-    """The largest margin γ* = max_{‖u‖=1} min_n y_n·u·φ_n and how well it is known.
+    """The largest margin γ* and how well it is known: of hyperplanes (a free bias), or of updates (a counted one).
 
-    γ* is the distance from the origin of the convex hull of the points y·φ (the differences φ(x, y) − φ(x, r) with K
-    classes), if that does not contain the origin: for every p = Σ λ·y·φ in the hull, and every unit vector u,
-    min_n y_n·u·φ_n ≤ u·p ≤ ‖p‖, so ‖p‖ is an upper bound of γ* whatever p is, and the margin of u = p/‖p‖ is a lower
-    one. The nearest p makes them equal. It is found by Wolfe's method: keep a set of points with the nearest point of
-    their affine hull, add the point that is furthest on the wrong side of p, leave out points whose share λ would be
-    negative, and so on. In exact arithmetic that ends after finitely many steps; here it ends when upper − margin ≤
-    tolerance·upper, when rounding allows no more, or after ``max_cycles``. The bounds are true in each case.
+    - ``bias="free"``: γ* = max min_n y_n·(w·x_n + b)/‖w‖, the largest distance of the nearest sample from a hyperplane;
+      half the distance between the convex hulls of the two classes. It is what a support vector machine finds.
+    - ``bias="counted"``: γ* = max min_n y_n·(w·x_n + b)/√(‖w‖² + b²/β), the bias being one more weight. It is never
+      larger. The mistake bound (R/γ)² and the brackets need this one: with the other they would be wrong.
+
+    γ* is the distance from the origin of a convex hull: of the points y·φ if the bias is counted, of (x − x′)/2 over
+    all pairs of a sample x of class +1 and a sample x′ of class −1 if it is free. For every p in the hull, and every
+    unit vector u, the least inner product of u with the points is at most u·p ≤ ‖p‖, so ‖p‖ is an upper bound of γ*
+    whatever p is, and the margin of u = p/‖p‖ is a lower one. The nearest p makes them equal. It is found by Wolfe's
+    method: keep a set of points with the nearest point of their affine hull, add the point that is furthest on the
+    wrong side of p, leave out points whose share λ would be negative, and so on. In exact arithmetic that ends after
+    finitely many steps; here it ends when upper − margin ≤ tolerance·upper, when rounding allows no more, or after
+    ``max_cycles``. The bounds are true in each case.
+
+    With K classes the differences φ(x, y) − φ(x, r) stand in place of y·φ. A free bias means that they are combined so
+    that the biases cancel: along cycles of classes k → r → … → k, of which the pairs above are those of two classes.
 
     A step costs one look at a thousand samples and a few products with the M points that are kept, M ≤ K·(d + 1) + 1:
     seconds for 50,000 samples of 100 features, minutes where thousands of features make for thousands of such points.
@@ -288,7 +306,9 @@ def max_margin(
     Args:
         X: samples, as a tensor, an array, lists or a scipy sparse matrix.
         y: labels −1/+1, or class indices with ``num_classes``.
-        bias_step: where the update happens, see :func:`radius`.
+        bias: ``"free"`` or ``"counted"``.
+        bias_step: how a counted bias counts, see :func:`radius`; ``"none"`` is for hyperplanes through the origin, for
+            which both margins are the same.
         tolerance: the gap that is good enough, as a share of γ*.
         num_classes: K, or ``None`` for two classes by one score.
         max_cycles: how many points may be added at most.
@@ -297,79 +317,171 @@ def max_margin(
         X (N, d), y (N,).
 
     Example:
-        >>> best = max_margin([[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1])
-        >>> round(best.margin**-2, 9), best.gap < 1e-12, best.support
-        (17.0, True, tensor([1, 2, 3]))
+        >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
+        >>> best = max_margin(*AND)
+        >>> round(best.margin**-2, 9), best.gap < 1e-12, best.support, best.bias_kind
+        (8.0, True, tensor([1, 2, 3]), 'free')
+        >>> round(max_margin(*AND, bias="counted").margin**-2, 9)
+        17.0
     """
+    checks.one_of("bias", bias, BIASES)
     data = samples(X, bias_step)
     y = labels(y, len(data), num_classes)
     tolerance = checks.number("tolerance", tolerance, above=0)
     checks.whole("max_cycles", max_cycles, at_least=1)
-    hull, R = _Hull(data, y, num_classes), math.sqrt(data.squared_radius(num_classes))
-    corral = _nearest(hull, R, tolerance, max_cycles)
-    support = torch.tensor([hull.row(key) for key in corral.keys]).unique()
-    weight, bias = hull.weights(corral.direction / (np.linalg.norm(corral.direction) or 1.0))
-    lowest = float(slack(data.scores(weight, bias), y).min()) - 2 * (data.width + 8) * _EPS * R
+    kind = "none" if bias_step == "none" else bias
+    if kind == "free":
+        data = replace(data, bias_step="none", bias_scale=0.0)
+    hull = _Hull(data, y, num_classes, kind == "free")
+    corral = _nearest(hull, tolerance, max_cycles)
+    support = torch.tensor([hull.row(edge) for key in corral.keys for edge in key]).unique()
+    weight, offset = hull.weights(corral.direction / (np.linalg.norm(corral.direction) or 1.0))
+    R = math.sqrt(data.squared_radius(num_classes)) + (float(np.abs(offset).max()) if kind == "free" else 0.0)
+    lowest = float(slack(data.scores(weight, offset), y).min()) - 2 * (data.width + 8) * _EPS * R
     if lowest <= 0:
-        weight, bias, lowest = np.zeros_like(weight), np.zeros_like(bias), 0.0
-    return MaxMargin(torch.from_numpy(weight), torch.from_numpy(bias), lowest, corral.distance, support)
+        weight, offset, lowest = np.zeros_like(weight), np.zeros_like(offset), 0.0
+    return MaxMargin(torch.from_numpy(weight), torch.from_numpy(offset), lowest, corral.distance, support, kind)
 
 
 @dataclass(frozen=True)
 class _Hull:
-    """The points whose hull is looked at: y·φ, or φ(x, y) − φ(x, r) for every wrong class r.
+    """The points whose hull is looked at.
 
-    A point is known by its key: the row of its sample, or row·K + r.
+    Its edges are y·φ, or φ(x, y) − φ(x, r) for every wrong class r; an edge is known by the row of its sample, or by
+    row·K + r. A counted bias makes each edge a point. A free one makes points of edges in which it cancels: the mean
+    of the edges along a cycle of classes. A point is known by the edges it is the mean of.
     """
 
     data: Samples
     y: Tensor
     classes: int | None
+    free: bool
+    rows: NDArray[np.int64] | None = None  # where the samples are in the whole hull, if these are some of them
 
     @property
     def shape(self) -> tuple[int, int]:
         """Of a point, a direction, or weights with their bias: (1, d + 1), or (K, d + 1)."""
         return self.classes or 1, self.data.width + 1
 
-    def shortest(self) -> int:
-        """The key of the point nearest to the origin, from which the search starts."""
+    def longest(self) -> float:
+        """A length that no point exceeds."""
+        if not self.free:
+            return math.sqrt(self.data.squared_radius(self.classes))
+        ends = (self.data.X.max(axis=0), self.data.X.min(axis=0))  # x − x′ is no longer than from end to end
+        high, low = (end.toarray() if checks.is_sparse(end) else end for end in ends)
+        return float(np.linalg.norm(high - low))
+
+    def first(self) -> Key:
+        """A point from which the search starts: the shortest, or any."""
+        if self.free:
+            return self.lowest(np.zeros(self.shape))[1]
         row = int(self.data.squared_lengths.argmin())
-        return row if self.classes is None else row * self.classes + int(self.y[row] == 0)
+        return (row if self.classes is None else row * self.classes + int(self.y[row] == 0),)
 
-    def row(self, key: int) -> int:
-        """The row of a point's sample."""
-        return key // (self.classes or 1)
+    def row(self, edge: int) -> int:
+        """The row of an edge's sample."""
+        return edge // (self.classes or 1)
 
-    def point(self, key: int) -> Array:
-        """The point with this key, as one vector."""
-        row = self.row(key)
-        phi, own = self.data.phi(row), int(self.y[row])
-        if self.classes is None:
-            return phi * own
+    def point(self, key: Key) -> Array:
+        """The point with this key, as one vector; with a free bias, each number is a difference of two."""
         point = np.zeros(self.shape)
-        point[own], point[key % self.classes] = phi, -phi
-        return point.reshape(-1)
-
-    def scores(self, direction: Array) -> Tensor:
-        """The scores of a direction's weights."""
-        return self.data.scores(*self.weights(direction))
+        for edge in key:
+            row = self.row(edge)
+            phi, own = self.data.phi(row), int(self.y[row])
+            if self.classes is None:
+                point[0] += phi * own
+            else:
+                point[own] += phi
+                point[edge % self.classes] -= phi
+        return point.reshape(-1) / len(key)
 
     def weights(self, direction: Array) -> tuple[Array, Array]:
-        """Weight and bias of a direction: b = v·√β."""
+        """Weight and bias of a direction: b = v·√β if it is counted, the best there is if it is free."""
         rows = direction.reshape(self.shape)
-        return rows[:, :-1], rows[:, -1] * math.sqrt(self.data.bias_scale)
+        if not self.free:
+            return rows[:, :-1], rows[:, -1] * math.sqrt(self.data.bias_scale)
+        best = _least_mean_cycle(self._leads(rows[:, :-1])[0])[2]
+        return rows[:, :-1], np.diff(best) if self.classes is None else best
 
-    def lowest(self, direction: Array) -> tuple[float, int]:
+    def slacks(self, direction: Array) -> Tensor:
+        """By how much each sample is on its side of a direction's weights."""
+        return slack(self.data.scores(*self.weights(direction)), self.y)
+
+    def lowest(self, direction: Array) -> tuple[float, Key]:
         """The smallest inner product of a direction with the points, and the key of a point that has it."""
-        scores = self.scores(direction)
+        if self.free:
+            leads, rows = self._leads(direction.reshape(self.shape)[:, :-1])
+            cycle, mean, _ = _least_mean_cycle(leads)
+            return mean, tuple(self._edge(int(rows[own, rival]), rival) for own, rival in cycle)
+        scores = self.data.scores(*self.weights(direction))
         slacks = slack(scores, self.y)
         row = int(slacks.argmin())
-        key = row if self.classes is None else row * self.classes + int(tpf.rival_scores(scores[row], self.y[row])[1])
-        return float(slacks[row]), key
+        rival = 0 if self.classes is None else int(tpf.rival_scores(scores[row], self.y[row])[1])
+        return float(slacks[row]), (self._edge(row, rival),)
 
     def part(self, rows: NDArray[np.int64]) -> _Hull:
-        """The points of some samples, for many looks at few of them."""
-        return _Hull(self.data.take(rows), self.y[torch.from_numpy(rows)], self.classes)
+        """The points of some samples, for many looks at few of them; their keys are those of the whole hull."""
+        return _Hull(self.data.take(rows), self.y[torch.from_numpy(rows)], self.classes, self.free, rows)
+
+    def _edge(self, row: int, rival: int) -> int:
+        row = row if self.rows is None else int(self.rows[row])
+        return row if self.classes is None else row * self.classes + rival
+
+    @cached_property
+    def _members(self) -> list[NDArray[np.int64]]:
+        """The rows of each class."""
+        codes = (-1, 1) if self.classes is None else range(self.classes)
+        return [np.flatnonzero(self.y.numpy() == code) for code in codes]
+
+    def _leads(self, weight: Array) -> tuple[Array, NDArray[np.int64]]:
+        """The smallest s_k − s_r without biases over the samples of class k, and where it is: (K, K) each."""
+        scores = self.data.scores(weight, np.zeros(len(weight))).numpy()
+        if self.classes is None:
+            scores = np.column_stack((-scores / 2, scores / 2))  # two classes, −1 and +1, as two scores
+        width = scores.shape[1]
+        leads, rows = np.full((width, width), math.inf), np.zeros((width, width), np.int64)
+        for own, members in enumerate(self._members):
+            if len(members):
+                ahead = scores[members, own : own + 1] - scores[members]
+                lowest = ahead.argmin(axis=0)
+                leads[own], rows[own] = ahead[lowest, np.arange(width)], members[lowest]
+        np.fill_diagonal(leads, math.inf)
+        return leads, rows
+
+
+def _least_mean_cycle(costs: Array) -> tuple[list[tuple[int, int]], float, Array]:
+    """The cycle k → r → … → k of the smallest mean cost, that mean, and b with costs[k, r] + b_k − b_r ≥ mean.
+
+    Such b are the lengths of shortest paths (by Bellman and Ford) where every edge costs its cost less the mean. They
+    exist unless a cycle has a smaller mean, which then takes the place of the one before.
+    """
+    pairs = (costs + costs.T) / 2
+    k, r = (int(place) for place in np.unravel_index(pairs.argmin(), pairs.shape))
+    cycle, mean, every = [(k, r), (r, k)], float(pairs[k, r]), np.arange(len(costs))
+    while True:
+        b, before = np.zeros(len(costs)), np.full(len(costs), -1)
+        for _ in every:
+            paths = b[:, None] + (costs - mean)
+            via = paths.argmin(axis=0)
+            shorter = paths[via, every] < b
+            b, before = np.where(shorter, paths[via, every], b), np.where(shorter, via, before)
+            if not shorter.any():
+                return cycle, mean, b
+        other = _cycle_back(before, int(shorter.argmax()))
+        lower = float(np.mean([costs[edge] for edge in other])) if other else math.inf
+        if lower >= mean:  # what still shortened was rounding
+            return cycle, mean, b
+        cycle, mean = other, lower
+
+
+def _cycle_back(before: NDArray[np.int64], here: int) -> list[tuple[int, int]]:
+    """The cycle that is reached by going from each class to the one before; empty if there is none."""
+    way: list[int] = []
+    while here >= 0 and here not in way:
+        way.append(here)
+        here = int(before[here])
+    round_trip = way[way.index(here) :] if here >= 0 else []
+    return [(int(before[place]), place) for place in round_trip]
 
 
 @dataclass(frozen=True, eq=False)
@@ -381,7 +493,7 @@ class _Corral:
     column more or less changes the factors at the cost of one product.
     """
 
-    keys: tuple[int, ...]
+    keys: tuple[Key, ...]
     points: Array  # (D, M)
     shares: Array  # (M,)
     Q: Array
@@ -389,7 +501,7 @@ class _Corral:
     scale: float
 
     @classmethod
-    def of(cls, keys: tuple[int, ...], points: Array, shares: Array, scale: float) -> _Corral:
+    def of(cls, keys: tuple[Key, ...], points: Array, shares: Array, scale: float) -> _Corral:
         """A corral with fresh factors."""
         Q, T = np.linalg.qr(np.vstack((points, np.full(len(keys), scale))))
         return cls(keys, points, shares, Q, T, scale)
@@ -430,7 +542,7 @@ class _Corral:
     def __hash__(self) -> int:
         return hash(frozenset(self.keys))
 
-    def entered(self, key: int, point: Array) -> _Corral | None:
+    def entered(self, key: Key, point: Array) -> _Corral | None:
         """The corral with one more point, less those it makes superfluous; ``None`` if it is too near to the others."""
         from scipy.linalg import LinAlgError, qr_insert
 
@@ -472,16 +584,16 @@ def _towards(shares: Array, target: Array) -> tuple[Array, int]:
     return np.maximum(shares + limits[first] * (target - shares), 0.0), int(falling[first])
 
 
-def _nearest(hull: _Hull, R: float, tolerance: float, max_cycles: int) -> _Corral:
+def _nearest(hull: _Hull, tolerance: float, max_cycles: int) -> _Corral:
     """Wolfe's method on the samples that matter, and a look at all samples in between."""
-    key = hull.shortest()
-    corral = _Corral.of((key,), hull.point(key)[:, None], np.ones(1), R or 1.0)
+    key = hull.first()
+    corral = _Corral.of((key,), hull.point(key)[:, None], np.ones(1), hull.longest() or 1.0)
     cycles, seen = 0, {hash(corral)}
     while True:
-        slacks = slack(hull.scores(corral.direction), hull.y).numpy()
+        slacks = hull.slacks(corral.direction).numpy()
         if _done(corral, float(slacks.min()), tolerance) or cycles >= max_cycles:
             return corral
-        rows = _working_set(slacks, [hull.row(key) for key in corral.keys])
+        rows = _working_set(slacks, [hull.row(edge) for key in corral.keys for edge in key])
         moved, made = _solved(hull, rows, corral, tolerance / 2, max_cycles - cycles, seen)
         if not made:
             return corral
@@ -503,11 +615,10 @@ def _solved(
     """
     part = hull.part(rows)
     for made in range(max_cycles):
-        lowest, here = part.lowest(corral.direction)
-        key = here + (int(rows[part.row(here)]) - part.row(here)) * (hull.classes or 1)  # of the whole hull
+        lowest, key = part.lowest(corral.direction)
         if _done(corral, lowest, tolerance) or key in corral.keys:
             return corral, made
-        moved = corral.entered(key, part.point(here))
+        moved = corral.entered(key, hull.point(key))
         if moved is None or moved.distance > corral.distance + moved.rounding or hash(moved) in seen:
             return corral, made
         corral = moved

@@ -303,7 +303,7 @@ def slacks(values: Sequence[float], own: int, plane: Plane) -> tuple[list[int], 
 
 
 def squared_margin(plane: Plane, least: Fraction) -> Fraction:
-    """(least z·w)²/‖w‖², the square of the margin, a rational number; biases are no part of ‖w‖.
+    """(least z·w)²/‖w‖², the square of the geometric margin, a rational number; biases are no part of ‖w‖.
 
     Example:
         >>> squared_margin(as_plane([[Fraction(3), Fraction(4)]], [Fraction(0)]), Fraction(10))
