@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-browser lint bench clean
+.PHONY: help setup demo test test-slow test-faults test-browser lint bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,10 +24,13 @@ demo: $(READY)  ## AND by rule and by gradient, side by side; then XOR, which no
 	@$(BIN)/torchperc demo
 
 test: $(READY)  ## the test suite: unit, property, oracle and documentation tests
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser'
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults'
 
 test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-faults: $(READY)  ## the fault campaign: kills, damaged files, bad input, long lives; SUMMARY=FILE writes its table
+	$(if $(SUMMARY),TORCHPERC_FAULTS_SUMMARY=$(abspath $(SUMMARY))) $(BIN)/python -m pytest -m faults tests
 
 test-browser: $(READY)  ## TensorBoard in a headless Chromium, which is installed if it is not there (Debian, as root)
 	@command -v chromium >/dev/null || { echo "installing Chromium ..."; apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }

@@ -245,7 +245,7 @@ def _can_compile(space: Space) -> bool:
     if not compiling.numba_is_there():
         say_that_numba_is_missing()
         return False
-    return compiled.obstacle(space) is None and _draws_as_torch()
+    return compiling.parallel_loops_run() and compiled.obstacle(space) is None and _draws_as_torch()
 
 
 @cache

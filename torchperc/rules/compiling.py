@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -62,12 +64,43 @@ def cores() -> int:
 
 @contextmanager
 def threads() -> Iterator[None]:
-    """As many threads for a parallel loop as there are cores to use."""
+    """As many threads for a parallel loop as there are cores to use; one loop at a time, as numba may need."""
     import numba
 
     before = numba.get_num_threads()
-    numba.set_num_threads(min(cores(), before))
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)
+    with _Pools.turn:
+        numba.set_num_threads(min(cores(), before))
+        try:
+            yield
+        finally:
+            numba.set_num_threads(before)
+
+
+class _Pools:
+    """What this process may do with pools of threads, which do not survive a fork."""
+
+    turn = threading.Lock()
+    lost = False  # whether numba's pool is one of OpenMP's that a parent had started, with which numba ends the process
+
+    @classmethod
+    def after_fork(cls) -> None:
+        """In a child: one thread for torch, which would wait forever for the pool of its parent."""
+        torch.set_num_threads(1)
+        cls.turn = threading.Lock()
+        if (numba := sys.modules.get("numba")) is not None:
+            with suppress(ValueError):  # no pool was started
+                cls.lost = cls.lost or numba.threading_layer() == "omp"
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Pools.after_fork)
+
+
+def parallel_loops_run() -> bool:
+    """Whether a parallel loop can be started here: not in a forked child whose parent has OpenMP's threads.
+
+    Example:
+        >>> parallel_loops_run()
+        True
+    """
+    return not _Pools.lost

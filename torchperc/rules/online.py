@@ -47,7 +47,7 @@ class Stream:
             return result
         self._add_average(result.log)
         if select == "voted":
-            self._logs += (result.log,)
+            self._add_log(result.log)
         model = VotedModel(self._logs) if select == "voted" else self.averaged(result.log)
         return replace(result, select=select, model=model)
 
@@ -79,6 +79,13 @@ class Stream:
             None if pair is None else Weights(*pair) for pair in (state["weights"], state["sum"])
         )
         self._steps, self.scale = state["steps"], state["scale"]
+
+    def _add_log(self, log: MistakeLog) -> None:
+        if len(log) or not self._logs:
+            self._logs += (log,)
+        else:  # the weights only outlived more samples; a log for each such chunk would fill the memory
+            *before, last = self._logs
+            self._logs = (*before, replace(last, steps=last.steps + log.steps, epoch_ends=last.epoch_ends + log.steps))
 
     def _add_average(self, log: MistakeLog) -> None:
         assert isinstance(log.space, LinearSpace)

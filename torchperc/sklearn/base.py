@@ -25,6 +25,8 @@ from torchperc.sklearn.conversion import Planes, filled, planes
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Net: TypeAlias = Perceptron | MulticlassPerceptron
+RECENT = 1000
+"""Calls of partial_fit that ``history_`` remembers, so that a stream without end needs no memory without end."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from torchperc.functional import TARGETS
 from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.optimum import minimise
 from torchperc.rules.orders import Order
-from torchperc.sklearn.base import Array, LinearClassifier, Net, Samples, say
+from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, say
 from torchperc.sklearn.passes import SCHEDULES, Course, MeanLoss, Slope, mean_loss
 
 UPDATES = ("batch", "sample", "optimum")
@@ -216,15 +216,16 @@ class GradientClassifier(LinearClassifier):
         samples = self._chunk(X, y, classes, sample_weight).counted()
         net, samples = self._start(samples, vars(self).get("net_") is not None)
         loss = self._loss(samples)
-        before: list[DescentRecord] = vars(self).get("_chunks", [])
+        before: list[DescentRecord] = vars(self).get("_chunks", [])[1 - RECENT :]
+        calls = before[-1].epoch if before else 0
         rate = min(self._rate(loss), self.lr_) if before and self.lr == "auto" else self._rate(loss)
-        order = Order(self.order, torch.arange(len(samples)), self._seed() + len(before))
+        order = Order(self.order, torch.arange(len(samples)), self._seed() + calls)
         course = self._course(rate)
         if (online := vars(self).get("_online")) is not None:
             net = copy.deepcopy(online[0]) if course.first and online[0] is not None else net
             course.going_on_from(online[1])
         at = self._epoch(net, _numbers(net), loss, course, order, 0)
-        record = self._checked(DescentRecord(len(before) + 1, at.loss, at.gradient), rate)
+        record = self._checked(DescentRecord(calls + 1, at.loss, at.gradient), rate)
         say(self.verbose, record)
         self._keep(_averaged(net, course), loss, rate, [*before, record], Ending.BUDGET)
         self._chunks, self._online = self.history_, (net if course.first else None, course)
@@ -511,7 +512,7 @@ class LMSClassifier(GradientClassifier):
         loss_: the loss of the weights on the training samples, with the penalty.
         mistakes_: how many training samples they decide wrongly.
         verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
-        history_: a :class:`DescentRecord` for each epoch.
+        history_: a :class:`DescentRecord` for each epoch; by ``partial_fit`` for each of the last 1000 calls.
         log_: ``None``; a log of mistakes is the rule's.
 
     Example:
@@ -637,7 +638,7 @@ class LogisticClassifier(GradientClassifier):
         loss_: the loss of the weights on the training samples, with the penalty.
         mistakes_: how many training samples they decide wrongly.
         verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
-        history_: a :class:`DescentRecord` for each epoch.
+        history_: a :class:`DescentRecord` for each epoch; by ``partial_fit`` for each of the last 1000 calls.
         log_: ``None``; a log of mistakes is the rule's.
 
     Example:

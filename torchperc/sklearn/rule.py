@@ -26,7 +26,7 @@ from torchperc.rules.problem import write
 from torchperc.rules.rows import Rows
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.sklearn.base import Array, LinearClassifier, Samples, say
+from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Samples, say
 
 WORTH_IT = 2**15  # presentations of samples, at most, from which loading the compiled loop is repaid
 
@@ -99,7 +99,8 @@ class PerceptronClassifier(LinearClassifier):
         log_: the :class:`torchperc.MistakeLog` of the run, or of the last chunk. It holds the training samples, so it
             is not pickled with the estimator; ``log_.save`` keeps it.
         verdict_: how the run ended, a :class:`torchperc.Verdict`; ``BUDGET`` if early stopping or ``tol`` did.
-        history_: a record for each epoch: mistakes, norm of the weights, validation error.
+        history_: a record for each epoch: mistakes, norm of the weights, validation error; by ``partial_fit`` for each
+            of the last 1000 calls.
         certificate_: with ``prove=True``, the proof, or ``None`` if the samples were separated.
         dual_coef_, support_, support_vectors_: with a kernel: coefficients (1, M) or (K, M), and which samples they
             belong to.
@@ -231,7 +232,7 @@ class PerceptronClassifier(LinearClassifier):
         if stream is None or not stream.fits(net):
             stream, past, made = Stream(), [], 0
         else:
-            past, made = self.history_, self.mistakes_
+            past, made = self.history_[1 - RECENT :], self.mistakes_
         run = trainer.start(net, samples.X, samples.labels, sample_weight=samples.factors, online=stream)
         record = run.epoch()
         made_now = run.result()
@@ -240,7 +241,7 @@ class PerceptronClassifier(LinearClassifier):
         write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
         stream.remember(net)
         self.net_, self._stream, self.certificate_ = net, stream, None
-        self._keep(result, [*past, replace(record, epoch=len(past) + 1)])
+        self._keep(result, [*past, replace(record, epoch=past[-1].epoch + 1 if past else 1)])
         self.mistakes_ = made + result.mistakes
         say(self.verbose, _line(self.history_[-1]))
         return self
@@ -329,7 +330,7 @@ class PerceptronClassifier(LinearClassifier):
             machine = result.log.averaged() if self._voter else result.model
             assert isinstance(machine, KernelModel)
             self._machine = machine
-        self.history_, self.n_iter_ = history, len(history)
+        self.history_, self.n_iter_ = history, history[-1].epoch
         self.mistakes_, self.verdict_ = result.mistakes, result.verdict
 
     def _warning(self, result: RuleResult) -> str:

@@ -1,0 +1,408 @@
+"""Threads, processes and long lives: the same results side by side, after a fork, in a copy, and after many calls."""
+
+import copy
+import gc
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from matplotlib import pyplot as plt
+from scipy.sparse import csr_array
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchperc as tp
+from torchperc import optimum
+from torchperc.rules import compiled
+
+# few epochs are enough here
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+THREADS = 8
+PATIENCE = 60  # seconds until a child that says nothing has hung
+WIDTH = 6
+AND = tp.data.gate("AND")
+
+
+def samples():
+    rng = np.random.default_rng(0)
+    w = rng.normal(size=WIDTH)
+    X = rng.normal(size=(600, WIDTH))
+    y = np.where(X @ w > 0, 1, -1)
+    return X + 0.1 * y[:, None] * w, y
+
+
+X, Y = samples()
+SPARSE = csr_array(np.where(abs(X) > 0.7, X, 0.0))
+
+
+def by_rule(seed, engine="auto", X=X):
+    net = tp.Perceptron(WIDTH, dtype=torch.float64)
+    result = tp.RuleTrainer(engine=engine, order="shuffled", seed=seed, max_epochs=12).fit(net, X, Y)
+    return result.log.index.numpy(), net.weight.detach().numpy().copy(), net.predict(torch.from_numpy(X)).numpy() if X is not SPARSE else None  # fmt: skip
+
+
+def by_estimator(seed, kind, **options):
+    model = getattr(tp.sklearn, kind)(random_state=seed, **options).fit(X, Y)
+    return model.coef_.copy(), model.predict(X)
+
+
+def by_descent(seed):
+    net = tp.Perceptron(WIDTH, dtype=torch.float64)
+    order = torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))
+    tp.descend(net, tp.LogisticHead(), torch.from_numpy(X), torch.from_numpy(Y), 0.01, order=order)
+    return (net.weight.detach().numpy().copy(),)
+
+
+def by_minimising(seed):
+    net = tp.Perceptron(WIDTH, dtype=torch.float64)
+    tp.minimise(net, tp.LogisticHead(), X, np.roll(Y, seed), l2=0.1)
+    return (net.weight.detach().numpy().copy(),)
+
+
+def by_sweep(seed):
+    found = tp.sweep(X[:100], Y[:100], seeds=[seed, seed + 1], max_epochs=12)
+    return (found.mistakes.numpy(),)
+
+
+def theory(seed):
+    best = tp.theory.max_margin(np.roll(X, seed, axis=1), Y)
+    return (best.weight.numpy(), tp.theory.separability(X[:40], Y[:40]).verify())
+
+
+JOBS = {
+    "reference": lambda k: by_rule(k, "reference"),
+    "compiled": lambda k: by_rule(k, "compiled"),
+    "compiled, sparse": lambda k: by_rule(k, "compiled", SPARSE),
+    "blocked": lambda k: by_rule(k, "blocked"),
+    "PerceptronClassifier": lambda k: by_estimator(k, "PerceptronClassifier", max_iter=12),
+    "LMSClassifier": lambda k: by_estimator(k, "LMSClassifier", max_iter=5),
+    "LogisticClassifier": lambda k: by_estimator(k, "LogisticClassifier", max_iter=5, update="sample"),
+    "LogisticClassifier, optimum": lambda k: by_estimator(k, "LogisticClassifier", update="optimum", l2=0.1),
+    "descend": by_descent,
+    "minimise": by_minimising,
+    "sweep": by_sweep,
+    "theory": theory,
+}
+
+
+def same(one, two):
+    return len(one) == len(two) and all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+
+
+@pytest.fixture
+def _two_cores(monkeypatch):
+    """Two threads wherever there may be, for samples as few as these."""
+    monkeypatch.setattr(compiled, "_STRETCH", 2**9)
+    monkeypatch.setattr(compiled, "_LOOK", 2**9)
+    monkeypatch.setattr(optimum, "SHARE", 2**9)
+    monkeypatch.setattr(optimum, "COMPILED_FROM", 1)
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(1)
+
+
+@pytest.mark.usefixtures("_two_cores")
+@pytest.mark.parametrize("name", JOBS)
+def test_eight_threads_find_what_one_finds(name):
+    one_by_one = [JOBS[name](seed) for seed in range(THREADS)]
+    with ThreadPoolExecutor(THREADS) as pool:
+        together = list(pool.map(JOBS[name], range(THREADS)))
+    assert all(map(same, one_by_one, together))
+
+
+def test_threads_may_share_a_net_to_predict_with():
+    net = tp.Perceptron(WIDTH, init="normal", seed=0, dtype=torch.float64)
+    rows = torch.from_numpy(X)
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = list(pool.map(lambda _: net.predict(rows), range(4 * THREADS)))
+    assert all(torch.equal(each, net.predict(rows)) for each in found)
+
+
+# --- processes ----------------------------------------------------------------------------------------------------
+
+
+def run_child(context, target, *arguments):
+    """What a child process sends, or how it ended if it sends nothing."""
+    here, there = context.Pipe()
+    child = context.Process(target=target, args=(there, *arguments))
+    child.start()
+    there.close()
+    try:
+        return here.recv() if here.poll(PATIENCE) else "nothing: it hangs"
+    except EOFError:
+        child.join(PATIENCE)
+        return f"nothing: it ended with {child.exitcode}"
+    finally:
+        child.kill()
+        child.join()
+
+
+def do_all(connection):
+    connection.send({name: job(1) for name, job in JOBS.items()})
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
+@pytest.mark.usefixtures("_two_cores")
+def test_a_fork_after_use_learns_the_same():
+    """OpenMP's threads, numba's and our own do not survive a fork; a child must not wait for them."""
+    before = {name: job(1) for name, job in JOBS.items()}
+    torch.ones(300, 300) @ torch.ones(300, 300)  # torch's own pool is awake as well
+    after = run_child(multiprocessing.get_context("fork"), do_all)
+    assert not isinstance(after, str), after
+    for name, expected in before.items():
+        if "optimum" in name or name == "minimise":  # sums by torch, whose last bit may differ with its threads
+            np.testing.assert_allclose(after[name][0], expected[0], rtol=1e-9)
+        else:
+            assert same(after[name], expected), name
+
+
+@pytest.mark.slow
+def test_a_spawned_process_learns_the_same():
+    found = run_child(multiprocessing.get_context("spawn"), do_all)
+    assert not isinstance(found, str), found
+    assert all(same(found[name], job(1)) for name, job in JOBS.items())
+
+
+@pytest.mark.slow
+def test_parallel_sweeps_do_without_a_threadsafe_pool():
+    """numba's own pool, where neither TBB nor OpenMP is there, ends the process if two threads start a loop."""
+    script = (
+        "import numpy as np, torchperc as tp\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "X, y = tp.data.separable_blobs(100, seed=0)\n"
+        "make = lambda k: tp.sweep(X, y, seeds=[k, k + 1]).mistakes.tolist()\n"
+        "one = [make(k) for k in range(8)]\n"
+        "assert list(ThreadPoolExecutor(8).map(make, range(8))) == one\n"
+    )
+    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue"}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-500:]
+
+
+# --- copies -------------------------------------------------------------------------------------------------------
+
+
+def lit(module):
+    trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
+    trainer.fit(module, DataLoader(TensorDataset(*AND), 4))
+    return module
+
+
+def estimator(kind, how, **options):
+    model = getattr(tp.sklearn, kind)(**options)
+    if how == "unfitted":
+        return model
+    if how == "partial":
+        return model.partial_fit(X, Y, classes=[-1, 1])
+    return model.fit(X, Y)
+
+
+def chunked(select):
+    trainer, net = tp.RuleTrainer(select=select), tp.Perceptron(2)
+    return trainer.partial_fit(net, *AND)
+
+
+def fitted_rule(**options):
+    return tp.RuleTrainer(**options).fit(None if "kernel" in options else tp.Perceptron(2), *AND)
+
+
+def numbers(thing):
+    """Everything in a thing that can be compared, under its path."""
+    seen, found = set(), {}
+
+    def walk(path, part, depth):
+        if isinstance(part, torch.Tensor) and part.layout != torch.sparse_csr:
+            found[path] = part.detach().cpu().numpy().tobytes()
+        elif isinstance(part, np.ndarray):
+            found[path] = part.tobytes() if part.dtype != object else part.tolist()
+        elif isinstance(part, str | int | float | bool | type(None)):
+            found[path] = part
+        elif depth < 7 and id(part) not in seen:
+            seen.add(id(part))
+            if isinstance(part, dict):
+                inner = {str(k): v for k, v in part.items()}
+            elif isinstance(part, list | tuple):
+                inner = dict(enumerate(part))
+            else:
+                inner = (
+                    {k: v for k, v in vars(part).items() if not ignored(part, k)} if hasattr(part, "__dict__") else {}
+                )
+            for name, value in inner.items():
+                walk(f"{path}.{name}", value, depth + 1)
+
+    walk("", thing, 0)
+    return found
+
+
+def ignored(owner, name):
+    """What is drawn, and what an estimator or trainer leaves out of a copy or makes smaller."""
+    drawn = type(owner).__name__.endswith("Display") and name.endswith("_")
+    return drawn or name in ("_log", "certificate_", "_streams", "_voter", "_stream", "_trainer", "_fabric")
+
+
+ONES = {
+    "Perceptron": lambda: tp.Perceptron(2, init="normal", seed=0),
+    "MulticlassPerceptron": lambda: tp.MulticlassPerceptron(2, 3, init="normal", seed=0),
+    "JointPerceptron": lambda: tp.JointPerceptron(2, 3),
+    "MLP": lambda: tp.MLP(2, seed=0),
+    **{name: getattr(tp, name) for name in ("PerceptronLoss", "LMSLoss", "LogisticLoss", "MulticlassPerceptronLoss", "ZeroOneLoss", "CostLoss", "PerceptronHead", "LMSHead", "LogisticHead")},
+    "RuleTrainer": lambda: tp.RuleTrainer(order="shuffled", seed=3, class_weight={1: 2.0}),
+    "RuleTrainer, kernel": lambda: tp.RuleTrainer(kernel="rbf", gamma=2.0),
+    "RuleResult": lambda: fitted_rule(select="averaged", prove=True),
+    "RuleResult, voted": lambda: fitted_rule(select="voted"),
+    "RuleResult, kernel": lambda: fitted_rule(kernel="poly", degree=2),
+    "RuleResult, stream": lambda: chunked("voted"),
+    "MistakeLog": lambda: fitted_rule().log,
+    "LinearModel": lambda: fitted_rule().log.pocket(),
+    "Certificate, separable": lambda: tp.theory.separability(*AND),
+    "Certificate, not": lambda: tp.theory.separability(*tp.data.gate("XOR")),
+    "MaxMargin": lambda: tp.theory.max_margin(*AND),
+    "Sweep": lambda: tp.sweep(*AND, seeds=range(3)),
+    "CrossCheck": lambda: tp.crosscheck(*AND, epochs=3),
+    "Optimum": lambda: tp.minimise(tp.Perceptron(2), tp.LogisticHead(), *AND, l2=0.1),
+    "Dialect": lambda: tp.dialects.NOTE_A,
+    "Dataset": lambda: tp.data.load("iris"),
+    "FittedModel": lambda: tp.FittedModel.of(tp.Perceptron(2, init="normal", seed=0), tp.PerceptronHead(), labels=["a", "b"]),
+    **{f"{kind}, {how}": (lambda kind=kind, how=how: estimator(kind, how)) for kind in ("PerceptronClassifier", "LMSClassifier", "LogisticClassifier") for how in ("unfitted", "fitted", "partial")},
+    "PerceptronClassifier, kernel": lambda: estimator("PerceptronClassifier", "fitted", kernel="rbf"),
+    "PerceptronClassifier, voted": lambda: estimator("PerceptronClassifier", "fitted", select="voted", max_iter=5),
+    "PerceptronClassifier, voted stream": lambda: estimator("PerceptronClassifier", "partial", select="voted"),
+    "LitClassifier": lambda: lit(tp.lightning.LitClassifier(tp.Perceptron(2), "logistic")),
+    "LitRule": lambda: lit(tp.lightning.LitRule(tp.Perceptron(2))),
+    "TabularDataModule": lambda: tp.lightning.TabularDataModule("iris", {"positive": "setosa"}, scale="standard"),
+    "Board": lambda: tp.lightning.Board(),
+    "PathDisplay": lambda: tp.plots.PathDisplay.from_log(fitted_rule().log),
+    "BracketDisplay": lambda: tp.plots.BracketDisplay.from_log(fitted_rule().log),
+    "MarginDisplay": lambda: tp.plots.MarginDisplay.from_model(tp.Perceptron(2, init="normal", seed=0), *AND),
+    "LearningCurveDisplay": lambda: tp.plots.LearningCurveDisplay.from_result(fitted_rule()),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore:.*LeafSpec:FutureWarning")  # of Lightning
+@pytest.mark.parametrize("way", ["pickle", "deepcopy"])
+@pytest.mark.parametrize("name", ONES)
+def test_copies_are_equal(name, way):
+    one = ONES[name]()
+    try:
+        two = pickle.loads(pickle.dumps(one)) if way == "pickle" else copy.deepcopy(one)
+        assert type(two) is type(one)
+        assert numbers(one) == numbers(two)
+        assert "Display" in name or numbers(one) or name.endswith(("Head", "Loss"))
+        for ask in ("predict", "forward", "decision_function"):
+            if hasattr(one, ask) and getattr(one, "classes_", None) is not None:
+                assert np.array_equal(getattr(one, ask)(X), getattr(two, ask)(X))
+    finally:
+        plt.close("all")
+
+
+@pytest.mark.parametrize("select", ["last", "averaged", "voted"])
+def test_a_copied_estimator_goes_on_with_its_stream(select):
+    one = tp.sklearn.PerceptronClassifier(select=select).partial_fit(X[:300], Y[:300], classes=[-1, 1])
+    two = pickle.loads(pickle.dumps(one))
+    for model in (one, two):
+        model.partial_fit(X[300:], Y[300:])
+    assert np.array_equal(one.coef_, two.coef_)
+    assert np.array_equal(one.decision_function(X), two.decision_function(X))
+
+
+# --- long lives ---------------------------------------------------------------------------------------------------
+
+
+def memory():
+    """Megabytes in use, and open files."""
+    gc.collect()
+    with open("/proc/self/statm") as file:
+        pages = int(file.read().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd"))
+
+
+def fits(seed):
+    for name in ("compiled", "blocked", "PerceptronClassifier", "LogisticClassifier", "minimise", "descend"):
+        JOBS[name](seed % 7)
+
+
+def learner(name):
+    """One call of a stream, for a rule or an estimator, on samples that are soon no mistakes."""
+    calm = X + 0.5 * Y[:, None] * np.sign(X[:, :1] * Y[:, None])
+    y = np.where(calm[:, 0] > 0, 1, -1)
+    calm[:, 0] += y
+    kind, select = name
+    if kind == "RuleTrainer":
+        net, trainer, rows, labels = tp.Perceptron(WIDTH, dtype=torch.float64), tp.RuleTrainer(select=select), torch.from_numpy(calm), torch.from_numpy(y)  # fmt: skip
+        return lambda k: trainer.partial_fit(net, rows[k : k + 1], labels[k : k + 1])
+    model = getattr(tp.sklearn, kind)(**({} if select is None else {"select": select}))
+    return lambda k: model.partial_fit(calm[k : k + 1], y[k : k + 1], classes=[-1, 1])
+
+
+LEARNERS = [
+    *(("RuleTrainer", select) for select in ("last", "averaged", "voted")),
+    *(("PerceptronClassifier", select) for select in ("last", "averaged", "voted")),
+    ("LMSClassifier", None),
+    ("LogisticClassifier", None),
+]  # fmt: skip
+
+
+def growth(call, warm, calls):
+    """Megabytes and files that so many calls leave behind, after some to warm up."""
+    for k in range(warm):
+        call(k % 64)
+    before = memory()
+    for k in range(calls):
+        call(k % 64)
+    after = memory()
+    return after[0] - before[0], after[1] - before[1]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux's /proc")
+def test_fits_leave_nothing_behind():
+    megabytes, files = growth(fits, 3, 10)
+    assert files == 0
+    assert megabytes < 8
+
+
+@pytest.mark.faults
+def test_a_thousand_fits_leave_nothing_behind():
+    megabytes, files = growth(fits, 100, 900)
+    assert files == 0
+    assert megabytes < 8
+
+
+@pytest.mark.parametrize("name", LEARNERS, ids=str)
+def test_a_stream_keeps_nothing_of_calls_without_mistakes(name, monkeypatch):
+    """Nothing that a call leaves behind grows with the number of calls."""
+    monkeypatch.setattr(f"torchperc.sklearn.{'rule' if name[0] == 'PerceptronClassifier' else 'gradient'}.RECENT", 40)
+    call = learner(name)
+    for k in range(100):
+        call(k % 32)
+    sizes = []
+    for _ in range(2):
+        sizes.append(len(pickle.dumps(call(0))))
+        for k in range(60):
+            call(k % 32)
+    assert sizes[1] <= sizes[0] + 64  # a number of more digits
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", [LEARNERS[1], LEARNERS[4], LEARNERS[7]], ids=str)
+def test_a_long_stream_needs_no_more_memory(name):
+    """As many calls as TORCHPERC_STREAM says: 20,000 by default, and 1,000,000 for whoever has half an hour."""
+    calls = int(os.environ.get("TORCHPERC_STREAM", "20000"))
+    megabytes, files = growth(learner(name), 2000, calls)
+    assert files == 0
+    assert megabytes < 4
+
+
+def test_a_history_of_a_stream_is_its_last_calls(monkeypatch):
+    for module, kind in (("rule", "PerceptronClassifier"), ("gradient", "LogisticClassifier")):
+        monkeypatch.setattr(f"torchperc.sklearn.{module}.RECENT", 5)
+        model = getattr(tp.sklearn, kind)()
+        for _ in range(12):
+            model.partial_fit(X[:50], Y[:50], classes=[-1, 1])
+        assert [record.epoch for record in model.history_] == [8, 9, 10, 11, 12]
+        assert model.n_iter_ == 12
