@@ -1,0 +1,21 @@
+"""The table of the fault campaign, at the end of a run and, if asked for, in a file."""
+
+import os
+from pathlib import Path
+
+import harness
+
+
+def pytest_terminal_summary(terminalreporter):
+    tally = harness.TALLY
+    if not tally.counts:
+        return
+    terminalreporter.section("fault campaign")
+    terminalreporter.write(tally.markdown())
+    for fault in tally.faults:
+        terminalreporter.write_line(fault)
+    for chapter, seconds in tally.seconds.items():
+        terminalreporter.write_line(f"{chapter}: {seconds:.0f} s")
+    path = os.environ.get("TORCHPERC_FAULTS_SUMMARY")
+    if path:
+        Path(path).write_text(tally.markdown())

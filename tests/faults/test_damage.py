@@ -1,0 +1,268 @@
+"""Damaged files: flipped, cut and zeroed bytes are refused in a clear line, or change nothing.
+
+Files of ours have checksums. Tables of other people have none: what is still a table is read as the table it is now.
+"""
+
+import hashlib
+import random
+
+import harness
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.faults
+FILES = 2000
+
+
+def model():
+    import torch
+
+    import torchperc as tp
+
+    net = tp.MulticlassPerceptron(3, 3, init="normal", seed=0, dtype=torch.float64)
+    return tp.FittedModel.of(net, tp.PerceptronHead(), labels=["a", "b", "c"])
+
+
+def run():
+    import torch
+
+    import torchperc as tp
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = np.where(X[:, 0] > 0.1, 1, -1)
+    return X, y, tp.RuleTrainer(order="shuffled").fit(tp.Perceptron(3, dtype=torch.float64), X, y)
+
+
+def made_of(*values):
+    """A digest of numbers, texts and tensors."""
+    found = hashlib.sha256()
+    for value in values:
+        array = np.asarray(value.detach() if hasattr(value, "detach") else value)
+        found.update(repr((array.dtype.kind, array.shape)).encode() + (array.tobytes() if array.dtype != object else repr(array.tolist()).encode()))  # fmt: skip
+    return found.hexdigest()
+
+
+# --- files of ours: how they are made, and all that is in them ---
+
+
+def checkpoint(path):
+    import pytorch_lightning as pl
+    from torch.utils.data import DataLoader, TensorDataset
+
+    import torchperc as tp
+
+    trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, plugins=[tp.lightning.SafeCheckpointIO()])  # fmt: skip
+    trainer.fit(
+        tp.lightning.LitClassifier(tp.Perceptron(2), "logistic"), DataLoader(TensorDataset(*tp.data.gate("AND")), 4)
+    )
+    trainer.save_checkpoint(path)
+
+
+def use_checkpoint(path):
+    import torchperc as tp
+
+    content = tp.lightning.SafeCheckpointIO().load_checkpoint(path)
+    return made_of(*content["state_dict"].values(), content["epoch"], repr(sorted(content["hyper_parameters"])))
+
+
+def log(path):
+    run()[2].log.save(path)
+
+
+def use_log(path):
+    import torchperc as tp
+
+    X, y, _ = run()
+    read = tp.MistakeLog.load(path, X, y)
+    return made_of(read.index, read.step, read.coef, read.wrong, read.steps, read.last().weight)
+
+
+def certificate(path):
+    import torchperc as tp
+
+    tp.theory.separability(*run()[:2]).save(path)
+
+
+def use_certificate(path):
+    import torchperc as tp
+
+    read = tp.theory.Certificate.load(path)
+    return made_of(read.kind, read.verify(*run()[:2]), str(read))
+
+
+def verified(path):
+    """What the verifier of the standard library says, which reads the data from a table."""
+    from torchperc.theory import verifier
+
+    csv(path.parent / "data.csv")
+    try:
+        return made_of(verifier.verify_file(str(path), str(path.parent / "data.csv"), "y"))
+    except verifier.RejectedError as reason:
+        raise harness.RefusedError(str(reason)) from reason
+
+
+def fitted(path):
+    model().save(path)
+
+
+def use_fitted(path):
+    import torchperc as tp
+
+    read = tp.FittedModel.load(path)
+    return made_of(*read.net.state_dict().values(), read.predict(np.eye(3)), read.names)
+
+
+def weights(path):
+    from torchperc.exporting import save_safetensors
+
+    save_safetensors(model().net, path, {"by": "rule"})
+
+
+def use_weights(path):
+    import torchperc as tp
+    from torchperc.exporting import load_safetensors
+
+    net = tp.MulticlassPerceptron(3, 3).double()
+    texts = load_safetensors(path, net)
+    return made_of(net.weight, net.bias, repr(texts))
+
+
+# --- tables ---
+
+
+def read(path):
+    import torchperc as tp
+
+    data = tp.data.read(path, **({"target": "y"} if path.suffix == ".npz" else {}))
+    X = data.X.toarray() if hasattr(data.X, "toarray") else np.asarray(data.X)
+    assert X.ndim == 2
+    assert len(X) == len(data.y)
+    assert np.isfinite(X).all()
+    return made_of(X, data.y, data.labels)
+
+
+def rows():
+    X, y, _ = run()
+    return np.column_stack((X, y))
+
+
+def csv(path):
+    np.savetxt(path, rows(), delimiter=",", header="a,b,c,y", comments="")
+
+
+def svmlight(path):
+    path.write_text("".join(f"{int(row[3]):+d} 1:{row[0]:.6f} 3:{row[2]:.6f}\n" for row in rows()))
+
+
+def parquet(path):
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({name: rows()[:, k] for k, name in enumerate("abcy")}), path)
+
+
+def npz(path):
+    np.savez(path, X=rows()[:, :3], y=rows()[:, 3])
+
+
+def parts(path):
+    from scipy.sparse import csr_array, save_npz
+
+    save_npz(path, csr_array(np.round(rows()[:, :3])))
+
+
+def use_parts(path):
+    import torchperc as tp
+
+    whole = tp.data.CsrParts([path])
+    result = tp.RuleTrainer(max_epochs=2).fit(tp.Perceptron(3).double(), whole, run()[1])
+    return made_of(result.log.index)
+
+
+SEALED = {
+    "checkpoint": ("c.ckpt", checkpoint, use_checkpoint),
+    "mistake log": ("log.npz", log, use_log),
+    "certificate": ("proof.json", certificate, use_certificate),
+    "certificate, verifier": ("proof.json", certificate, verified),
+    "model": ("m.safetensors", fitted, use_fitted),
+    "weights": ("w.safetensors", weights, use_weights),
+}
+TABLES = {
+    "csv": ("t.csv", csv, read),
+    "svmlight": ("t.svm", svmlight, read),
+    "parquet": ("t.parquet", parquet, read),
+    "npy": ("t.npy", lambda path: np.save(path, rows()), read),
+    "npz": ("t.npz", npz, read),
+    "cache in parts": ("X-0.npz", parts, use_parts),
+}
+KINDS = SEALED | TABLES
+
+
+def damaged(content, draw):
+    """The content with a fault, and the fault's name."""
+    place, length = draw.randrange(len(content)), draw.choice([1, 2, 8, 64, 512])
+    how = draw.choice(["flip", "cut", "zero", "flip", "garbage", "twice", "empty"])
+    if how == "flip":
+        return content[:place] + bytes([content[place] ^ (1 << draw.randrange(8))]) + content[
+            place + 1 :
+        ], f"flip at {place}"
+    if how == "cut":
+        return content[:place], f"cut at {place}"
+    if how == "zero":
+        return content[:place] + bytes(min(length, len(content) - place)) + content[
+            place + length :
+        ], f"{length} zeros at {place}"
+    if how == "garbage":
+        return content[:place] + draw.randbytes(length) + content[place + length :], f"{length} random bytes at {place}"
+    if how == "twice":
+        return content + content[:place], f"{place} bytes once more"
+    return (b"", "empty") if draw.random() < 0.2 else (content[place:], f"the first {place} bytes cut")
+
+
+class Judged:
+    """Makes one damaged file after the other and uses it."""
+
+    def __init__(self, folder):
+        self.folder, self.sound = str(folder), {}
+
+    def __call__(self, case):
+        from pathlib import Path
+
+        kind, seed = case.rsplit(" #", 1)
+        name, make, use = KINDS[kind]
+        folder = Path(self.folder) / f"{kind.replace(' ', '-')}-{seed}"
+        folder.mkdir()
+        path = folder / name
+        if kind not in self.sound:
+            make(path)
+            self.sound[kind] = path.read_bytes(), use(path)
+        content, effect = self.sound[kind]
+        worse, fault = damaged(content, random.Random(case))
+        path.write_bytes(worse)
+        try:
+            found = use(path)
+        except AssertionError as error:
+            return harness.SILENT, f"{fault}: {error}"
+        except Exception as error:
+            return harness.outcome_of_error(error), f"{fault}: {type(error).__name__}: {error}"
+        if found == effect or worse == content or kind in TABLES:
+            return harness.RIGHT, ""
+        return harness.SILENT, f"{fault}: read as something else"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_two_thousand_damaged_files(tmp_path):
+    cases = [f"{kind} #{k}" for kind in KINDS for k in range(-(-FILES // len(KINDS)))]
+    harness.judge_all("damaged files", Judged(tmp_path), cases, tmp_path, size=84)
+    assert not harness.TALLY.faults_of("damaged files")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_damaged_is_read_when_it_is_sound(tmp_path):
+    """Otherwise every refusal would count as a success."""
+    for kind, (name, make, use) in KINDS.items():
+        path = tmp_path / kind.replace(" ", "-") / name
+        path.parent.mkdir()
+        make(path)
+        assert use(path) == use(path), kind

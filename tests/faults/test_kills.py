@@ -1,0 +1,216 @@
+"""Commands that are killed at any moment: every file is whole and of one run or absent, and the next command works.
+
+A new command joins by an entry in ``COMMANDS``.
+"""
+
+import hashlib
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import harness
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.faults
+KILLS = 100
+CONFIG = """
+seed_everything: 0
+trainer: {{max_epochs: 25, enable_progress_bar: false}}
+picture_every: 0
+folder: {folder}
+data: {{source: noisy-blobs, options: {{samples: 80, noise: 0.1}}, {batches}, scale: standard}}
+model:
+  class_path: torchperc.lightning.{module}
+  init_args: {options}
+"""
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is killed and what must hold afterwards.
+
+    Args:
+        start: the child's function and its arguments, for a folder in which ``prepare`` has been.
+        again: the same for what comes after a kill; it must end well.
+        result: what the command leaves behind, as something that can be compared; None if it is not there. An
+            exception says that something is there that is not whole.
+        prepare: what must be there before.
+    """
+
+    start: Callable[[Path], tuple[Any, ...]]
+    again: Callable[[Path], tuple[Any, ...]]
+    result: Callable[[Path], Any]
+    prepare: Callable[[Path], None] = lambda folder: None
+
+
+def table(path, rows=300):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, 4))
+    lines = [",".join([*(f"{v:.6f}" for v in x), "yes" if x[0] + x[1] > 0 else "no"]) for x in X]
+    path.write_text("a,b,c,d,label\n" + "\n".join(lines) + "\n")
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def words(*given):
+    return lambda folder: (harness.command, list(given), folder)
+
+
+# --- learn ---
+
+
+def learned(folder):
+    from torchperc import FittedModel
+
+    run = folder / "run"
+    if not run.exists():
+        return None
+    FittedModel.load(run / "weights.safetensors")
+    kinds = {path.name for path in run.iterdir() if not path.name.startswith((".", "events"))}
+    missing = {"config.yaml", "weights.safetensors", "report.html", "last.ckpt"} - kinds
+    assert not missing, f"the run has no {missing}"
+    return digest(run / "weights.safetensors")
+
+
+LEARN = ("learn", "table.csv", "--folder", "run", "--epochs", "3", "--seed", "1")
+
+# --- fit ---
+
+
+def configured(module, batches, options):
+    def prepare(folder):
+        text = CONFIG.format(folder="run", module=module, batches=batches, options=options)
+        (folder / "config.yaml").write_text(text)
+
+    return prepare
+
+
+def fitted(folder):
+    from torchperc.exporting import read_safetensors
+    from torchperc.lightning import SafeCheckpointIO
+
+    for path in (folder / "run").glob("*.ckpt"):
+        SafeCheckpointIO().load_checkpoint(path)
+    weights = folder / "run" / "weights.safetensors"
+    if not weights.exists():
+        return None
+    read_safetensors(weights)
+    return digest(weights)
+
+
+def resume(folder):
+    there = (folder / "run" / "last.ckpt").exists()
+    more = ["--ckpt_path", "run/last.ckpt"] if there else []
+    return harness.command, ["fit", "--config", "config.yaml", *more], folder
+
+
+# --- apply ---
+
+
+def trained(folder):
+    import torch
+
+    import torchperc as tp
+
+    net = tp.Perceptron(4, init="normal", seed=0, dtype=torch.float64)
+    tp.FittedModel.of(net, tp.PerceptronHead(), labels=["no", "yes"], names=list("abcd")).save(folder / "m.safetensors")
+    table(folder / "new.csv", rows=60_000)
+
+
+def applied(folder):
+    return digest(folder / "out.csv") if (folder / "out.csv").exists() else None
+
+
+# --- a cache of converted data ---
+
+
+def read_into_cache(folder):
+    import torchperc as tp
+
+    data = tp.data.read(folder / "table.csv", stream=True, cache=folder / "cache")
+    (folder / "read.txt").write_text(hashlib.sha256(np.asarray(data.X).tobytes()).hexdigest())
+
+
+def cached(folder):
+    """The converted table, and what was read from it."""
+    whole = folder / "cache" / "X.npy"
+    if not whole.exists():
+        return None
+    return hashlib.sha256(np.load(whole).tobytes()).hexdigest()
+
+
+COMMANDS = {
+    "learn": Command(words(*LEARN), words(*LEARN, "--overwrite"), learned, lambda folder: table(folder / "table.csv")),
+    "fit by gradient": Command(
+        words("fit", "--config", "config.yaml"), resume, fitted,
+        configured("LitClassifier", "batch_size: 8, order: shuffled", "{head: logistic, lr: 0.5, net: {class_path: torchperc.Perceptron, init_args: {init: normal, seed: 1}}}"),
+    ),
+    "fit by rule": Command(
+        words("fit", "--config", "config.yaml"), resume, fitted,
+        configured("LitRule", "batch_size: full", "{order: shuffled, select: averaged, net: {class_path: torchperc.Perceptron}}"),
+    ),
+    "apply": Command(words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), applied, trained),
+    "cache": Command(
+        lambda folder: (read_into_cache, folder), lambda folder: (read_into_cache, folder), cached,
+        lambda folder: table(folder / "table.csv", rows=30_000),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_killed_at_any_moment(name, tmp_path):
+    given = COMMANDS[name]
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    given.prepare(whole)
+    started = time.monotonic()
+    child = harness.Child(tmp_path / "whole-log", *given.start(whole))
+    assert child.wait() == 0, child.said("stderr")
+    lasts = time.monotonic() - started
+    expected = given.result(whole)
+    assert expected is not None
+    draw = random.Random(name)
+    count = KILLS // len(COMMANDS)
+    moments = [(k, draw.uniform(0.02, 1.1) * lasts, harness.SIGNALS[k % 2]) for k in range(count)]
+
+    def killed(case):
+        number, moment, how = case
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        given.prepare(folder)
+        code = harness.Child(tmp_path / f"{number}-log", *given.start(folder)).stop(moment, how)
+        try:
+            found = given.result(folder)
+        except Exception as error:
+            return harness.SILENT, f"left half-written: {error!r}"
+        if code == 0 and found is None:
+            return harness.SILENT, "it said that all is well, and left nothing"
+        if code is None:
+            return harness.HANG, f"no end after {signal.Signals(how).name}"
+        if found not in (None, expected):
+            return harness.SILENT, "what it left is not of this run"
+        after = harness.Child(tmp_path / f"{number}-again", *given.again(folder))
+        code = after.wait()
+        if code is None or code < 0:
+            return (harness.HANG, "the next command does not end") if code is None else (harness.SIGNAL, str(code))
+        if code != 0:
+            return harness.INTERNAL, f"the next command fails: {after.said('stderr')[-200:]}"
+        if given.result(folder) != expected:
+            return harness.SILENT, "the next command gives other bytes"
+        left = [path.name for path in folder.rglob("*.part*")]
+        if left and how == signal.SIGTERM:
+            return harness.SILENT, f"SIGTERM left {left[0]} behind"
+        return harness.RIGHT, ""
+
+    for (number, moment, how), (outcome, said) in zip(moments, harness.side_by_side(killed, moments), strict=True):
+        case = f"{name} #{number}, {signal.Signals(how).name} at {moment:.2f} of {lasts:.2f} s"
+        harness.TALLY.add("kills", case, outcome, said)
+    harness.TALLY.seconds[f"kills: {name}"] = time.monotonic() - started
+    assert not [fault for fault in harness.TALLY.faults_of("kills") if f"· {name} #" in fault]
