@@ -3,7 +3,6 @@
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 
@@ -429,23 +428,6 @@ def test_the_command_without_a_solved_net(tmp_path):
     )
     assert json.loads((tmp_path / "results.json").read_text())["pictures"] == ["curves-1-identity-logistic-1.png"]
     assert not (tmp_path / "boundary.png").exists()
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "results.json"
-    path.write_text("before")
-    os.link(path, tmp_path / "reader")  # what somebody has open stays as it is
-    command._write(path, lambda beside: beside.write_text("after"))
-    assert (path.read_text(), (tmp_path / "reader").read_text()) == ("after", "before")
-
-    def fail(beside):
-        beside.write_text("half")
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        command._write(path, fail)
-    assert path.read_text() == "after"
-    assert {entry.name for entry in tmp_path.iterdir()} == {"results.json", "reader"}
 
 
 def test_the_command_offers_what_there_is():

@@ -274,7 +274,7 @@ def mapped_rows(
     release, longest = _forget(X), 0.0
     for start in range(0, 1 if as_read else len(X), size):
         first = load(start, finite=True)
-        longest = max(longest, first.longest)
+        longest = longest if as_read else max(longest, first.longest)
         release()
     parts = [Part(s, min(s + size, len(X)), lambda s=s: load(s)) for s in range(0, len(X), size)]  # type: ignore[misc]
     rows = PartRows(parts, first, release)
@@ -294,7 +294,7 @@ def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str
     used, longest = [number for number, count in enumerate(X.counts) if count], 0.0
     for number in used[:1] if as_read else used:
         first = load(number)
-        longest = max(longest, first.longest)
+        longest = longest if as_read else max(longest, first.longest)
     parts = [Part(int(starts[n]), int(starts[n + 1]), lambda n=n: load(n)) for n in used]  # type: ignore[misc]
     rows = PartRows(parts, first)
     if not as_read:
