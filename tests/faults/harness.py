@@ -169,7 +169,7 @@ def judge(connection, judged, cases):
     connection.close()
 
 
-def judge_all(chapter, judged, cases, folder, size=40):
+def judge_all(chapter, judged, cases, folder, size=40, tally=TALLY, patience=PATIENCE):
     """Judge cases in children, some in each; one that crashes or hangs costs its case and no other."""
     started = time.monotonic()
     bundles = [cases[k : k + size] for k in range(0, len(cases), size)]
@@ -183,7 +183,7 @@ def judge_all(chapter, judged, cases, folder, size=40):
             there.close()
             done, running = [], rest[0]
             try:
-                while here.poll(PATIENCE):
+                while here.poll(patience):
                     running, outcome, said = here.recv()
                     if outcome is not None:
                         done.append((running, outcome, said))
@@ -202,8 +202,8 @@ def judge_all(chapter, judged, cases, folder, size=40):
 
     for results in side_by_side(work, list(enumerate(bundles))):
         for case, outcome, said in results:
-            TALLY.add(chapter, case, outcome, said)
-    TALLY.seconds[chapter] = time.monotonic() - started
+            tally.add(chapter, case, outcome, said)
+    tally.seconds[chapter] = time.monotonic() - started
 
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM)
