@@ -72,10 +72,10 @@ def learned(folder):
     from torchperc import FittedModel
 
     run = folder / "run"
-    if not run.exists():
+    kinds = {path.name for path in run.glob("[!.]*")}
+    if not kinds:  # at most the claim of a run that is no more
         return None
     FittedModel.load(run / "weights.safetensors")
-    kinds = {path.name for path in run.iterdir() if not path.name.startswith((".", "events"))}
     missing = {"config.yaml", "weights.safetensors", "report.html", "last.ckpt"} - kinds
     assert not missing, f"the run has no {missing}"
     return digest(run / "weights.safetensors")
@@ -141,11 +141,9 @@ def read_into_cache(folder):
 
 
 def cached(folder):
-    """The converted table, and what was read from it."""
-    whole = folder / "cache" / "X.npy"
-    if not whole.exists():
-        return None
-    return hashlib.sha256(np.load(whole).tobytes()).hexdigest()
+    """The converted table."""
+    whole = list((folder / "cache").glob("[!.]*"))
+    return {path.name: hashlib.sha256(np.load(path).tobytes()).hexdigest() for path in whole} or None
 
 
 COMMANDS = {
