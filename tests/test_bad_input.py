@@ -10,6 +10,7 @@ from scipy import sparse as sp
 from scipy.sparse import csr_array
 
 import torchperc as tp
+from torchperc.exporting import load_safetensors, save_safetensors
 
 X, Y = tp.data.gate("AND")
 weight_norm = torch.nn.utils.parametrizations.weight_norm
@@ -296,3 +297,60 @@ def test_a_learning_rate_without_all_its_digits_is_refused():
 def test_lit_rule_needs_a_net():
     with pytest.raises(TypeError, match="net must be a module that gives scores, found NoneType"):
         tp.lightning.LitRule(None)
+
+
+@pytest.mark.parametrize(
+    "order", [math.nan, "word", b"no", {"no": "such"}, 1j, -1, True, [], [0.5], [-1], [300], object()]
+)
+def test_descend_refuses_an_order_that_is_none(order):
+    net = linear()
+    with pytest.raises(ValueError, match="order must be"):
+        tp.descend(net, tp.LMSHead(), SAMPLES, SIGNS, 0.1, order=order)
+    assert not net.weight.any()
+
+
+ESTIMATORS = [tp.sklearn.PerceptronClassifier, tp.sklearn.LMSClassifier, tp.sklearn.LogisticClassifier]
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+@pytest.mark.parametrize(
+    "option", [{"validation_fraction": math.nan}, {"validation_fraction": "a tenth"}, {"engine": "steam"}]
+)
+def test_estimators_check_parameters_that_are_not_used(make, option):
+    with pytest.raises((ValueError, TypeError), match=next(iter(option))):
+        make(**option).fit(SAMPLES.numpy(), SIGNS.numpy())
+
+
+@pytest.mark.filterwarnings("ignore:LogisticClassifier ended on BUDGET")
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_estimators_take_tensors_and_refuse_what_hides_numbers(make):
+    X, y = SAMPLES.numpy(), SIGNS.numpy()
+    model = make().fit(X, y)
+    again = make().fit(SAMPLES.clone().requires_grad_(), SIGNS)
+    assert np.array_equal(model.coef_, again.coef_)
+    with pytest.raises(ValueError, match="X has masked values"):
+        model.predict(np.ma.masked_less(X, 0))
+    for given in ((SAMPLES.to("meta"), y), (X, SIGNS.to("meta"))):
+        with pytest.raises(TypeError, match=r"must be a dense tensor of real numbers, found .* on meta"):
+            make().fit(*given)
+
+
+def test_ragged_samples_of_a_sweep():
+    with pytest.raises(ValueError, match="X must be rectangular"):
+        tp.sweep([[1.0, 2.0], [1.0]], [1, -1])
+
+
+def test_a_checksum_whose_name_is_damaged_is_missed(tmp_path):
+    path = tmp_path / "net.safetensors"
+    save_safetensors(linear(), path)
+    path.write_bytes(path.read_bytes().replace(b"torchperc.checksum", b"torchperc.checkzum"))
+    with pytest.raises(ValueError, match=r"damaged \(its checksum does not fit"):
+        load_safetensors(path, linear())
+
+
+def test_an_array_whose_header_is_damaged(tmp_path):
+    np.save(tmp_path / "X.npy", np.eye(4))
+    content = (tmp_path / "X.npy").read_bytes()
+    (tmp_path / "X.npy").write_bytes(content.replace(b"(4, 4)", b"(4, 4("))
+    with pytest.raises(ValueError, match="is not a whole array of numbers"):
+        tp.data.read(tmp_path / "X.npy")

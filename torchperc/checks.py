@@ -366,6 +366,21 @@ def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight
     return values
 
 
+def as_array(values: Data, name: str = "X") -> Data:
+    """A tensor as an array; all else as it is, unless a mask hides some of it.
+
+    Example:
+        >>> as_array(torch.tensor([1.0, 2.0], requires_grad=True))
+        array([1., 2.], dtype=float32)
+    """
+    if isinstance(values, Tensor):
+        tensor = _as_tensor(values, name).cpu()
+        return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} has masked values; fill them or leave them out")
+    return values
+
+
 def _as_tensor(values: Data, name: str) -> Tensor:
     if isinstance(values, Tensor):
         if values.layout in _SPARSE_LAYOUTS:

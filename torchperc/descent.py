@@ -28,6 +28,7 @@ from torchperc.rules.blocked import SWEEPS, BlockedEngine
 from torchperc.rules.choice import say_that_numba_is_missing
 from torchperc.rules.conventions import ENGINES, mistaken_for
 from torchperc.rules.log import check_labels
+from torchperc.rules.orders import sample_numbers
 from torchperc.rules.problem import linear_problem
 from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import LinearSpace
@@ -46,7 +47,7 @@ def descend(
     engine: str = "auto",
     sample_weight: checks.Data | None = None,
     l2: float = 0.0,
-    order: Tensor | None = None,
+    order: checks.Data | None = None,
 ) -> Tensor:
     """Run through the samples in order, one step each; return the scores each had before its own step.
 
@@ -91,7 +92,7 @@ class _Steps(NamedTuple):
     uniform: bool
 
 
-def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, order: Tensor | None) -> _Steps:
+def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, order: checks.Data | None) -> _Steps:
     lr = checks.number("lr", lr, at_least=0)
     rates = torch.full((1,), lr, dtype=torch.float64, device=rows.device).expand(len(rows))
     if sample_weight is not None:
@@ -102,7 +103,7 @@ def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, 
     if order is None:  # in numpy, which wakes no threads for it
         index = torch.from_numpy(np.arange(len(rows))).to(rows.device)
     else:
-        index = order.to(rows.device, torch.int64)
+        index = sample_numbers(order).to(rows.device)
     if order is not None and (index.dim() != 1 or not len(index) or index.min() < 0 or index.max() >= len(rows)):
         raise ValueError(f"order must be sample numbers 0 to {len(rows) - 1} in one dimension")
     return _Steps(lr, rates, l2, index, sample_weight is None and not l2)

@@ -109,7 +109,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
         header, data = _parts(content)
         metadata: dict[str, str] = header.get("__metadata__", {})
         checksum = metadata.pop(_CHECKSUM, None)
-        if checksum not in (None, _checksum(header, data)):
+        if checksum not in (None, _checksum(header, data)) or (checksum is None and _renamed(header, data)):
             raise ValueError("its checksum does not fit")
     except Exception as error:  # whatever safetensors and json make of a damaged file
         raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); export it again") from None
@@ -261,6 +261,16 @@ def _checksum(header: dict[str, Any], data: bytes) -> str:
     digest = hashlib.blake2b(json.dumps(header, sort_keys=True).encode(), digest_size=16)
     digest.update(data)
     return digest.hexdigest()
+
+
+def _renamed(header: dict[str, Any], data: bytes) -> bool:
+    """Whether a text is the checksum of all else: then it is its name that was damaged."""
+    texts: dict[str, str] = header.get("__metadata__", {})
+    for name, text in texts.items():
+        rest = {**header, "__metadata__": {other: texts[other] for other in texts if other != name}}
+        if len(text) == 32 and text == _checksum(rest, data):
+            return True
+    return False
 
 
 def _differences(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Iterable[str]:

@@ -192,7 +192,10 @@ def _net(X: checks.Data, num_classes: int | None, dtype: torch.dtype | None) -> 
         names = {"float32": torch.float32, "float64": torch.float64}
         dtype = names.get(str(found).removeprefix("torch."), torch.get_default_dtype())
     checks.floating("dtype", dtype)
-    shape = np.shape(X) if not checks.is_sparse(X) else X.shape
+    try:
+        shape = np.shape(X) if not checks.is_sparse(X) else X.shape
+    except ValueError:  # rows of different lengths
+        shape = ()
     width = shape[1] if len(shape) == 2 and shape[1] else 1  # a wrong shape is refused with the samples
     net = Perceptron(width) if num_classes is None else MulticlassPerceptron(width, num_classes)
     return net.to(dtype)

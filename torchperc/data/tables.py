@@ -217,7 +217,7 @@ def mapped(path: Path) -> Array:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise unreadable(path, error) from None
-    except ValueError as error:
+    except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
         raise ValueError(f"{path} is not a whole array of numbers ({_first_line(error)}); write it again") from None
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise ValueError(

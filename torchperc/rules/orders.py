@@ -106,14 +106,24 @@ def check_order(order: Any) -> Any:
     return order
 
 
-def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:
+def sample_numbers(order: Any) -> Tensor:
+    """Sample numbers as an int64 tensor, of one dimension or more.
+
+    Example:
+        >>> sample_numbers([2, 0, 1])
+        tensor([2, 0, 1])
+    """
     try:
         array = np.asarray(order.detach().cpu() if isinstance(order, Tensor) else order)
         if array.dtype.kind not in "iu" and array.size:
             raise TypeError(f"found {array.dtype}")
-        table = torch.from_numpy(array.astype(np.int64))
+        return torch.from_numpy(array.astype(np.int64))
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"order must be whole sample numbers, or rows of equally many: {error}") from None
+
+
+def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:
+    table = sample_numbers(order)
     if table.dim() not in (1, 2) or table.numel() == 0:
         raise ValueError(f"order must be sample numbers in one or two dimensions, found shape {tuple(table.shape)}")
     if table.dim() == 2 and max_epochs > len(table):

@@ -267,8 +267,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 "X is in parts on disk, and estimators take samples that are in memory; read it with stream=False, "
                 "give partial_fit one part after the other (X.load(i)), or use RuleTrainer or LitRule"
             )
-        if checks.is_sparse(X):  # scikit-learn converts it without looking at its indices
-            X = checks.as_csr(X)
+        X = checks.as_csr(X) if checks.is_sparse(X) else checks.as_array(X)  # which scikit-learn would not look into
+        y = None if y is None else checks.as_array(y, "y")
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)
@@ -402,12 +402,16 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             return checks.whole("random_state", state, at_least=0)
         return int(check_random_state(state).randint(2**31 - 1))
 
-    def _hold_out(self, samples: Samples, seed: int) -> tuple[Samples, Samples]:
-        """The samples to learn from and those to validate with, a share of each class that leaves one to learn from."""
+    def _fraction(self) -> float:
+        """``validation_fraction``, checked whether it is used or not."""
         fraction = checks.number("validation_fraction", self.validation_fraction, above=0)
         if fraction >= 1:
             raise ValueError(f"validation_fraction={fraction} must be below 1; something has to be learned from")
-        samples = samples.counted()
+        return fraction
+
+    def _hold_out(self, samples: Samples, seed: int) -> tuple[Samples, Samples]:
+        """The samples to learn from and those to validate with, a share of each class that leaves one to learn from."""
+        fraction, samples = self._fraction(), samples.counted()
         shuffled = np.random.RandomState(seed % 2**32).permutation(len(samples))
         of_class = [shuffled[samples.codes[shuffled] == code] for code in range(len(samples.classes))]
         wanted = math.ceil(fraction * len(samples))

@@ -21,6 +21,7 @@ from torchperc.descent import descend
 from torchperc.functional import TARGETS
 from torchperc.heads import Head, LMSHead, LogisticHead
 from torchperc.optimum import minimise
+from torchperc.rules.conventions import ENGINES
 from torchperc.rules.orders import Order
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, say
 from torchperc.sklearn.passes import SCHEDULES, Course, MeanLoss, Slope, mean_loss
@@ -239,6 +240,8 @@ class GradientClassifier(LinearClassifier):
         else:
             checks.number("lr", self.lr, above=0)
         checks.whole("max_iter", self.max_iter, at_least=1)
+        checks.one_of("engine", self.engine, ENGINES)
+        self._fraction()
         if self.tol is not None:
             checks.number("tol", self.tol, at_least=0)
         checks.number("l2", self.l2, at_least=0)

@@ -251,6 +251,7 @@ class PerceptronClassifier(LinearClassifier):
         checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
         checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
         checks.flag("early_stopping", self.early_stopping)
+        self._fraction()
         if self.tol is not None:
             checks.number("tol", self.tol, at_least=0)
         if not checks.flag("fit_intercept", self.fit_intercept) and self.bias_step not in (None, "none"):
