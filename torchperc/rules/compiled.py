@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchperc.rules import compiling
+from torchperc.rules.compiling import second_core
 from torchperc.rules.engines import LinearEngine, Task
 from torchperc.rules.log import Mistakes
 from torchperc.rules.rounding import Rounding
@@ -22,7 +21,7 @@ from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _SEGMENT = 2**25
 """Bytes of samples between two looks at whether a second core is worth it."""
-_STRETCH, _LOOK = 2**18, 2**14
+_STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
 """Bytes of samples below which two cores are slower than one, and after which they look at each other's work."""
 
@@ -90,10 +89,7 @@ class CompiledEngine(LinearEngine):
         loss, least, done = 0.0, math.inf, 0
         for rows in self.space.rows.pieces():
             part = (rows.plain(), self._y[done : done + len(rows)], self._w, self._b)
-            middle = len(rows) // 2 if compiling.cores() > 1 and rows.row_bytes * len(rows) > _STRETCH else 0
-            other = _second_core().submit(loops.survey, *part, 0, middle) if middle else None
-            found = [loops.survey(*part, middle, len(rows))]
-            found += [] if other is None else [other.result()]
+            found = compiling.in_halves(partial(loops.survey, *part), len(rows), rows.row_bytes)
             loss, least = loss + sum(each[0] for each in found), min(least, *(each[1] for each in found))
             done += len(rows)
         return loss / done, least
@@ -113,7 +109,7 @@ class CompiledEngine(LinearEngine):
         step, shortest = max(1, look // work), max(2, stretch // work)
         if self._gap >= shortest and compiling.cores() > 1:
             talk = np.zeros(loops.TALK, np.int64)
-            _second_core().submit(loops.assist, *seen, *state, *test, step, talk)
+            second_core().submit(loops.assist, *seen, *state, *test, step, talk)
             found = loops.learn_ahead(
                 *seen, self._coefs, *state, float(self.space.bias_scale), *test, step, shortest, self._gap, talk,
                 position, wrong,
@@ -131,12 +127,3 @@ class CompiledEngine(LinearEngine):
         coef = self._coefs[sample if len(self._coefs) > 1 else np.zeros_like(sample)]
         columns = sample, position, coef * self._y[sample] if self.space.classes is None else coef, wrong
         return Mistakes(*map(torch.from_numpy, columns))
-
-
-@cache
-def _second_core() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, thread_name_prefix="torchperc")
-
-
-if hasattr(os, "register_at_fork"):  # threads do not survive a fork, so a child makes its own
-    os.register_at_fork(after_in_child=_second_core.cache_clear)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
@@ -17,6 +18,8 @@ from torch import Tensor
 
 WORTH_IT = 256
 """Samples below which a plain loop is done before a compiled one is loaded."""
+WORTH_TWO = 2**18
+"""Bytes of samples below which two cores are slower than one."""
 
 
 @cache
@@ -62,6 +65,25 @@ def cores() -> int:
     return min(torch.get_num_threads(), given)
 
 
+@cache
+def second_core() -> ThreadPoolExecutor:
+    """One thread beside this one."""
+    return ThreadPoolExecutor(1, thread_name_prefix="torchperc")
+
+
+def in_halves(function: Callable[[int, int], Any], count: int, row_bytes: int) -> list[Any]:
+    """What a compiled function gives from first to end: of both halves at once where two cores are worth it.
+
+    Example:
+        >>> in_halves(lambda first, end: end - first, 10, row_bytes=8)
+        [10]
+    """
+    middle = count // 2 if row_bytes * count > WORTH_TWO and cores() > 1 else 0
+    other = second_core().submit(function, 0, middle) if middle else None
+    found = [function(middle, count)]
+    return found if other is None else [other.result(), *found]
+
+
 @contextmanager
 def threads() -> Iterator[None]:
     """As many threads for a parallel loop as there are cores to use; one loop at a time, as numba may need."""
@@ -87,6 +109,7 @@ class _Pools:
         """In a child: one thread for torch, which would wait forever for the pool of its parent."""
         torch.set_num_threads(1)
         cls.turn = threading.Lock()
+        second_core.cache_clear()
         if (numba := sys.modules.get("numba")) is not None:
             with suppress(ValueError):  # no pool was started
                 cls.lost = cls.lost or numba.threading_layer() == "omp"

@@ -249,17 +249,17 @@ def _squares(values):
     return total
 
 
-def _longest(rows):  # pragma: no cover - compiled
+def _longest(rows, first, end):  # pragma: no cover - compiled
     """:func:`longest`, by how the samples lie."""
 
 
 @overload(_longest)
-def _longest_of(rows):
+def _longest_of(rows, first, end):
     if len(rows) == 1:
 
-        def dense(rows):
+        def dense(rows, first, end):
             X, most = rows[0], 0.0
-            for i in range(len(X)):
+            for i in range(first, end):
                 square = _squares(X[i])
                 if not square < np.inf:
                     return square
@@ -268,10 +268,10 @@ def _longest_of(rows):
 
         return dense
 
-    def csr(rows):
+    def csr(rows, first, end):
         values, _, starts = rows
         most = 0.0
-        for i in range(len(starts) - 1):
+        for i in range(first, end):
             square = _squares(values[starts[i] : starts[i + 1]])
             if not square < np.inf:
                 return square
@@ -282,9 +282,9 @@ def _longest_of(rows):
 
 
 @njit(cache=True, nogil=True)
-def longest(rows):
-    """The largest ‖x_i‖²; not finite if a number is not, or if a square overflows."""
-    return _longest(rows)
+def longest(rows, first, end):
+    """The largest ‖x_i‖² from one sample to another; not finite if a number is not, or if a square overflows."""
+    return _longest(rows, first, end)
 
 
 # --- scores within rounding of a limit, see rounding.py ---

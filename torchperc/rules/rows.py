@@ -7,10 +7,11 @@ non-zeros is settled here and nowhere else.
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -107,7 +108,8 @@ class Rows(ABC):
             return self._longest_plain()
         from torchperc.rules import loops
 
-        return float(loops.longest(self.plain()))
+        found = compiling.in_halves(partial(loops.longest, self.plain()), len(self), self.row_bytes)
+        return float(max(found) if all(map(math.isfinite, found)) else math.inf)
 
     def _longest_plain(self) -> float:
         return float(self.double().squared_norms().max())
