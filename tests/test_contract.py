@@ -103,14 +103,14 @@ def assert_contract(seed):
         assert (result.verdict, result.cycle, result.history) == (plain.verdict, plain.cycle, plain.history), what
 
 
-@pytest.mark.parametrize("first", range(0, 200, 100))
+@pytest.mark.parametrize("first", range(0, 100, 25))
 def test_random_runs_are_the_same_by_every_engine(first):
-    for seed in range(first, first + 100):
+    for seed in range(first, first + 25):
         assert_contract(seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(200, 2000, 100))
+@pytest.mark.parametrize("first", range(100, 2000, 100))
 def test_more_random_runs_are_the_same_by_every_engine(first):
     for seed in range(first, first + 100):
         assert_contract(seed)

@@ -108,7 +108,7 @@ def test_a_full_batch_step_is_the_sum_of_all_updates(tie, bias_step, classes):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_large_batches_agree_within_the_bound_of_their_sums(dtype):
-    for seed in range(10):
+    for seed in range(3):
         generator = torch.Generator().manual_seed(seed)
         X = torch.randn(500, 5, generator=generator, dtype=dtype)
         y = torch.where(X[:, 0] + torch.randn(500, generator=generator, dtype=dtype) > 0, 1, -1)

@@ -29,7 +29,7 @@ def _block(request, monkeypatch):
 @pytest.mark.parametrize("bias_step", [None, "unit"])
 @pytest.mark.parametrize("kind", [np.array, torch.tensor, lambda X: csr_array(np.array(X, dtype=float))])
 def test_poly_is_the_plain_dual_loop(classes, tie, bias_step, kind):
-    for seed in range(4):
+    for seed in range(2):
         X, y = oracles.integers(seed, count=14, classes=classes, spread=3)
         trainer = tp.RuleTrainer(kernel="poly", degree=2, tie=tie, bias_step=bias_step, max_epochs=5)
         result = trainer.fit(None, kind(X), y, num_classes=classes)

@@ -262,6 +262,7 @@ def test_lms_descends_to_least_squares(targets):
     torch.testing.assert_close(lit.net.bias, best[-1:], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:lr=.* is above 2/L")
 def test_lms_converges_below_the_limit_and_diverges_above():
     X, y = noisy(60)
@@ -276,6 +277,7 @@ def test_lms_converges_below_the_limit_and_diverges_above():
     assert float(above.net.weight.detach().norm()) > 1e6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [None, 3])
 def test_logistic_descends_to_the_optimum_of_scikit_learn(classes):
     X, y = noisy(150, classes=classes)

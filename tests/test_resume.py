@@ -294,6 +294,7 @@ def test_a_run_killed_at_any_moment_ends_the_same(tmp_path, kind):
         same_end(resumed(folder, kind, path), unbroken(kind))
 
 
+@pytest.mark.faults
 def test_a_process_killed_from_outside_ends_the_same(tmp_path):
     epochs, lines = 60, random.Random(0).randrange(10, 40)
     worker = [sys.executable, Path(__file__).with_name("resume_worker.py"), tmp_path, "adam", str(epochs)]

@@ -4,7 +4,8 @@ One side is the rule's reference engine. The other knows nothing of it: a net, t
 and ``torch.optim.SGD``. What counts as a mistake there is a non-zero derivative of the loss in the score.
 
 Both sides score one sample at a time, x first, the bias in the same call, and step with the same multiply-add, so that
-they round alike and a run can be repeated to the bit.
+they round alike and a run can be repeated to the bit. So the rule's side makes steps of η here and decides by the
+rounded score, as autograd must, where :class:`~torchperc.RuleTrainer` scales steps of 1 and decides near ties exactly.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _noisy(select: str, folder: Path) -> _Row:
 
 def _mlp(folder: Path) -> _Row:
     lit = LitClassifier(MLP(2, (4,), init="uniform", seed=0), "logistic", lr=1.0)
-    return _train(lit, TabularDataModule("XOR"), folder, 1000)._replace(result="2-4-1 tanh, logistic loss")
+    return _train(lit, TabularDataModule("XOR"), folder, 200)._replace(result="2-4-1 tanh, logistic loss")
 
 
 _RUNS: dict[str, Callable[[Path], _Row]] = {
