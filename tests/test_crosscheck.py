@@ -33,7 +33,7 @@ def test_and():
     assert check.gradient.last().weight.tolist() == [[3, 2]]
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(TIES),
@@ -53,7 +53,7 @@ def test_integer_data_are_exact(seed, tie, bias_step, lr, dtype, classes, order)
     assert check.rule.equals(check.gradient)
 
 
-@settings(max_examples=100)
+@settings(max_examples=40)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(TIES),
