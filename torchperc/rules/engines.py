@@ -111,7 +111,12 @@ class Engine(ABC):
         scores = self.training_scores()
         if not torch.isfinite(scores).all():
             raise ValueError("a score is not finite any more: the weights overflow; scale X down or lower lr")
-        return tpf.mistakes(shaped(scores, self.task.space), self.task.y, tie=tie, margin=margin)
+        found = tpf.mistakes(shaped(scores, self.task.space), self.task.y, tie=tie, margin=margin)
+        return self._settled(found, scores, tie, margin)
+
+    def _settled(self, found: Tensor, scores: Tensor, tie: str, margin: float) -> Tensor:
+        """Mistakes by rounded scores, set right where rounding leaves them open."""
+        return found
 
 
 class LinearEngine(Engine):
@@ -153,12 +158,10 @@ class LinearEngine(Engine):
     def _numbers(self) -> list[Tensor]:
         return [self.weights.weight, self.weights.bias]
 
-    def _mistakes(self, tie: str, margin: float) -> Tensor:
-        found = super()._mistakes(tie, margin)
-        bound = self._bound()
+    def _settled(self, found: Tensor, scores: Tensor, tie: str, margin: float) -> Tensor:
+        bound, y = self._bound(), self.task.y
         if not bound:
             return found
-        scores, y = self.training_scores(), self.task.y
         near = (tpf.slacks(shaped(scores, self.space), y).double() - margin).abs() <= 2 * bound
         for i in near.nonzero().squeeze(-1).tolist():
             compare = self._comparing(i, bound)
