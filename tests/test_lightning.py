@@ -162,7 +162,7 @@ SETS = {"digits": load_digits, "iris": load_iris, "breast-cancer": load_breast_c
 def test_errors_are_those_of_torchmetrics(update, head, data):
     X, y = SETS[data](return_X_y=True)
     X = torch.tensor((X - X.mean(0)) / (X.std(0) + 1e-9))
-    at = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[:300]
+    at = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[:120]
     X, y, classes = X[at], torch.tensor(y)[at], len(np.unique(y))
     labels = 2 * y - 1 if classes == 2 else y
     net, own = (linear(X.shape[1], None if classes == 2 else classes) for _ in range(2))

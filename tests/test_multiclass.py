@@ -16,7 +16,7 @@ def blocks(joint, classes):
 @pytest.mark.parametrize("tie", ["update", "sign"])
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_both_formulations_are_the_same_model_update_for_update(tie, classes):
-    for seed in range(5):
+    for seed in range(2):
         X, y = oracles.integers(seed, count=15, classes=classes)
         one, joint = tp.MulticlassPerceptron(3, classes), tp.JointPerceptron(3, classes)
         results = [tp.RuleTrainer(max_epochs=5, tie=tie).fit(net, X, y) for net in (one, joint)]

@@ -131,8 +131,10 @@ def make(kind, X):
 
 
 @pytest.mark.parametrize(("tie", "bias_step", "classes"), CONVENTIONS)
-@pytest.mark.parametrize("kind", ["list", "numpy", "torch", "csr"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("list", torch.float32), ("numpy", torch.float64), ("torch", torch.float32), ("csr", torch.float64)],
+)
 def test_every_convention_is_the_plain_loop(tie, bias_step, classes, kind, dtype):
     for seed in range(6):
         X, y = oracles.integers(seed, classes=classes)
