@@ -60,7 +60,7 @@ def descend(
         engine: ``"reference"``, ``"compiled"``, ``"blocked"``, or ``"auto"`` for the fastest.
         sample_weight: a factor for each sample's step; 0 leaves the sample as it is.
         l2: the weight of the penalty ½·l2·‖w‖², which each step lowers too; the bias is not penalised.
-        order: sample numbers in the order in which they are gone through, each as often as it is named; all of them
+        order: sample numbers in the order in which they are presented, each as often as it is named; all of them
             as they are given by default.
 
     Shape:

@@ -57,7 +57,7 @@ class Optimum:
             in the limit and no bound. H⁻¹g comes from conjugate gradients, and what these have left over is counted in.
         iterations: Newton steps over all rows, or solutions of the normal equations.
         converged: whether ``gap`` came down to the tolerance.
-        unbounded: there is no minimum: the loss falls for ever as the weights grow.
+        unbounded: there is no minimum: the loss falls forever as the weights grow.
 
     Example:
         >>> Optimum(loss=0.25, gradient_norm=0.0, gap=0.0, iterations=1, converged=True).unbounded
@@ -156,7 +156,7 @@ def minimise(
     if found.unbounded:
         warnings.warn(
             "the loss has no minimum: a hyperplane separates the samples, some perhaps lying on it, so the loss falls "
-            "for ever as the weights grow. The net has the weights at which this was found. Use l2 > 0.",
+            "forever as the weights grow. The net has the weights at which this was found. Use l2 > 0.",
             UserWarning,
             stacklevel=2,
         )
@@ -207,7 +207,7 @@ def _check_classes_occur(labels: Tensor, classes: int) -> None:
     missing = (labels.bincount(minlength=classes) == 0).nonzero().squeeze(-1).tolist()
     if missing:
         raise ValueError(
-            f"y has no sample of class {missing[0]}, whose bias would fall for ever; give the net only the classes "
+            f"y has no sample of class {missing[0]}, whose bias would fall forever; give the net only the classes "
             "that occur, or a net without bias"
         )
 

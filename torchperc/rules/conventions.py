@@ -36,7 +36,7 @@ class Verdict(Enum):
         return {
             Verdict.SEPARATED: "a whole pass without a mistake: these weights separate the training data",
             Verdict.NOT_SEPARABLE: "no hyperplane separates the training data, which was proved",
-            Verdict.CYCLING: "the weights of an earlier epoch came back: in this order the run repeats for ever",
+            Verdict.CYCLING: "the weights of an earlier epoch came back: in this order the run repeats forever",
             Verdict.BUDGET: "the epochs are used up and mistakes remain: try more epochs, or select averaged or pocket",
         }[self]
 

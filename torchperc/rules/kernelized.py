@@ -27,9 +27,8 @@ class KernelEngine(Engine):
 
     block = 512
 
-    def __init__(self, task: Task, block: int | None = None) -> None:
+    def __init__(self, task: Task) -> None:
         assert isinstance(task.space, KernelSpace)
-        self.block = block or self.block
         self.task, self.space = task, task.space
         rows = self.space.rows
         self._scores = torch.zeros(len(rows), self.space.outputs, dtype=rows.dtype, device=rows.device)
