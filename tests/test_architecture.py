@@ -1,87 +1,144 @@
 """The shape of the package: imports go one way, heavy libraries load late, names stay where they are promised."""
 
 import ast
+import importlib
 import subprocess
 import sys
+import warnings
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import torchperc as tp
+from torchperc import _lazy
 
 ROOT = Path(tp.__file__).parent
 
-# rooms from the ground up; a module may import its own room and any to the left of it, by the order within the room
-ROOMS = [
-    ["text", "checks", "folders", "exporting"],
-    ["functional"],
-    ["losses", "heads", "modules"],
-    [
-        "theory.verifier", "theory.sep_linear", "theory.sep_rows", "theory.sep_spaces", "theory.sep_exchange",
-        "theory.sep_search", "theory.sep_weak", "theory.certificates", "theory.separating", "theory.margins", "theory.bounds", "theory.limits", "theory",
-    ],
-    [
-        "rules.conventions", "rules.compiling", "rules.loops", "rules.loops_many", "rules.rows", "rules.parts", "rules.kernels",
-        "rules.models", "rules.spaces", "rules.rounding", "rules.log", "rules.engines", "rules.kernelized", "rules.compiled", "rules.blocked",
-        "rules.choice", "rules.orders", "rules.problem", "rules.run", "rules.progress", "rules.online", "rules.trainer", "rules",
-    ],
-    ["descent_loops", "descent", "optimum", "sweeping"],
-    [
-        "data.gates", "data.synthetic", "data.dataset", "data.encoding", "data.opening", "data.blocks", "data.text", "data.tables",
-        "data.survey", "data.features", "data.caching", "data.svmlight_loop", "data.svmlight", "data.files", "data.applying",
-        "data.sources", "data.scaling", "data.splits", "data.partition", "data",
-    ],
-    ["describing", "fitted", "portable"],
-    ["dialects", "crosschecking", "xorlab"],
-    ["sklearn.conversion", "sklearn.base", "sklearn.rule", "sklearn.l1_loop", "sklearn.passes", "sklearn.gradient", "sklearn"],
-    [
-        "plots.style", "plots.classifiers", "plots.planes", "plots.marks", "plots.regions", "plots.path", "plots.curves",
-        "plots.bracket", "plots.comparison", "plots.margins", "plots.weights", "plots.confusion", "plots.lifted",
-        "plots.xor", "plots",
-    ],
-    [
-        "lightning._pl", "lightning.checkpoints", "lightning.loader", "lightning.metrics", "lightning.base", "lightning.classifier",
-        "lightning.rule_runs", "lightning.rule",
-        "lightning.datamodule", "lightning.callbacks", "lightning.board", "lightning.running",
-        "lightning",
-    ],
-    [
-        "benchmarks.timing", "benchmarks.samples", "benchmarks.peers", "benchmarks.rule_cases", "benchmarks.descent_cases",
-        "benchmarks.cases", "benchmarks.report", "benchmarks",
-    ],
-    ["reporting.page", "reporting.chapters", "reporting.reports", "reporting", "reporting.runs", "reporting.learned"],
-    ["learning"],
-    ["cli.ending", "cli.show", "cli.inputs", "cli.bench", "cli.crosscheck", "cli.xor", "cli.separable", "cli.configured", "cli.report", "cli.export", "cli.apply",
-     "cli.learn", "cli.demo", "cli"],
-]  # fmt: skip
-RANK = {module: number for number, module in enumerate(name for room in ROOMS for name in room)}
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+# from the ground up: a module imports from its own folder and from those before it
+HELPERS = {"__init__.py", "_atomic.py", "_checks.py", "_lazy.py"}
+LAYERS = [
+    "nn",
+    "samples",
+    "theory",
+    "rules",
+    "descent",
+    "data",
+    "model",
+    "sklearn",
+    "plots",
+    "lightning",
+    "reports",
+    "workflow",
+    "lab",
+    "cli",
+]
 
 
-def module_name(path):
-    parts = path.relative_to(ROOT).with_suffix("").parts
+def module_name(path, root=ROOT):
+    parts = path.relative_to(root.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imported(path):
-    """The package's own modules that a file imports, wherever in the file."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "torchperc":
-            here = node.module.removeprefix("torchperc").removeprefix(".")
-            for alias in node.names:
-                full = f"{here}.{alias.name}".removeprefix(".")
-                yield full if full in RANK else here
-        elif isinstance(node, ast.Import):
-            yield from (a.name.removeprefix("torchperc.") for a in node.names if a.name.startswith("torchperc"))
+def front_doors(root):
+    """Where each name of a package's ``__init__.pyi`` is defined."""
+    found = {}
+    for stub in root.rglob("__init__.pyi"):
+        package = module_name(stub, root)
+        for node in ast.parse(stub.read_text()).body:
+            if isinstance(node, ast.ImportFrom):
+                home = f"{package}.{node.module}" if node.module else package
+                found.update({f"{package}.{alias.name}": f"{home}.{alias.name}" for alias in node.names})
+    return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_imports_go_one_way(path):
-    name = module_name(path)
-    assert name in RANK, f"{name} has no place in the plan of rooms"
-    for other in imported(path):
-        assert other in RANK, f"{name} imports {other or 'the whole package'}"
-        assert RANK[other] < RANK[name], f"{name} imports {other}, which stands above it"
+def import_graph(root=ROOT):
+    """Module → the modules that are run when it is imported, wherever in the file it imports them.
+
+    An import of ``a.b.c`` runs ``a/__init__``, ``a/b/__init__`` and ``a/b/c``, and one of a name that a front door
+    loads late runs the module where the name is defined.
+    """
+    modules = {module_name(path, root): path for path in root.rglob("*.py")}
+    doors = front_doors(root)
+
+    def home(dotted):
+        while dotted not in modules:
+            dotted = doors[dotted] if dotted in doors and doors[dotted] != dotted else dotted.rpartition(".")[0]
+        return dotted
+
+    def runs(dotted):
+        while dotted:
+            yield dotted
+            dotted = dotted.rpartition(".")[0]
+
+    graph = {}
+    for name, path in modules.items():
+        named = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == root.name:
+                named |= {f"{node.module}.{alias.name}" for alias in node.names}
+            elif isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names if alias.name.split(".")[0] == root.name}
+        graph[name] = {found for dotted in named for found in runs(home(dotted))} - {name}
+        graph[name] |= set(runs(name)) - {name}
+    graph.get(f"{root.name}._lazy", set()).discard(
+        root.name
+    )  # by which the front door is made: it imports nothing of the package
+    return graph
+
+
+def cycle(graph):
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_the_layout_is_the_design():
+    assert {path.name for path in ROOT.glob("*.py")} == HELPERS
+    assert {path.parent.name for path in ROOT.glob("*/__init__.py")} == set(LAYERS)
+
+
+def test_imports_have_no_cycle():
+    assert cycle(import_graph()) is None
+
+
+@pytest.mark.parametrize("folder", LAYERS)
+def test_imports_go_to_lower_layers(folder):
+    allowed = {*LAYERS[: LAYERS.index(folder) + 1], "_atomic", "_checks", "_lazy"}
+    for name, others in import_graph().items():
+        if name.split(".")[1:2] == [folder]:
+            assert {other.split(".")[1] for other in others if "." in other} <= allowed, name
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("a/__init__.py", "from toy.a.one import x"),  # whoever imports a module of the folder runs this
+        ("a/__init__.py", "def late():\n    from toy.b.two import x"),
+        ("a/one.py", "def late():\n    from toy.b import two"),
+        ("a/two.py", "from toy.b import y"),  # y is loaded late from b/two.py, which imports a/two.py
+    ],
+)
+def test_a_cycle_is_found(tmp_path, file, line):
+    root = tmp_path / "toy"
+    sources = {
+        "__init__.py": "",
+        "a/__init__.py": "",
+        "a/one.py": "x = 1",
+        "a/two.py": "from toy.a.one import x",
+        "b/__init__.py": "",
+        "b/__init__.pyi": "from .two import y as y",
+        "b/two.py": "from toy.a.one import x\nfrom toy.a.two import x as y",
+    }
+    for name, text in sources.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    assert cycle(import_graph(root)) is None
+    with (root / file).open("a") as handle:
+        handle.write(f"\n{line}\n")
+    assert cycle(import_graph(root)) is not None
 
 
 def loaded_after(code):
@@ -104,29 +161,41 @@ def test_heavy_libraries_load_late():
         "pandas",
     }
     assert not loaded_after("import torchperc; torchperc.RuleTrainer; torchperc.crosscheck; torchperc.MLP") & heavy
-    assert "torch" not in loaded_after("import torchperc.cli; torchperc.cli._parser()")
+    assert "torch" not in loaded_after("import torchperc.cli.entry as entry; entry._parser()")
 
 
 def test_every_promised_name_is_there():
-    for name in tp.__all__:
-        assert getattr(tp, name) is not None
-    assert set(tp._HOME) | set(tp._ROOMS) == set(tp.__all__)
-    assert set(tp.__all__) <= set(dir(tp))
-    with pytest.raises(AttributeError, match="no attribute 'Perceptrons'"):
+    for path in ROOT.rglob("__init__.pyi"):
+        package = importlib.import_module(module_name(path))
+        for name in package.__all__:
+            assert getattr(package, name) is not None
+        assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match="Perceptrons"):
         _ = tp.Perceptrons
 
 
-def test_the_type_checker_sees_the_same_names():
-    tree = ast.parse((ROOT / "__init__.py").read_text())
-    block = next(node for node in tree.body if isinstance(node, ast.If))
-    typed = {alias.name: node.module for node in block.body for alias in node.names}
-    assert set(typed) == set(tp.__all__)
-    assert {n: m for n, m in typed.items() if n in tp._HOME} == {n: f"torchperc.{m}" for n, m in tp._HOME.items()}
+def old_names():
+    for line in (Path(__file__).parent / "names_of_0.1.txt").read_text().splitlines():
+        module, names = line.split(":")
+        yield module, names.split()
 
 
-def test_the_version_is_that_of_the_project(request):
-    text = (request.config.rootpath / "pyproject.toml").read_text()
-    assert f'version = "{tp.__version__}"' in text
+@pytest.mark.parametrize(("module", "names"), list(old_names()))
+def test_names_of_the_last_version_are_still_importable(module, names):
+    sys.modules.pop(module, None) if module.removeprefix("torchperc.") in _lazy.RENAMED else None
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        found = importlib.import_module(module)
+        for name in names:
+            assert getattr(found, name) is not None
+    renamed = module.removeprefix("torchperc.") in _lazy.RENAMED
+    assert not renamed or any(issubclass(each.category, DeprecationWarning) for each in said)
+
+
+def test_the_short_paths_of_nn_are_the_same_modules():
+    for name in ("functional", "heads", "losses", "modules"):
+        assert importlib.import_module(f"torchperc.{name}") is importlib.import_module(f"torchperc.nn.{name}")
+        assert getattr(tp, name) is importlib.import_module(f"torchperc.nn.{name}")
 
 
 def test_every_public_name_has_a_docstring_with_an_example():

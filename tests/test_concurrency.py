@@ -18,8 +18,8 @@ from scipy.sparse import csr_array
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc import optimum
-from torchperc.rules import compiled
+from torchperc.descent import minimise as optimum
+from torchperc.rules.engines import compiled
 
 # few epochs are enough here
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -1,10 +1,85 @@
-"""All benchmarks, as ``torchperc bench`` runs them: the cases are in :mod:`torchperc.benchmarks.cases`."""
+"""All benchmarks, as ``torchperc bench`` runs them: the cases are in :mod:`benchmarks.cases`."""
 
 from __future__ import annotations
 
-import sys
+import argparse
+from pathlib import Path
 
-from torchperc.cli import main
+from rich.console import Console
 
-if __name__ == "__main__":
-    main(["bench", *sys.argv[1:]])
+from benchmarks.cases import CASES, about
+from benchmarks.report import summary, table, write
+from benchmarks.timing import Row, measure
+from torchperc import _checks as checks
+from torchperc.reports.text import visible
+
+_ROUNDS = 5
+_WIDTH = 140  # of the tables where there is no terminal to fit them to
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Run the cases, print the tables, write the files."""
+
+    if arguments.list:
+        for name, case in CASES.items():
+            print(f"{name:12}{about(case)}")
+        return
+    names, rounds, out = _options(arguments)
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = max(console.width, _WIDTH)
+    rows, absent = _measure(names, rounds, arguments.quick, console)
+    files = write(out, rows, absent, rounds=rounds, quick=arguments.quick)
+    for line in summary(rows, absent):
+        console.print(line)
+    console.print(visible(f"written: {', '.join(map(str, files))}"), soft_wrap=True)
+    raise SystemExit(1 if any(row.differs for row in rows) else 0)
+
+
+def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
+    """The names, the rounds and the directory, checked before the first case runs."""
+
+    names = list(dict.fromkeys(checks.one_of("CASE", name, tuple(CASES)) for name in arguments.cases)) or list(CASES)
+    least = 1 if arguments.quick else _ROUNDS
+    rounds = least if arguments.rounds is None else arguments.rounds
+    if rounds < least:
+        remedy = "" if arguments.quick else ", as fewer say little; add --quick to see it run"
+        raise ValueError(f"--rounds={rounds} must be at least {least}{remedy}")
+    out = Path(arguments.out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"--out={out} cannot be made: {error.strerror or error}; name another directory") from None
+    return names, rounds, out
+
+
+def _measure(names: list[str], rounds: int, quick: bool, console: Console) -> tuple[list[Row], dict[str, str]]:
+
+    errors = Console(stderr=True)
+    rows: list[Row] = []
+    absent: dict[str, str] = {}
+    with errors.status("") if errors.is_terminal else _Quiet() as status:
+        for name in names:
+            status.update(f"{name}: data")
+            for comparison in CASES[name](quick):
+                found = measure(
+                    comparison, case=name, rounds=rounds, warm_up=not quick, judge=not quick, progress=status.update
+                )
+                console.print(table(found))
+                rows += found
+                absent.update(comparison.absent)
+                status.update(f"{name}: data")
+    return rows, absent
+
+
+class _Quiet:
+    """Shows nothing, where there is no terminal to show it on."""
+
+    def __enter__(self) -> _Quiet:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def update(self, text: str) -> None:
+        """Told what runs."""

@@ -26,8 +26,8 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         "torch", "numpy", "scipy.sparse", "sklearn.linear_model", "pytorch_lightning", "matplotlib.pyplot", "pyarrow",
-        "torchperc", "torchperc.learning", "torchperc.portable", "torchperc.plots", "torchperc.sklearn",
-        "torchperc.lightning", "torchperc.rules.trainer", "torchperc.rules.loops", "torchperc.theory.separating",
+        "torchperc", "torchperc.workflow.learn", "torchperc.model.export", "torchperc.plots", "torchperc.sklearn",
+        "torchperc.lightning", "torchperc.rules.trainer", "torchperc.rules.loops.learn", "torchperc.theory.separability.decide",
         "torchperc.cli.configured", "torchperc.cli.learn", "torchperc.cli.apply", "torchperc.cli.separable",
     ]
 )  # fmt: skip

@@ -115,14 +115,14 @@ def use_fitted(path):
 
 
 def weights(path):
-    from torchperc.exporting import save_safetensors
+    from torchperc.model.safetensors import save_safetensors
 
     save_safetensors(model().net, path, {"by": "rule"})
 
 
 def use_weights(path):
     import torchperc as tp
-    from torchperc.exporting import load_safetensors
+    from torchperc.model.safetensors import load_safetensors
 
     net = tp.MulticlassPerceptron(3, 3).double()
     texts = load_safetensors(path, net)
@@ -130,20 +130,20 @@ def use_weights(path):
 
 
 def onnx(path):
-    from torchperc.portable import save_onnx
+    from torchperc.model.export import save_onnx
 
     save_onnx(model(), path)
 
 
 def exported(path):
-    from torchperc.portable import save_exported
+    from torchperc.model.export import save_exported
 
     save_exported(model(), path)
 
 
 def use_exported(path):
     """As whoever gets such a file should use it: checked against the digest beside it."""
-    from torchperc.portable import check_file
+    from torchperc.model.export import check_file
 
     return made_of(check_file(path))
 

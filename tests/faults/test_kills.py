@@ -95,8 +95,8 @@ def configured(module, batches, options):
 
 
 def fitted(folder):
-    from torchperc.exporting import read_safetensors
     from torchperc.lightning import SafeCheckpointIO
+    from torchperc.model.safetensors import read_safetensors
 
     for path in (folder / "run").glob("*.ckpt"):
         SafeCheckpointIO().load_checkpoint(path)

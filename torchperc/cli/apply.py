@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchperc.cli import inputs
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
     from torchperc.data.encoding import Encoding
-    from torchperc.fitted import FittedModel, Outputs
+    from torchperc.model.fitted import FittedModel, Outputs
 
 _ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> None:
     import numpy as np
 
     from torchperc.data import batches
-    from torchperc.fitted import FittedModel
+    from torchperc.model.fitted import FittedModel
 
     inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
@@ -133,7 +133,7 @@ def _writer(out: Path | None, labels: Sequence[str]) -> Iterator[Callable[[dict[
     """A function that writes columns; what it wrote takes the file's name when all of it is there."""
     import pyarrow as pa
 
-    from torchperc.exporting import appearing
+    from torchperc._atomic import appearing
 
     with contextlib.ExitStack() as stack:
         part = None if out is None else stack.enter_context(appearing(out))
@@ -183,7 +183,7 @@ def _header(names: Sequence[str], delimiter: str) -> str:
 def _conclude(
     arguments: argparse.Namespace, extra: tuple[str, ...], strange: set[str], count: int, known: int, wrong: int
 ) -> None:
-    from torchperc.reporting.learned import Tally
+    from torchperc.reports.learned import Tally
 
     def say(text: str) -> None:
         print(visible(text), file=sys.stderr if arguments.out is None else sys.stdout)

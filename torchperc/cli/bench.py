@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from torchperc.text import visible
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from torchperc.benchmarks.timing import Row
 
 _ROUNDS = 5
-_WIDTH = 140  # of the tables where there is no terminal to fit them to
+_HOME = Path(__file__).parents[2] / "experiments"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,79 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Run the cases, print the tables, write the files."""
-    from rich.console import Console
-
-    from torchperc.benchmarks import report
-    from torchperc.benchmarks.cases import CASES, about
-
-    if arguments.list:
-        for name, case in CASES.items():
-            print(f"{name:12}{about(case)}")
-        return
-    names, rounds, out = _options(arguments)
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)
-    rows, absent = _measure(names, rounds, arguments.quick, console)
-    files = report.write(out, rows, absent, rounds=rounds, quick=arguments.quick)
-    for line in report.summary(rows, absent):
-        console.print(line)
-    console.print(visible(f"written: {', '.join(map(str, files))}"), soft_wrap=True)
-    raise SystemExit(1 if any(row.differs for row in rows) else 0)
-
-
-def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
-    """The names, the rounds and the directory, checked before the first case runs."""
-    from torchperc import checks
-    from torchperc.benchmarks.cases import CASES
-
-    names = list(dict.fromkeys(checks.one_of("CASE", name, tuple(CASES)) for name in arguments.cases)) or list(CASES)
-    least = 1 if arguments.quick else _ROUNDS
-    rounds = least if arguments.rounds is None else arguments.rounds
-    if rounds < least:
-        remedy = "" if arguments.quick else ", as fewer say little; add --quick to see it run"
-        raise ValueError(f"--rounds={rounds} must be at least {least}{remedy}")
-    out = Path(arguments.out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"--out={out} cannot be made: {error.strerror or error}; name another directory") from None
-    return names, rounds, out
-
-
-def _measure(names: list[str], rounds: int, quick: bool, console: Console) -> tuple[list[Row], dict[str, str]]:
-    from rich.console import Console
-
-    from torchperc.benchmarks.cases import CASES
-    from torchperc.benchmarks.report import table
-    from torchperc.benchmarks.timing import measure
-
-    errors = Console(stderr=True)
-    rows: list[Row] = []
-    absent: dict[str, str] = {}
-    with errors.status("") if errors.is_terminal else _Quiet() as status:
-        for name in names:
-            status.update(f"{name}: data")
-            for comparison in CASES[name](quick):
-                found = measure(
-                    comparison, case=name, rounds=rounds, warm_up=not quick, judge=not quick, progress=status.update
-                )
-                console.print(table(found))
-                rows += found
-                absent.update(comparison.absent)
-                status.update(f"{name}: data")
-    return rows, absent
-
-
-class _Quiet:
-    """Shows nothing, where there is no terminal to show it on."""
-
-    def __enter__(self) -> _Quiet:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, text: str) -> None:
-        """Told what runs."""
+    """Run the benchmarks of the checkout that the package is installed from."""
+    if not (_HOME / "benchmarks").is_dir():
+        raise ValueError(
+            "the benchmarks are not part of the installed package; clone the repository and run there: "
+            "pip install -e '.[bench]' && torchperc bench"
+        )
+    sys.path.insert(0, str(_HOME))
+    importlib.import_module("benchmarks.bench").run(arguments)

@@ -20,15 +20,15 @@ from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from rich.console import Console
 from rich.table import Table
 
+from torchperc._atomic import claimed, replaced, write_whole
 from torchperc.cli import inputs
-from torchperc.exporting import load_safetensors, save_safetensors, write_whole
-from torchperc.fitted import MODEL
-from torchperc.folders import claimed, replaced
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
-from torchperc.lightning.running import LAST, wrong_decisions
-from torchperc.reporting.learned import RESULTS
-from torchperc.reporting.runs import CONFIG
-from torchperc.text import visible
+from torchperc.lightning.trainer import LAST, wrong_decisions
+from torchperc.model.fitted import MODEL
+from torchperc.model.safetensors import load_safetensors, save_safetensors
+from torchperc.reports.learned import RESULTS
+from torchperc.reports.runs import CONFIG
+from torchperc.reports.text import visible
 
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")

@@ -6,13 +6,13 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from torchperc.crosschecking import CrossCheck
     from torchperc.data import Dataset
+    from torchperc.rules.crosscheck import CrossCheck
 
 _TIES = ("update", "sign", "strict")
 _BIAS_STEPS = ("unit", "radius", "none")
@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> None:
     import torch
     from rich.console import Console
 
-    from torchperc.crosschecking import crosscheck
+    from torchperc.rules.crosscheck import crosscheck
 
     table = inputs.load_dense(arguments)
     check = crosscheck(

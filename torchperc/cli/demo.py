@@ -12,12 +12,12 @@ from rich.table import Table
 
 from torchperc import data
 from torchperc.cli.show import figures, weights
-from torchperc.crosschecking import crosscheck, trace
-from torchperc.functional import zero_one_loss
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
-from torchperc.modules import MLP, Perceptron
+from torchperc.nn.functional import zero_one_loss
+from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import decision_boundary
-from torchperc.reporting import Report, Text, runs
+from torchperc.reports import Report, Text, runs
+from torchperc.rules.crosscheck import crosscheck, trace
 from torchperc.rules.trainer import RuleTrainer
 
 _EPOCHS = 20

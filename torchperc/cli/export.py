@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 _FILES = {"onnx": "model.onnx", "safetensors": "model.safetensors", "torch": "model.pt2"}
 
@@ -28,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read the model, write the file, say how it was checked; or check a file that was written."""
-    from torchperc.fitted import FittedModel
-    from torchperc.portable import check_file, save_exported, save_model, save_onnx
+    from torchperc.model.export import check_file, save_exported, save_model, save_onnx
+    from torchperc.model.fitted import FittedModel
 
     if arguments.check is not None:
         if (arguments.run, arguments.to, arguments.out) != (None, None, None):

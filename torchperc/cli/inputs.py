@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
     from torchperc.data import Dataset
@@ -134,7 +134,7 @@ def load_dense(arguments: argparse.Namespace) -> Dataset:
 
     import torch
 
-    from torchperc import checks
+    from torchperc import _checks as checks
 
     table = load(arguments)
     if not checks.is_sparse(table.X):

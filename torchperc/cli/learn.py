@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
-    from torchperc.learning import Learned
+    from torchperc.workflow.learn import Learned
 
 _WHAT = {
     "reading": "reading the data",
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Learn, and show what came of it."""
     from rich.console import Console
 
-    from torchperc.learning import learn
+    from torchperc.workflow.learn import learn
 
     inputs.one_line_warnings()
     notes = Console(stderr=True, highlight=False, markup=False)

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
     from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
-    from torchperc.reporting import Report
+    from torchperc.reports import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,8 +44,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def of_folder(folder: Path, trust: bool = True) -> Report:
     """The report of a folder: of its run, or of the runs below it; without trust, foreign classes are warned of."""
-    from torchperc.reporting import Report, runs
-    from torchperc.reporting.chapters import versions
+    from torchperc.reports import Report, runs
+    from torchperc.reports.sections import versions
 
     if (folder / runs.CONFIG).is_file():
         return _of_run(folder, trust)
@@ -63,7 +63,7 @@ def of_folder(folder: Path, trust: bool = True) -> Report:
 
 
 def _of_run(folder: Path, trust: bool) -> Report:
-    from torchperc.reporting import learned, runs
+    from torchperc.reports import learned, runs
 
     path = folder / runs.CONFIG
     module, data = _made(path, trust)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
-    from torchperc.theory.certificates import Certificate
+    from torchperc.theory.certificate import Certificate
 
 _SHOWN = 12  # rows that are listed one by one
 
@@ -60,7 +60,7 @@ def _verify(arguments: argparse.Namespace) -> None:
 
 def _verify_encoded(arguments: argparse.Namespace) -> int:
     """Check a proof about data that the verifier of the standard library does not read; the arithmetic is the same."""
-    from torchperc.theory.certificates import Certificate
+    from torchperc.theory.certificate import Certificate
 
     certificate, table = Certificate.load(arguments.verify), inputs.load_dense(arguments)
     fault = certificate.fault(table.X, table.y)
@@ -71,7 +71,7 @@ def _verify_encoded(arguments: argparse.Namespace) -> int:
 
 
 def _decide(arguments: argparse.Namespace) -> None:
-    from torchperc.theory.separating import separability
+    from torchperc.theory.separability.decide import separability
 
     if arguments.save is not None and not Path(arguments.save).parent.is_dir():
         raise ValueError(f"--save={arguments.save} is in no folder that exists; make the folder first")

@@ -11,13 +11,13 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchperc.text import visible
+from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from rich.table import Table
 
-    from torchperc.xorlab import LabResult
+    from torchperc.lab.xor import LabResult
 
 # written out, as torch is not loaded to print the help; a test holds them to the package's own
 _ACTIVATIONS = ("tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus", "identity")
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Train every combination, print the table, write the pictures."""
     from rich.console import Console
 
-    from torchperc.exporting import write_whole
+    from torchperc._atomic import write_whole
 
     settings = _settings(arguments)
     out = _directory(arguments.out)
@@ -102,8 +102,8 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _settings(arguments: argparse.Namespace) -> list[_Setting]:
     """All combinations, every value checked before the first of them is trained."""
-    from torchperc import checks
-    from torchperc.xorlab import check_rate
+    from torchperc import _checks as checks
+    from torchperc.lab.xor import check_rate
 
     checks.whole("--seeds", arguments.seeds, at_least=1)
     checks.whole("--steps", arguments.steps, at_least=1)
@@ -128,7 +128,7 @@ def _train(settings: list[_Setting], arguments: argparse.Namespace) -> list[_Row
     from rich.console import Console
     from rich.progress import Progress
 
-    from torchperc.xorlab import HEADS, train
+    from torchperc.lab.xor import HEADS, train
 
     errors = Console(stderr=True)
     rows = []
@@ -158,8 +158,8 @@ def _advance(progress: Progress, task: TaskID, before: int, step: int) -> None:
 
 def _draw(rows: list[_Row], out: Path) -> list[str]:
     """Save the curves of every row and, of the first row that has any, the boundary of a solved net."""
-    from torchperc.exporting import appearing
-    from torchperc.plots.xor import plot_boundary, plot_curves
+    from torchperc._atomic import appearing
+    from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
     figures = {row.setting.picture: plot_curves(row.result) for row in rows}
     solved = next((row.result for row in rows if "solved" in row.result.kinds), None)

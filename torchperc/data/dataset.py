@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.checks import Data
-from torchperc.rules.parts import CsrParts
+from torchperc import _checks as checks
+from torchperc._checks import Data
+from torchperc.samples.parts import CsrParts as CsrParts
 
 
 class TableEncoding(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.data.dataset import is_number, shortest
 
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc.data.caching import remove_with
+from torchperc._atomic import temporary
 from torchperc.data.dataset import Dataset, TableEncoding
+from torchperc.data.io.caching import remove_with
 from torchperc.data.scaling import Identity, Pieces, Scaler
 from torchperc.data.scaling import pieces as in_pieces
-from torchperc.folders import temporary
-from torchperc.rules import parts as larger_than_memory
-from torchperc.rules.parts import CsrParts, PartRows, in_parts, rows_as_read
-from torchperc.rules.rows import CsrRows, DenseRows, Rows
+from torchperc.samples import parts as larger_than_memory
+from torchperc.samples.parts import CsrParts, PartRows, in_parts, rows_as_read
+from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.checks import Data
-from torchperc.rules.parts import in_parts, rows_as_read
+from torchperc import _checks as checks
+from torchperc._checks import Data
+from torchperc.samples.parts import in_parts, rows_as_read
 
 _S = TypeVar("_S", bound="Scaler")
 Pieces: TypeAlias = Callable[[], Iterator[Any]]

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from torchperc.data.dataset import Dataset
-from torchperc.data.files import OPTIONS, read
 from torchperc.data.gates import GATES, gate, is_gate
-from torchperc.data.opening import is_table
+from torchperc.data.io.files import OPTIONS, read
+from torchperc.data.io.opening import is_table
 from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
 
 __all__ = ["SOURCES", "Dataset", "load"]

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.checks import Data
+from torchperc import _checks as checks
+from torchperc._checks import Data
 
 _FEW = 2**16
 _PARTS = ("train", "validation", "test")

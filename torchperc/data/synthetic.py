@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from torchperc import checks
+from torchperc import _checks as checks
 
 
 def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torchperc import functional as tpf
-from torchperc.describing import as_net, described_head, described_net
-from torchperc.heads import Head
-from torchperc.heads import head as head_by_name
 from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import tally
+from torchperc.model.describe import as_net, described_head, described_net
+from torchperc.nn import functional as tpf
+from torchperc.nn.heads import Head
+from torchperc.nn.heads import head as head_by_name
 from torchperc.rules.problem import sample_factors
 
 FORMAT = 2

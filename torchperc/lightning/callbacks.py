@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.lightning._pl import pl
 
 

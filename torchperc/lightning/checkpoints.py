@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc.exporting import non_finite, write_whole
+from torchperc._atomic import write_whole
+from torchperc._checks import non_finite
 from torchperc.lightning._pl import pl
 
 _MARK = b"torchperc checkpoint 1 blake2b "

@@ -14,22 +14,22 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from torchperc import checks
-from torchperc import functional as tpf
-from torchperc.descent import LinearNet, check_linear, descend
-from torchperc.describing import as_factory, described_factory, uncompiled
-from torchperc.heads import Head, LMSHead, LogisticHead
+from torchperc import _checks as checks
+from torchperc.descent.sgd import LinearNet, check_linear, descend
 from torchperc.lightning._pl import pl
 from torchperc.lightning.base import LitNet, Samples, pieces, unpacked
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
-from torchperc.rules.parts import rows_as_read
+from torchperc.model.describe import as_factory, described_factory, uncompiled
+from torchperc.nn import functional as tpf
+from torchperc.nn.heads import Head, LMSHead, LogisticHead
 from torchperc.rules.problem import check_net, class_factors
-from torchperc.rules.rows import CsrRows, DenseRows, Rows
 from torchperc.rules.trainer import check_class_weight
+from torchperc.samples.parts import rows_as_read
+from torchperc.samples.rows import CsrRows, DenseRows, Rows
 from torchperc.theory import auto_lr, rate_warning
-from torchperc.theory.limits import step_limit
+from torchperc.theory.rates import step_limit
 
 UPDATES = ("batch", "sample")
 STARTS = ("as-is", "two-sample")
@@ -58,7 +58,7 @@ class LitClassifier(LitNet):
 
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
-        head: what the scores mean: a head, or its name, see :func:`torchperc.heads.head`.
+        head: what the scores mean: a head, or its name, see :func:`torchperc.nn.heads.head`.
         lr: the learning rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given.
             ``"auto"`` is 1/L, L being the curvature of the loss on the training data; for linear nets. With more than
             2000 features that are read batch by batch, L is bounded by mean ‖x‖². Full-batch descent with a learning
@@ -68,7 +68,7 @@ class LitClassifier(LitNet):
         optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
         scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
         start: ``"as-is"``, or ``"two-sample"``: the plane through one sample of either class, see
-            :func:`torchperc.functional.two_sample_start`.
+            :func:`torchperc.nn.functional.two_sample_start`.
         interval: whether the scheduler steps after each ``"epoch"`` or each ``"step"`` (batch).
         monitor: the metric that a ``ReduceLROnPlateau`` scheduler looks at, such as ``"loss/val"``.
         class_weight: a factor for each label's loss, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
@@ -435,7 +435,7 @@ def _rows(X: Any) -> Rows:
 def _auto_lr_of_batches(
     head: Head, batches: Iterator[Samples], *, bias: bool, num_classes: int | None, batch_size: int | str | None
 ) -> float:
-    """1/L of samples that are read batch by batch, in one pass; see :mod:`torchperc.theory.limits`.
+    """1/L of samples that are read batch by batch, in one pass; see :mod:`torchperc.theory.rates`.
 
     ``batch_size`` is that of the training steps; ``None`` stands for these batches themselves.
     """

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import Encoding
 from torchperc.data.gates import is_gate
@@ -19,8 +19,8 @@ from torchperc.data.sources import load
 from torchperc.data.splits import split as split_rows
 from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
-from torchperc.rules.parts import CsrParts, in_parts, rows_as_read
-from torchperc.rules.rows import CsrRows, DenseRows, Rows
+from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
+from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 

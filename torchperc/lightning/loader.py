@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.rules.parts import PartRows, in_parts, rows_as_read
+from torchperc import _checks as checks
+from torchperc.samples.parts import PartRows, in_parts, rows_as_read
 
 LOADER_ORDERS = ("given", "shuffled")
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import functional as tpf
-from torchperc.heads import Head
+from torchperc.nn import functional as tpf
+from torchperc.nn.heads import Head
 
 _ONE_THREAD = 32767
 """So many numbers torch works on without waking its thread pool, whose barriers cost milliseconds on a busy machine."""
@@ -33,7 +33,7 @@ def tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None, 
         scores (N,) or (N, K); y, factors and losses (N,).
 
     Example:
-        >>> from torchperc.heads import PerceptronHead
+        >>> from torchperc.nn.heads import PerceptronHead
         >>> [float(each) for each in tally(PerceptronHead(), torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1, 1, 1]))]
         [1.0, 1.0, 2.0, -1.0]
     """

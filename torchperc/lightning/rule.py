@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import SequentialSampler
 
-from torchperc.describing import uncompiled
-from torchperc.heads import PerceptronHead
 from torchperc.lightning.base import LitNet, Samples, unpacked
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader
 from torchperc.lightning.rule_runs import Learning, OnlineLearning, WholeLearning
+from torchperc.model.describe import uncompiled
+from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.problem import Net, check_net, write
 from torchperc.rules.run import RuleResult

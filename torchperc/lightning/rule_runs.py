@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.lightning.base import Samples, pieces
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
@@ -26,7 +26,7 @@ from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
 
 if TYPE_CHECKING:
-    from torchperc.heads import Head
+    from torchperc.nn.heads import Head
 
 
 class Learning(ABC):

@@ -11,30 +11,6 @@ nothing stays open; ``display.figure_.savefig("picture.png")`` writes one. matpl
 (4, 2)
 """
 
-from torchperc.plots.bracket import BracketDisplay, bracket_by_epoch
-from torchperc.plots.comparison import ComparisonDisplay
-from torchperc.plots.confusion import ConfusionDisplay
-from torchperc.plots.curves import LearningCurveDisplay, errors_by_epoch
-from torchperc.plots.lifted import LiftedDisplay
-from torchperc.plots.margins import MarginDisplay
-from torchperc.plots.path import PathDisplay
-from torchperc.plots.regions import DecisionRegionDisplay, decision_boundary
-from torchperc.plots.style import COLOURS
-from torchperc.plots.style import class_colours as _colours  # noqa: F401  # its name before there were several modules
-from torchperc.plots.weights import WeightsDisplay
+from torchperc._lazy import attach
 
-__all__ = [
-    "COLOURS",
-    "BracketDisplay",
-    "ComparisonDisplay",
-    "ConfusionDisplay",
-    "DecisionRegionDisplay",
-    "LearningCurveDisplay",
-    "LiftedDisplay",
-    "MarginDisplay",
-    "PathDisplay",
-    "WeightsDisplay",
-    "bracket_by_epoch",
-    "decision_boundary",
-    "errors_by_epoch",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc import functional as tpf
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.plots.curves import Curve, whole_epochs

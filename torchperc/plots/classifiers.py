@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchperc import checks
-from torchperc import functional as tpf
-from torchperc.heads import Head, PerceptronHead
-from torchperc.modules import MLP, MulticlassPerceptron, Perceptron
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
+from torchperc.nn.heads import Head, PerceptronHead
+from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron
 from torchperc.rules.log import MistakeLog, VotedModel, check_labels
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.run import RuleResult

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.plots.curves import Curve, errors_by_epoch

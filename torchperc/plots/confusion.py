@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.heads import Head
+from torchperc import _checks as checks
+from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 from torchperc.plots.marks import codes_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.rules.log import MistakeLog

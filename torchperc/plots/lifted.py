@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.modules import Perceptron
+from torchperc import _checks as checks
+from torchperc.nn.modules import Perceptron
 from torchperc.plots import style
 from torchperc.plots.regions import DecisionRegionDisplay
 from torchperc.rules.conventions import Verdict

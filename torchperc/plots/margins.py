@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.heads import Head
+from torchperc import _checks as checks
+from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import Classifier, classifier
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from torchperc.heads import Head
+from torchperc.nn.heads import Head
 from torchperc.plots.planes import Grid
 from torchperc.plots.style import MARKERS, class_colours
 
@@ -41,7 +41,7 @@ def draw_regions(ax: Axes, grid: Grid, scores: Tensor, head: Head) -> AxesImage:
         >>> import torch
         >>> from torchperc.plots.planes import feature_plane, grid_of
         >>> grid = grid_of(feature_plane(), 4 * torch.eye(2), torch.zeros(1, 2))
-        >>> from torchperc.heads import PerceptronHead
+        >>> from torchperc.nn.heads import PerceptronHead
         >>> from torchperc.plots.style import canvas
         >>> _, axes = canvas(None)
         >>> draw_regions(axes, grid, grid.points[:, 0] - 2, PerceptronHead()).get_array().shape

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.exporting import write_whole
-from torchperc.heads import PerceptronHead
+from torchperc import _checks as checks
+from torchperc._atomic import write_whole
+from torchperc.nn.heads import PerceptronHead
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.plots.marks import draw_lines, draw_points, draw_regions, draw_rings, fields

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.heads import Head
+from torchperc import _checks as checks
+from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import Classifier, classifier, log_of
 from torchperc.plots.marks import (
@@ -206,7 +206,7 @@ def decision_boundary(
         y: labels −1/+1, or class indices.
         title: above the picture.
         margin: draw lines where the score is this far from the boundary; none if ``None`` or with K classes.
-        head: how scores are decided, see :mod:`torchperc.heads`; a module's own by default, else a perceptron's.
+        head: how scores are decided, see :mod:`torchperc.nn.heads`; a module's own by default, else a perceptron's.
 
     Shape:
         X (N, 2), y (N,).

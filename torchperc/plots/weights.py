@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 

@@ -1,1 +1,1 @@
-"""Learning by rule: conventions, engines, the mistake log and the trainer."""
+"""The mistake-driven rule: conventions, trainer, mistake log, engines."""

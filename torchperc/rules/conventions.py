@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TypeAlias
 
-from torchperc.functional import TIES
+from torchperc.nn.functional import TIES
 
 BIAS_STEPS = ("unit", "radius", "none")
 ORDERS = ("given", "shuffled", "random-mistake")
@@ -55,7 +55,7 @@ def mistaken_for(
 ) -> int | None:
     """The label a sample was taken for, or ``None`` if the rule leaves it alone: the rule's test, sample by sample.
 
-    :func:`torchperc.functional.mistakes` is the same test for whole tensors.
+    :func:`torchperc.nn.functional.mistakes` is the same test for whole tensors.
 
     Args:
         scores: one score for labels −1/+1, K scores for class indices.

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.rules.rows import Rows
+from torchperc import _checks as checks
+from torchperc.samples.rows import Rows
 
 KERNELS = ("linear", "poly", "rbf")
 
@@ -26,7 +26,7 @@ class Kernel:
         gamma: of ``"rbf"``, above 0.
 
     Example:
-        >>> from torchperc.rules.parts import as_rows
+        >>> from torchperc.samples.parts import as_rows
         >>> x = as_rows([[0, 1], [1, 1]], dtype=torch.float32)
         >>> Kernel("poly", degree=2).gram(x, x)
         tensor([[4., 4.],

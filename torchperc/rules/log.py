@@ -20,14 +20,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc import functional as tpf
-from torchperc.exporting import write_whole
+from torchperc import _checks as checks
+from torchperc._atomic import write_whole
+from torchperc.nn import functional as tpf
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Model
-from torchperc.rules.parts import as_rows
-from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights
+from torchperc.samples.parts import as_rows
+from torchperc.samples.rows import Rows
 
 _FORMAT = 2
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc import functional as tpf
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.parts import as_rows
-from torchperc.rules.rows import Rows
+from torchperc.samples.parts import as_rows
+from torchperc.samples.rows import Rows
 
 _BLOCK = 1024
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.rules.conventions import ORDERS
 
 

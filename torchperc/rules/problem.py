@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import checks
-from torchperc.modules import JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc import _checks as checks
+from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.log import check_labels
 from torchperc.rules.models import LinearModel, Model
-from torchperc.rules.parts import PartRows, as_rows
-from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
+from torchperc.samples.parts import PartRows, as_rows
+from torchperc.samples.rows import Rows
 
 if TYPE_CHECKING:
-    from torchperc.theory.certificates import Certificate
+    from torchperc.theory.certificate import Certificate
 
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from torchperc.rules.parts import PartRows
-from torchperc.rules.rows import Rows
 from torchperc.rules.run import EpochRecord
+from torchperc.samples.parts import PartRows
+from torchperc.samples.rows import Rows
 
 
 @contextmanager
@@ -21,7 +21,7 @@ def bar(rows: Rows, wanted: bool | None) -> Iterator[Callable[[EpochRecord], Non
 
     Example:
         >>> import torch
-        >>> from torchperc.rules.rows import DenseRows
+        >>> from torchperc.samples.rows import DenseRows
         >>> with bar(DenseRows(torch.zeros(2, 2)), None) as after_epoch:
         ...     after_epoch(EpochRecord(1, 0, 0.0, None))
     """

@@ -12,18 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc import functional as tpf
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.engines import Engine
+from torchperc.rules.engines.reference import Engine
 from torchperc.rules.log import MistakeLog, Mistakes
 from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
-from torchperc.rules.rows import Rows
 from torchperc.rules.spaces import Weights
+from torchperc.samples.rows import Rows
 
 if TYPE_CHECKING:
-    from torchperc.theory.certificates import Certificate
+    from torchperc.theory.certificate import Certificate
 
 
 @dataclass(frozen=True)

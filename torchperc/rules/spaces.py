@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchperc.rules import compiling
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import KernelModel, LinearModel, Model, joint_scores
-from torchperc.rules.rows import Rows
+from torchperc.samples import compiling
+from torchperc.samples.rows import Rows
 
 _BLOCK = 1024  # samples and states at a time: 32 MB of scores
 _CHUNK = 4096
@@ -172,7 +172,7 @@ class LinearSpace(Space):
         return weights
 
     def _replay_compiled(self, start: Weights, entries: Entries) -> Weights:
-        from torchperc.rules import loops
+        from torchperc.rules.loops.learn import replay
 
         laid, bias = compiling.laid_out(start.weight, self.rows.sparse), start.bias.clone()
         own = torch.ones_like(entries.own) if self.classes is None else entries.own  # one score: the label is in coef
@@ -181,7 +181,7 @@ class LinearSpace(Space):
         for rows, at in self.rows.parts(entries.sample):
             coefs, own_part, wrong = (column[done : done + len(at)] for column in columns)
             numbers = at.contiguous().numpy().view(np.uint64)
-            loops.replay(rows.plain(), numbers, coefs, own_part, wrong, laid.loop, bias.numpy(), float(self.bias_scale))
+            replay(rows.plain(), numbers, coefs, own_part, wrong, laid.loop, bias.numpy(), float(self.bias_scale))
             done += len(at)
         return Weights(laid.tensor, bias)
 

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import checks
-from torchperc.rules.choice import choose_engine
+from torchperc import _checks as checks
 from torchperc.rules.conventions import BIAS_STEPS, ENGINES, SELECTS, TIES
-from torchperc.rules.engines import Engine, Task
+from torchperc.rules.engines.choice import choose_engine
+from torchperc.rules.engines.reference import Engine, Task
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.log import check_labels
 from torchperc.rules.online import Stream
@@ -65,7 +65,7 @@ class RuleTrainer:
         degree: of the polynomial kernel; 3 by default.
         gamma: of the rbf kernel; 1 by default.
         progress: show a progress bar on standard error; by default for data that are read in parts (a large
-            ``numpy.memmap``, :class:`~torchperc.rules.parts.CsrParts`), if that is a terminal.
+            ``numpy.memmap``, :class:`~torchperc.samples.parts.CsrParts`), if that is a terminal.
         prove: if the run ends without separating the data, find out whether that is possible: the verdict becomes
             ``NOT_SEPARABLE`` where a proof says no, and the result has the certificate. For linear nets.
 

@@ -4,15 +4,6 @@ They work in pipelines, searches and cross-validation, take frames, arrays and s
 labels, sample and class weights, and learn in chunks by ``partial_fit``.
 """
 
-from torchperc.sklearn.base import expected_failed_checks
-from torchperc.sklearn.gradient import DescentRecord, Ending, LMSClassifier, LogisticClassifier
-from torchperc.sklearn.rule import PerceptronClassifier
+from torchperc._lazy import attach
 
-__all__ = [
-    "DescentRecord",
-    "Ending",
-    "LMSClassifier",
-    "LogisticClassifier",
-    "PerceptronClassifier",
-    "expected_failed_checks",
-]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -16,11 +16,11 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from torchperc import checks
-from torchperc.fitted import FittedModel
-from torchperc.heads import Head
-from torchperc.modules import MulticlassPerceptron, Perceptron
-from torchperc.rules.parts import CsrParts
+from torchperc import _checks as checks
+from torchperc.model.fitted import FittedModel
+from torchperc.nn.heads import Head
+from torchperc.nn.modules import MulticlassPerceptron, Perceptron
+from torchperc.samples.parts import CsrParts
 from torchperc.sklearn.conversion import Planes, filled, planes
 
 Array: TypeAlias = "np.ndarray[Any, Any]"

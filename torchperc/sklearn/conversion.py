@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from torchperc import checks
+from torchperc import _checks as checks
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 

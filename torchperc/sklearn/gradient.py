@@ -16,11 +16,11 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.descent import descend
-from torchperc.functional import TARGETS
-from torchperc.heads import Head, LMSHead, LogisticHead
-from torchperc.optimum import minimise
+from torchperc import _checks as checks
+from torchperc.descent.minimise import minimise
+from torchperc.descent.sgd import descend
+from torchperc.nn.functional import TARGETS
+from torchperc.nn.heads import Head, LMSHead, LogisticHead
 from torchperc.rules.conventions import ENGINES
 from torchperc.rules.orders import Order
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, say

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from torchperc.rules.loops import _slope, _slopes
+from torchperc.descent.loops import _slope, _slopes
 
 _SMALL = 1e-9  # a scale below this is multiplied into the weights, far before anything overflows
 

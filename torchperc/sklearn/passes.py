@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.heads import Head, LMSHead
-from torchperc.rules.parts import as_rows
-from torchperc.rules.rows import Rows
+from torchperc import _checks as checks
+from torchperc.nn.heads import Head, LMSHead
+from torchperc.samples.parts import as_rows
+from torchperc.samples.rows import Rows
 from torchperc.sklearn.base import Array, Samples
-from torchperc.theory.limits import largest_eigenvalue
+from torchperc.theory.rates import largest_eigenvalue
 
 SQUARES_UP_TO = 1024  # features up to which the squared loss is written down as a quadratic, if samples are more
 _BLOCK = 2**22  # numbers in X that are made float64 at a time
@@ -234,7 +234,7 @@ class MeanLoss:
             rates: the length of each sample's step.
             course: what has been paid of the penalty.
         """
-        from torchperc.rules.loops import LMS, LOGISTIC
+        from torchperc.descent.loops import LMS, LOGISTIC
         from torchperc.sklearn.l1_loop import descend_l1
 
         if self.l2 * rates.max() >= 1:

@@ -14,18 +14,18 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from torchperc import checks
-from torchperc.heads import Head, PerceptronHead
-from torchperc.rules import compiling
+from torchperc import _checks as checks
+from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import KernelModel, Model
 from torchperc.rules.online import Stream
-from torchperc.rules.parts import as_rows
 from torchperc.rules.problem import write
-from torchperc.rules.rows import Rows
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
+from torchperc.samples import compiling
+from torchperc.samples.parts import as_rows
+from torchperc.samples.rows import Rows
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Samples, say
 
 WORTH_IT = 2**15  # presentations of samples, at most, from which loading the compiled loop is repaid

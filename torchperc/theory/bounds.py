@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from torchperc import checks
+from torchperc import _checks as checks
 from torchperc.theory.margins import labels, max_margin, samples, slack, weights_of
 
 
@@ -198,3 +199,30 @@ def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved:
     """
     lower = float(slack(scores, y).min()) / norm if norm else -math.inf
     return Bracket(lower, (norm if moved is None else moved) / total if total else math.inf)
+
+
+def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    r"""Wilson's score interval of a rate: (p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n), with p = successes/n.
+
+    Unlike p ± z·√(p(1 − p)/n) it stays within 0 and 1, and has a width even when all or none succeed.
+
+    Args:
+        successes: how many of n.
+        n: at least 1.
+        confidence: two-sided; z is the normal quantile that goes with it, 1.96 for 95 %.
+
+    Example:
+        >>> tuple(round(bound, 4) for bound in wilson(585, 1000))
+        (0.5542, 0.6152)
+    """
+    n = checks.whole("n", n, at_least=1)
+    if checks.whole("successes", successes, at_least=0) > n:
+        raise ValueError(f"successes={successes} is more than n={n}; give the number of successes among n")
+    if not 0 < checks.number("confidence", confidence) < 1:
+        raise ValueError(f"confidence={confidence} must lie between 0 and 1, such as 0.95")
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    p, scale = successes / n, 1 + z * z / n
+    centre = (p + z * z / (2 * n)) / scale
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
+    # at the ends the bound is 0 or 1 by algebra, but not by rounding
+    return (0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)

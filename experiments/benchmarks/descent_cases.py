@@ -1,0 +1,251 @@
+"""Cases of descent: a sample at a time, under a Trainer, in one batch, to the optimum."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from benchmarks import peers, samples
+from benchmarks.peers import Call, Learned
+from benchmarks.timing import Comparison, Contender, Finding, Goal
+from torchperc import _checks as checks
+from torchperc.descent.minimise import minimise
+from torchperc.descent.sgd import descend
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
+from torchperc.nn.modules import Perceptron
+
+Array = npt.NDArray[Any]
+Results = Mapping[str, Any]
+
+_FEW, _SOME = 2_000, 10_000
+_RATE = 0.1
+
+
+# --- a sample at a time -------------------------------------------------------------------------------------------
+
+
+def descent(quick: bool) -> Iterator[Comparison]:
+    """One step a sample, logistic and LMS, on 100,000 × 100 float64: weights equal to 1e-9."""
+    rows, width, epochs = (500, 10, 2) if quick else (100_000, 100, 5)
+    X, y = samples.bell(rows, width, flips=0.05)
+    for head, estimator, loss in (
+        (LogisticHead(), "SGDClassifier", "log_loss"),
+        (LMSHead(), "SGDRegressor", "squared_error"),
+    ):
+        yield _descent(f"{rows:,} × {width} float64, {epochs} epochs", X, y, epochs, head, estimator, loss)
+
+
+def _descent(size: str, X: Array, y: Array, epochs: int, head: Head, estimator: str, loss: str) -> Comparison:
+    logistic = isinstance(head, LogisticHead)
+    few, some = (X[:_FEW], y[:_FEW]), (X[:_SOME], y[:_SOME])
+    options = {"loss": loss, "penalty": None, "learning_rate": "constant", "eta0": _RATE, "shuffle": False, "tol": None}
+    sklearn = f"scikit-learn {estimator}"
+    vw = f"Vowpal Wabbit, {len(some[1]):,} rows, float32"
+    river = f"river, {len(few[1]):,} rows, one epoch"
+    vw_call = peers.vowpal_wabbit("logistic" if logistic else "squared", *some, epochs, _RATE)
+    river_call = peers.river("LogisticRegression" if logistic else "LinearRegression", *few, 1, _RATE)
+    total = epochs * len(y)
+    contenders = [
+        Contender("descend", _descend(head, X, y, epochs), total),
+        Contender(
+            sklearn,
+            peers.scikit_learn(estimator, X, y, max_iter=epochs, **options),
+            total,
+            Goal("at least", 3),
+        ),
+        Contender(vw, vw_call, epochs * len(some[1]), seconds=lambda found: found.seconds, needs="vowpalwabbit"),
+        Contender(river, river_call, len(few[1]), needs="river"),
+    ]
+    on_some, on_few = _descend(head, *some, epochs)(), _descend(head, *few, 1)()
+
+    def check(results: Results) -> dict[str, Finding]:
+        pairs = {sklearn: (results["descend"], 1e-9), vw: (on_some, 1e-4), river: (on_few, 1e-9)}
+        return {
+            name: peers.same_weights(pairs[name][0], results[name], pairs[name][1]) for name in pairs & results.keys()
+        }
+
+    return Comparison(f"{'logistic' if logistic else 'LMS'}, {size}", contenders, check)
+
+
+def _descend(head: Head, X: Array, y: Array, epochs: int, rate: float = _RATE) -> Call:
+    """The bare engine, the checks of the data included."""
+
+    def call() -> Learned:
+        data = checks.features(X, dtype=torch.float64)
+        labels = checks.signs(y, len(data))
+        net = Perceptron(data.shape[1], dtype=torch.float64)
+        for _ in range(epochs):
+            descend(net, head, data, labels, rate)
+        return peers.learned(net)
+
+    return call
+
+
+# --- under a Trainer ----------------------------------------------------------------------------------------------
+
+
+def trainer(quick: bool) -> Iterator[Comparison]:
+    """``LitRule`` and ``LitClassifier(update="sample")``, 20 epochs, against the bare engine and ``batch_size=1``."""
+    rows, width, epochs = (300, 10, 2) if quick else (100_000, 100, 20)
+    few = 30 if quick else _FEW
+    size = f"{rows:,} × {width} float64, {epochs} epochs, logging on"
+    X, y = samples.planes(rows, width, flips=0.003, gap=60)
+    bare = peers.by_rule(X, y, epochs)
+    yield _trainer("LitRule", size, X, y, epochs, few, bare, PerceptronHead(), 1.0)
+    X, y = samples.bell(rows, width, flips=0.05)
+    bare = _descend(LogisticHead(), X, y, epochs)
+    yield _trainer('LitClassifier(update="sample")', size, X, y, epochs, few, bare, LogisticHead(), _RATE)
+
+
+def _trainer(
+    name: str, size: str, X: Array, y: Array, epochs: int, few: int, bare: Call, head: Head, rate: float
+) -> Comparison:
+    import torchperc.lightning as lit
+
+    def module() -> Any:
+        net = Perceptron(X.shape[1], dtype=torch.float64)
+        return lit.LitRule(net) if name == "LitRule" else lit.LitClassifier(net, head, lr=rate, update="sample")
+
+    def single() -> Any:
+        return lit.LitClassifier(Perceptron(X.shape[1], dtype=torch.float64), head, lr=rate)
+
+    data = torch.from_numpy(X), torch.from_numpy(y)
+    start = tuple(part[:few] for part in data)
+    one = f"batch_size=1, {few:,} rows, one epoch"
+    contenders = [
+        Contender(name, _under_trainer(module, data, epochs), epochs * len(y)),
+        Contender("the bare engine", bare, epochs * len(y), Goal("at most", 2)),
+        Contender(one, _under_trainer(single, start, 1, batch_size=1), few, Goal("at least", 1000)),
+    ]
+    on_few = _descend(head, X[:few], y[:few], 1, rate)()
+
+    def check(results: Results) -> dict[str, Finding]:
+        return {
+            "the bare engine": peers.same_weights(results["the bare engine"], results[name]),
+            one: peers.same_weights(on_few, results[one], 1e-9),
+        }
+
+    return Comparison(f"{name}, {size}", contenders, check)
+
+
+def _under_trainer(
+    make: Callable[[], Any], data: tuple[torch.Tensor, ...], epochs: int, batch_size: int | str = "full"
+) -> Call:
+    """A run under a plain Lightning Trainer that logs for TensorBoard, in a folder that is gone afterwards."""
+    import pytorch_lightning as pl
+    from pytorch_lightning.loggers import TensorBoardLogger
+
+    import torchperc.lightning as lit
+
+    options: dict[str, Any] = {
+        "accelerator": "cpu",
+        "devices": 1,
+        "enable_checkpointing": False,
+        "enable_model_summary": False,
+        "enable_progress_bar": False,
+        "log_every_n_steps": 1,
+    }
+
+    def call() -> Learned:
+        lit.quiet()
+        module = make()
+        with tempfile.TemporaryDirectory() as folder:
+            logger = TensorBoardLogger(folder, name="run", version="", default_hp_metric=False)
+            trainer = pl.Trainer(max_epochs=epochs, logger=logger, **options)
+            trainer.fit(module, lit.SliceLoader(data[0], data[1], batch_size))
+        return peers.learned(module.net)
+
+    return call
+
+
+# --- in one batch, and to the optimum -----------------------------------------------------------------------------
+
+
+def full_batch(quick: bool) -> Iterator[Comparison]:
+    """``LitClassifier`` on 1,000,000 × 100 float32 in one batch, an epoch of it, against a bare torch loop."""
+    import torchperc.lightning as lit
+
+    rows, width, epochs = (1_000, 10, 3) if quick else (1_000_000, 100, 20)
+    X, y = (torch.from_numpy(part) for part in samples.bell(rows, width, flips=0.05, dtype="float32"))
+    head = LogisticHead()
+
+    def module() -> Any:
+        return lit.LitClassifier(Perceptron(width), head, lr=1.0)
+
+    ours, loop = "LitClassifier, logging on", "bare torch loop"
+    contenders = [
+        Contender(ours, _under_trainer(module, (X, y), epochs), epochs * rows),
+        Contender(loop, _batch_loop(X, y, epochs, 1.0), epochs * rows, Goal("at most", 1.2)),
+    ]
+
+    def check(results: Results) -> dict[str, Finding]:
+        return {loop: peers.same_weights(results[ours], results[loop], 1e-4)}
+
+    yield Comparison(f"full batch, {rows:,} × {width} float32, {epochs} epochs", contenders, check)
+
+
+def _batch_loop(X: torch.Tensor, y: torch.Tensor, epochs: int, rate: float) -> Call:
+    def call() -> Learned:
+        net = nn.Linear(X.shape[1], 1)
+        nn.init.zeros_(net.weight)
+        nn.init.zeros_(net.bias)
+        optimizer = torch.optim.SGD(net.parameters(), lr=rate)
+        target = y.to(X.dtype)
+        for _ in range(epochs):
+            optimizer.zero_grad()
+            loss = nn.functional.softplus(-target * net(X).squeeze(-1)).mean()
+            loss.backward()
+            optimizer.step()
+        return Learned(net.weight.detach().numpy(), net.bias.detach().numpy())
+
+    return call
+
+
+def optimum(quick: bool) -> Iterator[Comparison]:
+    """The logistic head to its optimum, relative gap 1e-6, on 200,000 × 100, against ``LogisticRegression``."""
+    rows, width, gap = (500, 10, 1e-6) if quick else (200_000, 100, 1e-6)
+    X, y = samples.bell(rows, width, flips=0.05)
+    l2 = 1 / rows  # C = 1
+
+    def ours() -> Learned:
+        net = Perceptron(width, dtype=torch.float64)
+        minimise(net, LogisticHead(), X, y, l2=l2, tolerance=gap)
+        return peers.learned(net)
+
+    def objective(found: Learned) -> float:
+        weight, bias = found.weight[0].astype(np.float64), float(found.bias[0])
+        return float(np.logaddexp(0, -y * (X @ weight + bias)).mean() + l2 / 2 * (weight @ weight))
+
+    exact = objective(peers.scikit_learn("LogisticRegression", X, y, solver="newton-cholesky", tol=1e-12)())
+    tolerance, theirs = _loosest(X, y, lambda found: objective(found) <= exact * (1 + gap))
+    some = min(2 * _SOME, rows)
+    liblinear = peers.scikit_learn("LogisticRegression", X[:some], y[:some], solver="liblinear")
+    names = ("minimise", f"LogisticRegression(lbfgs, tol={tolerance:.0e})", f"LIBLINEAR, liblinear, {some:,} rows")
+    contenders = [
+        Contender(names[0], ours, rows),
+        Contender(names[1], theirs, rows, Goal("at least", 2)),
+        Contender(names[2], liblinear, some),
+    ]
+
+    def check(results: Results) -> dict[str, Finding]:
+        far = {name: objective(results[name]) / exact - 1 for name in names[:2]}
+        findings = {name: Finding(far[name] <= gap, f"relative gap {max(far[name], 0):.0e}") for name in names[:2]}
+        return {**findings, names[2]: Finding(None, "another minimum: the bias is penalised, the rows are fewer")}
+
+    yield Comparison(f"logistic to the optimum, {rows:,} × {width} float64", contenders, check)
+
+
+def _loosest(X: Array, y: Array, good: Callable[[Learned], bool]) -> tuple[float, Call]:
+    """The loosest tolerance with which the peer gets where it should, so that it does no more work than it must."""
+    for exponent in range(2, 11):
+        tolerance = 10.0**-exponent
+        call = peers.scikit_learn("LogisticRegression", X, y, solver="lbfgs", tol=tolerance, max_iter=10_000)
+        if good(call()):
+            break
+    return tolerance, call

@@ -1,0 +1,264 @@
+"""Configs and the commands that run from them: every one is instantiated, every experiment runs."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from torch import nn
+
+import torchperc as tp
+from torchperc.cli import configured, main
+from torchperc.model.safetensors import load_safetensors
+
+CONFIGS = Path(tp.__file__).parent.parent / "configs"
+RULE = CONFIGS / "experiment/and-rule.yaml"
+EXPERIMENTS = sorted((CONFIGS / "experiment").glob("*.yaml"))
+PARTS = sorted([*(CONFIGS / "data").glob("*.yaml"), *(CONFIGS / "model").glob("*.yaml")])
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
+    pytest.mark.filterwarnings("ignore:LightningCLI's args parameter"),
+    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step`"),
+    pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning"),
+]
+QUIET = ("--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--picture_every", "0")
+
+
+@pytest.fixture(autouse=True)
+def _showwarning(monkeypatch):
+    """The commands replace the way warnings are shown; put it back."""
+    import warnings
+
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+
+
+def call(capsys, *words):
+    code = 0
+    try:
+        main([str(word) for word in words])
+    except SystemExit as leave:
+        code = leave.code
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_every_experiment_runs_one_epoch(capsys, tmp_path, path):
+    words = ("--config", path, "--folder", tmp_path / "run", *QUIET, "--trainer.max_epochs", 1)
+    code, out, err = call(capsys, "fit", *words)
+    assert (code, err) == (0, "")
+    assert "loss/train" in out
+    files = {file.name.split(".")[0] for file in (tmp_path / "run").iterdir()}
+    assert {"last", "weights", "config", "events"} <= files
+
+
+@pytest.mark.parametrize("path", PARTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_part_belongs_to_an_experiment_that_runs(path):
+    used = {(path.parent / base).resolve() for path in EXPERIMENTS for base in yaml.safe_load(path.read_text())["base"]}
+    assert path.resolve() in used
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
+def test_experiments_state_only_differences(path):
+    """No experiment repeats a value that the files it builds on have already."""
+
+    def leaves(tree, at=()):
+        if isinstance(tree, dict):
+            return {leaf: value for key, branch in tree.items() for leaf, value in leaves(branch, (*at, key)).items()}
+        return {at: tree}
+
+    *below, own = [leaves(yaml.safe_load(layer)) for layer in configured._layers(path, ())]
+    lower = {key: value for layer in below for key, value in layer.items()}
+    assert not [key for key, value in own.items() if key in lower and lower[key] == value]
+
+
+def test_and_by_rule_and_by_gradient(capsys, tmp_path):
+    for name in ("and-rule", "and-gradient"):
+        code, out, _ = call(
+            capsys, "fit", "--config", CONFIGS / f"experiment/{name}.yaml", "--folder", tmp_path / name, *QUIET
+        )
+        assert code == 0
+        linear = nn.Linear(2, 1)
+        load_safetensors(tmp_path / name / "weights.safetensors", linear)
+        assert linear.weight.tolist() == [[3, 2]]
+        assert linear.bias.tolist() == [-4]
+        if name == "and-rule":
+            assert "SEPARATED after 9 epochs and 18 mistakes" in " ".join(out.replace("│", " ").split())
+
+
+def test_optimizer_and_scheduler_come_from_the_config(capsys, tmp_path):
+    config = tmp_path / "adam.yaml"
+    choice = {
+        "lr": None,
+        "optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.08}},
+        "scheduler": {"class_path": "torch.optim.lr_scheduler.StepLR", "init_args": {"step_size": 2, "gamma": 0.5}},
+    }
+    base = str(CONFIGS / "experiment/xor-mlp.yaml")
+    config.write_text(yaml.safe_dump({"base": [base], "model": {"init_args": choice}}))
+    words = ("--config", config, "--folder", tmp_path / "run", *QUIET, "--trainer.max_epochs", 5)
+    code, out, err = call(capsys, "fit", *words)
+    assert (code, err) == (0, "")
+    assert "│ lr │ 0.02 │" in " ".join(out.split())
+    kept = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
+    assert kept["model"]["init_args"]["optimizer"]["class_path"] == "torch.optim.Adam"
+
+
+@pytest.mark.parametrize("folder", ["taken/run", "taken"])
+def test_a_folder_that_cannot_be_made_is_one_line(capsys, tmp_path, folder):
+    (tmp_path / "taken").write_text("a file")
+    code, _, err = call(capsys, "fit", "--config", RULE, "--folder", tmp_path / folder, *QUIET)
+    assert code == 2
+    assert "taken" in err
+    assert err.count("\n") == 1
+
+
+def test_xor_by_two_layers(capsys, tmp_path):
+    config = CONFIGS / "experiment/xor-mlp.yaml"
+    code, out, _ = call(capsys, "fit", "--config", config, "--folder", tmp_path / "run", *QUIET)
+    assert code == 0
+    assert "│ error/train │ 0 │" in " ".join(out.split())
+
+
+def test_a_checkpoint_is_validated_tested_and_applied(capsys, tmp_path):
+    words = ("--config", CONFIGS / "experiment/iris-rule.yaml", "--folder", tmp_path / "run", *QUIET)
+    assert call(capsys, "fit", *words)[0] == 0
+    checkpoint = tmp_path / "run/last.ckpt"
+    for command in ("validate", "test"):
+        code, out, _ = call(capsys, command, *words, "--ckpt_path", checkpoint)
+        assert code == 0
+        assert f"error/{'val' if command == 'validate' else 'test'}" in out
+    code, out, _ = call(capsys, "predict", *words, "--ckpt_path", checkpoint)
+    assert code == 0
+    labels = (tmp_path / "run/predictions.csv").read_text().split("\n")
+    assert labels[0].strip() == "label"
+    assert sum(label.strip() == "setosa" for label in labels) == 50
+
+
+def test_the_config_kept_with_a_run_makes_the_run_again(capsys, tmp_path):
+    first = ("--config", CONFIGS / "experiment/noisy-averaged.yaml", "--folder", tmp_path / "one", *QUIET)
+    assert call(capsys, "fit", *first)[0] == 0
+    assert call(capsys, "fit", "--config", tmp_path / "one/config.yaml", "--folder", tmp_path / "two")[0] == 0
+    nets = [nn.Linear(2, 1), nn.Linear(2, 1)]
+    for net, name in zip(nets, ("one", "two"), strict=True):
+        load_safetensors(tmp_path / name / "weights.safetensors", net)
+    assert torch.equal(nets[0].weight, nets[1].weight)
+
+
+@pytest.mark.filterwarnings("default::torchperc.lightning.callbacks.DivergenceWarning")
+@pytest.mark.filterwarnings("default:lr=.* is above 2/L")
+def test_a_diverging_run_says_so_before_and_after_in_a_line_each(capsys, tmp_path):
+    words = ("--config", CONFIGS / "experiment/cancer-lms-epsilon.yaml", "--folder", tmp_path / "run", *QUIET)
+    code, _, err = call(capsys, "fit", *words, "--model.init_args.lr", 50)
+    assert code == 0
+    before, after = err.splitlines()
+    assert before.startswith("torchperc: warning: lr=50 is above 2/L = 0.15")
+    assert after.startswith("torchperc: warning: the run diverged in epoch")
+    net = nn.Linear(30, 1)
+    load_safetensors(tmp_path / "run/weights.safetensors", net)
+    assert torch.isfinite(net.weight).all()
+
+
+WRONG = {
+    "no file": (["--config", "nowhere.yaml"], "cannot read config nowhere.yaml: No such file"),
+    "no model": ([], "model"),
+    "unknown option": (["--config", RULE, "--model.init_args.ties", "update"], "Option 'ties' is not accepted"),
+    "unknown trainer option": (
+        ["--config", RULE, "--trainer.max_epoch", "3"],
+        "unrecognized arguments: --trainer.max_epoch 3",
+    ),
+    "wrong type": (
+        ["--config", RULE, "--trainer.max_epochs", "x"],
+        "trainer.max_epochs: Expected a <class 'int'>: found 'x'",
+    ),
+    "wrong value": (["--config", RULE, "--model.init_args.lr", "0"], "lr=0.0 must be a finite number > 0"),
+    "wrong tie": (["--config", RULE, "--model.init_args.tie", "x"], "tie='x' is unknown; choose one of"),
+    "unknown source": (["--config", RULE, "--data.source", "NOPE"], "source='NOPE' is unknown"),
+    "wrong batch": (
+        ["--config", RULE, "--data.batch_size", "2", "--model.init_args.select", "pocket", *QUIET],
+        "learned online, where select='pocket' needs all samples",
+    ),
+    "no checkpoint": (["--config", RULE, "--ckpt_path", "none.ckpt", *QUIET], "cannot read none.ckpt"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_configs_are_one_line_and_exit_code_two(capsys, tmp_path, name):
+    words, message = WRONG[name]
+    code, out, err = call(capsys, "fit", *words, *(["--folder", tmp_path / "run"] if words else []))
+    assert code == 2
+    assert "Traceback" not in out
+    assert message in err
+    assert err.count("\n") == 1
+
+
+BROKEN = {
+    "not yaml": ("a: [", "is not a YAML file"),
+    "not a mapping": ("- 1", "must be a mapping of options, found list"),
+    "base no list": ("base: x.yaml", "base must be a list of files, found 'x.yaml'"),
+    "base missing": ("base: [none.yaml]", "cannot read config"),
+    "base of itself": ("base: [config.yaml]", "builds on itself"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken_configs_are_one_line_and_exit_code_two(capsys, tmp_path, name):
+    text, message = BROKEN[name]
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    code, _, err = call(capsys, "fit", "--config", path)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+
+
+# --- a config is a program ---
+
+
+FOREIGN = """
+from torchperc.lightning import EpsilonStop
+
+class Stop(EpsilonStop):
+    pass
+"""
+
+
+@pytest.fixture
+def foreign(tmp_path, monkeypatch):
+    """A config that names a class of a package of somebody's own, in a config that it builds on."""
+    (tmp_path / "somebodys_own.py").write_text(FOREIGN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "low.yaml").write_text("trainer:\n  callbacks: [{class_path: somebodys_own.Stop}]\n")
+    path, base = tmp_path / "run.yaml", CONFIGS / "experiment/and-gradient.yaml"
+    path.write_text(f"base: [{base}, low.yaml]\nfolder: {tmp_path / 'run'}\n")
+    return path
+
+
+def test_a_class_of_somebodys_own_is_warned_of(capsys, foreign):
+    folder = foreign.parent / "run"
+    code, _, err = call(capsys, "fit", f"--config={foreign}", *QUIET)
+    assert code == 0
+    assert err.startswith("torchperc: warning: the config names somebodys_own.Stop: a config is a program")
+    assert err.count("\n") == 1
+    assert call(capsys, "fit", "--config", foreign, "--trust", *QUIET)[::2] == (0, "")
+    assert "trust" not in (folder / "config.yaml").read_text()
+    assert "somebodys_own.Stop" in call(capsys, "report", folder)[2]
+    assert call(capsys, "report", folder, "--trust")[::2] == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ("model: {class_path: os.path.Net}", ["os.path.Net"]),
+        ("model: sysconfig.Net", ["sysconfig.Net"]),
+        ("trainer: {callbacks: [json.Stop, torchperc.lightning.EpsilonStop]}", ["json.Stop"]),
+        ("model: {init_args: {net: {class_path: torchperc.MLP, init_args: {f: builtins.eval}}}}", ["builtins.eval"]),
+        ("model: further.yaml", ["further.yaml"]),
+        ("model: __main__.Net", ["__main__.Net"]),
+        ("data: {source: json.csv}\nfolder: json.runs\nckpt_path: json.ckpt", []),
+        ("trainer: {callbacks: [{init_args: {monitor: no_such_package.loss}}]}", []),
+        ("model: {init_args: {lr: 0.5, dtype: torch.float64, kind: json}}", []),
+    ],
+)
+def test_what_leads_out_of_the_known_packages(config, found):
+    assert list(configured._foreign(yaml.safe_load(config))) == found

@@ -1,0 +1,620 @@
+"""The minimum against scikit-learn, numpy's least squares and linear programs; its figures against autograd."""
+
+import sys
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linprog
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+from torch.nn.utils import parametrizations
+
+import torchperc as tp
+from torchperc.descent import minimise as optimum
+from torchperc.descent.minimise import Optimum, minimise
+from torchperc.samples import compiling
+
+
+def samples(seed, count, width, classes=None, kind="plain"):
+    """Noisy labels of a linear model over features of some kind."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((count, width))
+    if kind == "scaled":
+        X *= np.logspace(-4, 4, width)
+    elif kind == "heavy":
+        X = rng.standard_t(1.5, (count, width))
+    elif kind == "rare":  # some features are 0 but for about 20 samples
+        X *= rng.random((count, width)) < np.logspace(0, np.log10(20 / count), width)
+    elif kind == "offset":
+        X += 1000
+    elif kind == "collinear":
+        X[:, -1] = X[:, 0] + 1e-5 * X[:, -1]
+    s = (X - X.mean(0)) / X.std(0) @ (rng.standard_normal((width, classes or 1)) * 2 / width**0.5)
+    if classes is None:
+        y = np.where(rng.random(count) < 1 / (1 + np.exp(-s[:, 0])), 1, -1)
+    else:
+        y = (s + rng.gumbel(size=s.shape)).argmax(1)
+    order = np.argsort(y, kind="stable") if kind == "sorted" else np.arange(count)
+    return X[order], y[order]
+
+
+def make(width, classes=None, bias=True, dtype=torch.float64, **options):
+    if classes is None:
+        return tp.Perceptron(width, bias=bias, dtype=dtype, **options)
+    return tp.MulticlassPerceptron(width, classes, bias=bias, dtype=dtype, **options)
+
+
+def objective(net, head, X, y, l2):
+    """The loss by the head itself, in the net's graph."""
+    scores = net(torch.as_tensor(X, dtype=net.weight.dtype))
+    if scores.dim() == 2 and scores.shape[1] == 1:
+        scores = scores.squeeze(-1)
+    return head.loss(scores, torch.as_tensor(y)) + l2 / 2 * net.weight.square().sum()
+
+
+def sklearn_optimum(X, y, l2, bias, solver, classes=None):
+    C = np.inf if l2 == 0 else 1 / (l2 * len(X))
+    model = LogisticRegression(C=C, solver=solver, tol=1e-12, max_iter=10_000, fit_intercept=bias)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # L-BFGS says that it can go no lower
+        model.fit(X, y)
+    net = make(X.shape[1], classes, bias)
+    with torch.no_grad():
+        net.weight.copy_(torch.from_numpy(model.coef_))
+        if bias:
+            net.bias.copy_(torch.from_numpy(model.intercept_))
+    return net, objective(net, tp.LogisticHead(), X, y, l2).item()
+
+
+@pytest.fixture(params=["torch", "compiled", "shared"])
+def engine(request, monkeypatch):
+    """Readings of the rows by torch operations, by compiled loops, and by these in two threads."""
+    monkeypatch.setattr(optimum, "COMPILED_FROM", 10**12 if request.param == "torch" else 0)
+    if request.param == "shared":
+        monkeypatch.setattr(optimum, "SHARE", 2000)
+        monkeypatch.setattr(compiling, "cores", lambda: 2)
+    return request.param
+
+
+# --- logistic, two classes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cholesky"])
+@pytest.mark.parametrize("l2", [0.0, 1e-3, 0.5])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [200, 4100])  # the larger one begins with a sample
+def test_logistic_is_scikit_learns(solver, l2, bias, count):
+    X, y = samples(0, count, 5)
+    reference, loss = sklearn_optimum(X, y, l2, bias, solver)
+    net = make(5, bias=bias)
+    found = minimise(net, tp.LogisticHead(), X, y, l2=l2, tolerance=1e-14)
+    assert found.converged
+    assert not found.unbounded
+    assert found.loss == pytest.approx(loss, rel=1e-8)
+    assert found.loss <= loss * (1 + 1e-13)
+    torch.testing.assert_close(net.weight, reference.weight, rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead(), tp.LMSHead("0/1")])
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_figures_are_those_of_the_net(dtype, classes, head, bias):
+    X, y = samples(1, 300, 4, classes)
+    net = make(4, classes, bias, dtype)
+    X = torch.from_numpy(X).to(dtype)
+    found = minimise(net, head, X, y, l2=0.01)
+    assert found.converged
+    assert 0 <= found.gap <= 1e-6
+    net = net.double()  # what is found is exact for the rounded weights
+    loss = objective(net, head, X.double(), y, 0.01)
+    loss.backward()
+    norm = torch.cat([p.grad.flatten() for p in net.parameters()]).norm().item()
+    assert found.loss == pytest.approx(loss.item(), rel=1e-13)
+    assert found.gradient_norm == pytest.approx(norm, rel=1e-6, abs=1e-15)
+
+
+KINDS = ["plain", "scaled", "heavy", "rare", "offset", "collinear", "sorted"]
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("l2", [0.0, 1e-4])
+def test_the_gap_is_the_distance_from_the_minimum(kind, l2):
+    X, y = samples(2, 8000, 10, kind=kind)
+    best = minimise(make(10), tp.LogisticHead(), X, y, l2=l2, tolerance=1e-13)
+    assert best.gap <= 1e-13
+    for tolerance in (1e-2, 1e-4, 1e-6):
+        found = minimise(make(10), tp.LogisticHead(), X, y, l2=l2, tolerance=tolerance)
+        true = (found.loss - best.loss) / found.loss
+        assert found.converged
+        assert true <= 1.5 * tolerance
+        assert found.gap == pytest.approx(true, rel=0.5, abs=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scikit_learn_finds_nothing_lower(kind):
+    X, y = samples(3, 4100, 6, kind=kind)
+    found = minimise(make(6), tp.LogisticHead(), X, y, l2=1e-4)
+    _, loss = sklearn_optimum(X, y, 1e-4, True, "newton-cholesky")
+    assert found.loss <= loss * (1 + 1.5e-6)
+
+
+def test_a_class_too_rare_for_the_sample():
+    X, _ = samples(4, 8000, 3)
+    y = np.where(X[:, 0] > np.sort(X[:, 0])[-6], 1, -1)
+    y[:3] = 1
+    found = minimise(make(3), tp.LogisticHead(), X, y, l2=1e-6, tolerance=1e-12)
+    _, loss = sklearn_optimum(X, y, 1e-6, True, "newton-cholesky")
+    assert found.loss == pytest.approx(loss, rel=1e-8)
+
+
+def test_all_engines_agree(monkeypatch):
+    X, y = samples(4, 5000, 7)
+    results = []
+    for compiled_from in (0, 10**12):
+        monkeypatch.setattr(optimum, "COMPILED_FROM", compiled_from)
+        net = make(7)
+        results.append((minimise(net, tp.LogisticHead(), X, y, l2=1e-3), net))
+    (one, first), (other, second) = results
+    assert one.iterations == other.iterations
+    assert one.loss == pytest.approx(other.loss, rel=1e-14)
+    torch.testing.assert_close(first.weight, second.weight, rtol=1e-9, atol=1e-12)
+
+
+def test_threads_change_no_bit(monkeypatch):
+    monkeypatch.setattr(optimum, "COMPILED_FROM", 0)
+    monkeypatch.setattr(optimum, "SHARE", 5000)
+    X, y = samples(4, 6000, 7)
+    nets = [make(7) for _ in range(3)]
+    for cores, net in enumerate(nets, start=1):
+        monkeypatch.setattr(compiling, "cores", lambda cores=cores: cores)
+        minimise(net, tp.LogisticHead(), X, y)
+    assert torch.equal(nets[0].weight, nets[1].weight)
+    assert torch.equal(nets[0].weight, nets[2].weight)
+
+
+def test_without_numba_torch_does_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.setattr(optimum, "COMPILED_FROM", 0)
+    optimum._compiled.cache_clear()
+    try:
+        assert optimum._compiled() is None
+        X, y = samples(5, 100, 3)
+        assert minimise(make(3), tp.LogisticHead(), X, y).converged
+    finally:
+        optimum._compiled.cache_clear()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [600, 601, 602, 603])  # more than a stride of factors; fours of rows and what is left
+def test_the_compiled_loops_are_what_they_are_in_plain_python(bias, count):
+    X, y = samples(6, count, 4)
+    X[:3] *= 300  # saturated on either side
+    rows, signs = torch.from_numpy(X), torch.from_numpy(y).double()
+    plain = optimum._Logistic(rows, signs, 1, bias, 0.0)
+    width = 4 + bias
+    weights = torch.tensor([[0.5, -1.0, 2.0, 0.3, 0.1][:width]], dtype=torch.float64)
+    loss, gradient, curvature, margin = plain.slopes(weights)
+    product, reach = plain.bends(curvature, weights)
+    squares = plain.squares(curvature, 1)[0]
+    loops = (optimum._slope_rows, optimum._bend_rows, optimum._square_rows, optimum._cholesky_in_place)
+    for slope, bend, square, cholesky in (loops, optimum._compiled()):
+        bent, total, across, lower = np.empty(count), np.zeros(width), np.zeros(width), np.zeros((width, width))
+        assert slope(X, signs.numpy(), weights[0].numpy(), bent, total) == pytest.approx((loss, margin), rel=1e-13)
+        assert bend(X, bent, weights[0].numpy(), across) == pytest.approx(reach, rel=1e-12)
+        square(X, bent, lower)
+        np.testing.assert_allclose(total, gradient[0], rtol=1e-10)
+        np.testing.assert_allclose(bent, curvature[:, 0], rtol=1e-9, atol=1e-300)
+        np.testing.assert_allclose(across, product[0], rtol=1e-9)
+        np.testing.assert_allclose(lower, np.tril(squares), rtol=1e-9)
+        matrix = squares.numpy().copy()
+        assert cholesky(matrix)
+        np.testing.assert_allclose(matrix, np.linalg.cholesky(squares), rtol=1e-9)
+        matrix[:] = -np.eye(width)
+        assert not cholesky(matrix)
+
+
+def test_many_features_take_the_diagonal(monkeypatch):
+    X, y = samples(7, 80, 120)
+    monkeypatch.setattr(optimum, "DENSE_UP_TO", 50)
+    found = minimise(make(120), tp.LogisticHead(), X, y, l2=1e-2, tolerance=1e-10)
+    _, loss = sklearn_optimum(X, y, 1e-2, True, "newton-cholesky")
+    assert found.loss == pytest.approx(loss, rel=1e-9)
+
+
+def test_the_start_does_not_matter():
+    X, y = samples(8, 400, 3)
+    for scale in (1.0, 1e6):
+        net = make(3, init="normal", seed=1)
+        with torch.no_grad():
+            net.weight.mul_(scale)
+        warm = minimise(net, tp.LogisticHead(), X, y, tolerance=1e-14)
+        assert warm.loss == pytest.approx(minimise(make(3), tp.LogisticHead(), X, y).loss, rel=1e-6)
+    assert minimise(net, tp.LogisticHead(), X, y).iterations == 0  # it is there already
+
+
+def test_rounding_in_the_loss_stops_no_step():
+    X, y = samples(13, 500, 3)
+    whole = optimum._Logistic(torch.from_numpy(X), torch.from_numpy(y).double(), 1, True, 0.0)
+    point, *_ = optimum._descend(whole, whole.zeros(), 1e-7, 50)
+    lower = replace(point, loss=point.loss * (1 - 1e-7))  # so that the next loss seems to be higher
+    step = optimum._newton_step(whole, point, optimum._preconditioner(whole, point), 1e-20)
+    assert optimum._search(whole, lower, step) is None
+    hidden = replace(point, loss=optimum._search(whole, point, step).loss * (1 - 1e-13))
+    following = optimum._search(whole, hidden, step)
+    assert torch.equal(following.weights, point.weights + step.direction)
+    assert following.gradient.norm() < 1e-3 * point.gradient.norm()
+
+
+def test_running_out_is_a_result():
+    X, y = samples(9, 300, 4)
+    found = minimise(make(4), tp.LogisticHead(), X, y, max_iterations=1)
+    assert (found.converged, found.iterations, found.unbounded) == (False, 1, False)
+    assert found.gap > 1e-6
+
+
+@pytest.mark.parametrize("classes", [None, 4])
+def test_linear_layers_are_nets_too(classes):
+    X, y = samples(10, 200, 3, classes)
+    layer, net = nn.Linear(3, classes or 1).double(), make(3, classes)
+    found, reference = (minimise(m, tp.LogisticHead(), X, y, l2=0.01, tolerance=1e-14) for m in (layer, net))
+    assert found.loss == pytest.approx(reference.loss, rel=1e-12)
+    assert objective(layer, tp.LogisticHead(), X, y, 0.01).item() == pytest.approx(found.loss, rel=1e-12)
+    torch.testing.assert_close(layer.weight, net.weight, rtol=0, atol=1e-6)
+
+
+def test_any_container_will_do():
+    X, y = samples(11, 60, 2)
+    X = X.round(1)
+    kinds = [
+        X,
+        X.tolist(),
+        np.asfortranarray(X),
+        torch.from_numpy(X),
+        torch.from_numpy(np.repeat(X, 2, 1))[:, ::2],
+        X[:],
+    ]
+    kinds[-1].flags.writeable = False
+    losses = {minimise(make(2), tp.LogisticHead(), kind, list(y)).loss for kind in kinds}
+    assert len(losses) == 1
+    for labels in (y.astype(np.int8), y.astype(np.float32), torch.from_numpy(y), y.tolist()):
+        assert minimise(make(2), tp.LogisticHead(), X, labels).loss in losses
+    whole = minimise(make(2), tp.LMSHead(), (10 * X).round().astype(int), y)
+    assert whole.loss == pytest.approx(minimise(make(2), tp.LMSHead(), X, y).loss)
+
+
+def test_half_precision_nets_are_trained_in_double():
+    X, y = samples(12, 100, 2)
+    net = make(2, dtype=torch.bfloat16)
+    found = minimise(net, tp.LogisticHead(), torch.from_numpy(X).bfloat16(), y, tolerance=1e-2)
+    assert net.weight.dtype == torch.bfloat16
+    assert found.converged
+
+
+# --- logistic, K classes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "newton-cholesky"])
+@pytest.mark.parametrize("l2", [0.0, 1e-3, 0.5])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [300, 4100])
+def test_softmax_is_scikit_learns(solver, l2, bias, count):
+    X, y = samples(20, count, 4, 3)
+    reference, loss = sklearn_optimum(X, y, l2, bias, solver, 3)
+    net = make(4, 3, bias)
+    found = minimise(net, tp.LogisticHead(), X, y, l2=l2, tolerance=1e-14)
+    assert found.converged
+    assert found.loss == pytest.approx(loss, rel=1e-8)
+    assert found.loss <= loss * (1 + 1e-13)
+    # from zero, classes have nothing in common, as scikit-learn has it
+    centred = reference.weight - reference.weight.mean(0)
+    torch.testing.assert_close(net.weight.detach(), centred.detach(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(net.weight.sum(0), torch.zeros(4, dtype=torch.float64), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("l2", [1e-8, 1e-2])
+def test_the_gap_of_k_classes_and_a_start_they_share(l2):
+    X, y = samples(21, 300, 3, 4)
+    net = make(3, 4)
+    best = minimise(net, tp.LogisticHead(), X, y, l2=l2, tolerance=1e-14)
+    for tolerance in (1e-3, 1e-5):
+        with torch.no_grad():
+            net.weight.mul_(0.9).add_(0.3)  # what is common to all classes no loss sees, but the penalty does
+        found = minimise(net, tp.LogisticHead(), X, y, l2=l2, tolerance=tolerance)
+        assert found.gap == pytest.approx((found.loss - best.loss) / found.loss, rel=0.5, abs=1e-12)
+
+
+def test_a_class_without_samples_has_no_bias():
+    X, y = samples(22, 100, 2, 2)
+    net = make(2, 3)
+    with pytest.raises(ValueError, match=r"no sample of class 2.*without bias"):
+        minimise(net, tp.LogisticHead(), X, y, l2=0.1)
+    assert not net.weight.any()
+    assert minimise(make(2, 3, bias=False), tp.LogisticHead(), X, y, l2=0.1).converged
+    assert minimise(make(2, 3), tp.LMSHead(), X, y).converged
+
+
+# --- where there is no minimum ------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("count", [100, 4100])
+def test_separable_samples_have_no_minimum_without_penalty(classes, count):
+    X = np.random.default_rng(30).standard_normal((count, 3))
+    y = np.where(X[:, 0] > 0.2 * X[:, 1], 1, -1) if classes is None else X.argmax(1)
+    net = make(3, classes)
+    with pytest.warns(UserWarning, match=r"no minimum.*Use l2 > 0"):
+        found = minimise(net, tp.LogisticHead(), X, y)
+    assert (found.converged, found.unbounded) == (False, True)
+    assert torch.equal(net.predict(torch.from_numpy(X)), torch.from_numpy(y))  # the proof
+    assert minimise(net, tp.LogisticHead(), X, y, l2=1e-3).converged
+    assert minimise(make(3, classes), tp.LMSHead(), X, y).converged
+
+
+def drifts(X, y, classes):
+    """Whether some direction lowers no margin and raises one: a linear program."""
+    if classes is None:
+        A = X * y[:, None]
+    else:
+        eye = np.eye(classes)
+        A = np.array(
+            [np.outer(eye[k] - eye[r], x).ravel() for x, k in zip(X, y, strict=True) for r in range(classes) if r != k]
+        )
+    gain = np.eye(len(A))
+    bounds = [(None, None)] * A.shape[1] + [(0, 1)] * len(A)
+    cost = np.r_[np.zeros(A.shape[1]), -np.ones(len(A))]
+    return linprog(cost, A_ub=np.hstack([-A, gain]), b_ub=np.zeros(len(A)), bounds=bounds).fun < -0.5
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_minimum_is_found_where_a_linear_program_says_there_is_one(classes, bias, dtype):
+    answers = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        count, width = int(rng.integers(5, 25)), int(rng.integers(1, 4))
+        X = rng.integers(-2, 3, (count, width)).astype(float)  # many on the boundary
+        s = 3 * X @ rng.standard_normal((width, classes or 1))
+        y = (
+            np.where(s[:, 0] + rng.logistic(size=count) > 0, 1, -1)
+            if classes is None
+            else (s + rng.gumbel(size=s.shape)).argmax(1)
+        )
+        if len(np.unique(y)) < (classes or 2):
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = minimise(make(width, classes, bias, dtype), tp.LogisticHead(), X, y)
+        endless = drifts(np.c_[X, np.ones(count)] if bias else X, y, classes)
+        assert (found.unbounded, found.converged) == (endless, not endless), seed
+        answers.append(endless)
+    assert 3 <= sum(answers) <= len(answers) - 3
+
+
+def test_a_sample_far_out_is_no_drift():
+    X, y = samples(31, 300, 5)
+    X[0] *= 1e6
+    found = minimise(make(5), tp.LogisticHead(), X, y)
+    _, loss = sklearn_optimum(X / np.abs(X).max(0), y, 0.0, True, "newton-cholesky")
+    assert found.converged
+    assert not found.unbounded
+    assert found.loss <= loss * (1 + 1e-6)
+
+
+# --- least squares ------------------------------------------------------------------------------------------------
+
+
+def targets(y, classes, low):
+    hot = (y == 1)[:, None] if classes is None else np.arange(classes) == y[:, None]
+    return np.where(hot, 1.0, low)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("name", ["-1/+1", "0/1"])
+@pytest.mark.parametrize("l2", [0.0, 0.1])
+@pytest.mark.parametrize("kind", KINDS)
+def test_lms_is_numpys_least_squares(classes, bias, name, l2, kind):
+    X, y = samples(40, 150, 4, classes, kind)
+    net = make(4, classes, bias, init="normal", seed=3)
+    found = minimise(net, tp.LMSHead(name), X, y, l2=l2)
+    A = np.c_[X, np.ones(150)] if bias else X
+    T = targets(y, classes, 0.0 if name == "0/1" else -1.0)
+    ridge = np.eye(4, A.shape[1]) * (150 * l2) ** 0.5
+    W = np.linalg.lstsq(np.r_[A, ridge], np.r_[T, np.zeros((4, T.shape[1]))], rcond=None)[0].T
+    loss = np.square(A @ W.T - T).sum() / 300 + l2 / 2 * np.square(W[:, :4]).sum()
+    assert found.converged
+    assert found.loss == pytest.approx(loss, rel=1e-12)
+    np.testing.assert_allclose(net.weight.detach().numpy() * X.std(0), W[:, :4] * X.std(0), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("shape", [(60, 5), (4, 9)])  # more and fewer samples than features
+@pytest.mark.parametrize("dependent", ["repeated", "zero", "sum"])
+@pytest.mark.parametrize("limit", [4096, 3])  # beyond the limit conjugate gradients take over
+def test_dependent_features_change_the_weights_least(classes, shape, dependent, limit, monkeypatch):
+    monkeypatch.setattr(optimum, "SQUARES_UP_TO", limit)
+    X, y = samples(41, *shape, classes)
+    y[:3] = [-1, 1, 1] if classes is None else [0, 1, 2]
+    extra = {"repeated": X[:, :2], "zero": 0 * X[:, :1], "sum": X[:, :1] + X[:, 1:2] / 3}[dependent]
+    X = np.c_[X, extra]
+    net = make(X.shape[1], classes, init="normal", seed=4)
+    start = torch.cat((net.weight, net.bias[:, None]), 1).detach().numpy().copy()
+    found = minimise(net, tp.LMSHead(), X, y, tolerance=1e-12)
+    A = np.c_[X, np.ones(len(X))]
+    change = np.linalg.lstsq(A, targets(y, classes, -1.0) - A @ start.T, rcond=None)[0].T
+    assert found.converged
+    reached = torch.cat((net.weight, net.bias[:, None]), 1).detach().numpy()
+    np.testing.assert_allclose(reached, start + change, rtol=0, atol=1e-5 if limit == 3 else 1e-11)
+
+
+def test_what_rounding_leaves_of_a_dependent_feature_is_not_divided_by():
+    for seed in range(20):  # a pivot that should be 0 comes out as a little more as often as not
+        X, y = samples(seed, 30, 3)
+        X = np.c_[X, X[:, 0] + X[:, 1] / 3]
+        net = make(4)
+        minimise(net, tp.LMSHead(), X, y)
+        W = np.linalg.lstsq(np.c_[X, np.ones(30)], y, rcond=None)[0]
+        np.testing.assert_allclose(net.weight[0].detach(), W[:4], rtol=0, atol=1e-10)
+
+
+def test_nearly_dependent_features_keep_their_digits():
+    X, y = samples(42, 200, 3)
+    X[:, 2] = X[:, 1] + 1e-7 * X[:, 2]  # normal equations square that to 1e-14
+    net = make(3)
+    minimise(net, tp.LMSHead(), X, y)
+    W = np.linalg.lstsq(np.c_[X, np.ones(200)], y, rcond=None)[0]
+    np.testing.assert_allclose(net.weight[0].detach(), W[:3], rtol=1e-6)
+
+
+# --- what is refused, before anything is changed ------------------------------------------------------------------
+
+X4, Y4 = [[0.0, 1.0], [1.0, 0.0], [2.0, 2.0], [0.5, 1.5]], [1, -1, 1, -1]
+WEIGHTED = parametrizations.weight_norm(nn.Linear(2, 1))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        (
+            {"head": tp.PerceptronHead()},
+            TypeError,
+            "head must be an LMSHead or a LogisticHead, found PerceptronHead.*RuleTrainer",
+        ),
+        ({"head": "logistic"}, TypeError, "found str"),
+        ({"net": tp.MLP(2)}, TypeError, "net must be a linear net.*found MLP"),
+        ({"net": tp.JointPerceptron(2, 3)}, TypeError, "found JointPerceptron"),
+        ({"net": WEIGHTED}, TypeError, "net.weight must be a plain parameter"),
+        ({"net": tp.Perceptron(2, device="meta")}, TypeError, "plain parameter that can be written"),
+        ({"X": [[0.0, 1.0]] * 3}, ValueError, "y has 4 values for 3 samples"),
+        ({"X": [[0.0]] * 4}, ValueError, "X has 1 features but 2 are needed"),
+        ({"X": np.zeros((4, 3), np.float32)}, ValueError, "X has 3 features but 2 are needed"),
+        ({"X": np.zeros((0, 2))}, ValueError, "X is empty"),
+        ({"X": torch.zeros(4, 2, dtype=torch.float64)}, TypeError, "X has dtype torch.float64 but torch.float32"),
+        ({"X": [[0.0, 1.0], [1.0, float("nan")], [2.0, 2.0], [0.5, 1.5]]}, ValueError, r"X\[1, 1\] = nan"),
+        ({"X": [["a", "b"]] * 4}, TypeError, "X must hold real numbers"),
+        ({"y": [0, 1, 0, 1]}, ValueError, "y must hold -1 and [+]1, found 0, 1"),
+        ({"y": np.array([0, 1, 0, 1])}, ValueError, "y must hold -1 and [+]1, found 0, 1"),
+        ({"y": [1, 1, 1, 1]}, ValueError, "y has one class only"),
+        ({"y": [True, False, True, False]}, ValueError, "y must hold -1 and [+]1"),
+        ({"y": [1.0, -1.0, float("nan"), 1.0]}, ValueError, "y must hold -1 and [+]1"),
+        ({"net": tp.MulticlassPerceptron(2, 3), "y": [0, 1, 2, 3]}, ValueError, "y must hold class indices 0 to 2"),
+        (
+            {"net": tp.MulticlassPerceptron(2, 3), "y": np.array([0, -1, 2, 1])},
+            ValueError,
+            "y must hold class indices 0 to 2",
+        ),
+        ({"l2": -1.0}, ValueError, "l2=-1.0 must be a finite number >= 0"),
+        ({"l2": float("nan")}, ValueError, "l2=nan"),
+        ({"tolerance": 0}, ValueError, "tolerance=0 must be a finite number > 0"),
+        ({"max_iterations": 0}, ValueError, "max_iterations=0 must be at least 1"),
+        ({"max_iterations": 1.5}, TypeError, "max_iterations must be a whole number"),
+    ],
+)
+def test_bad_input_is_named(changed, error, message):
+    given = {"net": tp.Perceptron(2), "head": tp.LogisticHead(), "X": X4, "y": Y4, **changed}
+    options = {name: given.pop(name) for name in ("l2", "tolerance", "max_iterations") if name in given}
+    with pytest.raises(error, match=message):
+        minimise(*given.values(), **options)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead()])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("row", [0, 4321])
+def test_numbers_that_are_not_finite_are_found_in_passing(head, value, row):
+    X, y = samples(50, 5000, 3)
+    X[row, 1] = value
+    net = make(3, init="normal", seed=0)
+    before = net.weight.clone()
+    with pytest.raises(ValueError, match=rf"X\[{row}, 1\] = {value} is not a finite number"):
+        minimise(net, head, X, y)
+    assert torch.equal(net.weight, before)
+
+
+def test_values_that_overflow_are_named():
+    X, y = samples(51, 50, 2)
+    with pytest.raises(ValueError, match="whose products overflow; scale it"):
+        minimise(make(2), tp.LogisticHead(), X * 1e200, y)
+
+
+def test_weights_that_are_not_finite_are_refused():
+    net = tp.Perceptron(2)
+    net.weight.data[0, 1] = float("nan")
+    with pytest.raises(ValueError, match="weights that are not finite"):
+        minimise(net, tp.LMSHead(), X4, Y4)
+
+
+def test_small_problems_load_no_compiler(monkeypatch):
+    monkeypatch.setattr(optimum, "_compiled", lambda: pytest.fail("the compiler was loaded"))
+    X, y = samples(52, 5000, 3)
+    assert minimise(make(3), tp.LogisticHead(), X, y).converged
+    with pytest.raises(pytest.fail.Exception, match="the compiler was loaded"):
+        minimise(make(3), tp.LogisticHead(), np.tile(X, (300, 1)), np.tile(y, 300))
+
+
+def test_an_optimum_is_a_value():
+    found = Optimum(0.5, 0.0, 0.0, 1, True)
+    assert found == Optimum(0.5, 0.0, 0.0, 1, True)
+    with pytest.raises(AttributeError):
+        found.loss = 1.0
+
+
+# --- sparse samples ---
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("shape", [(200, 12), (30, 50), (300, 1200)], ids=str)  # with Hessians and without
+@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=str)
+def test_sparse_samples_have_the_same_minimum(head, shape, classes, weighted, monkeypatch):
+    from scipy.sparse import csr_array, random_array
+
+    if shape[1] == 1200 and classes == 3:
+        return
+    rng = np.random.default_rng(0)
+    X, y = random_array(shape, density=0.1, format="csr", rng=rng), rng.integers(0, classes, shape[0])
+    y = 2 * y - 1 if classes == 2 else y
+    weights = rng.integers(0, 3, shape[0]) if weighted else None
+    monkeypatch.setattr(optimum, "SQUARES_UP_TO", 100)
+    nets = []
+    for data in (X.toarray(), X):
+        net = tp.Perceptron(shape[1]) if classes == 2 else tp.MulticlassPerceptron(shape[1], 3)
+        nets.append(net.double())
+        kept = data if data is not X else csr_array(X)
+        with monkeypatch.context() as patch:
+            if shape[1] == 1200:  # nothing of the size of X or of a Hessian is ever there
+                patch.setattr(csr_array, "toarray", lambda *_: pytest.fail("made dense"))
+            found = tp.minimise(net, head, kept, y, l2=0.01, tolerance=1e-13, sample_weight=weights)
+        assert found.converged
+    torch.testing.assert_close(nets[0].weight, nets[1].weight, rtol=1e-5, atol=1e-7)
+
+
+def test_sparse_samples_that_depend_on_each_other_and_in_float32():
+    from scipy.sparse import csr_array
+
+    X = np.random.default_rng(0).integers(0, 2, (40, 5)).astype(np.float32)
+    X = np.hstack((X, X[:, :2]))  # no unique minimum: the nearest is taken
+    y = np.where(X[:, 0] + X[:, 3] > 1, 1, -1)
+    nets = [tp.Perceptron(7), tp.Perceptron(7)]
+    for net, data in zip(nets, (X, csr_array(X)), strict=True):
+        assert tp.minimise(net, tp.LMSHead(), data, y).converged
+    torch.testing.assert_close(nets[0].weight, nets[1].weight)
+
+
+def test_sparse_samples_are_refused_by_name():
+    from scipy.sparse import csr_array
+
+    X, y = np.array([[1.0, 0.0], [0.0, np.nan], [0.0, 1.0]]), [1, -1, 1]
+    with pytest.raises(ValueError, match=r"X.*nan"):
+        tp.minimise(tp.Perceptron(2), tp.LMSHead(), csr_array(X), y)
+    with pytest.raises(ValueError, match=r"X holds values up to 1e\+200, whose products overflow"):
+        tp.minimise(tp.Perceptron(2).double(), tp.LogisticHead(), csr_array(np.nan_to_num(X, nan=1e200)), y)

@@ -1,0 +1,255 @@
+"""The experiments show what they say they show: each is run in its quick form and its figures are looked at."""
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import plain
+import pytest
+import torch
+from matplotlib.image import imread
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import torchperc as tp
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+plain_lightning = pytest.mark.filterwarnings(*plain.CHATTER)
+SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("[!_]*.py"))
+
+
+@pytest.fixture
+def load(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXPERIMENTS))  # as it is when a script is run, so that it finds _common
+
+    def load(name):
+        spec = importlib.util.spec_from_file_location(name, EXPERIMENTS / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, name, module)  # where its dataclasses look for their annotations
+        spec.loader.exec_module(module)
+        return module
+
+    yield load
+    sys.modules.pop("_common", None)
+
+
+@pytest.fixture
+def run(load, tmp_path, capsys):
+    """Run an experiment; check what all of them promise; return its figures and what it printed."""
+
+    def run(name):
+        folder = tmp_path / name
+        figures = load(name).main(folder, quick=True)
+        printed = capsys.readouterr().out
+        assert all(type(value) is float for value in figures.values())
+        pixels = imread(folder / f"{name}.png")[..., :3]
+        assert pixels.shape == (500, 800, 3)
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50
+        assert (pixels < 0.9).any(-1).mean() > 0.01, "the picture is all but empty"
+        assert printed.rstrip().endswith(f"picture: {folder / name}.png")
+        runs = {path.parent.relative_to(folder).as_posix() for path in folder.rglob("events.out.tfevents.*")}
+        assert len(runs) > 1, "event files of every run, and of the picture"
+        assert "." in runs
+        return figures, printed
+
+    return run
+
+
+def test_gates(run):
+    figures, printed = run("gates")
+    linear, others = ("AND", "OR", "NAND", "NOR"), ("XOR", "XNOR", "parity-3")
+    assert [figures[f"{gate} separated"] for gate in linear + others] == [1, 1, 1, 1, 0, 0, 0]
+    assert [figures[f"{gate} wrong by {way}"] for gate in linear for way in ("rule", "gradient")] == [0] * 8
+    # zero weights decide all samples alike, so half of them wrong
+    assert [figures[f"{gate} wrong by {way}"] for gate in others for way in ("rule", "gradient")] == [2, 2, 2, 2, 4, 4]
+    assert [figures[f"{gate} mistakes"] for gate in linear] == [18, 9, 18, 9]
+    assert printed.count("SEPARATED") == 4
+    assert printed.count("CYCLING") == 3
+
+
+def test_rule_against_gradient(run):
+    figures, _ = run("rule_against_gradient")
+    assert figures["difference of weights"] == 0
+    assert figures["rule mistakes"] == figures["sample mistakes"]
+    assert figures["difference of weights, batch"] > 0
+    X, y = _cancer()
+    trainer = tp.RuleTrainer(10, order="shuffled", engine="reference")
+    assert figures["rule mistakes"] == trainer.fit(tp.Perceptron(30, dtype=torch.float64), X, y).mistakes
+
+
+def test_noisy_selection(run):
+    figures, _ = run("noisy_selection")
+    assert figures["averaged mean"] < figures["last mean"]
+    assert figures["averaged spread"] < figures["last spread"]
+    assert figures["averaged better"] == figures["seeds"] == 4
+    others = ("averaged", "voted", "pocket", "best-validation")
+    assert max(figures[f"{name} mean"] for name in others) < figures["last mean"]
+
+
+def test_batch_against_stochastic(run):
+    figures, _ = run("batch_against_stochastic")
+    ways = ("full batch", "folds of 32", "one sample")
+    assert [figures[f"{way}, steps an epoch"] for way in ways] == [1, 18, 569]
+    for moment in ("after 1 epoch", "after all"):
+        full, folds, sample = (figures[f"{way}, {moment}"] for way in ways)
+        assert full > folds > sample
+    # the first full-batch step from zero, by hand: each sample pulls with σ(0) = ½
+    X, y = (part.numpy() for part in _cancer())
+    X = np.c_[X, np.ones(len(X))]
+    weights = 0.1 * (y[:, None] * X).mean(0) / 2
+    loss = np.logaddexp(0, -y * (X @ weights)).mean()
+    assert figures["full batch, after 1 epoch"] == pytest.approx(loss, abs=1e-6)
+    weights = np.zeros(31)
+    for i in torch.randperm(len(y), generator=torch.Generator().manual_seed(0)).tolist():
+        weights += 0.1 * y[i] * X[i] / (1 + np.exp(y[i] * (X[i] @ weights)))
+    loss = np.logaddexp(0, -y * (X @ weights)).mean()
+    assert figures["one sample, after 1 epoch"] == pytest.approx(loss, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:lr=.* is above 2/L")
+def test_lms_step_sizes(run):
+    figures, printed = run("lms_step_sizes")
+    # two standardised features: the second-moment matrix is 1 and [[1, r], [r, 1]], so λmax = 1 + |r|
+    r = np.corrcoef(tp.data.moons()[0].numpy().T)[0, 1]
+    assert figures["limit"] == pytest.approx(2 / (1 + abs(r)), rel=1e-9)
+    assert figures["0.5 distance"] < 1e-12
+    assert figures["0.95 distance"] < 1e-3
+    assert figures["1.05 distance"] > 100 * figures["start distance"]
+    assert (printed.count("converged"), printed.count("diverged")) == (2, 1)
+
+
+def test_learning_curves(run):
+    figures, _ = run("learning_curves")
+    train, validation, test = tp.lightning.TabularDataModule("digits", scale="minmax").parts
+    net = tp.MulticlassPerceptron(64, 10)
+    result = tp.dialects.NOTE_C.trainer(max_epochs=9).fit(net, *train, validation=validation)
+    errors = [100 * record.validation_error for record in result.history]
+    assert figures["epochs"] == len(errors) == 9
+    assert figures["best epoch"] == 1 + errors.index(min(errors))
+    assert figures["validation"] == pytest.approx(min(errors), abs=1e-5)
+    assert figures["validation, restored weights"] == pytest.approx(min(errors), abs=1e-5)
+    assert figures["validation, last epoch"] == pytest.approx(errors[-1], abs=1e-5)
+    assert figures["validation, last epoch"] > figures["validation"], "restoring has nothing to do on this data"
+    wrong = (net.predict(test[0]) != test[1]).double().mean()
+    assert figures["test"] == pytest.approx(100 * wrong.item(), abs=1e-5)
+
+
+def test_pictures(load, tmp_path, capsys):
+    folder = tmp_path / "new" / "pictures"
+    figures = load("pictures").main(folder, quick=True)
+    names = ["bracket.png", "mistakes.png", "path.gif", "path.png", "regions.png"]
+    assert sorted(path.name for path in folder.iterdir()) == names
+    assert capsys.readouterr().out.splitlines()[-5:] == [f"picture: {folder / name}" for name in names]
+    for name in ("bracket", "mistakes", "path", "regions"):
+        pixels = imread(folder / f"{name}.png")[..., :3]
+        assert 600 <= pixels.shape[1] <= 700, "the width of a README"
+        assert (pixels < 0.9).any(-1).mean() > 0.01, "the picture is all but empty"
+    # the largest margin of AND with its constant feature is 1/√17, the longest sample √3
+    assert (figures["AND, mistakes"], figures["AND, bound"]) == (18, pytest.approx(51))
+    assert figures["AND, lower bound of γ*"] < figures["AND, γ*"] < figures["AND, upper bound of γ*"]
+    assert figures["AND, γ*"] == pytest.approx(17**-0.5)
+    assert 0 < figures["iris, wrong"] < 5
+
+
+def _curves(folder):
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    return {tag: [event.value for event in events.Scalars(tag)] for tag in events.Tags()["scalars"]}
+
+
+@plain_lightning
+@pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
+def test_lightning_script(load, tmp_path, capsys, head):
+    script = load("lightning_script")
+    given = ["--head", head, "--lr", "0.02", "--epochs", "4", "--accelerator", "cpu", "--folder", str(tmp_path)]
+    script.main(script.parser.parse_args(given))
+    printed = capsys.readouterr().out
+    curves = _curves(tmp_path / "version_0")
+    assert [len(curves[name]) for name in ("loss/train", "error/train", "loss/val", "error/val")] == [4] * 4
+    best = tp.lightning.LitClassifier.load_from_checkpoint(tmp_path / "version_0" / "checkpoints" / "best.ckpt")
+    X, y = load_breast_cancer(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, 2 * y - 1, test_size=114, stratify=y, random_state=0)
+    X, X_val, _, y_val = train_test_split(X, y, test_size=114, stratify=y, random_state=0)
+    scaler = StandardScaler().fit(X)
+
+    def error(samples, labels):
+        with torch.no_grad():
+            found = best.head.decide(best.net(torch.tensor(scaler.transform(samples)).float()))
+        return float((found.numpy() != labels).mean())
+
+    assert error(X_val, y_val) == pytest.approx(min(curves["error/val"]))
+    assert f"{error(X_test, y_test):.15f}"[:12] in printed
+    assert printed.rstrip().endswith(f"curves: tensorboard --logdir {tmp_path}")
+
+
+@plain_lightning
+def test_own_module(load, tmp_path, capsys):
+    errors = load("own_module").main(tmp_path, quick=True)
+    printed = capsys.readouterr().out
+    assert list(errors) == ["one line, perceptron loss", "2-16-16-1, logistic loss"]
+    for name, error in errors.items():
+        curves = _curves(tmp_path / name.split(",")[0] / "version_0")
+        assert curves["error/val"][-1] == pytest.approx(error)
+        assert len(curves["loss/train"]) == len(curves["loss/val"]) == 10
+        assert curves["loss/train"][-1] < curves["loss/train"][0]
+        assert f"{100 * error:.1f} %" in printed
+
+
+@plain_lightning
+def test_deep_xor(load, tmp_path, capsys):
+    script = load("deep_xor")
+    figures = script.main(tmp_path, quick=True)
+    nets = ("2-2-1", "2-4-1", "2-4-4-1")
+    assert [figures[f"parity-2 {net} seeds"] for net in nets] == [2, 2, 2]
+    assert figures["parity-2 2-4-4-1 solved"] == 2
+    runs = sorted(path.parent.name for path in tmp_path.rglob("events.out.tfevents.*"))
+    assert runs == sorted(f"{net}-seed-{seed}" for net in nets for seed in (0, 1))
+    for name in ("curves", "regions"):
+        pixels = imread(tmp_path / f"{name}.png")[..., :3]
+        assert len(np.unique(pixels.reshape(-1, 3), axis=0)) > 50
+    assert "parity-2" in capsys.readouterr().out
+    # from the error before each epoch's step: right after the second epoch's step, and ever after
+    assert script.clean_from([0.5, 0.25, 0.0, 0.0]) == 2
+    assert script.clean_from([0.0, 0.5, 0.0]) == 2
+    assert script.clean_from([0.0, 0.0]) == 0
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_experiments_use_public_names_only(name):
+    tree = ast.parse((EXPERIMENTS / f"{name}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert not (node.module or "").startswith("torchperc")
+            assert "pyplot" not in (node.module or "")
+        elif isinstance(node, ast.Import):
+            assert all("." not in alias.name for alias in node.names if alias.name.startswith("torchperc"))
+        elif isinstance(node, ast.Attribute):
+            assert node.attr == "__init__" or not node.attr.startswith("_"), f"{node.attr} is private"
+
+
+def test_every_experiment_has_a_test():
+    assert {f"test_{name}" for name in SCRIPTS} <= set(globals())
+
+
+def test_the_command_line_hands_over_folder_and_quick(load, monkeypatch, tmp_path):
+    given = []
+    monkeypatch.setattr(sys, "argv", ["gates.py", "--folder", str(tmp_path), "--quick"])
+    load("_common").command_line(lambda folder, quick: given.append((folder, quick)), Path("runs/gates"), "about")
+    assert given == [(tmp_path, True)]
+
+
+def test_a_second_run_replaces_the_first(load, tmp_path):
+    fit = load("_common").fit
+    for _ in range(2):
+        fit(tp.lightning.LitRule(tp.Perceptron(2)), tp.lightning.TabularDataModule("AND"), tmp_path, 20)
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+    assert [path.name for path in tmp_path.glob("*.ckpt")] == ["last.ckpt"]
+
+
+def _cancer():
+    data = tp.lightning.TabularDataModule("breast-cancer", split=(1, 0, 0), scale="standard", dtype="float64")
+    return data.parts[0]

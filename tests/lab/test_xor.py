@@ -1,0 +1,472 @@
+"""The XOR lab: members against the same net alone, kinds against nets made by hand, rates, pictures, the command."""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from scipy.stats import binomtest
+
+import torchperc as tp
+from torchperc.cli import xor as command
+from torchperc.lab import xor as xorlab
+from torchperc.lab import xor_figures as lab_plots
+from torchperc.nn.modules import ACTIVATIONS
+
+HEADS = {
+    "perceptron": tp.PerceptronHead(),
+    "lms": tp.LMSHead(),
+    "lms 0/1": tp.LMSHead("0/1"),
+    "logistic": tp.LogisticHead(),
+}
+SEEDS = (0, 7, 3, 2**40)
+
+
+def rows(inputs, dtype):
+    X, y = tp.data.gate("XOR", dtype=dtype)
+    return (X if inputs == "0/1" else 2 * X - 1), y
+
+
+def alone(seed, hidden, activation, head, *, lr, steps, inputs="0/1", dtype=torch.float64):
+    """The oracle: one net, autograd and torch.optim.SGD; also the loss before every step and after the last."""
+    net = tp.MLP(2, hidden=(hidden,), activation=activation, init="uniform", seed=seed, dtype=dtype)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
+    X, y = rows(inputs, dtype)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = head.loss(net(X), y)
+        losses.append(loss.item())
+        loss.backward()
+        optimizer.step()
+    return net, [*losses, head.loss(net(X), y).item()]
+
+
+def net_of(weight1, bias1, weight2, bias2, activation="relu"):
+    net = tp.MLP(2, hidden=(len(bias1),), activation=activation)
+    values = (weight1, bias1, [weight2], [bias2])
+    net.load_state_dict({name: torch.tensor(v).float() for name, v in zip(net.state_dict(), values, strict=True)})
+    return net
+
+
+def same_weights(one, other):
+    return all(torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
+
+
+# --- members ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("activation", "head"),
+    [*((name, HEADS["logistic"]) for name in ACTIVATIONS), *(("tanh", head) for head in HEADS.values())],
+)
+def test_each_member_is_the_net_trained_alone(activation, head):
+    hidden, inputs = (3, "-1/+1") if activation in ("relu", "sigmoid", "gelu") else (2, "0/1")
+    options = {"lr": 0.1, "steps": 120, "inputs": inputs, "dtype": torch.float64}
+    result = xorlab.train(SEEDS, hidden, activation, head, record_every=1, **options)
+    for k, seed in enumerate(SEEDS[:2]):
+        net, losses = alone(seed, hidden, activation, head, **options)
+        for mine, other in zip(result.net(k).parameters(), net.parameters(), strict=True):
+            torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
+        torch.testing.assert_close(result.curves[:, k].tolist(), losses, rtol=0, atol=1e-12)
+        X, y = rows(inputs, torch.float64)
+        assert result.accuracy[k] == (head.decide(net(X)) == y).double().mean()
+        norm = torch.cat([p.grad.flatten() for p in _with_gradient(net, head, X, y)]).norm()
+        torch.testing.assert_close(result.gradient_norm[k], norm, rtol=0, atol=1e-9)
+
+
+def _with_gradient(net, head, X, y):
+    net.zero_grad()
+    head.loss(net(X), y).backward()
+    return net.parameters()
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_each_member_is_the_net_trained_alone_for_longer_and_faster(activation):
+    result = xorlab.train(SEEDS, 2, activation, steps=600, dtype=torch.float64)
+    for k, seed in enumerate(SEEDS):
+        net, _ = alone(seed, 2, activation, tp.LogisticHead(), lr=1.0, steps=600)
+        for mine, other in zip(result.net(k).parameters(), net.parameters(), strict=True):
+            torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [1, 5])
+def test_widths_in_single_precision(hidden):
+    result = xorlab.train(SEEDS, hidden, steps=20)
+    for k, seed in enumerate(SEEDS):
+        net, _ = alone(seed, hidden, "tanh", tp.LogisticHead(), lr=1.0, steps=20, dtype=torch.float32)
+        for mine, other in zip(result.net(k).parameters(), net.parameters(), strict=True):
+            torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=["lms", "logistic"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_company_changes_nothing_to_the_bit(activation, head):
+    hidden, dtype = (5, torch.float64) if activation in ("tanh", "relu", "elu") else (2, torch.float32)
+    many = xorlab.train(range(35), hidden, activation, head, lr=0.3, steps=30, dtype=dtype)
+    few = xorlab.train([34, 5], hidden, activation, head, lr=0.3, steps=30, dtype=dtype)
+    assert same_weights(many.net(34), few.net(0))
+    assert same_weights(many.net(5), few.net(1))
+    assert torch.equal(many.curves[:, [34, 5]], few.curves)
+    assert torch.equal(many.gradient_norm[[34, 5]], few.gradient_norm)
+
+
+def test_members_start_as_the_seeded_net():
+    result = xorlab.train(SEEDS, 3, "relu", steps=1, lr=1e-30)  # too small a step to change a weight
+    for k, seed in enumerate(SEEDS):
+        assert same_weights(result.net(k), tp.MLP(2, hidden=(3,), activation="relu", init="uniform", seed=seed))
+
+
+def test_a_run_leaves_generator_and_threads_alone():
+    state, threads = torch.random.get_rng_state(), torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        xorlab.train(range(3), steps=2)
+        assert torch.get_num_threads() == 2
+        with pytest.raises(RuntimeError, match="stop"):
+            xorlab.train(range(3), steps=2, progress=_stop)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+def _stop(step):
+    raise RuntimeError("stop")
+
+
+def test_what_is_recorded():
+    seen = []
+    result = xorlab.train(range(4), steps=10, record_every=4, progress=seen.append)
+    every = xorlab.train(range(4), steps=10, record_every=1)
+    assert result.recorded.tolist() == seen == [0, 4, 8, 10]
+    assert torch.equal(result.curves, every.curves[result.recorded])
+    assert torch.equal(result.loss, result.curves[-1])
+    assert len(xorlab.train([0], steps=2000).recorded) == 201
+    shapes = [tuple(t.shape) for t in (result.weight1, result.bias1, result.weight2, result.bias2, result.dead)]
+    assert shapes == [(4, 2, 2), (4, 2), (4, 2), (4,), (4,)]
+
+
+def test_the_result_is_frozen_and_says_what_it_is():
+    result = xorlab.train(range(3), steps=1)
+    with pytest.raises(AttributeError):
+        result.lr = 2.0
+    assert repr(result) == "LabResult(XOR by 2-2-1, tanh, logistic loss, rate 1: 0 of 3 seeds solved)"
+    assert result.net(-1).seed == 2
+    with pytest.raises(IndexError, match="k=3 is no member; there are 3"):
+        result.net(3)
+
+
+# --- kinds --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("figures", "kind"),
+    [
+        ((1.0, 0.6931, 0.0, 1), "solved"),
+        ((1.0, math.nan, 0.0, 0), "diverged"),
+        ((0.5, math.inf, 0.0, 2), "diverged"),
+        ((0.5, 0.3, math.nan, 0), "diverged"),
+        ((0.75, 0.6931, 0.0, 1), "dead units"),
+        ((0.75, 0.6931, 0.0, 0), "saddle"),
+        ((0.25, 0.7, 1e-3, 0), "saddle"),
+        ((0.5, 0.71, 1e-3, 0), "stuck at 50 %"),
+        ((0.5, 0.6931, 2e-3, 0), "stuck at 50 %"),
+        ((0.25, 0.9, 1.0, 0), "stuck at 50 %"),
+        ((0.75, 0.4774, 1e-5, 0), "stuck at 75 %"),
+    ],
+)
+def test_kind_of_figures(figures, kind):
+    assert xorlab.kind_of(*figures, chance=math.log(2)) == kind
+
+
+# relu(x₁ + x₂ − ½) and relu(x₁ + x₂ − 3/2) solve it: 4·a − 16·b − 1 is −1, 1, 1, −3
+SOLVED = ([[1, 1], [1, 1]], [-0.5, -1.5], [4, -16], -1)
+
+
+@pytest.mark.parametrize(
+    ("weights", "kind"),
+    [
+        (SOLVED, "solved"),
+        (([[1, 1], [1, 1]], [-0.5, -1.5], [4, 0], -1), "stuck at 75 %"),  # OR
+        (([[1, 1], [1, 1]], [-0.5, -1.5], [-4, 0], 1), "stuck at 50 %"),  # its opposite, one row right
+        (([[1, 1], [1, 1]], [-0.5, -2.0], [4, -16], -1), "dead units"),  # on at (1, 1) with 0 only: no slope there
+        (([[1, 1], [1, 1]], [-0.5, -1.99], [4, -16], -1), "stuck at 75 %"),  # just alive
+        (([[-1, -1], [-1, -1]], [-1, -1], [1, 1], 0), "dead units"),  # at the chance level too, but dead
+        (([[0, 0], [0, 0]], [1, 1], [0, 0], 0), "saddle"),  # alive, all scores 0, no direction better than another
+        (([[1, 1], [1, math.inf]], [-0.5, -1.5], [4, -16], -1), "diverged"),
+    ],
+)
+def test_kinds_of_nets_made_by_hand(weights, kind):
+    assert xorlab.classify([net_of(*weights), net_of(*SOLVED)]) == (kind, "solved")
+
+
+def test_kinds_by_head_and_inputs():
+    net = net_of(*SOLVED)  # scores −1, 1, 1, −3
+    assert xorlab.classify([net], tp.LMSHead()) == xorlab.classify([net], tp.LMSHead("0/1")) == ("solved",)
+    assert xorlab.classify([net], inputs="-1/+1") != ("solved",)
+    flat = ([[0, 0], [0, 0]], [1, 1], [0, 0])
+    for head, score in ((tp.LMSHead(), 0.0), (tp.LMSHead("0/1"), 0.5)):  # the mean of the targets is as flat as it gets
+        assert xorlab.classify([net_of(*flat, score)], head) == ("saddle",)
+        assert xorlab.classify([net_of(*flat, score + 0.25)], head) == ("stuck at 50 %",)
+
+
+def test_dead_is_of_relu_and_not_of_a_saturated_tanh():
+    far = ([[1, 1], [1, 1]], [-100, 100], [1, 1], -1)
+    assert xorlab.classify([net_of(*far, activation="relu")]) == ("dead units",)
+    assert xorlab.classify([net_of(*far, activation="leaky_relu")]) != ("dead units",)
+    assert xorlab.classify([net_of(*far, activation="tanh")]) != ("dead units",)
+    silent = ([[0, 0], [0, 0]], [0, 0], [1, 1], 0)  # 0 on every row, but with a slope: a step can move it
+    assert xorlab.classify([net_of(*silent, activation="tanh")]) == ("saddle",)
+
+
+def test_a_weight_that_is_not_finite_has_diverged_even_if_the_loss_is():
+    saturated = net_of([[1, 1], [1, 1]], [math.inf, -1.5], [1, 1], 0, activation="tanh")
+    assert math.isfinite(tp.LogisticHead().loss(saturated(rows("0/1", torch.float32)[0]), torch.ones(4)).item())
+    assert xorlab.classify([saturated]) == ("diverged",)
+
+
+def test_dead_units_stay_dead():
+    before = xorlab.train(range(60), 2, "relu", steps=300)
+    dead = [k for k, kind in enumerate(before.kinds) if kind == "dead units"]
+    assert len(dead) > 20
+    after = xorlab.train([before.seeds[k] for k in dead], 2, "relu", steps=600)
+    assert (after.dead >= before.dead[dead]).all()
+    assert "solved" not in after.kinds
+
+
+def test_a_member_that_diverges_takes_nobody_along():
+    wild = xorlab.train(range(12), 2, "tanh", tp.LMSHead(), lr=1.2, steps=400)
+    assert 0 < wild.counts["diverged"] < 12
+    calm = [k for k, kind in enumerate(wild.kinds) if kind != "diverged"]
+    again = xorlab.train(calm, 2, "tanh", tp.LMSHead(), lr=1.2, steps=400)
+    assert again.counts["diverged"] == 0
+    assert all(same_weights(wild.net(k), again.net(j)) for j, k in enumerate(calm))
+
+
+def test_counts_and_rate_are_those_of_the_kinds():
+    result = xorlab.train(range(40), steps=500)
+    X, y = rows("0/1", torch.float32)
+    solved = sum(torch.equal(tp.LogisticHead().decide(result.net(k)(X)), y) for k in range(40))
+    assert 0 < solved < 40
+    assert result.counts["solved"] == result.kinds.count("solved") == solved
+    assert tuple(result.counts) == xorlab.KINDS
+    assert (sum(result.counts.values()), result.success_rate) == (40, solved / 40)
+    assert result.interval == xorlab.wilson(solved, 40)
+
+
+# --- rates --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 3), (585, 1000), (999, 1000), (7, 10**6)])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+def test_wilson_is_that_of_scipy(k, n, confidence):
+    expected = binomtest(k, n).proportion_ci(confidence, method="wilson")
+    assert xorlab.wilson(k, n, confidence) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-15)
+
+
+def test_the_lab_in_short():
+    tanh, wide, relu = (xorlab.train(range(200), h, a, steps=1000) for h, a in ((2, "tanh"), (4, "tanh"), (2, "relu")))
+    assert 0.5 < tanh.success_rate < 0.7
+    assert wide.success_rate > 0.97
+    assert 0.15 < relu.success_rate < 0.33
+    assert tanh.counts["dead units"] == wide.counts["dead units"] == 0
+    assert relu.counts["dead units"] > 80
+    assert xorlab.train(range(50), 2, "identity", steps=300).counts["solved"] == 0  # no line separates XOR
+    assert xorlab.train(range(50), 1, "tanh", steps=300).counts["solved"] == 0  # nor does one unit bend it enough
+
+
+@pytest.mark.slow
+def test_the_lab_in_full():
+    tanh, wide, relu = (
+        xorlab.train(range(1000), h, a, steps=10_000) for h, a in ((2, "tanh"), (4, "tanh"), (2, "relu"))
+    )
+    assert tanh.interval[0] > 0.5
+    assert tanh.success_rate < 0.65
+    assert wide.success_rate > 0.99
+    assert relu.interval[0] < 0.25 < relu.interval[1] + 0.01
+    assert abs(relu.success_rate - 0.25) < 0.05
+
+
+# --- pictures -----------------------------------------------------------------------------------------------------
+
+
+def png_size(figure, path):
+    """Width and height of the picture as saved; it must not be a blank."""
+    from matplotlib.image import imread
+
+    figure.savefig(path)
+    pixels = imread(path)
+    assert len({tuple(pixel) for pixel in pixels.reshape(-1, pixels.shape[-1])[::7].tolist()}) > 5
+    return pixels.shape[1], pixels.shape[0]
+
+
+@pytest.mark.parametrize(
+    ("hidden", "activation", "head", "lr"),
+    [(2, "relu", tp.LogisticHead(), 1.0), (2, "tanh", tp.PerceptronHead(), 0.5), (2, "tanh", tp.LMSHead(), 1.2)],
+)
+def test_curves(tmp_path, hidden, activation, head, lr):
+    result = xorlab.train(range(30), hidden, activation, head, lr=lr, steps=120)
+    figure = lab_plots.plot_curves(result)
+    assert png_size(figure, tmp_path / "curves.png") == (800, 500)
+    (axes,) = figure.axes
+    drawn = [line for line in axes.lines if len(line.get_xdata())]
+    assert len(drawn) == 30
+    assert not any((line.get_ydata() <= 0).any() for line in drawn)  # a loss of 0 would be nowhere on this scale
+    assert axes.get_yscale() == "log"
+    assert axes.get_xlabel()
+    assert axes.get_ylabel()
+    assert f"{result.counts['solved']} of 30 seeds solved" in axes.get_title()
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert sorted(legend) == sorted(f"{kind} ({count})" for kind, count in result.counts.items() if count)
+
+
+def test_curves_without_a_finite_loss(tmp_path):
+    result = xorlab.train(range(3), 2, "identity", tp.LMSHead(), lr=1e38, steps=9, record_every=9)
+    assert result.counts["diverged"] == 3
+    png_size(lab_plots.plot_curves(result), tmp_path / "curves.png")
+
+
+@pytest.mark.parametrize("inputs", xorlab.INPUTS)
+@pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead("0/1")], ids=["logistic", "lms 0/1"])
+def test_boundary(tmp_path, inputs, head):
+    result = xorlab.train(range(10), 3, "tanh", head, lr=0.3, steps=300, inputs=inputs, dtype=torch.float64)
+    figure = lab_plots.plot_boundary(result.net(result.kinds.index("solved")), inputs=inputs, head=head)
+    assert png_size(figure, tmp_path / "boundary.png") == (800, 500)
+    assert "2-3-1" in figure.axes[0].get_title()
+    assert figure.axes[0].get_xticks().tolist() == ([0, 1] if inputs == "0/1" else [-1, 1])
+
+
+def test_boundary_of_a_net_that_says_one_thing(tmp_path):
+    figure = lab_plots.plot_boundary(net_of([[0, 0]], [0], [0], 1))
+    png_size(figure, tmp_path / "boundary.png")
+    assert "boundary of the net" not in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+# --- bad input ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: xorlab.train([]), "seeds is empty"),
+        (lambda: xorlab.train([0, -1]), "seeds=-1"),
+        (lambda: xorlab.train([0], 0), "hidden=0"),
+        (lambda: xorlab.train([0], 2, "swish"), "activation='swish'"),
+        (lambda: xorlab.train([0], lr=0.0), "lr=0.0"),
+        (lambda: xorlab.train([0], lr=math.nan), "lr=nan"),
+        (lambda: xorlab.train([0], lr=1e300), "lr=1e\\+300 is 0 or infinite"),
+        (lambda: xorlab.train([0], steps=0), "steps=0"),
+        (lambda: xorlab.train([0], inputs="0/2"), "inputs='0/2'"),
+        (lambda: xorlab.train([0], record_every=0), "record_every=0"),
+        (lambda: xorlab.train([0], dtype=torch.float16), "dtype=torch.float16"),
+        (lambda: xorlab.wilson(3, 2), "successes=3 is more than n=2"),
+        (lambda: xorlab.wilson(0, 0), "n=0"),
+        (lambda: xorlab.wilson(1, 2, 1.0), "confidence=1.0"),
+        (lambda: xorlab.classify([]), "one shape"),
+        (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
+        (lambda: xorlab.classify([tp.MLP(3, (2,))]), "sizes 3"),
+        (lambda: xorlab.classify([tp.MLP(2, (2, 2))]), "hidden=\\(h,\\)"),
+        (lambda: lab_plots.plot_boundary(tp.MLP(3)), "3 inputs"),
+        (lambda: lab_plots.plot_boundary(tp.MLP(2), inputs="1/2"), "inputs='1/2'"),
+    ],
+)
+def test_wrong_values_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: xorlab.train(1000), "seeds must be a sequence such as range"),
+        (lambda: xorlab.train([0.5]), "seeds must be a whole number"),
+        (lambda: xorlab.train([0], head="logistic"), "head must be a head"),
+    ],
+)
+def test_wrong_types_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def parse(*words):
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def test_the_command(capsys, tmp_path):
+    out = tmp_path / "new" / "xor [red]"
+    words = "--seeds 30 --hidden 2 4 --activation relu --loss lms logistic --lr 0.5 0.5 --steps 100"
+    command.run(parse(*words.split(), "--out", str(out)))
+    captured = capsys.readouterr()
+    report = json.loads((out / "results.json").read_text())
+    assert captured.err == ""
+    assert captured.out.splitlines()[-1] == f"pictures and results.json are in {out}"
+    assert sorted(path.name for path in out.iterdir()) == sorted([*report["pictures"], "results.json"])
+    assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in report["pictures"])
+    assert len(report["rows"]) == 4
+    assert "…" not in captured.out
+    for row in report["rows"]:
+        head = xorlab.HEADS[row["loss"]]
+        result = xorlab.train(range(30), row["hidden"], row["activation"], head, lr=0.5, steps=100)
+        assert row["kinds"] == list(result.kinds)
+        assert row["counts"] == result.counts
+        low, high = (100 * bound for bound in result.interval)
+        words = [row["hidden"], row["activation"], row["loss"], 0.5, f"{100 * result.success_rate:.1f}"]
+        words += [f"{low:.1f}–{high:.1f}", *list(result.counts.values())[1:]]
+        assert any(line.split()[:-1] == list(map(str, words)) for line in captured.out.splitlines())
+
+
+def test_the_command_without_a_solved_net(tmp_path):
+    command.run(
+        parse("--seeds", "3", "--hidden", "1", "--activation", "identity", "--steps", "5", "--out", str(tmp_path))
+    )
+    assert json.loads((tmp_path / "results.json").read_text())["pictures"] == ["curves-1-identity-logistic-1.png"]
+    assert not (tmp_path / "boundary.png").exists()
+
+
+def test_the_command_offers_what_there_is():
+    assert tuple(ACTIVATIONS) == command._ACTIVATIONS
+    assert tuple(xorlab.HEADS) == command._LOSSES
+    assert xorlab.INPUTS == command._INPUTS
+    assert ("solved", *command._FAILURES) == xorlab.KINDS
+    defaults = parse()
+    assert (defaults.seeds, defaults.hidden, defaults.activation) == (1000, [2, 4], ["tanh", "relu"])
+    assert (defaults.loss, defaults.lr, defaults.steps, defaults.out) == (["logistic"], [1.0], 5000, "runs/xor")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--seeds 0", "--seeds=0 must be at least 1"),
+        ("--steps 0", "--steps=0"),
+        ("--hidden 2 0", "--hidden=0"),
+        ("--lr 1 0", "--lr=0.0"),
+        ("--lr 1e300", "--lr=1e\\+300 is 0 or infinite in torch.float32"),
+        ("--lr 1e-60", "--lr=1e-60 is 0 or infinite"),
+    ],
+)
+def test_the_command_checks_before_it_trains(tmp_path, words, message):
+    with pytest.raises(ValueError, match=message):
+        command.run(parse(*words.split(), "--out", str(tmp_path / "out")))
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_names_a_directory_that_cannot_be(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ValueError, match=r"--out=.*cannot be made: .*; name another directory"):
+        command.run(parse("--steps", "1", "--out", str(tmp_path / "file")))
+
+
+def test_the_help_needs_no_torch():
+    code = "import argparse, sys; from torchperc.cli import xor; xor.add_arguments(argparse.ArgumentParser()); "
+    code += "print([name for name in ('torch', 'matplotlib', 'rich') if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,689 @@
+"""Checkpoints and exported weights: whole or not there, checked before they are believed, and free of code."""
+
+import ast
+import enum
+import errno
+import io
+import itertools
+import os
+import pickle
+import random
+import resource
+import signal
+import subprocess
+import sys
+import zipfile
+from collections import Counter, OrderedDict, namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.plugins.io import AsyncCheckpointIO
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchperc as tp
+from torchperc._atomic import sweep, write_whole
+from torchperc.lightning import checkpoints
+from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO, _seal, plain, verified
+from torchperc.model.safetensors import load_safetensors, save_safetensors
+
+CHATTER = [
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning 2.6 on torch 2.13
+]
+
+
+def chatting(test):
+    for mark in CHATTER:
+        test = mark(test)
+    return test
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+HALF = np.float64(0.5)
+
+
+class Tiny(LightningModule):
+    def __init__(self, lr=0.1, source=Path("a/b"), gamma=HALF, colour=Colour.RED, tags=frozenset("ba")):
+        super().__init__()
+        self.save_hyperparameters()
+        self.net = nn.Linear(3, 1)
+
+    def training_step(self, batch, _):
+        x, y = batch
+        loss = (self.net(x).squeeze(-1) - y).square().mean()
+        self.log("loss", loss, on_step=False, on_epoch=True)
+        return loss
+
+    def test_step(self, batch):
+        self.net(batch[0])
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.lr)
+        return [optimizer], [torch.optim.lr_scheduler.MultiStepLR(optimizer, [2, 3])]
+
+
+def loader():
+    generator = torch.Generator().manual_seed(1)
+    X = torch.randn(12, 3, generator=generator)
+    return DataLoader(TensorDataset(X, X.sum(1)), batch_size=4)
+
+
+def trainer(folder, epochs, plugin=None, **options):
+    callbacks = [
+        ModelCheckpoint(folder, filename="{epoch}", monitor="loss", save_top_k=2, **({"save_last": True} | options)),
+        EarlyStopping("loss", patience=9, check_on_train_epoch_end=True),
+    ]
+    return Trainer(
+        max_epochs=epochs,
+        plugins=[plugin or SafeCheckpointIO()],
+        callbacks=callbacks,
+        default_root_dir=folder,
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+
+
+def tiny(seed=0):
+    torch.manual_seed(seed)
+    return Tiny()
+
+
+def saved(folder, **more):
+    """A small checkpoint with something of everything in it."""
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.Adam(net.parameters())
+    net(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    checkpoint = {"state_dict": net.state_dict(), "optimizer_states": [optimizer.state_dict()], "epoch": 2, **more}
+    checkpoint["pytorch-lightning_version"] = "2.6.6"
+    SafeCheckpointIO().save_checkpoint(checkpoint, folder / "a.ckpt")
+    return folder / "a.ckpt", checkpoint
+
+
+def load(path):
+    return SafeCheckpointIO().load_checkpoint(path)
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return a == b
+
+
+# --- under a Trainer ---
+
+
+@chatting
+@pytest.mark.parametrize("options", [{}, {"save_last": "link"}], ids=["copy", "link"])
+@pytest.mark.parametrize("which", ["path", "last"])
+def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, which, options):
+    whole = tiny()
+    trainer(tmp_path / "whole", 5, **options).fit(whole, loader())
+    trainer(tmp_path / "halves", 2, **options).fit(tiny(), loader())
+    resumed, second = tiny(seed=9), trainer(tmp_path / "halves", 5, **options)
+    second.fit(resumed, loader(), ckpt_path="last" if which == "last" else tmp_path / "halves" / "last.ckpt")
+    assert second.global_step == 15
+    assert same(whole.state_dict(), resumed.state_dict())
+    assert second.optimizers[0].param_groups[0]["lr"] == 0.1 * 0.1**2
+    for key in ("optimizer_states", "lr_schedulers", "loops"):
+        assert same(load(tmp_path / "whole/last.ckpt")[key], load(tmp_path / "halves/last.ckpt")[key]), key
+
+
+@chatting
+def test_the_best_is_found_again_and_old_ones_are_removed(tmp_path):
+    run, net = trainer(tmp_path, 4), tiny()
+    run.fit(net, loader())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["epoch=2.ckpt", "epoch=3.ckpt", "last.ckpt"]
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with torch.no_grad():
+        net.net.weight.zero_()
+    run.test(net, loader(), ckpt_path="best", verbose=False)
+    assert same(net.state_dict(), before)
+
+
+@chatting
+def test_it_works_behind_the_asynchronous_plugin(tmp_path):
+    run, net = trainer(tmp_path, 2, plugin=AsyncCheckpointIO(SafeCheckpointIO())), tiny()
+    run.fit(net, loader())
+    assert same(load(tmp_path / "last.ckpt")["state_dict"], dict(net.state_dict()))
+
+
+@chatting
+def test_hyper_parameters_are_plain_and_make_the_module_again(tmp_path):
+    net = tiny()
+    trainer(tmp_path, 1).fit(net, loader())
+    expected = {"lr": 0.1, "source": "a/b", "gamma": 0.5, "colour": "red", "tags": ["a", "b"]}
+    hyper = load(tmp_path / "last.ckpt")["hyper_parameters"]
+    assert hyper == expected
+    assert {type(value) for value in hyper.values()} == {float, str, list}
+    again = Tiny.load_from_checkpoint(verified(tmp_path / "last.ckpt"))
+    assert same(again.state_dict(), net.state_dict())
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["hyper_parameters"] == expected  # torch reads it too
+    assert zipfile.ZipFile(tmp_path / "last.ckpt").testzip() is None
+
+
+@chatting
+def test_a_module_as_hyper_parameter_is_named_before_anything_is_written(tmp_path):
+    with pytest.warns(UserWarning, match="is an instance of `nn.Module`"):
+        net = Tiny(gamma=nn.Linear(1, 1))
+    with pytest.raises(TypeError, match=r"hyper_parameters\.gamma is a Linear, .* save_hyperparameters\(ignore"):
+        trainer(tmp_path, 1).fit(net, loader())
+    assert not list(tmp_path.iterdir())
+
+
+@chatting
+def test_a_full_disk_stops_the_training_with_one_error(tmp_path, monkeypatch):
+    trainer(tmp_path, 1).fit(tiny(), loader())
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(CheckpointError, match=f"the folder {tmp_path} does not take it .*No space left"):
+        trainer(tmp_path, 2).fit(tiny(), loader(), ckpt_path=tmp_path / "last.ckpt")
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@chatting
+def test_a_damaged_checkpoint_is_not_resumed_from(tmp_path):
+    trainer(tmp_path, 1).fit(tiny(), loader())
+    path = tmp_path / "last.ckpt"
+    path.write_bytes(path.read_bytes()[:-1])
+    net = tiny()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(CheckpointError, match=r"last\.ckpt is cut short"):
+        trainer(tmp_path, 2).fit(net, loader(), ckpt_path="last")
+    assert same(net.state_dict(), before)
+
+
+@chatting
+def test_a_checkpoint_of_lightning_without_the_plugin_is_foreign(tmp_path):
+    run = trainer(tmp_path, 1)
+    run.fit(tiny(), loader())
+    torch.save(run._checkpoint_connector.dump_checkpoint(), tmp_path / "own.ckpt")
+    with pytest.raises(CheckpointError, match=r"own\.ckpt is cut short or not written by SafeCheckpointIO"):
+        load(tmp_path / "own.ckpt")
+
+
+# --- a file ---
+
+
+def test_a_checkpoint_comes_back_as_it_was(tmp_path):
+    path, checkpoint = saved(tmp_path, more=[(1, 2.5), None, True, "text"])
+    assert same(load(str(path)), plain(checkpoint))
+    assert [p.name for p in tmp_path.iterdir()] == ["a.ckpt"]
+    assert same(SafeCheckpointIO().load_checkpoint(path, map_location="cpu", weights_only=True), plain(checkpoint))
+
+
+def test_folders_are_made_and_files_removed(tmp_path):
+    path = tmp_path / "b" / "c" / "x.ckpt"
+    SafeCheckpointIO().save_checkpoint({"state_dict": {}}, path)
+    SafeCheckpointIO().remove_checkpoint(str(path))
+    assert not path.exists()
+    SafeCheckpointIO().remove_checkpoint(path)
+    with pytest.raises(CheckpointError, match=r"cannot remove .*c \("):
+        SafeCheckpointIO().remove_checkpoint(path.parent)
+
+
+def test_every_truncation_is_refused(tmp_path):
+    path, _ = saved(tmp_path)
+    whole = path.read_bytes()
+    for length in (*range(0, len(whole) - 100, 11), *range(len(whole) - 100, len(whole))):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match=r"a\.ckpt"):
+            load(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(CheckpointError, match=r"a\.ckpt"):
+        load(path)
+
+
+def test_a_flipped_bit_is_refused_wherever_it_is(tmp_path):
+    path, _ = saved(tmp_path)
+    whole, bits = path.read_bytes(), random.Random(0)
+    for at in (*range(0, len(whole) - 100, 11), *range(len(whole) - 100, len(whole))):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bits.randrange(8)]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match=r"a\.ckpt"):
+            load(path)
+
+
+class Malice:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def archive(value):
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    return buffer.getvalue()
+
+
+def test_foreign_files_are_refused_and_run_nothing(tmp_path):
+    path, trap = tmp_path / "f.ckpt", tmp_path / "touched"
+    evil = {"state_dict": {}, "x": Malice(trap)}
+    foreign = {
+        "empty": b"",
+        "text": b"epoch: 3\n" * 50,
+        "torch": archive({"state_dict": {}}),
+        "pickle": pickle.dumps(evil),
+        "evil torch": archive(evil),
+        "evil with a checksum": _seal(archive(evil)),
+        "checksum alone": _seal(b"PK\0\0"),
+        "a pickle with a checksum": _seal(pickle.dumps(evil) + b"\0\0"),
+    }
+    for name, content in foreign.items():
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match=r"^[^\n]*f\.ckpt[^\n]*$"):
+            load(path)
+        with pytest.raises(CheckpointError):
+            verified(path)
+        assert not trap.exists(), name
+    torch.load(io.BytesIO(foreign["evil torch"]), weights_only=False)
+    assert trap.exists()  # the trap works
+
+
+def test_there_must_be_weights_and_a_file(tmp_path):
+    path = tmp_path / "a.ckpt"
+    for value in ({"weights": torch.ones(1)}, [1, 2], {"state_dict": [1]}):
+        with pytest.raises(CheckpointError, match=r"cannot write .*a\.ckpt: there is no 'state_dict'"):
+            SafeCheckpointIO().save_checkpoint(value, path)
+        path.write_bytes(_seal(archive(value)))
+        with pytest.raises(CheckpointError, match=r"cannot load .*a\.ckpt: there is no 'state_dict'"):
+            load(path)
+        path.unlink()
+    for missing in (path, tmp_path):
+        with pytest.raises(CheckpointError, match=f"cannot read {missing} "):
+            load(missing)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_what_is_not_finite_is_neither_written_nor_loaded(tmp_path, bad):
+    path, checkpoint = saved(tmp_path)
+    before = path.read_bytes()
+    weights = {"state_dict": {"net.weight": torch.tensor([[1.0, bad]])}}
+    moments = {"state_dict": {}, "optimizer_states": [{"state": {0: {"exp_avg": torch.tensor([bad])}}}]}
+    for value, name in ((weights, "state_dict.net.weight"), (moments, "optimizer_states[0].state.0.exp_avg")):
+        with pytest.raises(CheckpointError) as written:
+            SafeCheckpointIO().save_checkpoint(value, path)
+        assert f"cannot write {path}: {name} holds {bad}" in str(written.value)
+        assert path.read_bytes() == before
+        (tmp_path / "bad.ckpt").write_bytes(_seal(archive(value)))
+        with pytest.raises(CheckpointError) as loaded:
+            load(tmp_path / "bad.ckpt")
+        assert f"bad.ckpt: {name} holds {bad}" in str(loaded.value)
+    score = {**checkpoint, "callbacks": {"EarlyStopping": {"best_score": torch.tensor(bad)}}}
+    SafeCheckpointIO().save_checkpoint(score, path)  # a score before the first epoch may be infinite
+
+
+def test_other_options_are_named(tmp_path):
+    path, checkpoint = saved(tmp_path)
+    with pytest.raises(TypeError, match=r"storage_options=\{'a': 1\}"):
+        SafeCheckpointIO().save_checkpoint(checkpoint, path, storage_options={"a": 1})
+    with pytest.raises(ValueError, match="weights_only=False"):
+        SafeCheckpointIO().load_checkpoint(path, weights_only=False)
+    for act in (
+        load,
+        SafeCheckpointIO().remove_checkpoint,
+        lambda p: SafeCheckpointIO().save_checkpoint(checkpoint, p),
+    ):
+        with pytest.raises(CheckpointError, match="cannot use s3://"):
+            act("s3://bucket/a.ckpt")
+
+
+# --- plain types ---
+
+
+def test_plain_converts_and_copies_nothing():
+    Point = namedtuple("Point", "x y")
+    weight = nn.Parameter(torch.ones(2))
+    weight.note = Malice("x")  # an attribute would be pickled along
+    given = {
+        Path("k"): Path("a/b"),
+        Level.LOW: Level.LOW,
+        "point": Point(np.int64(1), np.bool_(True)),
+        "ordered": OrderedDict(a=np.float32(0.5)),
+        "counter": Counter("aab"),
+        "text": np.str_("s"),
+        "version": torch.__version__,
+        "set": {3, 1, 2},
+        "size": torch.Size((2, 3)),
+        (1, "a"): None,
+        "weight": weight,
+    }
+    result = plain(given)
+    tensor = result.pop("weight")
+    assert result == {
+        "k": "a/b",
+        1: 1,
+        "point": (1, True),
+        "ordered": {"a": 0.5},
+        "counter": {"a": 2, "b": 1},
+        "text": "s",
+        "version": str(torch.__version__),
+        "set": [1, 2, 3],
+        "size": (2, 3),
+        (1, "a"): None,
+    }
+    assert repr(result) == repr(ast.literal_eval(repr(result)))  # no subclass hides behind an equal value
+    assert type(tensor) is torch.Tensor
+    assert tensor.data_ptr() == weight.data_ptr()
+    assert not vars(tensor)
+    assert given["set"] == {3, 1, 2}
+    assert same(torch.load(io.BytesIO(archive(plain(given))), weights_only=True), plain(given))
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({"a": {"b": [0, print]}}, r"^a\.b\[1\] is a builtin_function_or_method, "),
+        ({"a": nn.Linear(1, 1)}, r"^a is a Linear, "),
+        ({"a": (1, b"x")}, r"^a\[1\] is a bytes, "),
+        ({"a": np.zeros(3)}, r"^a is a ndarray, "),
+        ({"a": 1j}, r"^a is a complex, "),
+        ({"a": np.longdouble(1)}, r"^a is a longdouble, "),
+        ({"a": np.datetime64("2020-01-01")}, r"^a is a date, "),
+        ({"a": torch.float32}, r"^a is a dtype, "),
+        ({"a": {1, "x"}}, r"^a is a set whose items have no order"),
+        ({"a": {Malice: 1}}, r"^the key a\..*Malice.* is a type, "),
+        ({"a": {"x": 1, Path("x"): 2}}, r"^the key a\.x \(PosixPath\)"),
+        ({frozenset("a"): 2}, r"^the key frozenset.* cannot be kept apart"),
+        (print, r"^the value is a builtin"),
+    ],
+)
+def test_what_is_not_plain_is_named(value, message):
+    with pytest.raises(TypeError, match=message):
+        plain(value)
+
+
+# --- disks that fail ---
+
+
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("here")
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(CheckpointError, match=f"^cannot write .*: the folder {folder} does not take it"):
+            SafeCheckpointIO().save_checkpoint({"state_dict": {}}, folder / "a.ckpt")
+        with pytest.raises(OSError, match=f"^cannot write .*: the folder {folder} does not take it"):
+            save_safetensors(nn.Linear(1, 1), folder / "a.safetensors")
+    (tmp_path / "taken.ckpt").mkdir()
+    with pytest.raises(CheckpointError, match=r"cannot write .*taken\.ckpt"):
+        SafeCheckpointIO().save_checkpoint({"state_dict": {}}, tmp_path / "taken.ckpt")
+    with pytest.raises(FileNotFoundError, match="No such file"):
+        save_safetensors(nn.Linear(1, 1), tmp_path / "none" / "a.safetensors")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "taken.ckpt"]
+
+
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch, call):
+    path, checkpoint = saved(tmp_path)
+    save_safetensors(nn.Linear(3, 1), tmp_path / "w.safetensors")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    monkeypatch.setattr(os, call, full)
+    with pytest.raises(CheckpointError, match="No space left on device"):
+        SafeCheckpointIO().save_checkpoint({**checkpoint, "epoch": 3}, path)
+    with pytest.raises(OSError, match=r"w\.safetensors.*No space left on device"):
+        save_safetensors(nn.Linear(3, 1), tmp_path / "w.safetensors")
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_write_cut_off_by_the_system_keeps_the_old_file(tmp_path):
+    path, checkpoint = saved(tmp_path)
+    before, (soft, hard) = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # a real write that fails half-way
+    try:
+        with pytest.raises(CheckpointError, match="File too large"):
+            SafeCheckpointIO().save_checkpoint(checkpoint, path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a.ckpt": before}
+
+
+def test_the_content_is_synced_before_it_takes_the_name_and_the_folder_after(tmp_path, monkeypatch):
+    calls = []
+
+    def noted(name, real):
+        def call(target, *rest):
+            kind = os.readlink(f"/proc/self/fd/{target}") if name == "fsync" else target
+            calls.append((name, Path(kind).name.split("-")[:2]))
+            return real(target, *rest)
+
+        monkeypatch.setattr(os, name, call)
+
+    noted("fsync", os.fsync)
+    noted("replace", os.replace)
+    folder = tmp_path / "folder"
+    SafeCheckpointIO().save_checkpoint({"state_dict": {}}, folder / "a.ckpt")
+    part = [".torchperc", "part"]
+    assert calls == [("fsync", part), ("replace", part), ("fsync", ["folder"])]
+
+
+@pytest.mark.parametrize(("number", "raised"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_folder_that_cannot_be_synced(tmp_path, monkeypatch, number, raised):
+    real = os.fsync
+
+    def only_files(handle):
+        if os.path.isdir(f"/proc/self/fd/{handle}"):
+            raise OSError(number, os.strerror(number))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", only_files)
+    if raised:
+        with pytest.raises(OSError, match="Input/output error"):
+            write_whole(tmp_path / "a", b"new")
+    else:
+        write_whole(tmp_path / "a", b"new")
+    assert (tmp_path / "a").read_bytes() == b"new"
+
+
+def test_the_longest_file_name_can_be_saved(tmp_path):
+    write_whole(tmp_path / ("n" * 255), b"x")
+    assert [p.name for p in tmp_path.iterdir()] == ["n" * 255]
+
+
+def save_step(step, path):
+    checkpoint = {
+        "pytorch-lightning_version": "2.6.6",
+        "state_dict": {"weight": torch.full((5000,), float(step))},
+        "step": step,
+    }
+    SafeCheckpointIO().save_checkpoint(checkpoint, path)
+
+
+def killed_while_saving(path, step, count, within):
+    """Save ever later steps in a child process, killed at its count-th call or return, in Python or C."""
+    child = os.fork()
+    if child:
+        return os.WTERMSIG(os.waitpid(child, 0)[1])
+    try:
+        calls = itertools.count(1)
+
+        def count_down(*_):
+            if next(calls) == count:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def write(*args, **options):
+            sys.setprofile(count_down)
+            write_whole(*args, **options)
+
+        if within == "write":
+            checkpoints.write_whole = write
+        else:
+            sys.setprofile(count_down)
+        for later in itertools.count(step):
+            save_step(later, path)
+    finally:
+        os._exit(1)  # never back into the test run
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
+def test_a_process_killed_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path):
+    draw, path = random.Random(0), tmp_path / "a.ckpt"
+    moments = [("write", count) for count in range(1, 170, 2)]  # from its start to beyond its end
+    moments += [("save", draw.randrange(1, 3000)) for _ in range(15)]
+    save_step(0, path)
+    steps = [0]
+    for within, count in moments:
+        assert killed_while_saving(path, steps[-1] + 1, count, within) == signal.SIGKILL
+        found = load(path)
+        assert (found["state_dict"]["weight"] == found["step"]).all()
+        steps.append(found["step"])
+    gained = {after - before for before, after in itertools.pairwise(steps)}
+    assert {0, 1} <= gained  # some died before the new file had its name, some after
+    assert min(gained) == 0
+    left = [
+        file for file in tmp_path.iterdir() if file != path
+    ]  # some with the new file half made, which nothing reads
+    assert len(left) > 5
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+# --- safetensors ---
+
+NETS = {
+    "perceptron": (lambda: tp.Perceptron(4, init="normal"), lambda: nn.Linear(4, 1)),
+    "no bias": (lambda: tp.Perceptron(4, bias=False, init="normal"), lambda: nn.Linear(4, 1, bias=False)),
+    "many classes": (lambda: tp.MulticlassPerceptron(4, 3, init="normal"), lambda: nn.Linear(4, 3)),
+    "double": (lambda: tp.Perceptron(4, init="normal", dtype=torch.float64), lambda: nn.Linear(4, 1).double()),
+    "mlp": (lambda: tp.MLP(4, hidden=(3, 2)), lambda: tp.MLP(4, hidden=(3, 2))),
+    "bfloat16": (lambda: nn.Linear(4, 1).bfloat16(), lambda: nn.Linear(4, 1).bfloat16()),
+    "buffers": (lambda: nn.BatchNorm1d(3), lambda: nn.BatchNorm1d(3)),
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_weights_go_to_another_net_and_back(tmp_path, name):
+    ours, theirs = (make() for make in NETS[name])
+    path = tmp_path / "net.safetensors"
+    save_safetensors(ours, path, {"η": "0.1"})
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+    assert load_safetensors(path, theirs) == {"η": "0.1"}
+    assert same(dict(ours.state_dict()), dict(theirs.state_dict()))
+    fresh = NETS[name][1]()
+    fresh.load_state_dict(load_file(path))  # the peer's own reader
+    assert same(dict(ours.state_dict()), dict(fresh.state_dict()))
+    save_file(theirs.state_dict(), path)  # and its writer, which makes no checksum
+    again = NETS[name][0]()
+    assert load_safetensors(path, again) == {}
+    assert same(dict(ours.state_dict()), dict(again.state_dict()))
+
+
+def test_tied_and_strided_weights_are_saved(tmp_path):
+    net, other = (nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)) for _ in range(2))
+    net[1].weight = net[0].weight
+    net[0].bias = nn.Parameter(torch.arange(6.0)[::2])
+    save_safetensors(net, tmp_path / "w.safetensors")
+    load_safetensors(tmp_path / "w.safetensors", other)
+    assert same(dict(net.state_dict()), dict(other.state_dict()))
+
+
+def exported(tmp_path):
+    net = tp.Perceptron(3, init="normal", seed=1)
+    save_safetensors(net, tmp_path / "w.safetensors", {"a": "b"})
+    return tmp_path / "w.safetensors", net
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: nn.Linear(2, 1), r"does not fit Linear: weight is \(1, 3\) torch.float32 in the file, \(1, 2\)"),
+        (lambda: nn.Linear(3, 1).double(), r"bias is \(1,\) torch.float32 in the file, \(1,\) torch.float64"),
+        (lambda: nn.Linear(3, 1, bias=False), "bias is not in the net"),
+        (lambda: tp.MLP(3, hidden=()), "layers.0.weight is not in the file.*; weight is not in the net"),
+        (lambda: nn.BatchNorm1d(1), "running_mean is not in the file; .*weight is"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused(tmp_path, make, message):
+    path, _ = exported(tmp_path)
+    net = make()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    with pytest.raises(ValueError, match=message):
+        load_safetensors(path, net)
+    assert same(dict(net.state_dict()), before)
+
+
+def test_damaged_exports_are_refused_or_load_the_same(tmp_path):
+    path, net = exported(tmp_path)
+    whole, bits, equal = path.read_bytes(), random.Random(0), 0
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bits.randrange(8)]) + whole[at + 1 :])
+        other = nn.Linear(3, 1)
+        before = {name: value.clone() for name, value in other.state_dict().items()}
+        try:
+            load_safetensors(path, other)
+        except ValueError:
+            assert same(dict(other.state_dict()), before)
+        else:  # a byte of the checksum's name, or a blank
+            equal += 1
+            assert same(dict(other.state_dict()), dict(net.state_dict()))
+    assert equal < 40
+    for content in (b"hello", *(whole[:length] for length in range(len(whole))), whole + b"\0"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"w\.safetensors is not a safetensors file, or is damaged"):
+            load_safetensors(path, nn.Linear(3, 1))
+    with pytest.raises(FileNotFoundError):
+        load_safetensors(tmp_path / "none.safetensors", net)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_neither_exported_nor_loaded(tmp_path, bad):
+    path, net = exported(tmp_path)
+    before, good = path.read_bytes(), net.weight.detach().clone()
+    with torch.no_grad():
+        net.weight[0, 1] = bad
+    with pytest.raises(ValueError, match=f"cannot save .*: weight holds {bad}"):
+        save_safetensors(net, path)
+    assert path.read_bytes() == before
+    save_file(net.state_dict(), path)
+    with torch.no_grad():
+        net.weight.copy_(good)
+    with pytest.raises(ValueError, match=f"cannot load .*: weight holds {bad}"):
+        load_safetensors(path, net)
+    assert torch.equal(net.weight, good)
+
+
+def test_metadata_is_text_under_names_of_its_own(tmp_path):
+    path, net = exported(tmp_path)
+    with pytest.raises(TypeError, match=r"found 'lr': 0\.1"):
+        save_safetensors(net, path, {"lr": 0.1})
+    for name in ("format", "torchperc.checksum"):
+        with pytest.raises(ValueError, match=f"metadata name '{name}'"):
+            save_safetensors(net, path, {name: "x"})
+
+
+def test_state_that_is_no_tensor_is_named(tmp_path):
+    class Odd(nn.Linear):
+        def get_extra_state(self):
+            return {"a": 1}
+
+    with pytest.raises(TypeError, match="_extra_state in the state of the net is a dict"):
+        save_safetensors(Odd(1, 1), tmp_path / "w.safetensors")
+
+
+def test_exporting_loads_neither_lightning_nor_safetensors():
+    code = "import sys, torchperc.model.safetensors; print({'pytorch_lightning', 'safetensors'} & set(sys.modules))"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert out == "set()\n"

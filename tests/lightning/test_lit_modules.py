@@ -1,0 +1,512 @@
+"""Gradient and rule under a Trainer: the same weights as closed forms, peers, plain loops and each other."""
+
+import itertools
+import math
+
+import numpy as np
+import oracles
+import pytest
+import pytorch_lightning as pl
+import torch
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris
+from sklearn.linear_model import LogisticRegression
+from torch import nn
+from torchmetrics.classification import MulticlassAccuracy
+
+import torchperc as tp
+from torchperc.descent.sgd import descend
+from torchperc.lightning.callbacks import DivergenceWarning
+
+L = tp.lightning
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
+    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
+    pytest.mark.filterwarnings("ignore:The number of training batches"),
+    pytest.mark.filterwarnings("ignore:You called `self.log"),
+]
+HEADS = [tp.PerceptronHead(), tp.PerceptronHead(tie="sign"), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()]
+
+
+def trained(lit, train, val=None, epochs=3, callbacks=(), **options):
+    L.quiet()
+    trainer = pl.Trainer(
+        accelerator="cpu", max_epochs=epochs, callbacks=list(callbacks), logger=False, enable_progress_bar=False,
+        enable_model_summary=False, enable_checkpointing=False, num_sanity_val_steps=0, **options,
+    )  # fmt: skip
+    trainer.fit(lit, train, val)
+    return trainer
+
+
+def noisy(count=80, width=4, classes=None, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(count, width, generator=generator, dtype=torch.float64)
+    noise = 0.7 * torch.randn(count, classes or 1, generator=generator, dtype=torch.float64)
+    if classes is None:
+        return X, torch.where(X[:, 0] - X[:, 1] + noise[:, 0] > 0, 1, -1)
+    return X, (X[:, :classes] + noise).argmax(1)
+
+
+def linear(width=4, classes=None):
+    make = tp.Perceptron if classes is None else lambda d, **k: tp.MulticlassPerceptron(d, classes, **k)
+    return make(width, dtype=torch.float64)
+
+
+# --- rule and gradient ---
+
+
+def test_rule_and_gradient_agree_on_and():
+    X, y = tp.data.gate("AND")
+    runs = {
+        "rule": (L.LitRule(tp.Perceptron(2)), "full"),
+        "sample": (L.LitClassifier(tp.Perceptron(2), lr=1.0, update="sample"), "full"),
+        "batch of 1": (L.LitClassifier(tp.Perceptron(2), lr=1.0), 1),
+    }
+    for lit, size in runs.values():
+        trained(lit, L.SliceLoader(X, y, size), epochs=12)
+        assert lit.net.weight.tolist() == [[3, 2]]
+        assert lit.net.bias.tolist() == [-4]
+    result = runs["rule"][0].result
+    assert (result.mistakes, result.epochs, result.verdict.name) == (18, 9, "SEPARATED")
+
+
+@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
+@pytest.mark.parametrize("order", ["given", "shuffled", "random-mistake"])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_the_rule_under_a_trainer_is_the_rule(select, order, classes):
+    X, y = noisy(40, classes=classes)
+    val = noisy(20, classes=classes, seed=1)
+    lit = L.LitRule(linear(classes=classes), order=order, select=select, seed=4)
+    trained(lit, L.SliceLoader(X, y), L.SliceLoader(*val), epochs=5)
+    net = linear(classes=classes)
+    result = tp.RuleTrainer(max_epochs=5, order=order, select=select, seed=4).fit(net, X, y, validation=val)
+    assert lit.result.log.equals(result.log)
+    assert lit.result.verdict is result.verdict
+    assert torch.equal(lit.net.weight, net.weight)
+    assert torch.equal(lit.predict_step(val[0]), net.predict(val[0]))
+
+
+def test_the_rule_stops_at_its_verdict():
+    X, y = tp.data.gate("XOR")
+    lit = L.LitRule(tp.Perceptron(2))
+    trainer = trained(lit, L.SliceLoader(X, y), epochs=50)
+    assert trainer.current_epoch == 1
+    assert lit.result.verdict is tp.Verdict.CYCLING
+
+
+def test_mistakes_mean_the_same_to_rule_and_gradient():
+    X, y = tp.data.gate("AND")
+
+    class Count(pl.Callback):
+        def __init__(self):
+            self.mistakes, self.margins = [], []
+
+        def on_train_epoch_end(self, trainer, pl_module):
+            self.mistakes.append(int(trainer.callback_metrics["mistakes"]))
+            self.margins.append(float(trainer.callback_metrics["margin"]))
+
+    for lit in (L.LitRule(tp.Perceptron(2)), L.LitClassifier(tp.Perceptron(2), lr=1.0, update="sample")):
+        count = Count()
+        trained(lit, L.SliceLoader(X, y), epochs=9, callbacks=[count])
+        assert count.mistakes == [2, 3, 3, 2, 2, 3, 2, 1, 0]
+        assert all(map(math.isfinite, count.margins))
+
+
+def test_a_second_run_into_the_same_folder_replaces_its_checkpoint(tmp_path):
+    for epochs in (2, 3):
+        trainer = L.make_trainer(tmp_path / "run", epochs, enable_progress_bar=False, accelerator="cpu")
+        trainer.fit(L.LitClassifier(tp.Perceptron(2)), L.TabularDataModule("AND"))
+    assert [path.name for path in (tmp_path / "run").glob("*.ckpt")] == ["last.ckpt"]
+    assert L.SafeCheckpointIO().load_checkpoint(tmp_path / "run/last.ckpt")["epoch"] == 2
+
+
+def test_the_rule_logs_under_the_tags_of_gradient():
+    X, y = tp.data.gate("AND")
+    rule, gradient = L.LitRule(tp.Perceptron(2)), L.LitClassifier(tp.Perceptron(2))
+    tags = [set(trained(lit, L.SliceLoader(X, y), L.SliceLoader(X, y)).callback_metrics) for lit in (rule, gradient)]
+    assert tags[0] - tags[1] == {"theory/lower", "theory/upper", "theory/mistakes"}  # the rule's own
+    assert tags[1] == {"loss/train", "error/train", "mistakes", "norm", "margin", "lr", "loss/val", "error/val"}
+
+
+def test_what_the_rule_cannot_do_is_said_before_training():
+    X, y = tp.data.gate("AND")
+    with pytest.raises(ValueError, match="needs validation data"):
+        trained(L.LitRule(tp.Perceptron(2), select="best-validation"), L.SliceLoader(X, y))
+    with pytest.raises(ValueError, match="tie='x'"):
+        L.LitRule(tp.Perceptron(2), tie="x")
+
+
+# --- one update a sample ---
+
+
+@pytest.mark.parametrize("head", HEADS, ids=str)
+@pytest.mark.parametrize("classes", [None, 3])
+def test_sample_updates_are_those_of_batches_of_one(head, classes):
+    X, y = noisy(50, classes=classes)
+    nets = []
+    for update, size in (("sample", "full"), ("sample", 7), ("batch", 1)):
+        lit = L.LitClassifier(linear(classes=classes), head, lr=0.05, update=update)
+        trained(lit, L.SliceLoader(X, y, size, "shuffled", seed=2))
+        nets.append(lit.net)
+    assert torch.equal(nets[0].weight, nets[1].weight)
+    torch.testing.assert_close(nets[0].weight, nets[2].weight, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(nets[0].bias, nets[2].bias, rtol=1e-12, atol=1e-14)
+
+
+SETS = {"digits": load_digits, "iris": load_iris, "breast-cancer": load_breast_cancer}
+
+
+@pytest.mark.parametrize("data", SETS)
+@pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
+@pytest.mark.parametrize("update", ["batch", "sample"])
+def test_errors_are_those_of_torchmetrics(update, head, data):
+    X, y = SETS[data](return_X_y=True)
+    X = torch.tensor((X - X.mean(0)) / (X.std(0) + 1e-9))
+    at = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))[:120]
+    X, y, classes = X[at], torch.tensor(y)[at], len(np.unique(y))
+    labels = 2 * y - 1 if classes == 2 else y
+    net, own = (linear(X.shape[1], None if classes == 2 else classes) for _ in range(2))
+    lit = L.LitClassifier(net, head, lr=0.1 if head == "perceptron" else "auto", update=update)
+    found = []
+
+    class Watch(pl.Callback):
+        def on_train_epoch_end(self, trainer, module):
+            found.append(float(trainer.callback_metrics["error/train"]))
+
+    loaders = [L.SliceLoader(X, labels, 50, "given") for _ in range(2)]
+    trainer = trained(lit, *loaders, epochs=2, callbacks=[Watch()])
+    step, expected = torch.optim.SGD(own.parameters(), lr=lit.lr), []
+    for _ in range(2):
+        metric = MulticlassAccuracy(classes, average="micro")
+        for x, target in zip(*(column.split(50 if update == "batch" else 1) for column in (X, labels)), strict=True):
+            scores = own(x)
+            metric.update(*named_classes(lit.head, scores.detach(), target))
+            step.zero_grad()
+            lit.head.loss(scores, target).backward()
+            step.step()
+        expected.append(1 - float(metric.compute()))
+    assert found == pytest.approx(expected, abs=1e-6)  # torchmetrics divides in float32
+    metric = MulticlassAccuracy(classes, average="micro")
+    metric.update(*named_classes(lit.head, lit(X).detach(), labels))
+    assert float(trainer.callback_metrics["error/val"]) == pytest.approx(1 - float(metric.compute()), abs=1e-6)
+
+
+def named_classes(head, scores, y):
+    """Decisions and labels as class indices."""
+    return (scores, y) if scores.dim() == 2 else ((head.decide(scores) + 1) // 2, (y + 1) // 2)
+
+
+def test_sample_updates_of_the_perceptron_are_the_rule():
+    X, y = oracles.integers(5, count=20)
+    lit = L.LitClassifier(tp.Perceptron(3), lr=2.0, update="sample")
+    trained(lit, L.SliceLoader(torch.tensor(X).float(), torch.tensor(y)), epochs=4)
+    run = oracles.perceptron(X, y, lr=2, passes=4)
+    assert lit.net.weight.tolist() == [list(run.last[0][1])]
+
+
+def test_scheduled_rates_reach_sample_updates():
+    X, y = noisy(30)
+    nets = []
+    for update, size in (("sample", "full"), ("batch", 1)):
+        lit = L.LitClassifier(
+            linear(), "logistic", update=update,
+            optimizer=lambda p: torch.optim.SGD(p, lr=0.5),
+            scheduler=lambda o: torch.optim.lr_scheduler.StepLR(o, 2, 0.1),
+        )  # fmt: skip
+        trainer = trained(lit, L.SliceLoader(X, y, size), epochs=5)
+        assert float(trainer.callback_metrics["lr"]) == pytest.approx(0.5 * 0.1**2)
+        nets.append(lit.net)
+    torch.testing.assert_close(nets[0].weight, nets[1].weight, rtol=1e-12, atol=1e-14)
+
+
+def test_steps_are_counted():
+    X, y = noisy(30)
+    for lit in (L.LitClassifier(linear(), update="sample"), L.LitClassifier(linear())):
+        assert trained(lit, L.SliceLoader(X, y, 10), epochs=4).global_step == 12
+        assert trained(lit, L.SliceLoader(X, y, 10), epochs=-1, max_steps=5).global_step == 5
+    separated = L.LitRule(linear())
+    assert trained(separated, L.SliceLoader(X, y), epochs=4).global_step == 4
+
+
+def test_sample_updates_say_what_they_cannot_do():
+    with pytest.raises(TypeError, match=r"found MLP; use update='batch' with batch_size=1"):
+        L.LitClassifier(tp.MLP(2), update="sample")
+    for optimizer in (lambda p: torch.optim.Adam(p), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)):
+        lit = L.LitClassifier(tp.Perceptron(4).double(), update="sample", optimizer=optimizer)
+        with pytest.raises(ValueError, match="plain SGD, found"):
+            trained(lit, L.SliceLoader(*noisy(10)))
+
+
+def test_descend_returns_the_scores_before_each_step():
+    net = tp.Perceptron(1, bias=False)
+    scores = descend(net, tp.LMSHead(), torch.ones(3, 1), torch.ones(3, dtype=torch.int64), lr=0.5)
+    assert scores.tolist() == [0, 0.5, 0.75]
+    assert net.weight.item() == 0.875
+
+
+# --- optima ---
+
+
+def augmented(X):
+    return torch.cat([X, torch.ones(len(X), 1, dtype=X.dtype)], 1)
+
+
+@pytest.mark.parametrize("targets", ["-1/+1", "0/1"])
+def test_lms_descends_to_least_squares(targets):
+    X, y = noisy(60)
+    t = y.double() if targets == "-1/+1" else (y.double() + 1) / 2
+    best = torch.linalg.lstsq(augmented(X), t[:, None]).solution[:, 0]
+    lit = L.LitClassifier(linear(), tp.LMSHead(targets), lr=0.5)
+    trained(lit, L.SliceLoader(X, y), epochs=400)
+    torch.testing.assert_close(lit.net.weight[0], best[:-1], rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(lit.net.bias, best[-1:], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:lr=.* is above 2/L")
+def test_lms_converges_below_the_limit_and_diverges_above():
+    X, y = noisy(60)
+    Z = augmented(X)
+    limit = 2 / float(torch.linalg.eigvalsh(Z.T @ Z / len(Z)).max())
+    best = torch.linalg.lstsq(Z, y.double()[:, None]).solution[:-1, 0]
+    below = L.LitClassifier(linear(), "lms", lr=0.95 * limit)
+    trained(below, L.SliceLoader(X, y), epochs=600)
+    torch.testing.assert_close(below.net.weight[0], best, rtol=1e-6, atol=1e-6)
+    above = L.LitClassifier(linear(), "lms", lr=1.05 * limit)
+    trained(above, L.SliceLoader(X, y), epochs=600)
+    assert float(above.net.weight.detach().norm()) > 1e6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [None, 3])
+def test_logistic_descends_to_the_optimum_of_scikit_learn(classes):
+    X, y = noisy(150, classes=classes)
+    lit = L.LitClassifier(linear(classes=classes), "logistic", lr=2.0)
+    trainer = trained(lit, L.SliceLoader(X, y), epochs=600)
+    peer = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(X.numpy(), y.numpy())
+    scores = torch.tensor(X.numpy() @ peer.coef_.T + peer.intercept_)
+    best = tp.LogisticHead().loss(scores[:, 0] if classes is None else scores, y)
+    assert float(trainer.callback_metrics["loss/train"]) == pytest.approx(float(best), rel=1e-6)
+    assert torch.equal(lit.net.predict(X), torch.tensor(peer.predict(X.numpy())))
+
+
+# --- the notes' protocols ---
+
+
+def test_two_sample_start():
+    x = torch.tensor([[1.0, 2.0], [1.0, 4.0], [5.0, 5.0]])
+    y = torch.tensor([-1, 1, 1])
+    for targets, wanted in (("-1/+1", [-1, 1]), ("0/1", [0, 1])):
+        weight, bias = tp.functional.two_sample_start(x, y, targets=targets)
+        assert (x[:2] @ weight[0] + bias).tolist() == pytest.approx(wanted)
+        assert weight[0, 0] == 0  # where the two samples agree, the plane is flat
+    with pytest.raises(ValueError, match="both"):
+        tp.functional.two_sample_start(x[[0, 0]], torch.tensor([-1, 1]))
+    with pytest.raises(ValueError, match="found"):
+        tp.functional.two_sample_start(x, torch.ones(3))
+
+
+def test_a_run_starts_from_two_samples():
+    X, y = noisy(30)
+    lit = L.LitClassifier(linear(), tp.LMSHead("0/1"), lr=1e-12, start="two-sample")
+    trained(lit, L.SliceLoader(X, y), epochs=1)
+    weight, bias = tp.functional.two_sample_start(X, y, targets="0/1")
+    torch.testing.assert_close(lit.net.weight.detach(), weight, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(lit.net.bias.detach(), bias, rtol=1e-9, atol=1e-9)
+
+
+def test_epsilon_stop_is_that_of_the_plain_loop():
+    X, y = noisy(40)
+    epsilon, lr = 1e-5, 0.3
+    lit = L.LitClassifier(linear(), "lms", lr=lr)
+    trainer = trained(lit, L.SliceLoader(X, y), epochs=5000, callbacks=[L.EpsilonStop(epsilon)])
+    Z, w, last = augmented(X), torch.zeros(5, dtype=torch.float64), math.inf
+    count = 0
+    while True:
+        count += 1
+        delta = y - Z @ w
+        loss = float(delta.square().sum()) / (2 * len(y))
+        w = w + lr * Z.T @ delta / len(y)  # descent on ½δ²: the sign that the notes flip twice
+        if abs(loss - last) < epsilon:
+            break
+        last = loss
+    assert trainer.current_epoch == count
+    torch.testing.assert_close(lit.net.weight[0], w[:-1])
+
+
+def test_the_best_validation_weights_come_back():
+    X, y = noisy(40)
+    val = noisy(15, seed=3)
+    lit = L.LitClassifier(linear(), "perceptron", lr=0.5, update="sample")
+    best = L.RestoreBest()
+    trained(lit, L.SliceLoader(X, y, order="shuffled", seed=1), L.SliceLoader(*val), epochs=12, callbacks=[best])
+    errors, states = [], []
+    net, loader = linear(), L.SliceLoader(X, y, order="shuffled", seed=1)
+    for _ in range(12):
+        descend(net, tp.PerceptronHead(), *next(iter(batch for batch in [*loader])), lr=0.5)
+        errors.append(float(tp.functional.zero_one_loss(net(val[0]), val[1])))
+        states.append(net.weight.detach().clone())
+    assert best.best == min(errors)
+    assert best.epoch == errors.index(min(errors))
+    assert torch.equal(lit.net.weight, states[best.epoch])
+    with pytest.raises(ValueError, match="monitor='error/val' was not logged"):
+        trained(L.LitClassifier(linear()), L.SliceLoader(X, y), callbacks=[L.RestoreBest()])
+
+
+@pytest.mark.filterwarnings("ignore:lr=.* is above 2/L")
+@pytest.mark.parametrize("update", ["batch", "sample"])
+def test_divergence_stops_with_the_last_finite_weights(update):
+    X, y = noisy(40)
+    lit = L.LitClassifier(linear().float(), "lms", lr=50.0, update=update)
+    stop = L.StopOnDivergence()
+    with pytest.warns(DivergenceWarning, match=r"diverged in epoch \d+.*Try a smaller lr"):
+        trainer = trained(lit, L.SliceLoader(X.float(), y), epochs=500, callbacks=[stop])
+    assert stop.diverged
+    assert trainer.current_epoch < 500
+    assert torch.isfinite(lit.net.weight).all()
+
+
+# --- one step for all stages, any net ---
+
+
+class Squares(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 1).double()
+
+    def forward(self, x):
+        return self.layer(torch.cat([x, x**2], 1)).squeeze(-1)
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        Squares(),
+        tp.MLP(4, (3,), seed=0, dtype=torch.float64),
+        tp.Perceptron(4, init="normal", seed=0, dtype=torch.float64),
+    ],
+    ids=["user", "mlp", "linear"],
+)
+@pytest.mark.parametrize("head", HEADS, ids=str)
+def test_metrics_of_every_stage(net, head):
+    X, y = noisy(30)
+    lit = L.LitClassifier(net, head, lr=1e-9)
+    trainer = trained(lit, L.SliceLoader(X, y, 7), L.SliceLoader(X, y, 4), epochs=1)
+    metrics = dict(trainer.callback_metrics)
+    scores = lit(X).detach()
+    wrong = int((head.decide(scores) != y).sum())
+    for stage in ("train", "val"):
+        assert float(metrics[f"loss/{stage}"]) == pytest.approx(float(head.loss(scores, y)), rel=1e-5, abs=1e-6)
+        assert float(metrics[f"error/{stage}"]) == pytest.approx(wrong / 30, abs=1e-6)
+    assert float(metrics["mistakes"]) == int(head.mistakes(scores, y).sum())
+    assert ("margin" in metrics) == isinstance(net, tp.Perceptron)
+    tested = trainer.test(lit, L.SliceLoader(X, y, 11), verbose=False)
+    assert tested == [{name: float(trainer.callback_metrics[name]) for name in ("loss/test", "error/test")}]
+    assert float(trainer.callback_metrics["error/test"]) == pytest.approx(wrong / 30, abs=1e-6)
+    predicted = torch.cat(trainer.predict(lit, L.SliceLoader(X, y, 11)))
+    assert torch.equal(predicted, head.decide(scores))
+
+
+def test_margin_is_the_smallest_distance():
+    X, y = tp.data.gate("AND")
+    net = tp.Perceptron(2)
+    net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
+    metrics = trained(L.LitClassifier(net, lr=1e-9), L.SliceLoader(X, y), epochs=1).callback_metrics
+    assert float(metrics["margin"]) == pytest.approx(float(net.margin(X, y)))
+
+
+def test_wrong_options_are_named():
+    net = tp.Perceptron(2)
+    for options, message in (
+        ({"update": "online"}, "update='online'"),
+        ({"start": "random"}, "start='random'"),
+        ({"lr": 0.0}, "lr=0.0"),
+        ({"head": "hinge"}, "head='hinge'"),
+        ({"lr": 0.1, "optimizer": torch.optim.Adam}, "lr=0.1 is for the default optimizer"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            L.LitClassifier(net, **options)
+    with pytest.raises(TypeError, match="net must be a module"):
+        L.LitClassifier("AND")
+    with pytest.raises(TypeError, match="head must be"):
+        L.LitClassifier(net, head=3)
+
+
+# --- loader and data module ---
+
+
+def test_the_loader_draws_the_permutations_of_the_rule():
+    X, y = torch.arange(10.0)[:, None], torch.ones(10)
+    loader = L.SliceLoader(X, y, 4, "shuffled", seed=7)
+    generator = torch.Generator().manual_seed(7)
+    for _ in range(3):
+        assert (
+            torch.cat([x for x, _ in loader])[:, 0].long().tolist() == torch.randperm(10, generator=generator).tolist()
+        )
+
+
+def test_the_loader_goes_on_where_it_was():
+    X, y = torch.arange(10.0)[:, None], torch.ones(10)
+    whole = L.SliceLoader(X, y, 3, "shuffled", seed=1)
+    batches = [x[:, 0].tolist() for _ in range(3) for x, _ in whole]
+    for stop in range(12):
+        first, second = (L.SliceLoader(X, y, 3, "shuffled", seed=1) for _ in range(2))
+        seen = [
+            x[:, 0].tolist() for x, _ in itertools.islice(itertools.chain.from_iterable(first for _ in range(3)), stop)
+        ]
+        second.load_state_dict(first.state_dict())
+        rest = []
+        while len(seen) + len(rest) < 12:
+            rest += [x[:, 0].tolist() for x, _ in second]
+        assert seen + rest == batches
+
+
+def test_the_order_depends_on_seed_and_epoch_alone():
+    X, y = torch.arange(6.0)[:, None], torch.ones(6)
+    loader = L.SliceLoader(X, y, "full", "shuffled", seed=3)
+    epochs = [next(iter([*loader]))[0][:, 0].tolist() for _ in range(4)]
+    for epoch in (2, 0, 3, 1):
+        loader.set_epoch(epoch)
+        assert next(iter([*loader]))[0][:, 0].tolist() == epochs[epoch]
+
+
+@pytest.mark.parametrize("size", [0, -1, "half", 2.5, True])
+def test_batch_sizes_are_checked(size):
+    with pytest.raises((ValueError, TypeError), match="batch_size"):
+        L.TabularDataModule(batch_size=size)
+
+
+def test_scaling_is_fitted_on_the_training_part_alone():
+    data = L.TabularDataModule("wine", scale="minmax", seed=1)
+    train, val, test = data.parts
+    assert train[0].min() == 0
+    assert train[0].max() == 1
+    assert (torch.cat([val[0], test[0]]) > 1).any()
+    assert [len(part[1]) for part in data.parts] == [len(index) for index in data.indices]
+    assert data.classes == 3
+    assert data.decode(torch.tensor([0, 2])) == ["class_0", "class_2"]
+    assert sorted(torch.cat(data.indices).tolist()) == list(range(178))
+
+
+def test_gates_are_learned_whole():
+    data = L.TabularDataModule("XOR")
+    assert [len(part[1]) for part in data.parts] == [4, 0, 0]
+    assert len(data.train_dataloader()) == 1
+    assert data.val_dataloader() == []
+
+
+def test_a_data_module_trains_validates_tests_and_predicts():
+    data = L.TabularDataModule("iris", scale="standard", batch_size=16, order="shuffled")
+    lit = L.LitClassifier(tp.MulticlassPerceptron(4, 3), "logistic", lr=0.5)
+    trainer = trained(lit, data, epochs=20)
+    trainer.test(lit, data, verbose=False)
+    assert float(trainer.callback_metrics["error/test"]) <= 0.1
+    labels = data.decode(torch.cat(trainer.predict(lit, data)))
+    assert sum(a == b for a, b in zip(labels, data.decode(data.dataset.y), strict=True)) >= 140
+
+
+def test_another_data_set_is_refused_on_resume():
+    here, there = L.TabularDataModule("iris"), L.TabularDataModule("iris", scale="standard")
+    here.load_state_dict(here.state_dict())
+    with pytest.raises(ValueError, match="not the data the checkpoint was made on"):
+        there.load_state_dict(here.state_dict())

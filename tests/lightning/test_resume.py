@@ -1,0 +1,756 @@
+"""Nothing lost: a run that is cut, killed or told to stop goes on from its checkpoint as if nothing had happened."""
+
+import contextlib
+import functools
+import itertools
+import os
+import pickle
+import pty
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import traceback
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import pytorch_lightning as pl
+import resume_worker
+import torch
+from resume_worker import BATCHES, KINDS, noisy, run, weights
+from safetensors.torch import load_file
+
+import torchperc as tp
+from torchperc._atomic import claimed
+from torchperc.cli import main
+from torchperc.lightning import (
+    CheckpointError,
+    LitClassifier,
+    LitRule,
+    SafeCheckpointIO,
+    TabularDataModule,
+    make_trainer,
+)
+from torchperc.lightning.callbacks import SaveOnSignal
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning 2.6 on torch 2.13
+    pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),  # Python 3.12 and later
+]
+CONFIGS = Path(__file__).parents[2] / "configs"
+EPOCHS = 6
+RULES = [kind for kind in KINDS if kind.startswith(("shuffled", "random-mistake"))]
+CODES = {signal.SIGTERM: 143, signal.SIGINT: 130, signal.SIGHUP: 129}
+
+
+class CutError(Exception):
+    pass
+
+
+class Metrics(pl.Callback):
+    def __init__(self):
+        self.by_epoch = {}
+
+    def on_train_epoch_end(self, trainer, *_):
+        self.by_epoch[trainer.current_epoch] = {
+            k: float(v)
+            for k, v in trainer.callback_metrics.items()
+            if k != "step"  # Board's x-axis
+        }
+
+
+class At(pl.Callback):
+    """Acts once: in the hook of that name when so many steps are made, or that many calls in Python or C later."""
+
+    def __init__(self, hook, step, action, calls=0):
+        self.step, self.action, self.calls = step, action, calls
+        setattr(self, hook, self.look)
+
+    def look(self, trainer, *_, **__):
+        if self.action is None or trainer.global_step < self.step:
+            return
+        action, self.action, calls = self.action, None, itertools.count(1)
+        if not self.calls:
+            action(trainer)
+            return
+
+        def count(*_):
+            if next(calls) == self.calls:
+                sys.setprofile(None)
+                action(trainer)
+
+        sys.setprofile(count)
+
+
+def send(number):
+    return lambda trainer: os.kill(os.getpid(), number)
+
+
+def ended(module, trainer, metrics):
+    """All that a run leaves behind, to be compared."""
+    result = getattr(module, "result", None)
+    return SimpleNamespace(
+        weights=weights(module),
+        epochs=trainer.current_epoch,
+        optimizers=[flat(optimizer.state_dict()) for optimizer in trainer.optimizers],
+        schedulers=[config.scheduler.state_dict() for config in trainer.lr_scheduler_configs],
+        metrics=metrics.by_epoch,
+        rule=result and (list(result.log), result.history, result.verdict, result.cycle, result.select),
+    )
+
+
+def flat(state):
+    if isinstance(state, torch.Tensor):
+        return state.tolist()
+    if isinstance(state, dict):
+        return {key: flat(value) for key, value in state.items()}
+    return [flat(value) for value in state] if isinstance(state, list) else state
+
+
+@functools.cache
+def unbroken(kind, epochs=EPOCHS):
+    metrics = Metrics()
+    with tempfile.TemporaryDirectory() as folder:
+        return ended(*run(folder, kind, epochs, extra=[metrics], logger=False), metrics)
+
+
+def cut(folder, kind, hook, step, epochs=EPOCHS, ckpt=None):
+    """Save and break off, in the hook of that name, when so many steps are made."""
+    path = folder / f"{hook}.ckpt"
+
+    def save(trainer):
+        trainer.save_checkpoint(path)
+        raise CutError
+
+    with pytest.raises(CutError):
+        run(folder, kind, epochs, ckpt, [At(hook, step, save)], logger=False)
+    return path
+
+
+def resumed(folder, kind, path, epochs=EPOCHS):
+    metrics = Metrics()
+    return ended(*run(folder, kind, epochs, path, [metrics], logger=False), metrics)
+
+
+def last(folder):
+    return SafeCheckpointIO().load_checkpoint(folder / "last.ckpt")
+
+
+def same_end(one, other):
+    for what in ("weights", "epochs", "optimizers", "schedulers", "rule"):
+        assert getattr(one, what) == getattr(other, what), what
+
+
+# --- cut in this process, at many places ---
+
+
+def middles(seed, count=2):
+    """Seeded steps after which an epoch is not over."""
+    steps = [step for step in range(1, EPOCHS * BATCHES) if step % BATCHES]
+    return sorted(random.Random(seed).sample(steps, count))
+
+
+GRADIENT = ["adam", "steps", "momentum", "drawing", "sample", "sample steps", "two-sample"]
+
+
+@pytest.mark.parametrize("kind", GRADIENT)
+def test_a_run_cut_in_the_middle_of_an_epoch_ends_the_same(tmp_path, kind):
+    for step in middles(kind):
+        again = resumed(tmp_path, kind, cut(tmp_path, kind, "on_train_batch_end", step))
+        same_end(again, unbroken(kind))
+        later = {epoch for epoch in range(EPOCHS) if epoch > step // BATCHES}
+        assert {e: again.metrics[e] for e in later} == {e: unbroken(kind).metrics[e] for e in later}
+
+
+@pytest.mark.parametrize("kind", [*GRADIENT, "sample full", "best", "best in training", "epsilon"])
+def test_a_run_cut_at_the_end_of_an_epoch_ends_the_same(tmp_path, kind):
+    one = 1 if kind == "sample full" else BATCHES
+    for epoch in (1, 2) if kind == "epsilon" else (1, 4):
+        again = resumed(tmp_path, kind, cut(tmp_path, kind, "on_train_epoch_end", epoch * one))
+        same_end(again, unbroken(kind))
+        assert again.metrics == {e: found for e, found in unbroken(kind).metrics.items() if e >= epoch}
+
+
+@pytest.mark.parametrize("kind", ["adam", "sample"])
+def test_the_epoch_that_was_cut_has_the_metrics_of_all_its_batches(tmp_path, kind):
+    for step in middles(0):
+        again = resumed(tmp_path, kind, cut(tmp_path, kind, "on_train_batch_end", step))
+        assert again.metrics[step // BATCHES] == unbroken(kind).metrics[step // BATCHES]
+
+
+@pytest.mark.parametrize("kind", ["best", "best in training", "epsilon"])
+def test_what_was_best_and_when_to_stop_survive_a_cut_in_the_middle_of_an_epoch(tmp_path, kind):
+    for step in (3, 8, 12) if kind == "epsilon" else (3, 13, 19):
+        same_end(resumed(tmp_path, kind, cut(tmp_path, kind, "on_train_batch_end", step)), unbroken(kind))
+
+
+@pytest.mark.parametrize("kind", [*RULES, "cycling", "separated"])
+def test_a_rule_cut_after_any_epoch_has_the_same_result(tmp_path, kind):
+    epochs = 20 if kind in ("cycling", "separated") else EPOCHS
+    whole = unbroken(kind, epochs)
+    assert whole.rule[2].name == {"cycling": "CYCLING", "separated": "SEPARATED"}.get(kind, "BUDGET")
+    assert 2 < whole.epochs < 20
+    for epoch in range(1, whole.epochs, 3):
+        again = resumed(tmp_path, kind, cut(tmp_path, kind, "on_train_epoch_end", epoch, epochs), epochs)
+        same_end(again, whole)
+        assert again.metrics == {e: found for e, found in whole.metrics.items() if e >= epoch}
+
+
+@pytest.mark.parametrize("kind", ["adam", "best", "epsilon", "separated", "cycling", *RULES])
+def test_a_run_cut_after_its_last_epoch_is_only_finished(tmp_path, kind):
+    epochs = 20 if kind in ("cycling", "separated") else EPOCHS
+    whole = unbroken(kind, epochs)
+    step = whole.epochs if kind in ("cycling", "separated", *RULES) else whole.epochs * BATCHES
+    again = resumed(tmp_path, kind, cut(tmp_path, kind, "on_train_epoch_end", step, epochs), epochs)
+    assert (again.weights, again.rule) == (whole.weights, whole.rule)
+    # a run that had stopped by itself is not begun again, so Trainer does not get to count the epoch it was cut in
+    assert again.epochs == whole.epochs - (kind in ("epsilon", "separated", "cycling"))
+
+
+@pytest.mark.parametrize("kind", ["adam", "best", "shuffled averaged"])
+def test_a_run_that_ended_goes_on_to_more_epochs(tmp_path, kind):
+    run(tmp_path, kind, 3, logger=False)
+    same_end(resumed(tmp_path, kind, tmp_path / "last.ckpt"), unbroken(kind))
+
+
+def test_a_rule_saved_again_before_its_first_epoch_keeps_its_log(tmp_path):
+    kind = "shuffled averaged"
+    path = cut(tmp_path, kind, "on_train_epoch_end", 3)
+    path = cut(tmp_path, kind, "on_train_start", 3, ckpt=path)
+    same_end(resumed(tmp_path, kind, path), unbroken(kind))
+
+
+@pytest.mark.parametrize("kind", ["adam", "sample full", "shuffled averaged"])
+def test_the_last_checkpoint_is_there_after_every_epoch(tmp_path, kind):
+    found = []
+
+    class Look(pl.Callback):
+        def on_train_epoch_start(self, trainer, *_):
+            path = tmp_path / "last.ckpt"
+            found.append(last(tmp_path)["epoch"] + 1 if path.exists() else 0)
+
+    run(tmp_path, kind, 4, extra=[Look()], logger=False)
+    assert found == [0, 1, 2, 3]
+    assert last(tmp_path)["epoch"] + 1 == 4
+
+
+# --- killed ---
+
+
+def forked(work, errors=None):
+    """Exit code of a child process that does the work, negative for a signal; its stderr goes to a file."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) if errors else null, 2)
+    return in_child(work)
+
+
+def in_child(work):
+    """Do the work as in a process of its own, then leave it; never back into the test run."""
+    code = 1
+    try:
+        torch.set_num_threads(1)  # the parent's threads are not in the child, which would wait for them for ever
+        for number in CODES:
+            signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+        warnings.resetwarnings()
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        work()
+        code = 0
+    except SystemExit as leave:
+        code = leave.code if isinstance(leave.code, int) else int(leave.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+KILLED = ["adam", "sample", *RULES]
+
+
+@pytest.mark.parametrize("kind", [KILLED[0], *(pytest.param(kind, marks=pytest.mark.faults) for kind in KILLED[1:])])
+def test_a_run_killed_at_any_moment_ends_the_same(tmp_path, kind):
+    draw, batches = random.Random(kind), 1 if kind in RULES else BATCHES
+    for number in range(2):
+        folder = tmp_path / str(number)
+        step = draw.randrange(batches, (EPOCHS - 2) * batches) if number else 0  # once with nothing to resume from
+        kill = At("on_train_batch_start", step, send(signal.SIGKILL), calls=draw.randrange(1, 1500 if number else 300))
+        assert (
+            forked(lambda kill=kill, folder=folder: run(folder, kind, EPOCHS, extra=[kill], logger=False))
+            == -signal.SIGKILL
+        )
+        path = folder / "last.ckpt" if (folder / "last.ckpt").exists() else None
+        assert (last(folder)["epoch"] + 1 if path else 0) >= step // batches  # at most one epoch is lost
+        same_end(resumed(folder, kind, path), unbroken(kind))
+
+
+@pytest.mark.faults
+def test_a_process_killed_from_outside_ends_the_same(tmp_path):
+    epochs, lines = 60, random.Random(0).randrange(10, 40)
+    worker = [sys.executable, Path(resume_worker.__file__), tmp_path, "adam", str(epochs)]
+    with subprocess.Popen(worker, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        assert len(list(itertools.islice(process.stdout, lines))) == lines
+        process.kill()
+        process.stdout.read()
+    assert process.returncode == -signal.SIGKILL
+    assert not (tmp_path / "final.bin").exists()
+    assert last(tmp_path)["epoch"] + 2 >= lines // BATCHES
+    same_end(resumed(tmp_path, "adam", tmp_path / "last.ckpt", epochs), unbroken("adam", epochs))
+
+
+# --- told to stop ---
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("kind", ["adam", pytest.param("sample", marks=pytest.mark.faults), "shuffled averaged"])
+def test_a_signal_at_any_moment_saves_first(tmp_path, kind, number):
+    draw, batches = random.Random(f"{kind} {number}"), 1 if " " in kind else BATCHES
+    step, errors = draw.randrange((EPOCHS - 2) * batches), tmp_path / "errors"
+    stop = At("on_train_batch_start", step, send(number), calls=draw.randrange(1, 1500))
+    assert forked(lambda: run(tmp_path, kind, EPOCHS, extra=[stop], logger=False), errors) == CODES[number]
+    assert errors.read_text() == ""
+    assert step < last(tmp_path)["global_step"] < EPOCHS * batches
+    same_end(resumed(tmp_path, kind, tmp_path / "last.ckpt"), unbroken(kind))
+
+
+HOOKS = ["on_train_batch_start", "on_validation_start", "on_train_epoch_end"]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+@pytest.mark.parametrize("kind", ["best", "sample steps", "early"])
+def test_a_signal_at_the_end_of_an_epoch_loses_nothing_of_it(tmp_path, kind, hook):
+    stop = At(hook, 2 * BATCHES - 1, send(signal.SIGTERM))
+    epochs = 30 if kind == "early" else EPOCHS
+    if kind == "early":
+        assert 3 < unbroken(kind, epochs).epochs < 30
+    assert forked(lambda: run(tmp_path, kind, epochs, extra=[stop], logger=False)) == 143
+    assert last(tmp_path)["global_step"] == 2 * BATCHES
+    same_end(resumed(tmp_path, kind, tmp_path / "last.ckpt", epochs), unbroken(kind, epochs))
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+def test_a_signal_as_training_starts_is_not_swallowed(tmp_path, number):
+    stop = At("on_train_start", 0, send(number))
+    code = -number if number == signal.SIGHUP else CODES[number]  # nobody listens yet
+    assert forked(lambda: run(tmp_path, "adam", EPOCHS, extra=[stop], logger=False)) == code
+
+
+def test_signal_handlers_are_as_before_after_a_run_a_cut_and_a_refusal(tmp_path):
+    before = [signal.getsignal(number) for number in CODES]
+    run(tmp_path, "adam", 1, logger=False)
+    assert [signal.getsignal(number) for number in CODES] == before
+    cut(tmp_path, "adam", "on_train_batch_end", 2)
+    assert [signal.getsignal(number) for number in CODES] == before
+    with pytest.raises(CheckpointError):
+        run(tmp_path, "adam", 1, tmp_path / "none.ckpt", logger=False)
+    assert [signal.getsignal(number) for number in CODES] == before
+
+
+def in_terminal(work, *steps):
+    """Exit code and output of a child process in a terminal where Ctrl-C is pressed at each word that it prints."""
+    child, terminal = pty.fork()
+    if not child:
+        in_child(work)
+    modes = termios.tcgetattr(terminal)
+    modes[3] |= termios.NOFLSH  # else what is printed just when Ctrl-C is pressed may be thrown away
+    termios.tcsetattr(terminal, termios.TCSANOW, modes)
+    said, steps = b"", list(steps)
+    with contextlib.suppress(OSError):  # how a terminal says that nobody is there any more
+        while True:
+            said += os.read(terminal, 1000)
+            if steps and steps[0] in said:
+                steps.pop(0)
+                os.write(terminal, b"\x03")
+    os.close(terminal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), said.decode()
+
+
+def stuck(word, condition=lambda: True):
+    """Something that does not end for long; it prints a word when a condition holds."""
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        pass
+    os.write(1, word)
+    while time.monotonic() < end:
+        pass
+
+
+def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
+    def step(module, *_):
+        os.write(1, b"training")
+        saving = next(c for c in module.trainer.callbacks if isinstance(c, SaveOnSignal))
+        stuck(b"told once", lambda: saving._received)
+
+    monkeypatch.setattr(LitClassifier, "training_step", step)
+    code, said = in_terminal(lambda: main(command(tmp_path / "run")), b"training", b"told once")
+    assert code == 130
+    assert said.splitlines()[-1].endswith("torchperc: interrupted")
+    assert "Traceback" not in said
+
+
+def test_a_second_ctrl_c_ends_the_clearing_away(tmp_path, monkeypatch):
+    monkeypatch.setattr(LitRule, "training_step", lambda *_: stuck(b"training"))
+    monkeypatch.setattr("torchperc.model.safetensors.remove", lambda path: stuck(b"clearing"))
+    learn = ["learn", "iris", "--folder", str(tmp_path / "run")]
+    code, said = in_terminal(lambda: main(learn), b"training", b"clearing")
+    assert code == 130
+    assert said.splitlines()[-1].endswith("torchperc: interrupted")
+    assert said.count("interrupted") == 1
+    assert "Traceback" not in said
+
+
+def test_what_a_killed_command_left_goes_with_the_next(tmp_path, monkeypatch):
+    learn = ["learn", "iris", "--folder", str(tmp_path / "run"), "--epochs", "1"]
+
+    def killed():
+        monkeypatch.setattr(LitRule, "training_step", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        main(learn)
+
+    assert forked(killed) == -signal.SIGKILL
+    assert len(list(tmp_path.glob(".torchperc-part-*"))) == 1
+    assert called(tmp_path, *learn) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["errors", "run"]
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+def test_a_command_told_to_stop_says_so_and_clears_away(tmp_path, monkeypatch, number):
+    monkeypatch.setattr(LitRule, "training_step", lambda *_: send(number)(None))
+    code, said = called(tmp_path, "learn", "iris", "--folder", str(tmp_path / "run"))
+    assert code == CODES[number]
+    assert said.startswith("torchperc: ")
+    assert said.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["errors"]
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+def test_a_command_told_to_stop_before_it_has_begun_says_so(tmp_path, monkeypatch, number):
+    def loading(words):
+        try:
+            send(number)(None)
+        except SystemExit as leave:
+            raise ImportError("numpy") from leave  # what some packages make of it
+
+    monkeypatch.setattr("torchperc.cli.entry._dispatch", loading)
+    code, said = called(tmp_path, "report", "runs/a")
+    assert code == CODES[number]
+    assert said.startswith("torchperc: ")
+    assert said.count("\n") == 1
+
+
+def test_signals_that_are_ignored_stay_so(tmp_path, monkeypatch):
+    def hung_up():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as by nohup
+        monkeypatch.setattr(LitClassifier, "on_train_epoch_start", lambda *_: send(signal.SIGHUP)(None))
+        main(command(tmp_path / "run", "--trainer.max_epochs", "2"))
+
+    assert forked(hung_up, tmp_path / "errors") == 0
+    assert (tmp_path / "errors").read_text() == ""
+
+
+# --- the disk ---
+
+
+def limited(words):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+    main(words)
+
+
+def test_a_full_disk_is_one_line_and_what_was_saved_stays(tmp_path):
+    folder = tmp_path / "run"
+    words = command(folder, "--trainer.max_epochs", "1000")
+    code = forked(lambda: limited(words), tmp_path / "errors")
+    said = (tmp_path / "errors").read_text()
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "cannot write the event files of the run (File too large); make room" in said
+    assert last(folder)["epoch"] > 0
+
+
+def test_a_full_disk_while_learning_is_one_line_and_leaves_nothing(tmp_path):
+    words = ["learn", "iris", "--folder", str(tmp_path / "run")]
+    code = forked(lambda: limited(words), tmp_path / "errors")
+    said = (tmp_path / "errors").read_text()
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "File too large" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["errors"]
+
+
+def test_a_folder_removed_during_a_run_is_one_line(tmp_path, monkeypatch):
+    real = LitClassifier.training_step
+
+    def step(module, *batch):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+        return real(module, *batch)
+
+    monkeypatch.setattr(LitClassifier, "training_step", step)
+    code, said = called(tmp_path, *command(tmp_path / "run", "--trainer.max_epochs", "1000"))
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "No such file or directory" in said
+
+
+# --- by the command line ---
+
+
+def command(folder, *words, config="moons-mlp"):
+    return ["fit", "--config", str(CONFIGS / f"experiment/{config}.yaml"), "--folder", str(folder), *BRIEF, *words]
+
+
+BRIEF = ["--picture_every", "0", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]
+
+
+def called(tmp_path, *words):
+    errors = tmp_path / "errors"
+    return forked(lambda: main(words), errors), errors.read_text()
+
+
+def weights_of(folder):
+    tensors = load_file(folder / "weights.safetensors")  # its header's names come in any order
+    return {name: values.numpy().tobytes() for name, values in tensors.items()}
+
+
+def test_a_command_told_to_stop_saves_and_goes_on(tmp_path):
+    folder, errors = tmp_path / "stopped", tmp_path / "stderr"
+    script = "from torchperc.cli import main; main()"
+    words = [sys.executable, "-c", script, *command(folder, "--trainer.max_epochs", "100000")]
+    with errors.open("w") as file, subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=file) as process:
+        for _ in range(600):
+            if (folder / "last.ckpt").exists() or process.poll() is not None:
+                break
+            try:
+                process.wait(timeout=0.1)
+            except subprocess.TimeoutExpired:
+                continue
+        there = (folder / "last.ckpt").exists()
+        process.terminate()
+    assert there
+    assert process.returncode == 143
+    assert errors.read_text() == ""
+    epochs = str(last(folder)["epoch"] + 4)
+    assert called(tmp_path, *command(tmp_path / "whole", "--trainer.max_epochs", epochs)) == (0, "")
+    more = ["--trainer.max_epochs", epochs, "--ckpt_path", str(folder / "last.ckpt")]
+    assert called(tmp_path, *command(folder, *more)) == (0, "")
+    assert weights_of(folder) == weights_of(tmp_path / "whole")
+
+
+def test_a_command_stopped_by_ctrl_c_saves_and_goes_on(tmp_path):
+    config, folder, errors = "noisy-averaged", tmp_path / "stopped", tmp_path / "errors"
+
+    def interrupted():
+        LitRule.on_train_epoch_start = lambda self: (
+            os.kill(os.getpid(), signal.SIGINT) if self.current_epoch == 7 else 0
+        )
+        main(command(folder, config=config))
+
+    assert forked(interrupted, errors) == 130
+    assert errors.read_text() == ""
+    assert last(folder)["epoch"] == 7
+    assert called(tmp_path, *command(folder, "--ckpt_path", str(folder / "last.ckpt"), config=config)) == (0, "")
+    assert called(tmp_path, *command(tmp_path / "whole", config=config)) == (0, "")
+    assert weights_of(folder) == weights_of(tmp_path / "whole")
+
+
+# --- what is not resumed from ---
+
+
+def fit(folder, data, ckpt=None, module=None, epochs=2):
+    module = module or LitClassifier(tp.Perceptron(2), "logistic")
+    make_trainer(folder, epochs, enable_progress_bar=False, logger=False).fit(module, data, ckpt_path=ckpt)
+    return folder / "last.ckpt"
+
+
+@functools.cache
+def good():
+    with tempfile.TemporaryDirectory() as folder:
+        return fit(Path(folder), noisy()).read_bytes()
+
+
+def by_lightning(path):
+    run = pl.Trainer(
+        max_epochs=1, accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False,
+        default_root_dir=path.parent, enable_checkpointing=False, log_every_n_steps=1,
+    )  # fmt: skip
+    run.fit(LitClassifier(tp.Perceptron(2), "logistic"), noisy())
+    run.save_checkpoint(path)
+
+
+BAD = {
+    "cut short": lambda path: path.write_bytes(good()[:-1]),
+    "half": lambda path: path.write_bytes(good()[: len(good()) // 2]),
+    "a bit flipped": lambda path: path.write_bytes(good()[:500] + bytes([good()[500] ^ 1]) + good()[501:]),
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("weights: [1, 2]\n" * 50),
+    "pickle": lambda path: path.write_bytes(pickle.dumps({"state_dict": {}})),
+    "lightning's": by_lightning,
+    "folder": lambda path: path.mkdir(),
+    "missing": lambda path: None,
+}
+FOREIGN = {
+    "no trainer's": lambda path: SafeCheckpointIO().save_checkpoint({"state_dict": {}}, path),
+    "another net's": lambda path: fit(path.parent, noisy(), module=LitClassifier(tp.MLP(2), "logistic")).rename(path),
+    "another optimizer's": lambda path: fit(
+        path.parent, noisy(), module=LitClassifier(tp.Perceptron(2), "logistic", optimizer=torch.optim.Adam)
+    ).rename(path),
+}
+
+
+@pytest.mark.parametrize("kind", [*BAD, *FOREIGN])
+def test_a_bad_checkpoint_is_refused_with_one_clear_error(tmp_path, kind):
+    tp.lightning.quiet()
+    path = tmp_path / "bad.ckpt"
+    (BAD | FOREIGN)[kind](path)
+    module = LitClassifier(tp.Perceptron(2, init="normal", seed=4), "logistic")
+    before = weights(module)
+    with pytest.raises(CheckpointError, match=r"bad\.ckpt" if kind in BAD else None):
+        fit(tmp_path / "run", noisy(), path, module, epochs=4)
+    assert weights(module) == before
+
+
+@pytest.mark.parametrize("kind", ["cut short", "text", "missing", "no trainer's", "another net's"])
+def test_a_command_refuses_a_bad_checkpoint_in_one_line(tmp_path, kind):
+    path = tmp_path / "bad.ckpt"
+    (BAD | FOREIGN)[kind](path)
+    code, errors = called(tmp_path, *command(tmp_path / "run", "--ckpt_path", str(path)))
+    assert code == 2, errors
+    assert errors.startswith("torchperc: error: ")
+    assert errors.count("\n") == 1
+    assert kind in FOREIGN or "bad.ckpt" in errors
+
+
+OTHERS = {
+    "split": {"seed": 4},
+    "shares": {"split": (0.5, 0.2, 0.3)},
+    "samples": {"options": {"samples": 60, "noise": 0.2, "seed": 1}},
+    "labels": {"options": {"samples": 60, "noise": 0.1}},
+}
+
+
+@pytest.mark.parametrize("scale", ["none", "minmax", "standard"])
+@pytest.mark.parametrize("kind", [*OTHERS, "source"])
+@pytest.mark.parametrize("by", ["gradient", "rule"])
+def test_a_run_does_not_go_on_with_other_data(tmp_path, by, kind, scale):
+    make = {"gradient": lambda: LitClassifier(tp.Perceptron(2)), "rule": lambda: LitRule(tp.Perceptron(2))}[by]
+    path = fit(tmp_path, noisy(scale=scale), module=make())
+    other = (
+        TabularDataModule("moons", {"samples": 60}, scale=scale)
+        if kind == "source"
+        else noisy(scale=scale, **OTHERS[kind])
+    )
+    with pytest.raises(ValueError, match=r"not the data the checkpoint was made on|belongs to other data"):
+        fit(tmp_path / "other", other, path, make(), epochs=4)
+
+
+def test_a_gate_is_not_taken_for_another_nor_its_order(tmp_path):
+    path = fit(tmp_path, TabularDataModule("AND", batch_size=1, order="shuffled"))
+    for other in (
+        TabularDataModule("XOR", batch_size=1, order="shuffled"),
+        TabularDataModule("AND", batch_size=1, order="shuffled", seed=1),
+    ):
+        with pytest.raises(ValueError, match="not the data the checkpoint was made on"):
+            fit(tmp_path / "other", other, path, epochs=4)
+
+
+def test_a_command_refuses_other_data_in_one_line(tmp_path):
+    brief = ["--trainer.max_epochs", "2"]
+    assert called(tmp_path, *command(tmp_path / "run", *brief)) == (0, "")
+    more = ["--trainer.max_epochs", "4", "--data.seed", "1", "--ckpt_path", str(tmp_path / "run/last.ckpt")]
+    code, errors = called(tmp_path, *command(tmp_path / "run", *more))
+    assert code == 2, errors
+    assert errors.startswith("torchperc: error: ")
+    assert errors.count("\n") == 1
+
+
+# --- one run per folder ---
+
+
+def content(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run that came to its end."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert called(folder.parent, *command(folder, "--trainer.max_epochs", "2")) == (0, "")
+    return folder
+
+
+def rerun(finished, folder, before=lambda: None, *words):
+    """Exit code and stderr of a second run into the folder of the first, with another config."""
+    shutil.copytree(finished, folder)
+
+    def work():
+        before()
+        main(command(folder, "--trainer.max_epochs", "4", "--seed_everything", "1", *words))
+
+    return forked(work, folder.parent / "errors"), (folder.parent / "errors").read_text()
+
+
+def test_a_folder_in_use_takes_no_second_run(finished, tmp_path):
+    with claimed(tmp_path / "run"):
+        code, said = called(tmp_path, *command(tmp_path / "run"))
+        assert [path.name for path in (tmp_path / "run").iterdir()] == [".torchperc-lock"]
+    assert (code, said.count("\n")) == (2, 1)
+    assert f"is in use by process {os.getpid()}; wait for it" in said
+
+
+def die(epoch):
+    """Killed as an epoch begins."""
+
+    def step(module, *_):
+        if module.trainer.current_epoch == epoch:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(module, *_)
+
+    real = LitClassifier.training_step
+    return lambda: setattr(LitClassifier, "training_step", step)
+
+
+def test_a_second_run_killed_before_it_saved_leaves_the_first(finished, tmp_path):
+    folder = tmp_path / "run"
+    assert rerun(finished, folder, die(0))[0] == -signal.SIGKILL
+    found = content(folder)
+    assert found.pop(".torchperc-lock")
+    assert {name: found[name] for name in content(finished)} == content(finished)
+
+
+def test_a_second_run_killed_after_it_saved_is_the_only_one(finished, tmp_path):
+    folder = tmp_path / "run"
+    assert rerun(finished, folder, die(1))[0] == -signal.SIGKILL
+    assert not (folder / "weights.safetensors").exists()
+    assert last(folder)["epoch"] == 0
+    assert "seed_everything: 1" in (folder / "config.yaml").read_text()
+    assert len(list(folder.glob("events*"))) == 1
+    assert not set(folder.glob("events*")) & set(finished.glob("events*"))
+
+
+def test_a_second_run_that_cannot_save_leaves_the_first(finished, tmp_path):
+    def limit():
+        resource.setrlimit(
+            resource.RLIMIT_FSIZE, ((finished / "last.ckpt").stat().st_size // 2, resource.RLIM_INFINITY)
+        )
+
+    folder = tmp_path / "run"
+    code, said = rerun(finished, folder, limit, "--trainer.logger", "false")
+    assert (code, said.count("\n")) == (2, 1), said
+    assert "File too large" in said
+    assert {name: content(folder)[name] for name in content(finished)} == content(finished)
+
+
+def test_a_run_that_goes_on_keeps_its_curves_and_drops_its_weights_till_the_end(finished, tmp_path):
+    folder = tmp_path / "run"
+    more = ["--ckpt_path", str(folder / "last.ckpt")]
+    assert rerun(finished, folder, die(3), *more)[0] == -signal.SIGKILL
+    assert last(folder)["epoch"] == 2
+    assert not (folder / "weights.safetensors").exists()
+    assert len(list(folder.glob("events*"))) == 2

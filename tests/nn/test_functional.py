@@ -1,0 +1,242 @@
+"""Losses, decisions, mistakes and geometry against formulas, torch's own functions and finite differences."""
+
+import math
+
+import numpy as np
+import oracles
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+
+import torchperc as tp
+from torchperc.nn import functional as tpf
+
+LOSSES = {
+    "perceptron": tpf.perceptron_loss,
+    "lms": tpf.lms_loss,
+    "lms 0/1": lambda s, y, **k: tpf.lms_loss(s, y, targets="0/1", **k),
+    "logistic": tpf.logistic_loss,
+}
+CLASS_LOSSES = {
+    "perceptron": tpf.multiclass_perceptron_loss,
+    "lms": tpf.multiclass_lms_loss,
+    "logistic": tpf.multiclass_logistic_loss,
+}
+S = torch.tensor([2.0, -1.5, 0.25, -0.75], dtype=torch.float64)
+Y = torch.tensor([1, 1, -1, -1])
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("perceptron", lambda s, y: max(0.0, -y * s)),
+        ("lms", lambda s, y: 0.5 * (y - s) ** 2),
+        ("lms 0/1", lambda s, y: 0.5 * ((y + 1) / 2 - s) ** 2),
+        ("logistic", lambda s, y: math.log1p(math.exp(-y * s))),
+    ],
+)
+def test_losses_follow_their_formula(name, formula):
+    each = torch.tensor([formula(s, y) for s, y in zip(S.tolist(), Y.tolist(), strict=True)], dtype=torch.float64)
+    torch.testing.assert_close(LOSSES[name](S, Y, reduction="none"), each, rtol=1e-15, atol=1e-15)
+    torch.testing.assert_close(LOSSES[name](S, Y, reduction="sum"), each.sum(), rtol=1e-15, atol=0)
+    torch.testing.assert_close(LOSSES[name](S, Y), each.mean(), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_gradients_away_from_the_kink(name):
+    assert gradcheck(lambda s: LOSSES[name](s, Y, reduction="none"), S.clone().requires_grad_())
+
+
+@pytest.mark.parametrize("name", CLASS_LOSSES)
+def test_class_gradients_away_from_the_kink(name):
+    s = torch.tensor([[1.0, 3.0, 0.5], [2.0, -1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    assert gradcheck(lambda s: CLASS_LOSSES[name](s, torch.tensor([0, 0]), reduction="none"), s)
+
+
+@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1]), ("ignore", [0, 0]), ("sign", [0, 1])])
+def test_the_kink_is_a_named_choice(tie, slope):
+    s = torch.zeros(2, requires_grad=True)
+    loss = tpf.perceptron_loss(s, torch.tensor([1, -1]), reduction="sum", tie=tie)
+    assert loss == 0
+    loss.backward()
+    assert s.grad.tolist() == slope
+
+
+@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1, 0]), ("ignore", [0, 0, 0]), ("sign", [0, 0, 0])])
+def test_the_class_kink_sends_its_gradient_to_one_rival(tie, slope):
+    s = torch.zeros(1, 3, requires_grad=True)
+    tpf.multiclass_perceptron_loss(s, torch.tensor([0]), tie=tie).backward()
+    assert s.grad[0].tolist() == slope
+
+
+def test_the_class_kink_for_sign_is_a_mistake_where_a_lower_class_ties():
+    s = torch.zeros(1, 3, requires_grad=True)
+    tpf.multiclass_perceptron_loss(s, torch.tensor([1]), tie="sign").backward()
+    assert s.grad[0].tolist() == [1, -1, 0]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_vmap_and_grad_equal_autograd(name):
+    s = S.clone().requires_grad_()
+    LOSSES[name](s, Y, reduction="sum").backward()
+    each = torch.func.vmap(torch.func.grad(lambda s, y: LOSSES[name](s, y)))(S, Y)
+    assert torch.equal(each, s.grad)
+
+
+def test_compile_gives_the_same_gradient_at_the_kink():
+    def loss(s, y):
+        return tpf.perceptron_loss(s, y, reduction="sum")
+
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    s = torch.tensor([0.0, 0.0, 1.0, -1.0], requires_grad=True)
+    compiled(s, torch.tensor([1, -1, 1, 1])).backward()
+    assert s.grad.tolist() == [-1, 1, 0, -1]
+
+
+def test_logistic_is_stable_in_float32():
+    s = torch.tensor([-1e4, -100.0, 0.0, 100.0, 1e4], requires_grad=True)
+    y = torch.ones(5, dtype=torch.int64)
+    loss = tpf.logistic_loss(s, y, reduction="none")
+    loss.sum().backward()
+    assert loss[[0, 1, 4]].tolist() == [1e4, 100.0, 0.0]
+    assert torch.isfinite(s.grad).all()
+    assert s.grad[0] == -1
+    exact = tpf.logistic_loss(torch.tensor([30.0], dtype=torch.float64), torch.tensor([1]))
+    assert exact.item() == pytest.approx(
+        math.log1p(math.exp(-30)), rel=1e-12
+    )  # torch's softplus would say 0 or lose digits
+
+
+def test_class_logistic_is_cross_entropy():
+    s, y = torch.randn(6, 4, dtype=torch.float64), torch.tensor([0, 1, 2, 3, 0, 1])
+    torch.testing.assert_close(tpf.multiclass_logistic_loss(s, y), F.cross_entropy(s, y))
+
+
+def test_costs():
+    s, y = torch.tensor([1.0, -1.0, 1.0, -1.0]), torch.tensor([-1, 1, 1, -1])
+    assert tpf.cost_loss(s, y, fp=2, fn=7, reduction="none").tolist() == [2, 7, 0, 0]
+    assert tpf.cost_loss(s, y) == tpf.zero_one_loss(s, y) == 0.5
+    with pytest.raises(ValueError, match="fp=-1"):
+        tp.CostLoss(fp=-1)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES.values(), tpf.cost_loss])
+def test_shapes_do_not_broadcast(loss):
+    with pytest.raises(ValueError, match=r"\(4, 1\).*\(4,\)"):
+        loss(S[:, None], Y)
+
+
+@pytest.mark.parametrize("name", CLASS_LOSSES)
+def test_class_vmap_and_grad_equal_autograd(name):
+    s, y = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 0, 1], dtype=torch.int32)
+    leaf = s.clone().requires_grad_()
+    CLASS_LOSSES[name](leaf, y, reduction="sum").backward()
+    each = torch.func.vmap(torch.func.grad(lambda s, y: CLASS_LOSSES[name](s, y)))(s, y)
+    torch.testing.assert_close(each, leaf.grad, rtol=1e-15, atol=1e-15)
+
+
+@pytest.mark.parametrize("loss", [*LOSSES.values(), tpf.cost_loss, tpf.zero_one_loss])
+@pytest.mark.parametrize("labels", [[0, 1, 0, 1], [1, 2, -1, 1]])
+def test_losses_refuse_other_labels(loss, labels):
+    with pytest.raises(ValueError, match=r"labels must be -1 and \+1, found"):
+        loss(S, torch.tensor(labels))
+
+
+@pytest.mark.parametrize("loss", CLASS_LOSSES.values())
+def test_class_losses_refuse_other_labels(loss):
+    for labels in ([0, 3], [-1, 0]):
+        with pytest.raises(ValueError, match="class indices 0 to 2"):
+            loss(torch.zeros(2, 3), torch.tensor(labels))
+    with pytest.raises(ValueError, match="squeeze"):
+        loss(torch.zeros(2, 1), torch.tensor([0, 0]))
+    with pytest.raises(TypeError, match="whole numbers"):
+        loss(torch.zeros(2, 3), torch.tensor([0.0, 1.0]))
+
+
+def test_unsigned_labels_are_not_negated_around():
+    assert tpf.perceptron_loss(torch.tensor([-2.0]), torch.tensor([1], dtype=torch.uint8)) == 2
+
+
+def test_rivals_of_masked_classes_are_other_classes():
+    s = torch.tensor([[5.0, -math.inf, -math.inf], [-math.inf, 5.0, -math.inf]])
+    assert tpf.rival_scores(s, torch.tensor([0, 1]))[1].tolist() == [1, 0]
+
+
+def test_integers_do_not_overflow():
+    assert tpf.squared_radius(torch.tensor([[100, 100]], dtype=torch.int8)) == 20000
+    assert tpf.homogeneous(torch.tensor([[1, 2]]), value=0.5).tolist() == [[1, 2, 0.5]]
+
+
+def test_costs_keep_double_precision():
+    assert tpf.cost_loss(torch.tensor([1.0], dtype=torch.float64), torch.tensor([-1]), fp=0.1).item() == 0.1
+
+
+@given(
+    st.lists(st.integers(-2, 2), min_size=1, max_size=4),
+    st.sampled_from(["update", "sign", "strict"]),
+    st.integers(0, 3),
+)
+def test_mistakes_on_tensors_are_those_of_the_plain_test(scores, tie, y):
+    if len(scores) == 1:
+        y = 1 if y % 2 else -1
+        found = tpf.mistakes(torch.tensor(float(scores[0])), torch.tensor(y), tie=tie)
+    else:
+        y %= len(scores)
+        found = tpf.mistakes(torch.tensor(scores, dtype=torch.float64), torch.tensor(y), tie=tie)
+    assert bool(found) == (oracles.taken_for(scores, y, tie) is not None)
+
+
+def test_a_score_that_is_no_number_is_a_mistake():
+    nan = torch.tensor([math.nan])
+    assert tpf.mistakes(nan, torch.tensor([1])).item()
+    assert tpf.mistakes(nan, torch.tensor([1]), tie="strict").item()
+    assert tpf.mistakes(nan, torch.tensor([-1]), tie="sign").item()
+
+
+def test_geometry():
+    w, b = torch.tensor([[3.0, 4.0]], dtype=torch.float64), torch.tensor([-10.0], dtype=torch.float64)
+    x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [6.0, -2.0]], dtype=torch.float64)
+    assert torch.linalg.vector_norm(tpf.unit_normal(w)) == pytest.approx(1)
+    foot = tpf.unit_normal(w) * tpf.offset(w, b)
+    assert tpf.scores(foot[None], w, b).item() == pytest.approx(0, abs=1e-12)
+    assert tpf.signed_distance(x, w, b).tolist() == pytest.approx([3, -2, 0])
+    assert tpf.margin(x[:2], torch.tensor([1, -1]), w, b) == pytest.approx(2)
+    assert tpf.margin(x[:2], torch.tensor([-1, -1]), w, b) == pytest.approx(-3)
+    moved = tpf.signed_distance(x, 7 * w, 7 * b)
+    torch.testing.assert_close(moved, tpf.signed_distance(x, w, b))  # a scaled hyperplane is the same hyperplane
+    with pytest.raises(ValueError, match="all zero"):
+        tpf.unit_normal(torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("position", ["first", "last"])
+@pytest.mark.parametrize("value", [1.0, 4.0])
+def test_homogeneous_coordinates_are_the_same_model(position, value):
+    x, w, b = torch.randn(5, 3), torch.randn(2, 3), torch.randn(2)
+    folded = tpf.fold_bias(w, b, position, value)
+    torch.testing.assert_close(
+        tpf.scores(tpf.homogeneous(x, position, value), folded), tpf.scores(x, w, b), rtol=1e-5, atol=1e-6
+    )
+    back = tpf.unfold_bias(folded, position, value)
+    assert torch.equal(back[0], w)
+    assert torch.equal(back[1], b)
+
+
+def test_joint_features_score_as_one_vector_a_class():
+    x, w, b = torch.randn(5, 3), torch.randn(4, 3), torch.randn(4)
+    joint = tpf.joint_features(x, 4) @ tpf.fold_bias(w, b).flatten()
+    torch.testing.assert_close(joint, tpf.scores(x, w, b))
+
+
+def test_geometry_is_that_of_one_hyperplane():
+    with pytest.raises(ValueError, match=r"\(2, 2\); one hyperplane has \(1, d\)"):
+        tpf.unit_normal(torch.ones(2, 2))
+    with pytest.raises(ValueError, match="must be equal"):
+        tpf.margin(torch.zeros(2, 1), torch.ones(2, 1), torch.ones(1, 1))
+
+
+def test_decisions_take_the_lowest_of_equals():
+    assert tpf.decide_class(torch.tensor([[1.0, 2.0, 2.0], [0.0, 0.0, 0.0]])).tolist() == [1, 0]
+    assert np.sign(tpf.decide(torch.tensor([-0.0, 0.0])).numpy()).tolist() == [1, 1]

@@ -1,0 +1,843 @@
+"""Pictures, looked at artist by artist: what is drawn is what the model, the log or the data say, and nothing is shown."""
+
+import math
+import subprocess
+import sys
+from fractions import Fraction
+from types import FunctionType
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.axes import Axes
+from matplotlib.contour import QuadContourSet
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d import Axes3D
+from PIL import Image
+from sklearn.metrics import confusion_matrix
+from torch import nn
+
+import torchperc as tp
+from torchperc import plots
+from torchperc.lab import xor as xorlab
+from torchperc.lab import xor_figures as lab_plots
+from torchperc.plots import style
+from torchperc.plots.classifiers import classifier
+from torchperc.plots.path import spread
+from torchperc.plots.planes import plane_of
+
+AND = tp.data.gate("AND")
+XOR = tp.data.gate("XOR")
+
+
+@pytest.fixture(scope="module")
+def run():
+    """AND by rule, 18 mistakes in 9 epochs."""
+    net = tp.Perceptron(2)
+    return net, tp.RuleTrainer().fit(net, *AND, validation=AND)
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Three classes in four features."""
+    data = tp.data.load("iris")
+    net = tp.MulticlassPerceptron(4, 3, dtype=torch.float64)
+    tp.RuleTrainer(5, order="shuffled", select="averaged").fit(net, data.X, data.y)
+    return net, data
+
+
+def linear(weight, bias, dtype=torch.float64):
+    net = nn.Linear(len(weight[0]), len(weight), dtype=dtype)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor(weight))
+        net.bias.copy_(torch.tensor(bias))
+    return net
+
+
+def points_of(contours):
+    """The points of lines, by the level they are at."""
+    found = {}
+    for contour in contours:
+        assert isinstance(contour, QuadContourSet)
+        for level, path in zip(contour.levels, contour.get_paths(), strict=True):
+            found.setdefault(float(level), []).append(path.vertices)
+    return {level: np.concatenate(parts) for level, parts in found.items()}
+
+
+def legend_of(display):
+    [found] = [*display.figure_.legends, *(ax.get_legend() for ax in display.figure_.axes if ax.get_legend())]
+    return [text.get_text() for text in found.get_texts()]
+
+
+def ydata(line):
+    return np.asarray(line.get_ydata(), dtype=float)
+
+
+# --- decision regions ---
+
+
+def test_boundary_and_margin_are_where_the_score_says(run):
+    net, result = run
+    display = plots.DecisionRegionDisplay.from_model(result, *AND, title="AND")
+    assert list(points_of(display.boundary_)) == [0]
+    slack = float((AND[1] * net(AND[0])).detach().min())
+    lines = {**points_of(display.boundary_), **points_of(display.margin_)}
+    assert sorted(lines) == [-slack, 0, slack]
+    for level, points in lines.items():
+        assert points @ [3, 2] - 4 == pytest.approx(np.full(len(points), level), abs=1e-4)
+    assert legend_of(display) == ["boundary", f"margin {float(net.margin(*AND)):.3g}", "−1", "+1"]
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("feature 1", "feature 2")
+    assert display.ax_.get_title() == "AND"
+    assert display.ring_ is None
+
+
+def test_no_margin_is_drawn_if_there_is_none_or_none_is_wanted(run):
+    assert plots.DecisionRegionDisplay.from_model(linear([[1.0, 1.0]], [-0.5]), *XOR).margin_ == []
+    assert plots.DecisionRegionDisplay.from_model(run[1], *AND, margin=False).margin_ == []
+    voted = plots.DecisionRegionDisplay.from_model(run[1].log.voted(), *AND)
+    assert voted.margin_ == []  # votes are no distance
+    bent = plots.DecisionRegionDisplay.from_model(tp.MLP(2, (2,), seed=0), AND[0][:1], [1])
+    assert bent.margin_ == []
+
+
+def test_mistakes_or_support_vectors_are_ringed():
+    result = tp.RuleTrainer(3).fit(tp.Perceptron(2), *AND)
+    wrong = plots.DecisionRegionDisplay.from_model(result, *AND)
+    assert wrong.ring_.get_offsets().tolist() == AND[0][result.predict(AND[0]) != AND[1]].tolist()
+    assert legend_of(wrong)[-1] == "mistake"
+    X, y = tp.data.separable_blobs(samples=30, seed=1)
+    net = tp.Perceptron(2, dtype=X.dtype)
+    result = tp.RuleTrainer().fit(net, X, y)
+    support = X[result.log.dual() != 0]
+    assert 0 < len(support) < 30
+    for model, log in ((result, None), (net, result.log), (net.eval(), result.log)):
+        display = plots.DecisionRegionDisplay.from_model(model, X, y, ring="support", log=log)
+        assert display.ring_.get_offsets().tolist() == support.tolist()
+        assert legend_of(display)[-1] == "support vector"
+    assert plots.DecisionRegionDisplay.from_model(result, X, y, ring=None).ring_ is None
+
+
+def test_a_kernel_model_knows_its_support_vectors():
+    result = tp.RuleTrainer(kernel="poly", degree=2).fit(None, *XOR)
+    display = plots.DecisionRegionDisplay.from_model(result.model, *XOR, ring="support")
+    assert len(display.ring_.get_offsets()) == len(result.model.index)
+    with pytest.raises(ValueError, match="X is not what the log was made on"):
+        plots.DecisionRegionDisplay.from_model(result.model, XOR[0] + 1, XOR[1], ring="support")
+
+
+def test_samples_have_their_class_s_colour_shape_and_name():
+    X, y = torch.rand(30, 2), torch.arange(30) % 3
+    net = tp.MulticlassPerceptron(2, 3, init="normal", seed=0)
+    display = plots.DecisionRegionDisplay.from_model(net, X, y, labels=("a", "b", "c"))
+    looks = set()
+    for label, points in display.points_.items():
+        assert points.get_offsets().tolist() == X[y == label].tolist()
+        looks.add((tuple(points.get_facecolor()[0]), len(points.get_paths()[0].vertices)))
+    assert len({colour for colour, _ in looks}) == len({shape for _, shape in looks}) == 3
+    assert [name for name in legend_of(display) if len(name) == 1] == ["a", "b", "c"]
+    assert display.margin_ == []
+
+
+def test_more_features_are_projected_onto_w_and_the_rest():
+    X, y = tp.data.separable_blobs(samples=40, features=5, seed=2)
+    net = tp.Perceptron(5, dtype=X.dtype)
+    tp.RuleTrainer().fit(net, X, y)
+    display = plots.DecisionRegionDisplay.from_model(net, X, y)
+    assert "w/‖w‖" in display.ax_.get_xlabel()
+    assert display.ax_.get_ylabel() == "first principal direction of the rest"
+    assert display.ax_.get_title() == "5 features, projected onto two directions"
+    # by numpy: the eigenvector of the largest eigenvalue of what w leaves over
+    u = (net.weight / net.weight.norm()).detach().numpy()[0]
+    rest = X.numpy() - X.numpy().mean(0)
+    rest = rest - np.outer(rest @ u, u)
+    v = np.linalg.eigh(rest.T @ rest)[1][:, -1]
+    for label, points in display.points_.items():
+        own = X[y == label].numpy()
+        across, up = np.asarray(points.get_offsets()).T
+        assert across == pytest.approx(own @ u, abs=1e-9)
+        assert np.abs(up) == pytest.approx(np.abs(own @ v), abs=1e-8)
+    boundary = points_of(display.boundary_)[0]
+    assert boundary[:, 0] == pytest.approx(np.full(len(boundary), float(net.offset())), abs=1e-6)
+    margin = float(net.margin(X, y))
+    assert legend_of(display)[1] == f"margin {margin:.3g}"
+    dashed = points_of(display.margin_)
+    sides = [points[:, 0].mean() - float(net.offset()) for _, points in sorted(dashed.items())]
+    assert sides == pytest.approx([-margin, margin], abs=1e-6)
+
+
+def test_a_projection_decides_as_the_model_does(three):
+    net, data = three
+    display = plots.DecisionRegionDisplay.from_model(net, data.X, data.y, labels=data.labels)
+    flat = display.plane.lift(display.plane.project(data.X))
+    assert not torch.allclose(flat, data.X)
+    with torch.no_grad():
+        full, seen = net(data.X), net(flat)
+    assert torch.allclose(full - full[:, :1], seen - seen[:, :1], atol=1e-9)
+    wrong = net.predict(data.X) != data.y
+    assert len(display.ring_.get_offsets()) == int(wrong.sum()) > 0
+    # and on the picture itself, pixel by pixel
+    left, right, bottom, top = display.regions_.get_extent()
+    image = display.regions_.get_array()
+    assert image.shape == (200, 200)
+    places = display.points.numpy()
+    column = ((places[:, 0] - left) / (right - left) * 199).round().astype(int)
+    row = ((places[:, 1] - bottom) / (top - bottom) * 199).round().astype(int)
+    inside = np.abs(np.sort(seen.numpy(), 1)[:, -1] - np.sort(seen.numpy(), 1)[:, -2]) > 0.5
+    assert inside.sum() > 100
+    assert (image[row, column] == net.predict(data.X).numpy())[inside].all()
+
+
+def test_two_scores_and_zero_weights_are_projected_too():
+    X = torch.randn(20, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    two = linear([[0.0, 1.0, 0.0, 0.0], [0.0, -1.0, 0.0, 0.0]], [0.0, 0.0])
+    plane = plane_of(classifier(two), X)
+    assert plane.directions[0].tolist() == pytest.approx([0, -1, 0, 0])  # class 1 is to the right
+    assert plane.names[0] == "along the weights' difference"
+    nothing = plane_of(classifier(tp.Perceptron(4)), X)
+    assert nothing.names == ("first principal direction", "second principal direction")
+    principal = np.linalg.svd((X - X.mean(0)).numpy())[2][:2]
+    assert np.abs(nothing.directions.numpy()) == pytest.approx(np.abs(principal))
+    alone = plane_of(classifier(linear([[1.0, 2.0, 2.0]], [0.0])), torch.ones(1, 3).double())  # no rest at all
+    along = plane_of(classifier(linear([[1.0, 2.0, 2.0]], [0.0])), torch.tensor([[1.0, 2, 2], [3, 6, 6]]).double())
+    for plane in (alone, along):
+        assert (plane.directions @ plane.directions.T).numpy() == pytest.approx(np.eye(2))
+        assert plane.directions[0].tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
+
+
+def estimator(X, y):
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression().fit(X.numpy(), y.numpy()).decision_function
+
+
+MODELS = {
+    "net": lambda: tp.RuleTrainer().fit(net := tp.Perceptron(2), *AND) and net,
+    "result": lambda: tp.RuleTrainer().fit(tp.Perceptron(2), *AND),
+    "model": lambda: tp.RuleTrainer().fit(tp.Perceptron(2), *AND).log.last(),
+    "voted": lambda: tp.RuleTrainer(select="voted").fit(tp.Perceptron(2), *AND),
+    "kernel": lambda: tp.RuleTrainer(kernel="rbf").fit(None, *AND),
+    "nn.Linear": lambda: linear([[3.0, 2.0]], [-4.0], torch.float32),
+    "MLP": lambda: tp.MLP(2, (3,), seed=0),
+    "linear MLP": lambda: tp.MLP(2, (), seed=0),
+    "K classes": lambda: linear([[0.0, 0.0], [3.0, 2.0]], [0.0, -4.0]),
+    "joint": lambda: tp.JointPerceptron(2, 2, init="normal", seed=0),
+    "Lightning": lambda: tp.lightning.LitClassifier(tp.Perceptron(2, init="normal", seed=0), "lms 0/1", lr=0.1),
+    "function": lambda: lambda X: 3 * X[:, 0] + 2 * X[:, 1] - 4,
+    "estimator": lambda: estimator(*AND),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_whatever_scores_can_be_drawn(name):
+    model = MODELS[name]()
+    many = name in ("K classes", "joint")
+    y = (AND[1] + 1) // 2 if many else AND[1]
+    display = plots.DecisionRegionDisplay.from_model(model, AND[0].numpy(), y.numpy())
+    scores = model.scores(AND[0]) if hasattr(model, "scores") else model(AND[0].to(dtype_of(model)))
+    decided = (classifier(model).head).decide(torch.as_tensor(scores).detach().reshape(4, -1).squeeze(-1))
+    ringed = [] if display.ring_ is None else display.ring_.get_offsets().tolist()
+    assert ringed == AND[0][decided != y].tolist()
+    confused = plots.ConfusionDisplay.from_model(model, AND[0], y).matrix
+    assert confused.tolist() == confusion_matrix(y, decided).tolist()
+    margins = plots.MarginDisplay.from_model(model, AND[0], y).margins
+    assert torch.equal((margins > 0)[margins != 0], (decided == y)[margins != 0])
+
+
+def dtype_of(model):
+    first = next(model.parameters(), None) if isinstance(model, nn.Module) else None
+    return torch.float32 if first is None else first.dtype
+
+
+def test_a_module_s_own_head_decides():
+    lit = tp.lightning.LitClassifier(tp.Perceptron(2), "lms 0/1", lr=0.1)
+    with torch.no_grad():
+        lit.net.weight.copy_(torch.tensor([[0.4, 0.4]]))
+        lit.net.bias.fill_(-0.1)
+    points = points_of(plots.DecisionRegionDisplay.from_model(lit, *AND).boundary_)[0]
+    assert points @ [0.4, 0.4] - 0.1 == pytest.approx(np.full(len(points), 0.5), abs=1e-6)
+    margins = plots.MarginDisplay.from_model(lit, *AND).margins
+    assert float(margins.min()) == pytest.approx(0.2 / math.hypot(0.4, 0.4), rel=1e-5)
+
+
+def test_a_look_leaves_a_net_as_it_was():
+    net = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.BatchNorm1d(4), nn.Linear(4, 1)).train()
+    net[1].eval()
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    state = torch.get_rng_state()
+    plots.DecisionRegionDisplay.from_model(net, *AND)
+    assert [part.training for part in net] == [True, False, True, True]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+# --- the path ---
+
+
+def test_the_path_has_a_panel_for_each_mistake(run):
+    log = run[1].log
+    display = plots.PathDisplay.from_log(log, names=("x₁", "x₂"))
+    assert [ax.get_title() for ax in display.ax_] == [f"mistake {t}" for t in range(1, 19)]
+    for t, (lines, ring) in enumerate(zip(display.boundary_, display.ring_, strict=True), 1):
+        assert ring.get_offsets().tolist() == [AND[0][log[t - 1].sample].tolist()]
+        state = log.state_at(t)
+        for points in points_of(lines).values():
+            assert state.scores(torch.tensor(points).float()).abs().max() < 1e-5
+    assert sum(map(bool, display.boundary_)) > 9
+    assert {ax.get_xlabel() for ax in display.ax_[12:]} == {"x₁"}
+    assert {ax.get_ylabel() for ax in display.ax_[::6]} == {"x₂"}
+    assert legend_of(display) == ["−1", "+1", "mistake", "boundary after", "and before it"]
+
+
+def test_a_longer_path_is_thinned_and_states_can_be_chosen(run):
+    titles = [ax.get_title() for ax in plots.PathDisplay.from_log(run[1], most=4, columns=2).ax_]
+    assert titles == ["mistake 5", "mistake 9", "mistake 14", "mistake 18"]
+    chosen = plots.PathDisplay.from_log(run[1].log, states=[0, 18])
+    assert [ax.get_title() for ax in chosen.ax_] == ["start", "mistake 18"]
+    assert chosen.ring_[0] is None
+    for count in (1, 2, 17, 18, 100):
+        for most in (1, 3, 18):
+            found = spread(count, most)
+            assert found[-1] == count
+            assert len(found) == min(count, most) == len(set(found))
+            assert found[0] >= 1
+
+
+def test_a_path_of_many_classes_or_a_kernel():
+    y = torch.tensor([0, 1, 1, 2])
+    log = tp.RuleTrainer(3).fit(tp.MulticlassPerceptron(2, 3), AND[0], y).log
+    display = plots.PathDisplay.from_log(log, most=2, labels=("none", "one", "two"))
+    assert legend_of(display)[:3] == ["none", "one", "two"]
+    kernel = tp.RuleTrainer(kernel="poly", degree=2).fit(None, *XOR)
+    assert len(plots.PathDisplay.from_log(kernel, most=3).ax_) == 3
+
+
+def frames(path):
+    with Image.open(path) as picture:
+        found = []
+        for k in range(picture.n_frames):
+            picture.seek(k)
+            found.append((np.asarray(picture.convert("RGB")), picture.info["duration"]))
+        return found
+
+
+def test_the_animation_has_a_frame_for_each_mistake(tmp_path, monkeypatch):
+    result = tp.RuleTrainer().fit(tp.Perceptron(2), [[0, 0], [1, 1], [2, 3]], [-1, 1, 1])
+    assert result.log.mistakes_by_epoch().tolist() == [2, 1, 0]
+    display = plots.PathDisplay.from_log(result.log, most=1)
+    titles, real = [], Axes.set_title
+    monkeypatch.setattr(Axes, "set_title", lambda ax, text, **look: titles.append(text) or real(ax, text, **look))
+    found = frames(display.animate(tmp_path / "path.gif", fps=4, size=3.0))
+    assert [title for title in titles if title] == [
+        "before the first of 3 mistakes",
+        "after mistake 1 of 3, in epoch 1",
+        "after mistake 2 of 3, in epoch 1",
+        "after mistake 3 of 3, in epoch 2",
+    ]
+    assert [time for _, time in found] == [250, 250, 250, 1000]  # the last one is held
+    assert {picture.shape for picture, _ in found} == {(252, 300, 3)}
+    # axes stay where they are: the frame around them is black in every picture
+    always = np.stack([picture.max(-1) < 90 for picture, _ in found]).all(0)
+    assert always.sum(0).max() > 120
+    assert always.sum(1).max() > 200
+    assert len(frames(display.animate(tmp_path / "short.gif", most=1, size=2.0))) == 2
+
+
+def test_an_mp4_needs_ffmpeg_and_says_so(run, tmp_path, monkeypatch):
+    display = plots.PathDisplay.from_log(run[1].log, most=1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match=r"MP4 needs ffmpeg, and none was found; install it, or write a \.gif"):
+        display.animate(tmp_path / "path.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_mp4_is_made_by_ffmpeg(run, tmp_path, monkeypatch):
+    program = tmp_path / "ffmpeg"  # keeps the pixels it is sent, in the file that ffmpeg would write
+    program.write_text('#!/bin/sh\nfor last; do :; done\nexec /bin/cat > "$last"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    path = plots.PathDisplay.from_log(run[1].log, most=1).animate(tmp_path / "path.mp4", most=1, size=2.01)
+    pixels = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    assert pixels.size == (1 + 4) * 200 * 168 * 4  # even sides; the last frame is held
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("path.avi", {}, r"must end in \.gif or \.mp4"),
+        ("path", {}, r"must end in \.gif or \.mp4"),
+        ("none/path.gif", {}, "folder that does not exist"),
+        ("path.gif", {"fps": 0}, "fps=0 must be a finite number > 0"),
+        ("path.gif", {"size": math.nan}, "size=nan"),
+        ("path.gif", {"most": 0}, "most=0 must be at least 1"),
+    ],
+)
+def test_animations_that_cannot_be(run, tmp_path, name, options, message):
+    with pytest.raises(ValueError, match=message):
+        plots.PathDisplay.from_log(run[1].log, most=1).animate(tmp_path / name, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- learning curves and the bracket ---
+
+
+def test_learning_curves_are_the_log_s(run):
+    result = run[1]
+    display = plots.LearningCurveDisplay.from_result(result, bound=51)
+    made = result.log.mistakes_by_epoch()
+    assert ydata(display.train_) == pytest.approx(25 * made.numpy())
+    assert display.train_.get_xdata().tolist() == list(range(1, 10))
+    held = [100 * record.validation_error for record in result.history]
+    assert ydata(display.validation_) == pytest.approx(held)
+    assert ydata(display.mistakes_).tolist() == made.cumsum(0).tolist()
+    assert ydata(display.bound_).tolist() == [51, 51]
+    assert [ax.get_ylabel() for ax in display.ax_] == ["error (%)", "mistakes so far"]
+    assert {ax.get_xlabel() for ax in display.ax_} == {"epoch"}
+    assert [text.get_text() for text in display.ax_[1].get_legend().get_texts()] == ["mistakes: 18", "bound: 51"]
+    assert display.train_.get_linestyle() != display.validation_.get_linestyle()
+    assert display.train_.get_marker() != display.validation_.get_marker()
+
+
+def test_learning_curves_without_bound_or_validation(run):
+    display = plots.LearningCurveDisplay.from_result(run[1].log)
+    assert (display.validation_, display.mistakes_, display.bound_) == (None, None, None)
+    assert len(display.figure_.axes) == 1
+    assert display.figure_.axes[0] is display.ax_
+    dry = tp.RuleTrainer(5, order="random-mistake").fit(run[0], *AND)  # has learned already: no sample is presented
+    assert dry.log.steps == 0
+    assert ydata(plots.LearningCurveDisplay.from_result(dry).train_).tolist() == [0]
+    with pytest.raises(ValueError, match="bound=3 goes with mistakes"):
+        plots.LearningCurveDisplay([0.5], bound=3).plot()
+
+
+def lifted(X, constant):
+    return np.c_[X, np.full(len(X), constant)]
+
+
+@pytest.mark.parametrize("bias_step", ["unit", "radius", "none"])
+def test_the_bracket_by_a_plain_loop(bias_step):
+    X, y = tp.data.separable_blobs(samples=30, seed=4)
+    X = X + (0 if bias_step == "none" else 5)
+    weights = torch.arange(30) % 3 / 2 + 0.5
+    net = tp.Perceptron(2, dtype=X.dtype, bias=bias_step != "none")
+    trainer = tp.RuleTrainer(6, lr=0.5, bias_step=bias_step, tie="update", order="shuffled")
+    log = trainer.fit(net, X, y, sample_weight=weights).log
+    constant = {"unit": 1.0, "radius": float(X.norm(dim=1).max()), "none": 0.0}[bias_step]
+    points, signs = lifted(X.numpy(), constant), y.numpy()
+    lower, upper, w, total, j = [], [], np.zeros(3), 0.0, 0
+    for end in log.epoch_ends.tolist():
+        while j < len(log) and log[j].step < end:
+            w, total, j = w + log[j].coef * points[log[j].sample], total + abs(log[j].coef), j + 1
+        lower.append((signs * (points @ w)).min() / np.linalg.norm(w))
+        upper.append(np.linalg.norm(w) / total)
+    found = plots.bracket_by_epoch(log)
+    assert found[0] == pytest.approx(lower, rel=1e-9)
+    assert found[1] == pytest.approx(upper, rel=1e-9)
+    assert len(log) > 5
+
+
+def test_the_bracket_of_and_holds_its_margin(run):
+    log, best = run[1].log, 17**-0.5  # the largest margin of AND with a constant feature 1
+    display = plots.BracketDisplay.from_log(log, gamma=best)
+    lower, upper = ydata(display.lower_), ydata(display.upper_)
+    assert ((lower <= best) & (best <= upper)).all()
+    assert (np.diff(lower) >= 0).all()
+    assert (np.diff(upper) <= 0).all()
+    assert (lower[-1], upper[-1]) == pytest.approx((1 / 29**0.5, float(Fraction(29, 324)) ** 0.5))  # w = (3, 2, −4)
+    raw = plots.bracket_by_epoch(log)
+    assert ydata(display.lower_points_).tolist() == raw[0].tolist()
+    assert ydata(display.upper_points_).tolist() == raw[1].tolist()
+    assert ydata(display.gamma_).tolist() == [best, best]
+    assert legend_of(display) == ["γ* is here", "upper: ‖w‖/(η·t)", "lower: margin of w", "γ* = 0.2425"]
+
+
+def test_the_bracket_of_kernels_and_many_classes():
+    X, y = tp.data.separable_blobs(samples=30, seed=4)
+    for step in ("none", "radius"):
+        trainers = [tp.RuleTrainer(6, order="shuffled", bias_step=step, kernel=kernel) for kernel in (None, "linear")]
+        logs = [t.fit(net, X.float(), y).log for t, net in zip(trainers, (tp.Perceptron(2), None), strict=True)]
+        for one, other in zip(*map(plots.bracket_by_epoch, logs), strict=True):
+            assert one == pytest.approx(other, rel=1e-3)
+    both = tp.RuleTrainer(6, order="shuffled").fit(tp.MulticlassPerceptron(2, 2, dtype=X.dtype), X, (y + 1) // 2).log
+    joint = tp.RuleTrainer(6, order="shuffled").fit(tp.JointPerceptron(2, 2, dtype=X.dtype), X, (y + 1) // 2).log
+    for one, other in zip(plots.bracket_by_epoch(both), plots.bracket_by_epoch(joint), strict=True):
+        assert one == pytest.approx(other)
+    lower, upper = plots.bracket_by_epoch(both)
+    model = both.last()
+    length = float((model.weight.square().sum() + model.bias.square().sum()).sqrt())
+    scores = model.scores(X)
+    leads = (scores[:, 1] - scores[:, 0]) * y
+    assert lower[-1] == pytest.approx(float(leads.min()) / length)
+    assert upper[-1] == pytest.approx(length / len(both))
+
+
+def test_a_bracket_may_have_gaps_or_prove_that_nothing_separates():
+    lower, upper = plots.bracket_by_epoch(tp.RuleTrainer().fit(tp.Perceptron(2), *XOR).log)
+    assert np.isnan(lower).all()
+    assert upper.tolist() == [0]  # the weights are zero again after 4 mistakes, so γ* ≤ 0
+    plots.BracketDisplay(lower, upper).plot()
+    plots.BracketDisplay([math.nan], [math.nan]).plot()
+    held = tp.RuleTrainer().fit(tp.Perceptron(2), *AND, sample_weight=[1, 1, 0, 1]).log
+    part = tp.RuleTrainer().fit(tp.Perceptron(2), AND[0][[0, 1, 3]], AND[1][[0, 1, 3]]).log
+    assert plots.bracket_by_epoch(held)[0].tolist() == plots.bracket_by_epoch(part)[0].tolist()
+    for part in ("weight", "bias"):
+        net = tp.Perceptron(2)
+        nn.init.ones_(getattr(net, part))
+        with pytest.raises(ValueError, match="did not start from zero weights"):
+            plots.bracket_by_epoch(tp.RuleTrainer().fit(net, *AND).log)
+    with pytest.raises(ValueError, match=r"lower has shape \(2,\) and upper \(1,\)"):
+        plots.BracketDisplay([1.0, 2.0], [3.0]).plot()
+
+
+# --- margins, weights, confusion ---
+
+
+def heights(bars):
+    return sum(bar.get_height() for bar in bars)
+
+
+def test_margins_are_distances():
+    X, y = tp.data.noisy_blobs(samples=200, seed=0)
+    net = tp.Perceptron(2, dtype=X.dtype)
+    tp.RuleTrainer(5, select="averaged").fit(net, X, y)
+    display = plots.MarginDisplay.from_model(net, X, y, bins=20)
+    assert display.margins == pytest.approx((y * net.signed_distance(X)).numpy())
+    wrong = int((net.predict(X) != y).sum())
+    assert (heights(display.right_), heights(display.wrong_)) == (200 - wrong, wrong)
+    assert all(bar.get_x() >= -1e-12 for bar in display.right_ if bar.get_height())
+    assert all(bar.get_x() + bar.get_width() <= 1e-12 for bar in display.wrong_ if bar.get_height())
+    assert display.smallest_.get_xdata()[0] == pytest.approx(float(net.margin(X, y)))
+    assert {bar.get_hatch() for bar in display.wrong_} == {"///"}
+    assert "y·(w·x + b)/‖w‖" in display.ax_.get_xlabel()
+    assert display.ax_.get_ylabel() == "samples"
+
+
+@pytest.mark.parametrize(
+    "values", [[0.0, 0.0], [0.057], [-0.057], [0.0, 3.0], [0.0, -3.0], [-1e-9, 1.0], [0.1] * 3, [-1.0, 0.0, 2.0]]
+)
+@pytest.mark.parametrize("bins", [1, 7])
+def test_no_sample_is_left_out_of_the_bars(values, bins):
+    display = plots.MarginDisplay(torch.tensor(values, dtype=torch.float64), bins=bins).plot()
+    right = sum(value > 0 for value in values)
+    assert (heights(display.right_), heights(display.wrong_)) == (right, len(values) - right)
+    assert all(bar.get_x() + bar.get_width() <= 1e-12 for bar in display.wrong_ if bar.get_height())
+
+
+def test_margins_of_many_classes_are_leads(three):
+    net, data = three
+    display = plots.MarginDisplay.from_model(net, data.X, data.y)
+    scores = net(data.X).detach().numpy()
+    leads = [row[k] - max(np.delete(row, k)) for row, k in zip(scores, data.y.tolist(), strict=True)]
+    assert display.margins == pytest.approx(np.array(leads))
+    assert plots.MarginDisplay.from_model(tp.Perceptron(2), *AND).margins.tolist() == [0, 0, 0, 0]
+    with pytest.raises(ValueError, match="not finite"):
+        plots.MarginDisplay.from_model(linear([[math.nan, 1.0]], [0.0]), *AND)
+
+
+def test_weights_are_images_on_one_scale():
+    net = tp.MulticlassPerceptron(6, 3, init="normal", seed=0)
+    display = plots.WeightsDisplay.from_model(net, (2, 3), labels=("a", "b", "c"))
+    largest = float(net.weight.detach().abs().max())
+    for k, image in enumerate(display.images_):
+        assert image.get_array().tolist() == net.weight[k].detach().reshape(2, 3).tolist()
+        assert image.get_clim() == (-largest, largest)
+    assert [ax.get_title() for ax in display.ax_] == ["a", "b", "c"]
+    assert display.colorbar_.ax.get_ylabel()
+    single = plots.WeightsDisplay.from_model(tp.Perceptron(4))
+    assert [ax.get_title() for ax in single.ax_] == ["w"]
+    assert single.images_[0].get_array().shape == (2, 2)
+    assert single.images_[0].get_clim() == (-1, 1)  # zero weights still have a scale
+
+
+def test_confusion_is_that_of_scikit_learn():
+    generator = torch.Generator().manual_seed(0)
+    for values in ([-1, 1], [0, 1, 2, 3]):
+        y, said = (torch.tensor(values)[torch.randint(len(values), (50,), generator=generator)] for _ in range(2))
+        display = plots.ConfusionDisplay.from_predictions(y, said.numpy())
+        expected = confusion_matrix(y, said)
+        assert display.matrix.tolist() == expected.tolist()
+        for (row, column), text in display.texts_.items():
+            assert text.get_text() == str(expected[row, column])
+            assert text.get_position() == (column, row)
+        wrong = int((y != said).sum())
+        assert display.ax_.get_title() == f"{wrong} of 50 wrong"
+    assert [text.get_text() for text in display.ax_.get_yticklabels()] == ["0", "1", "2", "3"]
+    assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("predicted label", "true label")
+
+
+def test_confusion_of_classes_that_do_not_occur():
+    signs = plots.ConfusionDisplay.from_predictions([1, 1], [1, 1], ("no", "yes"))
+    assert signs.matrix.tolist() == [[0, 0], [0, 2]]
+    assert [text.get_text() for text in signs.ax_.get_xticklabels()] == ["no", "yes"]
+    assert plots.ConfusionDisplay.from_predictions([0, 1], [0, 0], ("a", "b", "c")).matrix.shape == (3, 3)
+    assert plots.ConfusionDisplay.from_predictions([0, 0], [0, 0]).matrix.tolist() == [[2, 0], [0, 0]]
+
+
+# --- an added feature ---
+
+
+def test_xor_is_lifted_until_a_plane_separates(monkeypatch):
+    surfaces, real = [], Axes3D.plot_surface
+    monkeypatch.setattr(Axes3D, "plot_surface", lambda ax, *xyz, **look: surfaces.append(xyz) or real(ax, *xyz, **look))
+    display = plots.LiftedDisplay.from_data(*XOR)
+    assert display.before.verdict is not tp.Verdict.SEPARATED
+    assert display.after.verdict is tp.Verdict.SEPARATED
+    assert len(display.before_.ring_.get_offsets()) == 1  # three of four is the best a line can do
+    assert "best line found, 1 wrong" in display.ax_[0].get_title()
+    assert "with x₁·x₂\na plane separates" in display.ax_[1].get_title()
+    for label, points in display.points_.items():
+        x1, x2, height = points._offsets3d
+        assert height.tolist() == (x1 * x2).tolist()
+        assert sorted(zip(x1.tolist(), x2.tolist(), strict=True)) == sorted(
+            map(tuple, XOR[0][XOR[1] == label].tolist())
+        )
+    weight, bias = display.after.model.weight[0].numpy(), float(display.after.model.bias)
+    [surface] = surfaces
+    corners = np.stack(surface, -1).reshape(-1, 3)
+    corners = corners[np.isfinite(corners).all(1)]
+    assert len(corners) > 100
+    assert corners @ weight + bias == pytest.approx(np.zeros(len(corners)), abs=1e-9)
+    assert display.plane_ in display.ax_[1].collections
+    assert [display.ax_[1].get_xlabel(), display.ax_[1].get_ylabel(), display.ax_[1].get_zlabel()] == [
+        "x₁",
+        "x₂",
+        "x₁·x₂",
+    ]
+
+
+def test_other_features_can_be_added():
+    X, y = tp.data.circles(samples=30, seed=0)
+    display = plots.LiftedDisplay.from_data(X, y, "squares")
+    assert display.after.verdict is tp.Verdict.SEPARATED
+    assert display.height == pytest.approx(X.square().sum(1).numpy())
+    useless = plots.LiftedDisplay.from_data(*XOR, lambda X: X[:, 0], name="x₁ again", max_epochs=3)
+    assert useless.plane_ is None
+    assert useless.ax_[1].get_zlabel() == "x₁ again"
+    upright = plots.LiftedDisplay.from_data(*AND, lambda X: 0 * X[:, 0])  # a line does: the plane stands on it
+    assert (upright.after.verdict, upright.plane_) == (tp.Verdict.SEPARATED, None)
+
+
+# --- comparison ---
+
+
+def test_logs_on_one_chart(run):
+    logs = {"AND": run[1].log, "OR": tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("OR"))}
+    made = {"AND": run[1].log.mistakes_by_epoch(), "OR": logs["OR"].log.mistakes_by_epoch()}
+    for value, expected in (
+        ("error", lambda counts: 25 * counts.double()),
+        ("mistakes", torch.Tensor.double),
+        ("total", lambda counts: counts.cumsum(0).double()),
+    ):
+        display = plots.ComparisonDisplay.from_logs(logs, value=value)
+        for name, line in display.lines_.items():
+            assert ydata(line) == pytest.approx(expected(made[name]).numpy())
+            assert line.get_xdata().tolist() == list(range(1, len(made[name]) + 1))
+    assert display.ax_.get_ylabel() == "mistakes so far"
+    assert legend_of(display) == ["AND", "OR"]
+
+
+def test_folders_on_one_chart(tmp_path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    for name, values in (("one", [0.5, 0.25, 0.125]), ("two", [0.25, 0.5])):
+        with SummaryWriter(str(tmp_path / name)) as board:
+            for step, value in enumerate(values, 1):
+                board.add_scalar("error/val", value, step)
+    with SummaryWriter(str(tmp_path / "two"), filename_suffix=".resumed") as board:  # goes on from the first epoch
+        for step, value in ((2, 0.0), (3, 0.75)):
+            board.add_scalar("error/val", value, step)
+    folders = {"a run": tmp_path / "one", "another": str(tmp_path / "two")}
+    display = plots.ComparisonDisplay.from_folders(folders, tag="error/val", logarithmic=True)
+    assert ydata(display.lines_["a run"]).tolist() == [50, 25, 12.5]
+    assert display.lines_["another"].get_xydata().tolist() == [[1, 25], [2, 0], [3, 75]]
+    assert (display.ax_.get_ylabel(), display.ax_.get_xlabel()) == ("validation error (%)", "epoch")
+    assert display.ax_.get_yscale() == "log"
+    with pytest.raises(ValueError, match=r"has no scalar tag='margin'; it has error/val"):
+        plots.ComparisonDisplay.from_folders(folders, tag="margin")
+
+
+def test_a_folder_of_a_lightning_run(tmp_path):
+    rule = tp.lightning.LitRule(tp.Perceptron(2))
+    trainer = tp.lightning.make_trainer(
+        tmp_path / "run", 20, picture_every=0, accelerator="cpu", enable_progress_bar=False
+    )
+    trainer.fit(rule, tp.lightning.TabularDataModule("AND"))
+    display = plots.ComparisonDisplay.from_folders({"rule": tmp_path / "run"}, tag="mistakes")
+    assert ydata(display.lines_["rule"]).tolist() == rule.result.log.mistakes_by_epoch().tolist()
+
+
+@pytest.mark.parametrize("count", [2, 7, 12])
+def test_lines_differ_in_more_than_colour(count):
+    looks = style.line_styles(count)
+    assert len(set(looks)) == count
+    assert len({(look.dashes, look.marker) for look in looks}) == count
+    assert len({look.colour for look in looks}) == min(count, 6)
+
+
+# --- what all of them share ---
+
+DISPLAYS = {
+    "regions": lambda ax: plots.DecisionRegionDisplay.from_model(tp.Perceptron(2), *AND, ax=ax),
+    "path": lambda ax: plots.PathDisplay.from_log(tp.RuleTrainer().fit(tp.Perceptron(2), *AND).log, most=2, ax=ax),
+    "curves": lambda ax: plots.LearningCurveDisplay([0.5, 0.25]).plot(ax=ax),
+    "bound": lambda ax: plots.LearningCurveDisplay([0.5, 0.25], None, [2, 3], 9.0).plot(ax=ax),
+    "bracket": lambda ax: plots.BracketDisplay([0.0, 0.1], [1.0, 0.5]).plot(ax=ax),
+    "comparison": lambda ax: plots.ComparisonDisplay({"run": ([1, 2], [3, 4])}, "mistakes").plot(ax=ax),
+    "margins": lambda ax: plots.MarginDisplay(torch.tensor([-1.0, 2.0])).plot(ax=ax),
+    "weights": lambda ax: plots.WeightsDisplay(torch.eye(4), (2, 2)).plot(ax=ax),
+    "confusion": lambda ax: plots.ConfusionDisplay(torch.eye(3, dtype=torch.int64), ("a", "b", "c")).plot(ax=ax),
+    "lifted": lambda ax: plots.LiftedDisplay.from_data(*XOR, ax=ax),
+}
+PANELS = {"path": 2, "bound": 2, "weights": 4, "lifted": 2}
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+def test_displays_draw_where_they_are_told(name):
+    figure = Figure(layout="constrained")
+    axes = figure.subplots(1, 2)
+    display = DISPLAYS[name](axes[0])
+    assert display.figure_ is figure
+    assert figure.legends == []  # the user's figure is left alone
+    if name in PANELS:
+        assert len(display.ax_) == PANELS[name]
+        assert not axes[0].axison
+        inside = [ax.get_subplotspec().get_topmost_subplotspec() for ax in display.ax_]
+        assert set(inside) == {axes[0].get_subplotspec()}
+    else:
+        assert display.ax_ is axes[0]
+        assert display.ax_.get_xlabel()
+        assert display.ax_.get_ylabel()
+    assert not axes[1].has_data()
+    figure.canvas.draw()
+    again = display.plot()
+    assert again is display
+    assert display.figure_ is not figure
+    display.figure_.canvas.draw()
+
+
+def test_panels_can_be_given_one_by_one():
+    log = tp.RuleTrainer().fit(tp.Perceptron(2), *AND).log
+    axes = Figure().subplots(2, 2)
+    display = plots.PathDisplay.from_log(log, most=4, ax=axes)
+    assert display.ax_ == list(axes.flat)
+    with pytest.raises(ValueError, match="ax has 4 axes for 3 panels"):
+        plots.PathDisplay.from_log(log, most=3, ax=axes)
+    with pytest.raises(ValueError, match="not part of a grid"):
+        plots.PathDisplay.from_log(log, most=2, ax=Figure().add_axes((0, 0, 1, 1)))
+    with pytest.raises(ValueError, match="three dimensions"):
+        plots.LiftedDisplay.from_data(*XOR, ax=list(Figure().subplots(1, 2)))
+
+
+def test_nothing_is_shown_and_matplotlib_loads_on_use():
+    code = """
+import sys, torch, torchperc as tp
+plots = tp.plots
+assert "matplotlib" not in sys.modules, "loaded before use"
+X, y = tp.data.gate("XOR")
+result = tp.RuleTrainer(2).fit(tp.Perceptron(2), X, y)
+plots.DecisionRegionDisplay.from_model(result, X, y)
+plots.PathDisplay.from_log(result.log)
+plots.LiftedDisplay.from_data(X, y)
+plots.WeightsDisplay.from_model(result, (1, 2))
+plots.BracketDisplay.from_log(result.log)
+assert "matplotlib.pyplot" not in sys.modules, "pyplot keeps figures and looks for a display"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_every_display_has_an_example():
+    for name in plots.__all__:
+        value = getattr(plots, name)
+        if not isinstance(value, (type, FunctionType)):
+            continue
+        makers = [getattr(value, made) for made in dir(value) if made.startswith("from_")]
+        assert makers or not isinstance(value, type), name
+        assert all(">>>" in one.__doc__ for one in (value, *makers)), name
+
+
+def test_the_lab_says_what_its_picture_is_titled():
+    result = xorlab.train(range(3), steps=2)
+    assert lab_plots.plot_curves(result).axes[0].get_title() == result.sentence
+    assert repr(result) == f"LabResult({result.sentence})"
+
+
+# --- bad input ---
+
+
+def regions(model=None, X=AND[0], y=AND[1], **options):
+    return plots.DecisionRegionDisplay.from_model(model or tp.Perceptron(X.shape[1]), X, y, **options)
+
+
+LOG = tp.RuleTrainer().fit(tp.Perceptron(2), *AND).log
+WIDE = tp.RuleTrainer(1).fit(tp.Perceptron(3), [[0, 0, 1], [1, 1, 0]], [-1, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: regions(ring="errors"), "ring='errors' is unknown; choose one of 'mistakes', 'support'"),
+        (lambda: regions(ring="support"), "ring='support' needs the log of the run; pass log="),
+        (lambda: regions(X=AND[0] + 1, ring="support", log=LOG), "X is not what the log was made on"),
+        (lambda: regions(X=AND[0][:3], y=AND[1][:3], ring="support", log=LOG), "X is not what the log was made on"),
+        (lambda: regions(y=[0, 0, 0, 1]), "y must hold -1 and \\+1, found 0, 1"),
+        (lambda: regions(X=torch.zeros(4, 1)), "X has 1 feature"),
+        (lambda: regions(X=torch.full((4, 2), math.nan)), "not a finite number"),
+        (lambda: regions(tp.Perceptron(3)), "X has 2 features but 3 are needed"),
+        (lambda: regions(tp.MLP(3, (2,)), torch.rand(4, 3)), "3 features and the model is not linear"),
+        (
+            lambda: regions(tp.MulticlassPerceptron(5, 4, init="normal", seed=0), torch.rand(4, 5), [0, 1, 2, 3]),
+            "weights of 4 classes differ in 3 directions",
+        ),
+        (lambda: regions(labels=("no",)), "labels=\\('no',\\) must name 2 classes"),
+        (lambda: regions(labels="no"), "labels='no' must name 2 classes"),
+        (lambda: regions(names=("x",)), "names=\\('x',\\) must name 2 features"),
+        (lambda: regions(lambda X: X[:1]), "scores of shape \\(1, 2\\) for 4 samples"),
+        (lambda: plots.PathDisplay.from_log(WIDE.log), "the log is over 3 features; a path is drawn over 2"),
+        (lambda: plots.PathDisplay.from_log(LOG, states=[19]), "states has 19, which is beyond the log of 18"),
+        (lambda: plots.PathDisplay.from_log(LOG, states=[]), "states is empty"),
+        (lambda: plots.PathDisplay.from_log(LOG, columns=0), "columns=0"),
+        (lambda: plots.LearningCurveDisplay.from_result(LOG, bound=-1), "bound=-1"),
+        (lambda: plots.BracketDisplay.from_log(LOG, gamma=math.inf), "gamma=inf"),
+        (lambda: plots.MarginDisplay.from_model(tp.Perceptron(2), *AND, bins=0), "bins=0"),
+        (lambda: plots.WeightsDisplay.from_model(tp.MLP(4, (2,))), "model is a MLP without weights for each feature"),
+        (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(6)), "6 weights, which make no square"),
+        (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(6), (2, 2)), "4 places for 6 weights"),
+        (lambda: plots.ConfusionDisplay.from_predictions([1, -1], [1]), "y has 2 labels and predicted 1"),
+        (lambda: plots.ConfusionDisplay.from_predictions([], []), "y is empty"),
+        (lambda: plots.ConfusionDisplay.from_predictions([2, -1], [0, 1]), "found -1, 0, 1, 2"),
+        (lambda: plots.ConfusionDisplay.from_predictions([0.5, 1], [0, 1]), "y must hold −1 and \\+1, or class"),
+        (lambda: plots.ConfusionDisplay.from_predictions([[1]], [1]), "y must have one dimension"),
+        (lambda: plots.ConfusionDisplay.from_predictions([0, 3], [0, 1], ("a", "b")), "must name 4 classes"),
+        (lambda: plots.LiftedDisplay.from_data(torch.rand(4, 3), AND[1]), "3 features but 2 are needed"),
+        (lambda: plots.LiftedDisplay.from_data(*AND, "cube"), "feature='cube' is unknown"),
+        (lambda: plots.LiftedDisplay.from_data(*AND, lambda X: X), "feature must map \\(N, 2\\) to \\(N,\\)"),
+        (lambda: plots.LiftedDisplay.from_data(*AND, lambda X: X[:, 0] / 0), "feature\\[0, 0\\] = nan"),
+        (lambda: plots.ComparisonDisplay.from_logs({}), "logs is empty"),
+        (lambda: plots.ComparisonDisplay.from_logs({"a": LOG}, value="loss"), "value='loss' is unknown"),
+        (lambda: plots.ComparisonDisplay.from_folders({"a": "no/such"}), "folder no/such does not exist"),
+    ],
+)
+def test_wrong_values_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: regions("net"), "model must be a net, a model, a RuleResult or a function"),
+        (lambda: regions(ax="axes"), "ax must be matplotlib axes or None, found str"),
+        (lambda: regions(log="log"), "log must be a MistakeLog"),
+        (lambda: regions(ring="support", log="log"), "log must be a MistakeLog"),
+        (lambda: regions(margin=1.0), "margin must be True or False"),
+        (lambda: plots.PathDisplay.from_log("log"), "log must be a MistakeLog, such as result.log, found str"),
+        (lambda: plots.PathDisplay.from_log(LOG, ax=3), "ax must be matplotlib axes"),
+        (lambda: plots.PathDisplay.from_log(LOG, states=[0.5]), "states must be a whole number"),
+        (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(4), 4), "shape=4 must be two whole numbers"),
+        (lambda: plots.ComparisonDisplay.from_logs([LOG]), "logs must be a mapping"),
+        (lambda: plots.ComparisonDisplay.from_logs({"a": 3}), "log must be a MistakeLog"),
+        (lambda: plots.ComparisonDisplay.from_folders({"a": "."}, tag=3), "tag must be the name of a scalar"),
+    ],
+)
+def test_wrong_types_are_named(call, message):
+    with pytest.raises(TypeError, match=message):
+        call()

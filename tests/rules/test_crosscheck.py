@@ -1,0 +1,178 @@
+"""The rule and autograd agree: exactly on integers, to the last few ulps on floats; and a disagreement is found."""
+
+import itertools
+from contextlib import nullcontext
+
+import numpy as np
+import oracles
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_iris
+
+import torchperc as tp
+from torchperc.rules import crosscheck as crosschecking
+
+TIES, BIAS_STEPS = ("update", "sign", "strict"), ("unit", "radius", "none")
+
+
+def run(X, y, **options):
+    """A cross-check from zero weights, where a strict tie warns that nothing moves."""
+    with pytest.warns(UserWarning, match="nothing will ever move") if options["tie"] == "strict" else nullcontext():
+        return tp.crosscheck(X, y, **options)
+
+
+def test_and():
+    check = tp.crosscheck(*tp.data.gate("AND"), lr=1.0, epochs=20)
+    assert check.equal
+    assert check.exact
+    assert check.first_difference is None
+    assert len(check.rule) == len(check.gradient) == 18
+    assert check.rule.epoch_ends.tolist() == [4 * n for n in range(1, 10)]
+    assert check.gradient.last().weight.tolist() == [[3, 2]]
+
+
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(TIES),
+    st.sampled_from(BIAS_STEPS),
+    st.sampled_from([1.0, 0.5, 2.0, 8.0]),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.sampled_from([None, 2, 4]),
+    st.sampled_from(["given", "shuffled", "random-mistake"]),
+)
+def test_integer_data_are_exact(seed, tie, bias_step, lr, dtype, classes, order):
+    X, y = oracles.integers(seed, classes=classes)
+    check = run(
+        X, y, lr=lr, epochs=4, tie=tie, dtype=dtype, order=order, seed=seed, bias_step=bias_step, num_classes=classes
+    )
+    assert check.equal, check.first_difference
+    assert check.exact
+    assert check.rule.equals(check.gradient)
+
+
+@settings(max_examples=40)
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(TIES),
+    st.sampled_from(BIAS_STEPS),
+    st.sampled_from([1.0, 0.1, 0.37]),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.sampled_from([None, 3]),
+)
+def test_float_data_make_the_same_mistakes(seed, tie, bias_step, lr, dtype, classes):
+    generator = torch.Generator().manual_seed(seed)
+    X = torch.randn(20, 7, generator=generator, dtype=dtype)
+    y = oracles.integers(seed, count=20, classes=classes)[1]
+    check = run(X, y, lr=lr, epochs=4, tie=tie, bias_step=bias_step, num_classes=classes)
+    assert check.equal, check.first_difference
+    assert check.ulps <= crosschecking.FEW_ULPS
+    assert check.rule.equals(check.gradient)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_real_data(dtype):
+    iris, cancer = load_iris(), load_breast_cancer()
+    for X, y in ((iris.data, np.where(iris.target == 1, 1, -1)), (cancer.data[:150], 2 * cancer.target[:150] - 1)):
+        check = tp.crosscheck(X, y, lr=0.1, epochs=3, dtype=dtype, order="shuffled", seed=1)
+        assert check.equal, check.first_difference
+        assert len(check.rule) > 20
+    check = tp.crosscheck(iris.data, iris.target, num_classes=3, epochs=3, dtype=dtype)
+    assert check.equal
+
+
+def test_the_logs_are_those_of_the_trainer():
+    X, y = oracles.integers(11)
+    check = tp.crosscheck(X, y, epochs=5, order="shuffled", seed=3)
+    result = tp.RuleTrainer(max_epochs=5, order="shuffled", seed=3).fit(tp.Perceptron(3), X, y)
+    assert check.rule.equals(result.log)
+    assert check.gradient.equals(result.log)
+
+
+@pytest.mark.parametrize(("tie", "bias_step", "classes"), list(itertools.product(TIES, BIAS_STEPS, (None, 3))))
+def test_a_full_batch_step_is_the_sum_of_all_updates(tie, bias_step, classes):
+    for seed in range(4):
+        X, y = oracles.integers(seed, classes=classes)
+        check = run(X, y, tie=tie, bias_step=bias_step, num_classes=classes, epochs=4, mode="batch")
+        assert check.equal, check.first_difference
+        assert check.exact
+        floats = run(
+            torch.randn(20, 5), oracles.integers(seed, count=20, classes=classes)[1],
+            lr=0.3, tie=tie, bias_step=bias_step, num_classes=classes, epochs=3, mode="batch",
+        )  # fmt: skip
+        assert floats.rule.equals(floats.gradient)
+        assert floats.equal
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_large_batches_agree_within_the_bound_of_their_sums(dtype):
+    for seed in range(3):
+        generator = torch.Generator().manual_seed(seed)
+        X = torch.randn(500, 5, generator=generator, dtype=dtype)
+        y = torch.where(X[:, 0] + torch.randn(500, generator=generator, dtype=dtype) > 0, 1, -1)
+        assert tp.crosscheck(X, y, mode="batch").equal
+
+
+def test_the_batch_step_by_hand():
+    X, y = tp.data.gate("AND")
+    check = tp.crosscheck(X, y, epochs=1, mode="batch")
+    # at zero all four are mistakes: −(0,0) − (0,1) − (1,0) + (1,1) and −1 −1 −1 +1
+    assert check.rule.last().weight.tolist() == [[0, 0]]
+    assert check.rule.last().bias.tolist() == [-2]
+    assert len(check.gradient) == 4
+
+
+def test_a_difference_is_found_where_it_is(monkeypatch):
+    X, y = tp.data.gate("AND")
+    honest = crosschecking._Autograd.present
+
+    def present(self, x, target):
+        if len(seen) == 9:  # the tenth sample: third epoch, sample 1, a mistake of the rule with score 0
+            seen.append(None)
+            return crosschecking.Side(self.net(x).reshape(-1).tolist(), None, 0.0)
+        seen.append(None)
+        return honest(self, x, target)
+
+    seen: list[None] = []
+    monkeypatch.setattr(crosschecking._Autograd, "present", present)
+    check = tp.crosscheck(X, y, epochs=10)
+    assert not check.equal
+    assert not check.exact
+    first = check.first_difference
+    assert (first.epoch, first.sample) == (3, 1)
+    assert first.rule_scores == first.gradient_scores == [0.0]
+    assert first.rule_weights.weight.tolist() == [[2, 0]]
+    assert first.gradient_weights.weight.tolist() == [[2, 1]]
+    assert not check.rule.equals(check.gradient)
+
+
+def test_a_relu_would_be_found_out(monkeypatch):
+    """With relu's derivative of 0 at the kink the gradient never leaves zero; the cross-check says so at once."""
+    monkeypatch.setattr(crosschecking.PerceptronLoss, "forward", lambda self, s, y: torch.relu(-y * s).sum())
+    check = tp.crosscheck(*tp.data.gate("AND"), epochs=3)
+    assert not check.equal
+    assert (check.first_difference.epoch, check.first_difference.sample) == (1, 0)
+    assert len(check.gradient) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"lr": float("inf")}, ValueError, "lr=inf"),
+        ({"lr": 0}, ValueError, "lr=0"),
+        ({"epochs": 0}, ValueError, "epochs=0"),
+        ({"tie": "ignore"}, ValueError, "tie='ignore'"),
+        ({"mode": "mini"}, ValueError, "mode='mini'"),
+        ({"mode": "batch", "order": "shuffled"}, ValueError, "order must be 'given'"),
+        ({"bias_step": "half"}, ValueError, "bias_step='half'"),
+        ({"dtype": torch.int64}, TypeError, "dtype=torch.int64"),
+        ({"order": "sorted"}, ValueError, "order='sorted'"),
+        ({"seed": -1}, ValueError, "seed=-1"),
+        ({"num_classes": 3}, ValueError, "class indices 0 to 2"),
+    ],
+)
+def test_wrong_options_are_named(options, error, message):
+    with pytest.raises(error, match=message):
+        tp.crosscheck(*tp.data.gate("AND"), **options)

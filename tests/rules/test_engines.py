@@ -1,0 +1,451 @@
+"""All engines make the same run: the same log as the reference, entry by entry, in every convention."""
+
+import subprocess
+import sys
+import threading
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import torchperc as tp
+from torchperc.descent.sgd import descend
+from torchperc.rules.engines import choice, compiled
+from torchperc.rules.engines.blocked import BlockedEngine
+from torchperc.rules.engines.compiled import CompiledEngine
+from torchperc.rules.engines.reference import ReferenceEngine
+from torchperc.samples import compiling
+
+FAST = ("compiled", "blocked")
+TIES_AND_MARGINS = [("update", 0), ("sign", 0), ("strict", 0), ("update", 2), ("strict", 2)]
+
+
+def integers(seed, count=90, width=5, classes=None, noise=0.1):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-3, 4, size=(count, width)) * (rng.random((count, width)) < 0.7)
+    scores = X @ rng.integers(-3, 4, size=(width, classes or 1))
+    y = np.where(scores[:, 0] > 0, 1, -1) if classes is None else scores.argmax(1)
+    flipped = rng.random(count) < noise
+    y[flipped] = rng.choice([-1, 1] if classes is None else classes, size=flipped.sum())
+    return X.astype(float), y
+
+
+def net_for(width, classes, dtype=torch.float64, bias=True, start=0):
+    net = (
+        tp.Perceptron(width, bias=bias) if classes is None else tp.MulticlassPerceptron(width, classes, bias=bias)
+    ).to(dtype)
+    with torch.no_grad():
+        net.weight.copy_(torch.randint(-start, start + 1, net.weight.shape, generator=torch.Generator().manual_seed(1)))
+    return net
+
+
+def fit(engine, X, y, classes=None, *, dtype=torch.float64, bias=True, start=0, sample_weight=None, **options):
+    net = net_for(X.shape[1], classes, dtype, bias, start)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="tie='strict' updates only")
+        result = tp.RuleTrainer(engine=engine, **{"max_epochs": 5, **options}).fit(
+            net, X, y, sample_weight=sample_weight
+        )
+    return result, net
+
+
+def assert_same_run(one, other):
+    (result, net), (again, copy) = one, other
+    assert result.log.equals(again.log)
+    assert torch.equal(net.weight, copy.weight)
+    assert net.bias is None or torch.equal(net.bias, copy.bias)
+    assert (result.verdict, result.history, result.cycle) == (again.verdict, again.history, again.cycle)
+
+
+# --- the contract ---
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("classes", [None, 2, 5, 9])
+@pytest.mark.parametrize(("tie", "margin"), TIES_AND_MARGINS)
+@pytest.mark.parametrize("engine", FAST)
+def test_every_tie_and_margin(engine, tie, margin, classes, sparse):
+    X, y = integers(3, classes=classes)
+    X = sp.csr_array(X) if sparse else X
+    options = {"tie": tie, "margin": margin, "start": 2}
+    assert_same_run(fit("reference", X, y, classes, **options), fit(engine, X, y, classes, **options))
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("bias_step", ["unit", "radius", "none"])
+@pytest.mark.parametrize("order", ["given", "shuffled", "random-mistake", [3, 1, 3, 89, 3, 0, 1]], ids=str)
+@pytest.mark.parametrize("engine", FAST)
+def test_every_order_and_bias_step(engine, order, bias_step, classes, sparse):
+    X, y = integers(5, classes=classes)
+    X = sp.csr_array(X) if sparse else X
+    options = {"order": order, "bias_step": bias_step, "seed": 4, "max_epochs": 2 if order == "random-mistake" else 5}
+    assert_same_run(fit("reference", X, y, classes, **options), fit(engine, X, y, classes, **options))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("engine", FAST)
+def test_sample_and_class_weights_rates_and_no_bias(engine, classes, dtype):
+    X, y = integers(7, classes=classes)
+    weight = np.random.default_rng(0).integers(0, 4, size=len(y))
+    for options in (
+        {"sample_weight": weight},
+        {"class_weight": {1: 3, 0 if classes else -1: 0.5}, "lr": 0.25},
+        {"bias": False, "lr": 4},
+    ):
+        assert_same_run(*(fit(name, X, y, classes, dtype=dtype, **options) for name in ("reference", engine)))
+
+
+@pytest.mark.parametrize("select", ["last", "averaged", "voted", "pocket", "best-validation"])
+@pytest.mark.parametrize("engine", FAST)
+def test_every_selection(engine, select):
+    X, y = integers(11)
+    nets = []
+    for name in ("reference", engine):
+        net = net_for(5, None)
+        tp.RuleTrainer(max_epochs=4, select=select, engine=name).fit(net, X, y, validation=(X[:30], y[:30]))
+        nets.append(net)
+    assert torch.equal(nets[0].weight, nets[1].weight)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 300), st.integers(1, 40), st.sampled_from([None, 2, 4]), st.booleans())
+def test_any_integer_data(seed, count, width, classes, sparse):
+    X, y = integers(seed, count, width, classes, noise=0.3)
+    y[0], y[1] = (1, -1) if classes is None else (0, 1)
+    X = sp.csr_array(X) if sparse else X
+    runs = [fit(name, X, y, classes, max_epochs=2) for name in ("reference", *FAST)]
+    for run in runs[1:]:
+        assert_same_run(runs[0], run)
+
+
+@pytest.mark.parametrize("classes", [None, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("engine", FAST)
+def test_float_data_differ_only_where_a_score_is_within_rounding_of_the_limit(engine, dtype, classes):
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((1500, 12))
+    scores = X @ rng.standard_normal((12, classes or 1)) + rng.standard_normal((1500, classes or 1))
+    y = np.where(scores[:, 0] > 0, 1, -1) if classes is None else scores.argmax(1)
+    X = X.astype(np.float32 if dtype == torch.float32 else np.float64)
+    (result, net), (again, copy) = (
+        fit(name, X, y, classes, dtype=dtype, max_epochs=3) for name in ("reference", engine)
+    )
+    if not result.log.equals(again.log):  # then at the first difference the slack is rounding
+        first = next(j for j, (a, b) in enumerate(zip(result.log, again.log, strict=False)) if a != b)
+        state, sample = (
+            result.log.state_at(first),
+            min(result.log[first], again.log[first], key=lambda e: e.step).sample,
+        )
+        s = state.scores(X[sample : sample + 1])[0]
+        slack = (
+            float(s * y[sample])
+            if classes is None
+            else float(s[y[sample]] - max(s[k] for k in range(classes) if k != y[sample]))
+        )
+        assert abs(slack) <= 64 * torch.finfo(dtype).eps * float(state.weight.abs().max()) * np.abs(X[sample]).sum()
+        return
+    assert torch.equal(net.weight, copy.weight) or engine == "blocked"
+    torch.testing.assert_close(
+        net.weight, copy.weight, rtol=64 * torch.finfo(dtype).eps, atol=64 * torch.finfo(dtype).eps * 12
+    )
+
+
+def test_updates_round_as_torch_does_so_a_compiled_log_replays_to_the_bit():
+    rng = np.random.default_rng(0)
+    for sparse, classes in ((False, None), (True, None), (False, 3), (True, 3)):
+        X = rng.standard_normal((600, 7)) * (rng.random((600, 7)) < 0.8)
+        y = np.where(rng.random(600) < 0.5, 1, -1) if classes is None else rng.integers(classes, size=600)
+        X = sp.csr_array(X) if sparse else X
+        result, net = fit("compiled", X, y, classes, lr=0.1, max_epochs=3)
+        assert len(result.log) > compiling.WORTH_IT
+        assert torch.equal(result.log.last().weight, net.weight)
+        steps = result.log.entries
+        weights = result.log.start.clone()
+        for i, coef, own, wrong in zip(*(column.tolist() for column in steps), strict=True):
+            result.log.space.update(weights, i, coef, own, wrong)  # the reference's own update
+        model = result.log.space.model(weights)
+        assert torch.equal(model.weight, net.weight)
+        assert torch.equal(model.bias, net.bias)
+
+
+# --- two cores ---
+
+
+@pytest.fixture
+def eager(monkeypatch):
+    """Two cores on any machine, at any distance between mistakes, with segments as short as they get."""
+    monkeypatch.setattr(compiling, "cores", lambda: 2)
+    for name in ("_STRETCH", "_LOOK", "_SPARSE_STRETCH", "_SPARSE_LOOK"):
+        monkeypatch.setattr(compiled, name, 1)
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("noise", [0.0, 0.02, 0.3])
+def test_two_cores_make_the_run_of_one(eager, noise, classes, sparse):
+    X, y = integers(13, count=9000, width=6, classes=classes, noise=noise)
+    X = sp.csr_array(X) if sparse else X
+    ahead = fit("compiled", X, y, classes, max_epochs=4)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "cores", lambda: 1)
+        assert_same_run(fit("compiled", X, y, classes, max_epochs=4), ahead)
+
+
+def test_thesecond_core_is_asked_where_mistakes_are_rare(eager, monkeypatch):
+    asked = []
+    pool = compiled.second_core()
+    monkeypatch.setattr(
+        compiled,
+        "second_core",
+        lambda: type("Pool", (), {"submit": lambda self, *a: asked.append(a) or pool.submit(*a)})(),
+    )
+    X, y = integers(13, count=9000, noise=0.001)
+    fit("compiled", X, y)
+    assert asked
+    asked.clear()
+    monkeypatch.setattr(compiled, "_STRETCH", 2**40)
+    fit("compiled", X, y)
+    assert not asked
+
+
+def test_asecond_core_that_never_comes_changes_nothing(eager, monkeypatch):
+    X, y = integers(13, count=9000, noise=0.001)
+    alone = fit("compiled", X, y)
+    monkeypatch.setattr(compiled, "second_core", lambda: type("Pool", (), {"submit": lambda self, *a: None})())
+    assert_same_run(alone, fit("compiled", X, y))
+
+
+def test_runs_in_several_threads_do_not_disturb_each_other(eager):
+    data = [integers(seed, count=5000, noise=0.001) for seed in range(4)]
+    alone = [fit("compiled", X, y) for X, y in data]
+    together = [None] * 4
+
+    def work(number):
+        together[number] = fit("compiled", *data[number])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one, other in zip(alone, together, strict=True):
+        assert_same_run(one, other)
+
+
+# --- input as it lies ---
+
+
+def layouts(X):
+    wide = np.zeros((len(X), 2 * X.shape[1]))
+    wide[:, ::2] = X
+    tall = np.zeros((2 * len(X), X.shape[1]))
+    tall[::2] = X
+    frozen = X.copy()
+    frozen.setflags(write=False)
+    return {
+        "C": X,
+        "every other column": wide[:, ::2],
+        "every other row": tall[::2],
+        "Fortran": np.asfortranarray(X),
+        "read-only": frozen,
+        "backwards": X[::-1].copy()[::-1],
+    }
+
+
+@pytest.mark.parametrize("layout", ["C", "every other column", "every other row", "Fortran", "read-only", "backwards"])
+def test_any_layout_gives_the_same_run(layout):
+    X, y = integers(17, count=400)
+    assert_same_run(fit("compiled", X, y), fit("compiled", layouts(X)[layout], y))
+
+
+@pytest.mark.parametrize("layout", ["C", "every other column", "every other row", "Fortran", "read-only"])
+def test_x_is_not_copied(layout):
+    X, y = integers(17, count=400)
+    given = layouts(X)[layout]
+    seen = fit("compiled", given, y)[0].log.space.rows.plain()[0]
+    assert np.shares_memory(seen, given)
+
+
+def test_nothing_is_compiled_again_when_a_number_changes_type():
+    from torchperc.rules.loops import learn as loops
+
+    X, y = integers(19, count=400)
+    fit("compiled", X, y, lr=1, margin=0)
+    before = len(loops.learn.signatures)
+    fit("compiled", X, y, lr=0.5, margin=1.5)
+    fit("compiled", X, y, lr=np.float32(2), margin=np.int64(3), bias_step="radius")
+    fit("compiled", X, y, sample_weight=np.arange(400))
+    assert len(loops.learn.signatures) == before
+
+
+# --- which engine ---
+
+
+def test_auto_chooses(monkeypatch):
+    X, y = integers(1, count=300)
+    trainer = tp.RuleTrainer()
+
+    def chosen(net, X=X, y=y, **options):
+        return type(tp.RuleTrainer(**options).start(net, X, y)._engine)
+
+    assert chosen(net_for(5, None)) is CompiledEngine
+    assert chosen(net_for(5, None), X[:100], y[:100]) is ReferenceEngine
+    assert chosen(net_for(5, None, torch.bfloat16)) is ReferenceEngine
+    assert chosen(net_for(5, None), engine="blocked") is BlockedEngine
+    assert trainer.engine == "auto"
+
+
+def test_without_numba_auto_says_so_once(monkeypatch):
+    X, y = integers(1, count=300)
+    with_numba = fit("auto", X, y)
+    monkeypatch.setattr(compiling, "numba_is_there", lambda: False)
+    choice.say_that_numba_is_missing.cache_clear()
+    with pytest.warns(UserWarning, match="numba is not installed.*pip install numba"):
+        without = fit("auto", X, y)
+    assert_same_run(with_numba, without)
+    fit("auto", X, y)  # warnings are errors here, so a second one would fail
+    with pytest.raises(ValueError, match="engine='compiled' cannot run this: numba is not installed"):
+        fit("compiled", X, y)
+    choice.say_that_numba_is_missing.cache_clear()
+
+
+@pytest.mark.parametrize("engine", FAST)
+def test_what_an_engine_cannot_run(engine):
+    X, y = integers(1, classes=3)
+    joint = tp.JointPerceptron(5, 3)
+    with pytest.raises(ValueError, match=f"engine='{engine}' cannot run"):
+        tp.RuleTrainer(engine=engine).fit(joint, X, y)
+
+
+def test_compiled_refuses_other_types_and_kernels():
+    X, y = integers(1)
+    with pytest.raises(ValueError, match=r"float32 and float64, found torch\.bfloat16"):
+        fit("compiled", X, y, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="not kernels"):
+        tp.RuleTrainer(engine="compiled", kernel="poly").fit(None, X, y)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("engine", ["reference", *FAST])
+def test_an_overflow_is_said(engine, classes):
+    X, y = integers(1, classes=classes, count=300)
+    net = net_for(5, classes, torch.float32)
+    before = net.weight.clone()
+    with pytest.raises(ValueError, match="overflow"):
+        tp.RuleTrainer(engine=engine, bias_step="none").fit(net, X * 1e30, y)
+    assert torch.equal(net.weight, before)
+
+
+def test_the_cache_on_disk_is_used(tmp_path):
+    code = (
+        "import numpy as np, torch\n"
+        "from torchperc.samples import loops, parts\n"
+        "parts.as_rows(np.eye(300), dtype=torch.float64)\n"  # the door runs a loop that compiles fast
+        "print(sum(loops.longest.stats.cache_misses.values()), sum(loops.longest.stats.cache_hits.values()))\n"
+    )
+    env = {**__import__("os").environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
+    assert said == [["1", "0"], ["0", "1"]]
+
+
+# --- blocks ---
+
+
+class Operations(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+def count(call):
+    with Operations() as seen:
+        call()
+    return seen.names
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_block_costs_a_bounded_number_of_operations_and_one_look_a_few_sweeps(classes):
+    X, y = integers(23, count=1280, width=60, classes=classes)
+    engine = tp.RuleTrainer(engine="blocked").start(net_for(60, classes), X, y)._engine
+    order = torch.arange(1280)
+    engine.run(order)  # the first pass starts from zero, where every sample looks like a mistake
+    all_blocks = count(lambda: engine.run(order))
+    blocks = 10
+    looks = sum("_local_scalar_dense" in name or name.startswith("aten::equal") for name in all_blocks)
+    products = sum(name.startswith(("aten::mm", "aten::addmm")) for name in all_blocks)
+    sweeps = (products - 3 * blocks) / blocks  # scores, Gram matrix and update are three products
+    assert sweeps <= 12
+    assert looks <= 2 * sweeps / 4 * blocks + 2 * blocks  # two flags after every four sweeps, two at the end
+    assert len(all_blocks) <= (85 + (6 if classes is None else 30) * sweeps) * blocks
+
+
+def test_sweeps_settle_within_the_block():
+    X, y = integers(29, count=128, width=2, noise=0.5)
+    assert_same_run(fit("reference", X, y, max_epochs=1), fit("blocked", X, y, max_epochs=1))
+
+
+@pytest.mark.parametrize("block", [1, 3, 1000])
+def test_any_block_size(block, monkeypatch):
+    monkeypatch.setattr(BlockedEngine, "block", block)
+    X, y = integers(31, classes=3)
+    assert_same_run(fit("reference", X, y, 3), fit("blocked", X, y, 3))
+
+
+# --- single-sample descent ---
+
+HEADS = [
+    tp.PerceptronHead(),
+    tp.PerceptronHead(tie="sign"),
+    tp.PerceptronHead(tie="ignore"),
+    tp.LMSHead(),
+    tp.LMSHead(targets="0/1"),
+    tp.LogisticHead(),
+]
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
+@pytest.mark.parametrize("classes", [None, 4])
+@pytest.mark.parametrize("head", HEADS, ids=str)
+@pytest.mark.parametrize("engine", FAST)
+def test_descent_by_every_engine(engine, head, classes, sparse):
+    X, y = integers(37, count=300, classes=classes)
+    rng = np.random.default_rng(0)
+    X = X if isinstance(head, tp.PerceptronHead) else X + rng.standard_normal(X.shape) * (X != 0)
+    for bias in (True, False):
+        seen = {}
+        for name in ("reference", engine):
+            net = net_for(5, classes, bias=bias, start=1)
+            samples = sp.csr_array(X) if sparse else torch.from_numpy(X)
+            scores = descend(net, head, samples, torch.from_numpy(y), 0.0625, engine=name)
+            seen[name] = (scores, net.weight.detach(), net.weight[:, :0] if net.bias is None else net.bias.detach())
+        for one, other in zip(seen["reference"], seen[engine], strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=0 if isinstance(head, tp.PerceptronHead) else 1e-12)
+
+
+@pytest.mark.parametrize("engine", ["reference", *FAST])
+def test_a_diverging_descent_goes_to_infinity_and_a_perceptron_says_so(engine):
+    X, y = integers(37, count=300)
+    X, y = torch.from_numpy(X * 1e3), torch.from_numpy(y)
+    net = net_for(5, None)
+    assert not torch.isfinite(descend(net, tp.LMSHead(), X, y, 1e3, engine=engine)).all()
+    with pytest.raises(ValueError, match="overflow"):
+        descend(net_for(5, None), tp.PerceptronHead(), X * 1e304, y, 1e300, engine=engine)
+
+
+def test_descent_refuses_an_unknown_engine():
+    with pytest.raises(ValueError, match="engine='fast' is unknown"):
+        descend(tp.Perceptron(1), tp.LMSHead(), torch.ones(2, 1), torch.tensor([1, -1]), 0.1, engine="fast")

@@ -1,0 +1,736 @@
+"""Sparse samples, and samples larger than memory, from end to end: the same numbers as dense ones in memory."""
+
+import subprocess
+import sys
+import tempfile
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import scipy.sparse as sp
+import torch
+from torch import nn
+
+import torchperc as tp
+from torchperc import _checks as checks
+from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, split
+from torchperc.data import partitions as partition
+from torchperc.data.partition import whole
+from torchperc.descent.sgd import descend
+from torchperc.lightning.loader import Mapped
+from torchperc.samples import parts
+
+L = tp.lightning
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no"),
+    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
+    pytest.mark.filterwarnings("ignore:The number of training batches"),
+    pytest.mark.filterwarnings("ignore:You called `self.log"),
+    pytest.mark.filterwarnings("ignore:X is read in parts, so order='shuffled'"),
+]
+KINDS = ["csr", "mapped", "pieces"]
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch):
+    monkeypatch.setattr(parts, "PART", 2**12)  # 85 rows of 6 float64, 170 of float32
+
+
+def numbers(count=400, width=6, classes=None, seed=0):
+    """Whole numbers, most of them 0, so that sums are exact; labels that no hyperplane gets all right."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-4, 5, (count, width)) * (rng.random((count, width)) < 0.4).astype(float)
+    X[0] = 0  # a row without any entry
+    if classes is None:
+        return X, np.where(X[:, 0] - X[:, 1] + rng.normal(0, 1, count) > 0, 1, -1)
+    return X, (X[:, :classes] + rng.normal(0, 1, (count, classes))).argmax(1)
+
+
+def kept(kind, X, tmp_path):
+    """The same samples as a data set may hold them."""
+    if kind == "dense":
+        return torch.tensor(X)
+    if kind == "csr":
+        return sp.csr_array(X)
+    tmp_path = Path(tempfile.mkdtemp(dir=tmp_path))
+    if kind == "pieces":
+        paths = [tmp_path / f"{i}.npz" for i in range(4)]
+        for path, piece in zip(paths, np.split(X, [90, 91, 260]), strict=True):
+            sp.save_npz(path, sp.csr_array(piece))
+        return CsrParts(paths)
+    np.save(tmp_path / "X.npy", X)
+    return np.load(tmp_path / "X.npy", mmap_mode="r")
+
+
+def dataset(kind, tmp_path, classes=None, X=None, y=None, **options):
+    made, codes = numbers(classes=classes)
+    X, y = made if X is None else X, codes if y is None else y
+    labels = ("no", "yes") if classes is None else tuple("abc"[:classes])
+    names = tuple(f"f{j}" for j in range(X.shape[1]))
+    return Dataset(kept(kind, X, tmp_path), torch.tensor(y), labels, names, **options)
+
+
+def module(table, **options):
+    data = L.TabularDataModule("given.npy", **{"split": (0.7, 0.2, 0.1), "dtype": "float64", **options})
+    data.__dict__["dataset"] = table
+    return data
+
+
+def array(X):
+    if isinstance(X, parts.PartRows):
+        return X.dense().numpy()
+    if isinstance(X, CsrParts):
+        return np.concatenate([X.load(n).toarray() for n in range(len(X.pieces))])
+    return X.toarray() if sp.issparse(X) else np.asarray(X)
+
+
+def trainer(epochs, **options):
+    L.quiet()
+    settings = {"accelerator": "cpu", "logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    return pl.Trainer(max_epochs=epochs, num_sanity_val_steps=0, enable_checkpointing=False, **settings, **options)
+
+
+def fitted(lit, data, epochs=4):
+    run = trainer(epochs)
+    run.fit(lit, data)
+    return run
+
+
+def net(classes=None, width=6):
+    return (tp.Perceptron(width) if classes is None else tp.MulticlassPerceptron(width, classes)).double()
+
+
+# --- sparse tensors -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("make", [torch.Tensor.to_sparse_csr, torch.Tensor.to_sparse], ids=["csr", "coo"])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_scores_of_sparse_tensors_and_their_gradients(classes, make, dtype):
+    X, y = numbers(classes=classes)
+    dense, labels = torch.tensor(X, dtype=dtype), torch.tensor(y)
+    nets = [net(classes).to(dtype) for _ in range(2)]
+    for one in nets:
+        one.load_state_dict({"weight": torch.arange(6.0).expand(classes or 1, 6), "bias": torch.ones(classes or 1)})
+    for one, x in zip(nets, (dense, make(dense)), strict=True):
+        tp.LogisticHead().loss(one(x), labels).backward()
+    assert torch.equal(nets[0](dense), nets[1](make(dense)))  # whole numbers
+    for ours, theirs in zip(nets[1].parameters(), nets[0].parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-5 if dtype == torch.float32 else 1e-13, atol=1e-6)
+    assert torch.equal(nets[0].predict(dense), nets[1].predict(make(dense)))
+
+
+def test_an_mlp_takes_sparse_samples():
+    X, _ = numbers()
+    x = torch.tensor(X)
+    mlps = [tp.MLP(6, (4,), seed=1, dtype=torch.float64) for _ in range(2)]
+    for mlp, samples in zip(mlps, (x, checks.csr_tensor(sp.csr_array(X))), strict=True):
+        mlp(samples).square().sum().backward()
+    for ours, theirs in zip(mlps[1].parameters(), mlps[0].parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-12)
+    linear = tp.MLP(6, (), seed=1, dtype=torch.float64)
+    torch.testing.assert_close(linear(checks.csr_tensor(sp.csr_array(X))), linear(x))
+
+
+def test_a_sparse_tensor_shares_its_memory_with_scipy():
+    X = sp.csr_array(numbers()[0])
+    there = checks.csr_tensor(X)
+    back = checks.as_csr(there)
+    assert np.shares_memory(X.data, back.data)
+    assert np.shares_memory(X.indices, back.indices)
+    assert np.shares_memory(X.data, checks.sparse_features(there, dtype=torch.float64).data)
+
+
+def test_no_word_about_beta_reaches_users():
+    code = (
+        "import warnings; warnings.simplefilter('error')\n"
+        "import scipy.sparse as sp, torch, torchperc as tp\n"
+        "loader = tp.lightning.SliceLoader(sp.csr_array([[0, 1.0], [2.0, 0]]), torch.tensor([1, -1]), 1)\n"
+        "net = tp.Perceptron(2).double()\n"
+        "for x, y in loader: net(x).sum().backward()\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_the_rule_and_descent_take_sparse_tensors(classes):
+    X, y = numbers(classes=classes)
+    for samples in (checks.csr_tensor(sp.csr_array(X)), torch.tensor(X).to_sparse()):
+        nets = [net(classes) for _ in range(2)]
+        logs = [tp.RuleTrainer(max_epochs=5).fit(n, x, y).log for n, x in zip(nets, (X, samples), strict=True)]
+        assert len(logs[0]) == len(logs[1]) > 50
+        assert torch.equal(nets[0].weight, nets[1].weight)
+        assert logs[0].equals(logs[1])
+        stepped = [net(classes) for _ in range(2)]
+        for n, x in zip(stepped, (torch.tensor(X), samples), strict=True):
+            descend(n, tp.PerceptronHead(), x, torch.tensor(y), lr=1.0)
+        assert torch.equal(stepped[0].weight, stepped[1].weight)
+    assert tp.theory.radius(X) == tp.theory.radius(samples)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta")
+def test_bad_sparse_tensors_are_named():
+    X, y = numbers()
+    bad = X.copy()
+    bad[7, 3] = np.nan
+    with pytest.raises(ValueError, match=r"X\[7, 3\] = nan is not a finite number"):
+        tp.RuleTrainer().fit(net(), torch.tensor(bad).to_sparse_csr(), y)
+    with pytest.raises(ValueError, match="X has 6 features but 5 are needed"):
+        tp.RuleTrainer().fit(net(width=5), torch.tensor(X).to_sparse_csr(), y)
+    with pytest.raises(TypeError, match=r"found dtype torch\.bfloat16"):
+        tp.RuleTrainer().fit(net(), torch.tensor(X).bfloat16().to_sparse_csr(), y)
+    with pytest.raises(TypeError, match=r"found dtype torch\.complex64"):
+        tp.RuleTrainer().fit(net(), torch.tensor(X).to(torch.complex64).to_sparse(), y)
+    with pytest.raises(TypeError, match=r"x is torch\.float32 on cpu but weight is torch\.float64"):
+        net()(torch.tensor(X).float().to_sparse_csr())
+    with pytest.raises(ValueError, match=r"\(400, 6\) but \(N, 5\) is needed"):
+        net(width=5)(torch.tensor(X).to_sparse_csr())
+    with pytest.raises(TypeError, match="X is a sparse tensor, which is not taken here"):
+        checks.features(torch.tensor(X).to_sparse(), dtype=torch.float64)
+    with pytest.raises(TypeError, match="joint features"):
+        tp.JointPerceptron(6, 3, dtype=torch.float64)(torch.tensor(X).to_sparse_csr())
+
+
+# --- data sets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dense", *KINDS])
+def test_a_data_set_of_every_kind(kind, tmp_path):
+    table = dataset(kind, tmp_path, classes=3)
+    X, y = numbers(classes=3)
+    assert np.array_equal(array(table.X), X)
+    assert table.X.shape == (400, 6)
+    two = table.against_rest("b")
+    assert two.labels == ("not b", "b")
+    assert np.array_equal(two.y, np.where(y == 1, 1, -1))
+    assert two.decode(two.y[:3]) == ["b" if k == 1 else "not b" for k in y[:3]]
+    made = Dataset.of(kept(kind, X, tmp_path), y, name="t")
+    assert made.labels == ("0", "1", "2")
+    assert torch.equal(made.y, torch.tensor(y))
+
+
+def test_labels_by_the_million_are_not_gone_through_singly():
+    y = torch.randint(0, 3, (10**6,), generator=torch.Generator().manual_seed(0))
+    X = np.zeros((10**6, 1))
+    for labels, names in ((y, "0 1 2"), (y.numpy().astype(np.float32) - 1, "-1 0 1"), (y.bool(), "False True")):
+        table = Dataset.of(X, labels)
+        assert " ".join(table.labels) == names
+    texts = Dataset.of(X[:4], np.array(["b", "10", "9", "b"]))
+    assert texts.labels == ("9", "10", "b")
+    assert texts.y.tolist() == [2, 1, 0, 2]
+    with pytest.raises(ValueError, match=r"y\[2\] = nan is a missing label"):
+        Dataset.of(X[:3], np.array([0.0, 1.0, np.nan]))
+
+
+def test_what_a_data_set_refuses(tmp_path):
+    X, y = numbers()
+    bad = X.copy()
+    bad[5, 2] = np.inf
+    with pytest.raises(ValueError, match=r"X\[5, 2\] = inf"):
+        dataset("csr", tmp_path, X=bad)
+    for gaps, message in (([[0, 9]], r"gaps names row and feature \[0, 9\]"), ([[0.0, 1.0]], "gaps must be int64")):
+        with pytest.raises(ValueError, match=message):
+            dataset("dense", tmp_path, gaps=torch.tensor(gaps))
+    with pytest.raises(ValueError, match="dropped"):
+        dataset("dense", tmp_path, dropped=-1)
+    np.save(tmp_path / "whole.npy", X.astype(np.int32))
+    with pytest.raises(TypeError, match="int32; float32 or float64 is needed"):
+        Dataset.of(np.load(tmp_path / "whole.npy", mmap_mode="r"), y)
+    with pytest.raises(ValueError, match="y has 3 values for 400 samples"):
+        dataset("csr", tmp_path, y=y[:3])
+
+
+# --- scaling ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("scaler", [MaxAbs(), MinMax(), Standard(), Identity()], ids=lambda s: s.kind)
+def test_scalers_have_the_statistics_of_memory(scaler, kind, tmp_path):
+    X, _ = numbers()
+    X[:, 4] = 0
+    rows = torch.arange(3, 400, 3)
+    if kind != "mapped" and scaler.kind in ("minmax", "standard"):
+        with pytest.raises(ValueError, match="use scale='maxabs'"):
+            scaler.fit(kept(kind, X, tmp_path))
+        return
+    for chosen in (None, rows):
+        here = scaler.fit(torch.tensor(X) if chosen is None else torch.tensor(X)[chosen])
+        there = scaler.fit(kept(kind, X, tmp_path), chosen)
+        torch.testing.assert_close(there.shift, here.shift, rtol=1e-13, atol=1e-13)
+        torch.testing.assert_close(there.scale, here.scale, rtol=1e-13, atol=1e-13)
+        pieces = list(there.transform_pieces(kept(kind, X, tmp_path), chosen))
+        assert len(pieces) > 1 or kind == "csr"
+        wanted = here.transform(X if chosen is None else X[chosen])
+        np.testing.assert_allclose(np.concatenate([array(p) for p in pieces]), wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_the_largest_absolute_value_by_hand():
+    scaler = MaxAbs().fit([[-4.0, 0.0, 1.0], [2.0, 0.0, 0.5]])
+    assert scaler.scale.tolist() == [4, 1, 1]
+    assert scaler.shift.tolist() == [0, 0, 0]
+    sparse = sp.csr_array(np.array([[2.0, 5.0, 0.0]], dtype=np.float32))
+    assert scaler.transform(sparse).toarray().tolist() == [[0.5, 5, 0]]
+    assert scaler.transform(sparse).dtype == np.float32
+    assert sparse.toarray().tolist() == [[2, 5, 0]]
+    assert tp.data.Scaler.from_state(scaler.state()).scale.tolist() == [4, 1, 1]
+    with pytest.raises(ValueError, match="use scale='maxabs'"):
+        Standard().fit([[1.0], [3.0]]).transform(sp.csr_array([[1.0]]))
+
+
+def test_a_number_that_is_not_finite_is_named_where_it_is_read(tmp_path):
+    X, _ = numbers()
+    X[321, 4] = np.nan
+    for kind in ("mapped", "pieces"):
+        with pytest.raises(ValueError, match=r"X\[321, 4\] = nan"):
+            MaxAbs().fit(kept(kind, X, tmp_path))
+    with pytest.raises(TypeError, match=r"use torchperc\.data\.partition"):
+        MaxAbs(torch.zeros(6), torch.ones(6)).transform(kept("mapped", X, tmp_path))
+
+
+# --- partitions ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Columns:
+    """An encoding as a partition sees it."""
+
+    fills: tuple[float, ...] | None = None
+    missing: str = "mean"
+    width: int = 6
+    names: tuple[str, ...] = tuple("abcdef")
+
+    def state(self):
+        return {"fills": None if self.fills is None else list(self.fills)}
+
+    def with_fills(self, means):
+        return replace(self, fills=tuple(means))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_partitions_are_those_of_memory(kind, dtype, tmp_path):
+    for scaler in (MaxAbs(), Identity(), *((MinMax(), Standard()) if kind == "mapped" else ())):
+        here, there = (
+            partition(table, split(table.y, (0.7, 0.3, 0.0)), scaler, dtype=dtype)
+            for table in (dataset(k, tmp_path) for k in ("dense", kind))
+        )
+        assert there.encoding is None
+        for (X, y), (Z, labels) in zip(here.parts, there.parts, strict=True):
+            assert torch.equal(y, labels)
+            assert array(Z).dtype == array(X).dtype
+            assert array(Z).shape == array(X).shape
+            np.testing.assert_allclose(array(Z), array(X), rtol=1e-6 if dtype == torch.float32 else 1e-13, atol=1e-13)
+            if scaler.kind in ("none", "maxabs", "minmax"):
+                assert np.array_equal(array(Z), array(X))
+        wanted = {"csr": sp.csr_array, "mapped": np.memmap, "pieces": CsrParts}[kind]
+        assert isinstance(there.parts[0][0], wanted)
+        everything = whole(dataset(kind, tmp_path), there, dtype)
+        np.testing.assert_allclose(
+            array(everything), array(whole(dataset("dense", tmp_path), here, dtype)), rtol=1e-6, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("kind", ["dense", *KINDS])
+def test_gaps_are_filled_with_the_means_of_the_training_part(kind, tmp_path):
+    X, y = numbers()
+    train, val, test = split(y, (0.7, 0.2, 0.1))
+    holes = np.zeros(X.shape, dtype=bool)
+    rng = np.random.default_rng(1)
+    holes[rng.integers(0, 400, 60), rng.integers(0, 5, 60)] = True
+    holes[train, 3] = True  # no training sample has this one
+    known = np.where(holes, np.nan, X)
+    over_all = np.nanmean(known, axis=0)
+    filled = np.where(holes, over_all, X)
+    gaps = torch.tensor(np.argwhere(holes)[::-1].copy())
+    encoding = Columns(tuple(over_all))
+    table = dataset(kind, tmp_path, X=filled, y=y, gaps=gaps, encoding=encoding)
+    made = partition(table, (train, val, test), MaxAbs(), dtype=torch.float64)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        means = np.nanmean(known[train], axis=0)
+    means[3] = over_all[3]
+    wanted = np.where(holes, means, X)
+    np.testing.assert_allclose(made.encoding.fills, means, rtol=1e-13)
+    scale = np.abs(wanted[train]).max(0)
+    for (Z, _), index in zip(made.parts, (train, val, test), strict=True):
+        np.testing.assert_allclose(array(Z), (wanted / scale)[index], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(array(whole(table, made, torch.float64)), wanted / scale, rtol=1e-12, atol=1e-13)
+    assert np.array_equal(array(table.X), filled)  # the source is left as it is
+
+
+def test_an_encoding_has_training_means_even_where_nothing_is_missing(tmp_path):
+    X, y = numbers()
+    table = dataset("dense", tmp_path, encoding=Columns())
+    indices = split(y)
+    assert partition(table, indices).encoding.fills == pytest.approx(X[indices[0]].mean(0))
+    strict = dataset("dense", tmp_path, encoding=Columns(missing="error"))
+    assert partition(strict, indices).encoding.fills is None
+
+
+def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    for kind in ("mapped", "pieces"):
+        made = partition(dataset(kind, tmp_path), split(numbers()[1]), MaxAbs(), cache=cache)
+        X, want = made.parts[0][0], array(made.parts[0][0]).copy()
+        assert len(list(cache.iterdir())) == 1
+        del made
+        assert np.array_equal(array(X), want)
+        assert len(list(cache.iterdir())) == 1
+        del X
+        assert not list(cache.iterdir())
+
+
+def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
+    """A file of 100 MB in a process of its own, whose resident memory is looked at."""
+    if not sys.platform.startswith("linux"):
+        pytest.skip("reads /proc")
+    rows, width = 125_000, 100
+    X = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype=np.float64, shape=(rows, width))
+    for start in range(0, rows, 25_000):
+        X[start : start + 25_000] = np.random.default_rng(start).normal(size=(25_000, width))
+    X.flush()
+    code = (
+        "import numpy as np, torch, torchperc as tp\n"
+        "from torchperc.rules import parts\n"
+        "parts.PART = 2**22; torch.set_num_threads(1)\n"
+        f"X = np.load({str(tmp_path / 'X.npy')!r}, mmap_mode='r')\n"
+        "y = torch.ones(len(X), dtype=torch.int64); y[::2] = -1\n"
+        "table = tp.data.Dataset(X, y, ('a', 'b'), tuple(map(str, range(100))))\n"
+        "indices = tp.data.split(y, (0.8, 0.2, 0.0))\n"
+        "def resident(what):\n"
+        "    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith(what)) / 1024\n"
+        "open('/proc/self/clear_refs', 'w').write('5')\n"
+        "before = resident('VmRSS')\n"
+        "made = tp.data.partition(table, indices, tp.data.Standard(), dtype=torch.float64)\n"
+        "rows = parts.rows_as_read(X); rows.hash(y)\n"
+        "for x, _ in tp.lightning.SliceLoader(*made.parts[0], 5000, 'shuffled'): x.sum()\n"
+        "print(type(made.parts[1][0]).__name__, resident('VmHWM') - before)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    kind, megabytes = done.stdout.split()
+    assert kind == "memmap"
+    assert float(megabytes) < 70  # the file has 100, a part 4
+
+
+def test_a_mapped_file_that_stays_as_it_is_is_not_copied(tmp_path):
+    table = dataset("mapped", tmp_path)
+    made = partition(table, split(table.y, (1, 0, 0)), dtype=torch.float64)
+    assert made.parts[0][0] is table.X
+    assert [tuple(X.shape) for X, _ in made.parts] == [(400, 6), (0, 6), (0, 6)]
+
+
+def test_what_a_partition_refuses(tmp_path):
+    table = dataset("csr", tmp_path)
+    some = torch.arange(10)
+    for indices, message in (
+        ([some.flip(0)], "ascending"),
+        ([some + 395], "from 0 to 399"),
+        ([some[:0], some], "no sample for training"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            partition(table, indices)
+    with pytest.raises(TypeError, match=r"indices\[0\]"):
+        partition(table, [some.float()])
+    with pytest.raises(ValueError, match="dtype"):
+        partition(table, [some], dtype=torch.float16)
+    with pytest.raises(ValueError, match="use scale='maxabs'"):
+        partition(table, [some], Standard())
+
+
+# --- loaders ------------------------------------------------------------------------------------------------------
+
+
+def batches(loader):
+    return [(np.concatenate([p.to_dense() for p in x]) if isinstance(x, Mapped) else array(x.to_dense()), y)
+            for x, y in loader]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1, 37, 400, "full"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_are_those_of_memory(kind, size, tmp_path):
+    X, y = numbers()
+    here, there = (L.SliceLoader(kept(k, X, tmp_path), torch.tensor(y), size) for k in ("dense", kind))
+    assert len(here) == len(there)
+    for (x, labels), (z, codes) in zip(batches(here), batches(there), strict=True):
+        assert np.array_equal(x, z)
+        assert torch.equal(labels, codes)
+    first = next(iter(there))[0]
+    wanted = Mapped if size == "full" and kind != "csr" else torch.Tensor
+    assert isinstance(first, wanted)
+    if wanted is torch.Tensor:
+        assert first.layout == (torch.strided if kind == "mapped" else torch.sparse_csr)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shuffled_batches_are_in_the_order_of_the_rule(kind, tmp_path):
+    X, y = np.arange(400.0)[:, None] * np.ones(6) + 1, numbers()[1]
+    samples = kept(kind, X, tmp_path)
+    loader = L.SliceLoader(samples, torch.tensor(y), 64, "shuffled", seed=5)
+    run = tp.RuleTrainer(order="shuffled", seed=5).start(net(), samples, y)
+    for _ in range(3):
+        order = torch.cat(list(run._order.epoch(0, lambda: None)))
+        found = batches(loader)
+        assert np.array_equal(np.concatenate([x for x, _ in found])[:, 0] - 1, order)
+        assert np.array_equal(torch.cat([labels for _, labels in found]), y[order])
+    one = L.SliceLoader(samples, torch.tensor(y), "full", "shuffled", seed=5)
+    again = tp.RuleTrainer(order="shuffled", seed=5).start(net(), samples, y)
+    ((x, labels),) = batches(one)
+    order = torch.cat(list(again._order.epoch(0, lambda: None)))
+    assert np.array_equal(x[:, 0] - 1, order)
+    assert np.array_equal(labels, y[order])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loader_goes_on_in_the_middle_of_an_epoch(kind, tmp_path):
+    X, y = numbers()
+    X[:, 0] = np.arange(1, 401)
+
+    def make():
+        return L.SliceLoader(kept(kind, X, tmp_path), torch.tensor(y), 90, "shuffled", seed=2)
+
+    loader = make()
+    seen = [x[:, 0].tolist() for _ in range(2) for x, _ in batches(loader)]
+    for stop in (3, 5, 7):
+        first, second, taken = make(), make(), []
+        while len(taken) < stop:
+            for x, _ in first:
+                taken.append(x.to_dense()[:, 0].tolist())
+                if len(taken) == stop:
+                    break
+        second.load_state_dict(first.state_dict())
+        while len(taken) < 10:
+            taken += [x[:, 0].tolist() for x, _ in batches(second)]
+        assert taken == seen
+
+
+def test_a_loader_compares_samples_and_labels():
+    with pytest.raises(ValueError, match="y has 3 values for 2 samples"):
+        L.SliceLoader(sp.csr_array((2, 2)), torch.ones(3))
+
+
+# --- modules ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("select", "classes"), [("last", None), ("averaged", 3), ("best-validation", None), ("best-validation", 3)]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rule_under_a_trainer(kind, select, classes, tmp_path):
+    results = []
+    for k in ("dense", kind):
+        data = module(dataset(k, tmp_path, classes))
+        lit = L.LitRule(net(classes), select=select)
+        run = fitted(lit, data, epochs=5)
+        figures = {name: float(value) for name, value in run.callback_metrics.items()}
+        predicted = torch.cat(run.predict(lit, data))
+        (tested,) = run.test(lit, data, verbose=False)
+        results.append((lit, figures, predicted, tested))
+    (here, known, labels, tested), (there, figures, found, judged) = results
+    assert here.result.mistakes == there.result.mistakes > 50
+    assert here.result.log.equals(there.result.log)
+    torch.testing.assert_close(here.net.weight, there.net.weight, rtol=1e-12, atol=1e-12)
+    assert figures == pytest.approx(known, rel=1e-10)
+    assert torch.equal(labels, found)
+    assert judged == pytest.approx(tested, rel=1e-6)
+    assert {"theory/lower", "error/val"} <= set(figures)
+
+
+@pytest.mark.parametrize(
+    ("update", "size", "classes"),
+    [("batch", "full", None), ("batch", "full", 3), ("batch", 50, None), ("sample", "full", 3), ("sample", 50, None)],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradient_descent_under_a_trainer(kind, update, size, classes, tmp_path):
+    results = []
+    for k in ("dense", kind):
+        data = module(dataset(k, tmp_path, classes), batch_size=size, scale="maxabs")
+        lit = L.LitClassifier(net(classes), "logistic", lr=0.2, update=update)
+        run = fitted(lit, data, epochs=3)
+        figures = {name: float(value) for name, value in run.callback_metrics.items()}
+        (tested,) = run.test(lit, data, verbose=False)
+        results.append((lit, figures, torch.cat(run.predict(lit, data)), tested, run.global_step))
+    (here, known, labels, tested, steps), (there, figures, found, judged, made) = results
+    torch.testing.assert_close(here.net.weight, there.net.weight, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(here.net.bias, there.net.bias, rtol=1e-10, atol=1e-12)
+    assert figures == pytest.approx(known, rel=1e-9)
+    assert judged == pytest.approx(tested, rel=1e-6)
+    assert torch.equal(labels, found)
+    assert steps == made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shuffled_descent_by_samples_goes_through_parts(kind, tmp_path):
+    X, y = numbers()
+    samples, labels = kept(kind, X, tmp_path), torch.tensor(y)
+    lit = L.LitClassifier(net(), "lms", lr=0.01, update="sample")
+    trainer(2).fit(lit, L.SliceLoader(samples, labels, "full", "shuffled", seed=3))
+    order = tp.RuleTrainer(order="shuffled", seed=3).start(net(), samples, y)._order
+    plain = net()
+    for _ in range(2):
+        now = torch.cat(list(order.epoch(0, lambda: None)))
+        descend(plain, tp.LMSHead(), torch.tensor(X)[now], labels[now], 0.01, engine="reference")
+    torch.testing.assert_close(lit.net.weight, plain.weight, rtol=1e-12, atol=1e-12)
+
+
+def test_any_net_and_optimizer_have_the_gradient_of_all_parts(tmp_path):
+    X, y = numbers()
+    mlps = []
+    for kind in ("dense", "mapped", "pieces"):
+        mlp = tp.MLP(6, (3,), seed=2, dtype=torch.float64)
+        lit = L.LitClassifier(mlp, "logistic", optimizer=lambda p: torch.optim.Adam(p, lr=0.05))
+        trainer(4).fit(lit, L.SliceLoader(kept(kind, X, tmp_path), torch.tensor(y)))
+        mlps.append(mlp)
+    for one in mlps[1:]:
+        for ours, theirs in zip(one.parameters(), mlps[0].parameters(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def test_nn_linear_takes_sparse_batches(tmp_path):
+    X, y = numbers(classes=3)
+    weights = []
+    for kind in ("dense", "csr"):
+        layer = nn.Linear(6, 3, dtype=torch.float64)
+        nn.init.zeros_(layer.weight)
+        nn.init.zeros_(layer.bias)
+        lit = L.LitClassifier(layer, "logistic", lr=0.1)
+        trainer(3).fit(lit, L.SliceLoader(kept(kind, X, tmp_path), torch.tensor(y)))
+        weights.append(layer.weight.detach())
+    torch.testing.assert_close(weights[0], weights[1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("head", "update", "size", "classes"),
+    [
+        ("lms", "batch", "full", None),
+        ("logistic", "batch", 50, None),
+        ("logistic", "batch", "full", 3),
+        ("logistic", "sample", "full", None),
+        ("perceptron", "batch", "full", None),
+    ],
+)
+def test_the_rate_by_itself(head, update, size, classes, tmp_path):
+    rates = []
+    for kind in ("dense", *KINDS):
+        data = module(dataset(kind, tmp_path, classes), batch_size=size)
+        lit = L.LitClassifier(net(classes), head, lr="auto", update=update)
+        trainer(1).fit(lit, data)
+        rates.append(lit.lr)
+    assert rates == pytest.approx([rates[0]] * 4, rel=1e-9)
+
+
+def test_the_rate_of_wide_parts_is_bounded(tmp_path, monkeypatch):
+    from torchperc.lightning import classifier
+
+    monkeypatch.setattr(classifier, "_DIRECT", 3)
+    X, y = numbers()
+    lit = L.LitClassifier(net(), "lms", lr="auto")
+    trainer(1).fit(lit, L.SliceLoader(kept("pieces", X, tmp_path), torch.tensor(y)))
+    assert lit.lr == pytest.approx(1 / (np.square(X).sum(1) + 1).mean())
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_rate_that_is_too_large_is_warned_of(kind, tmp_path):
+    data = module(dataset(kind, tmp_path))
+    with pytest.warns(UserWarning, match=r"lr=3 is above 2/L"):
+        trainer(1).fit(L.LitClassifier(net(), "lms", lr=3.0), data)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_samples_to_start_from(kind, tmp_path):
+    X, y = numbers()
+    lit = L.LitClassifier(net(), "lms", lr=1e-12, start="two-sample")
+    trainer(1).fit(lit, L.SliceLoader(kept(kind, X, tmp_path), torch.tensor(y)))
+    weight, _ = tp.functional.two_sample_start(torch.tensor(X), torch.tensor(y))
+    torch.testing.assert_close(lit.net.weight.detach(), weight, rtol=1e-9, atol=1e-9)
+
+
+# --- data modules, checkpoints, boards ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dense", *KINDS])
+def test_scale_by_itself(kind, tmp_path):
+    data = module(dataset(kind, tmp_path), scale="auto")
+    assert data.scaler.kind == ("maxabs" if kind in ("csr", "pieces") else "standard")
+    assert data.hparams["scale"] == "auto"
+    assert (data.width, data.names, data.classes, data.encoding) == (6, tuple(f"f{j}" for j in range(6)), None, None)
+    assert data.decode([1, -1]) == ["yes", "no"]
+    if kind == "csr":
+        with pytest.raises(ValueError, match="use scale='maxabs'"):
+            _ = module(dataset(kind, tmp_path), scale="standard").parts
+    with pytest.raises(ValueError, match="scale='robust'"):
+        L.TabularDataModule(scale="robust")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_data_module_knows_its_data_again(kind, tmp_path):
+    data = module(dataset(kind, tmp_path, encoding=Columns()))
+    state = data.state_dict()
+    assert state["encoding"]["fills"] == list(data.encoding.fills)
+    module(dataset(kind, tmp_path, encoding=Columns())).load_state_dict(state)
+    X, y = numbers()
+    X[399, 5] += 1
+    for other in (
+        dataset(kind, tmp_path, X=X, encoding=Columns()),
+        dataset(kind, tmp_path, encoding=Columns(missing="error")),
+        dataset(kind, tmp_path, y=-y, encoding=Columns()),
+    ):
+        with pytest.raises(ValueError, match="not the data the checkpoint was made on"):
+            module(other).load_state_dict(state)
+    if kind == "mapped":  # the same numbers in memory are the same data
+        assert module(dataset("dense", tmp_path, encoding=Columns())).state_dict()["data"] == state["data"]
+
+
+class Quit(pl.Callback):
+    """Save in the middle of an epoch and leave."""
+
+    def __init__(self, path, step):
+        self.path, self.step = path, step
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == self.step:
+            trainer.save_checkpoint(self.path)
+            trainer.should_stop = True
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("order", ["given", "shuffled"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_descent_resumes_exactly(kind, order, tmp_path):
+    def parts_of_a_run():
+        data = module(dataset(kind, tmp_path), batch_size=64, order=order, scale="maxabs")
+        return L.LitClassifier(net(), "logistic", lr=0.3), data
+
+    whole_run, data = parts_of_a_run()
+    trainer(4).fit(whole_run, data)
+    first, data = parts_of_a_run()
+    with pytest.raises(SystemExit):
+        trainer(4, callbacks=[Quit(tmp_path / "c.ckpt", 7)], plugins=[L.SafeCheckpointIO()]).fit(first, data)
+    second, data = parts_of_a_run()
+    trainer(4, plugins=[L.SafeCheckpointIO()]).fit(second, data, ckpt_path=tmp_path / "c.ckpt")
+    assert not torch.equal(first.net.weight, whole_run.net.weight)
+    assert torch.equal(second.net.weight, whole_run.net.weight)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_in_a_folder_resumes_and_reports(kind, tmp_path):
+    def go(folder, epochs, lit, **options):
+        data = module(dataset(kind, tmp_path), scale="auto")
+        L.make_trainer(folder, epochs, enable_progress_bar=False, accelerator="cpu").fit(lit, data, **options)
+        return data
+
+    lits = [L.LitRule(net(), order="shuffled", seed=1) for _ in range(3)]
+    go(tmp_path / "a", 6, lits[0])
+    go(tmp_path / "b", 3, lits[1])
+    data = go(tmp_path / "b", 6, lits[2], ckpt_path=tmp_path / "b/last.ckpt")
+    assert torch.equal(lits[0].net.weight, lits[2].net.weight)
+    assert lits[0].result.log.equals(lits[2].result.log)
+    from torchperc.reports.runs import of_module
+
+    page = of_module("a run", lits[2], data, folder=tmp_path / "b").html()
+    assert "280" in page

@@ -1,0 +1,614 @@
+"""Separability: known facts, an independent exact oracle, evidence of every kind, and wrong answers of the solver."""
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from sklearn import datasets
+
+import torchperc as tp
+from torchperc.theory import verifier
+from torchperc.theory.certificate import Certificate
+from torchperc.theory.separability import decide as separating
+from torchperc.theory.separability import exchange as sep_exchange
+from torchperc.theory.separability import linear as sep_linear
+from torchperc.theory.separability import rows as sep_rows
+from torchperc.theory.separability import search as sep_search
+from torchperc.theory.separability import spaces as sep_spaces
+from torchperc.theory.separability import weak as sep_weak
+from torchperc.theory.separability.search import Program
+
+IRIS, WINE, CANCER = datasets.load_iris(), datasets.load_wine(), datasets.load_breast_cancer()
+DIGITS = datasets.load_digits()
+
+
+# --- an independent oracle: Fourier and Motzkin's elimination -----------------------------------------------------
+
+
+def feasible(rows):
+    """Whether a·w ≥ b has a solution for all (a, b)."""
+    for j in range(len(rows[0][0])):
+        up, down = ([row for row in rows if sign * row[0][j] > 0] for sign in (1, -1))
+        best = {}
+        for a, b in [row for row in rows if row[0][j] == 0] + [joined(p, q, j) for p, q in product(up, down)]:
+            size = max(map(abs, a)) or 1
+            a, b = tuple(value / size for value in a), b / size
+            best[a] = max(b, best.get(a, b))
+        rows = list(best.items())
+    return all(b <= 0 for _, b in rows)
+
+
+def joined(p, q, j):
+    c, d = -q[0][j], p[0][j]
+    return tuple(c * x + d * y for x, y in zip(p[0], q[0], strict=True)), c * p[1] + d * q[1]
+
+
+def differences(X, y, classes, bias):
+    """The rows z, without the block of class 0."""
+    for x, own in zip(X, y, strict=True):
+        phi = [Fraction(value) for value in x] + [Fraction(1)] * bias
+        for k in range(classes):
+            if k != own:
+                sign = [(i == own) - (i == k) for i in range(1, classes)]
+                yield tuple(s * value for s in sign for value in phi)
+
+
+def truth(X, y, classes, bias):
+    rows = list(differences(X, y, classes, bias))
+    if feasible([(z, Fraction(1)) for z in rows]):
+        return "separable"
+    some = any(feasible([(z, Fraction(0)) for z in rows] + [(one, Fraction(1))]) for one in rows)
+    return "weakly separable" if some else "not separable"
+
+
+POOLS = st.sampled_from(
+    [
+        (0, 1),
+        (-1, 0, 1),
+        (0, 1, 2, 3),
+        (0.1, 0.2, 0.3, 0.7),
+        (1e9, 1e9 + 1, 1e9 + 1e-6),
+        (1.0, 1 + 2**-52, 1 - 2**-53),
+        (0.0, 5e-324, 1e-300, 1e300, -1e300),
+    ]
+)
+
+
+@st.composite
+def problems(draw):
+    classes = draw(st.sampled_from([None, None, 2, 3]))
+    features = draw(st.integers(1, 2)) if classes != 3 else 1
+    values = st.sampled_from(draw(POOLS))
+    count = draw(st.integers(2, 6))
+    X = draw(st.lists(st.lists(values, min_size=features, max_size=features), min_size=count, max_size=count))
+    codes = st.sampled_from((-1, 1) if classes is None else range(classes))
+    y = draw(st.lists(codes, min_size=count, max_size=count).filter(lambda y: len(set(y)) > 1))
+    return X, y, classes, draw(st.booleans())
+
+
+@settings(max_examples=80)
+@given(problems())
+def test_small_problems_are_decided_as_elimination_does(problem):
+    X, y, classes, bias = problem
+    found = tp.theory.separability(X, y, bias=bias, num_classes=classes)
+    own = [(code + 1) // 2 for code in y] if classes is None else y
+    assert found.kind == truth(X, own, classes or 2, bias)
+    assert found.verify()
+    assert found.weak is (found.kind != "not separable")
+    verifier.examine(verifier.parse(found._content()), zip(np.array(X, dtype=float).tolist(), own, strict=True))
+
+
+# --- known facts --------------------------------------------------------------------------------------------------
+
+
+def test_and_is_separable():
+    X, y = tp.data.gate("AND")
+    found = tp.theory.separability(X, y)
+    assert (found.kind, found.separable, found.weak, found.verify()) == ("separable", True, True, True)
+    plane = found.hyperplane
+    assert plane.squared_margin == Fraction(1, 8)
+    assert plane.positive == 4
+    weight, bias = plane.tensors()
+    assert plane.margin == pytest.approx(float(tp.functional.margin(X.double(), y, weight, bias)), rel=1e-15)
+    assert found.margin == plane.margin
+
+
+def test_xor_is_not():
+    found = tp.theory.separability(*tp.data.gate("XOR"))
+    assert (found.kind, found.separable, found.weak, found.verify()) == ("not separable", False, False, True)
+    assert found.witness.samples == (0, 1, 2, 3)
+    assert found.witness.alpha == (Fraction(1, 4),) * 4
+    assert found.point() == (Fraction(1, 2), Fraction(1, 2))
+    assert found.hyperplane is None
+    assert found.margin is None
+
+
+def test_parity_of_three_is_not():
+    found = tp.theory.separability(*tp.data.gate("parity-3"))
+    assert found.separable is False
+    assert found.verify()
+
+
+CLASSIC = {
+    "setosa against the rest": (IRIS.data, IRIS.target == 0, True),
+    "versicolor against the rest": (IRIS.data, IRIS.target == 1, False),
+    "virginica against the rest": (IRIS.data, IRIS.target == 2, False),
+    "versicolor against virginica": (IRIS.data[50:], IRIS.target[50:] == 1, False),
+    "breast cancer": (CANCER.data, CANCER.target == 1, True),
+    **{f"wine {k} against the rest": (WINE.data, WINE.target == k, True) for k in range(3)},
+    **{f"digit {k} against the rest": (DIGITS.data, DIGITS.target == k, k < 8) for k in range(10)},
+}
+
+
+@pytest.mark.parametrize("name", CLASSIC)
+def test_classic_data(name):
+    X, positive, separable = CLASSIC[name]
+    found = tp.theory.separability(X, np.where(positive, 1, -1))
+    assert found.separable is separable
+    assert found.verify()
+    if separable:  # the margin by another way
+        weight, bias = found.hyperplane.tensors()
+        distances = np.where(positive, 1, -1) * (X @ weight[0].numpy() + bias.item()) / np.linalg.norm(weight)
+        assert found.margin == pytest.approx(distances.min(), rel=1e-6)
+    elif len(X) < 200:
+        assert found.kind == "not separable"
+        assert found.weak is False
+
+
+def test_three_classes_jointly():
+    wine = tp.theory.separability(WINE.data, WINE.target)
+    assert (wine.kind, wine.verify()) == ("separable", True)
+    weight, bias = wine.hyperplane.tensors()
+    scores = torch.from_numpy(WINE.data) @ weight.T + bias
+    assert scores.argmax(1).tolist() == WINE.target.tolist()
+    assert torch.equal(weight.sum(0), torch.zeros(13, dtype=torch.float64))
+    iris = tp.theory.separability(IRIS.data, IRIS.target)
+    assert (iris.kind, iris.verify()) == ("weakly separable", True)  # setosa from the others, which then draw level
+    assert {iris.witness.rivals[i] for i in range(len(iris.witness.rivals))} == {1, 2}
+
+
+@pytest.mark.slow
+def test_all_ten_digits_jointly():
+    found = tp.theory.separability(DIGITS.data, DIGITS.target)
+    assert (found.kind, found.verify()) == ("separable", True)
+
+
+# --- margins, weak separation, spans ------------------------------------------------------------------------------
+
+
+def test_the_margin_is_exact():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 4))
+    y = np.where(X @ [1, 2, -1, 0.5] > 0.3, 1, -1)
+    plane = tp.theory.separability(X, y).hyperplane
+    scores = [
+        sum(w * Fraction(value) for w, value in zip(plane.weight[0], row, strict=True)) + plane.bias[0]
+        for row in X.tolist()
+    ]
+    least = min(int(label) * score for label, score in zip(y, scores, strict=True))
+    assert plane.least == least > 0
+    assert plane.squared_margin == least**2 / sum(w * w for w in plane.weight[0])
+
+
+WEAK = {
+    "two on the line": ([[0], [1], [1], [2]], [-1, -1, 1, 1], True, "weakly separable"),
+    "all on the line": ([[1], [1]], [-1, 1], True, "not separable"),
+    "one side on the line": ([[0, 0], [0, 2], [0, 1], [1, 1]], [-1, -1, 1, 1], True, "weakly separable"),
+    "crossing in a line": ([[0, 0], [0, 2], [0, 1], [0, 3]], [-1, -1, 1, 1], True, "not separable"),
+    "the origin itself": ([[0, 0], [1, 0], [0, -1]], [-1, 1, -1], False, "weakly separable"),
+    "only the origin": ([[0, 0], [0, 0]], [-1, 1], False, "not separable"),
+    "a pair and a face": (
+        [[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]],
+        [-1, 1, 1, 1, -1],
+        True,
+        "weakly separable",
+    ),
+    "a pair and a cross": (
+        [[0, 0, 0], [0, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1], [0, 0, -1]],
+        [-1, 1, 1, 1, -1, -1],
+        True,
+        "not separable",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WEAK)
+def test_weak_separation_is_named(name):
+    X, y, bias, kind = WEAK[name]
+    found = tp.theory.separability(X, y, bias=bias)
+    assert (found.kind, found.separable, found.verify()) == (kind, False, True)
+    assert found.witness is not None
+    if kind == "weakly separable":
+        assert (found.hyperplane.least, found.margin) == (0, 0.0)
+        assert 0 < found.hyperplane.positive < len(X)
+    else:
+        assert found.weak is False
+
+
+def test_features_that_say_nothing_are_no_way_out():
+    random = np.random.default_rng(1)
+    X = random.integers(0, 9, (60, 3)).astype(float)
+    X = np.column_stack((X, X[:, 0] - 2 * X[:, 1], np.zeros(60), np.full(60, 0.1)))  # dependent, empty, constant
+    found = tp.theory.separability(X, random.choice([-1, 1], 60))
+    assert (found.kind, found.weak, found.verify()) == ("not separable", False, True)
+    assert len(found.witness.null) == 3
+
+
+def test_a_bias_makes_a_difference():
+    X, y = [[1.0], [2.0]], [-1, 1]
+    assert tp.theory.separability(X, y).kind == "separable"
+    through_origin = tp.theory.separability(X, y, bias=False)
+    assert through_origin.kind == "not separable"
+    assert through_origin.verify()
+    assert "origin" in str(through_origin)
+    with pytest.raises(ValueError, match="two classes with a bias"):
+        through_origin.point()
+
+
+# --- the ways data come -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gate", ["AND", "XOR"])
+def test_tensors_arrays_lists_and_sparse_matrices_are_the_same_data(gate):
+    X, y = tp.data.gate(gate)
+    first = tp.theory.separability(X, y)
+    for other in (X.double(), X.int(), X.numpy(), X.tolist(), csr_array(X.numpy()), X.bool(), X.to(torch.bfloat16)):
+        found = tp.theory.separability(other, y.numpy())
+        assert (found.kind, found.digest) == (first.kind, first.digest)
+        assert first.verify(other, y.tolist())
+        assert found.verify(X, y)
+
+
+def test_sparse_data_are_decided_as_dense_ones():
+    random = np.random.default_rng(2)
+    for flips in (0, 40):
+        dense = random.normal(size=(400, 12)) * (random.random((400, 12)) < 0.3)
+        y = np.where(dense @ random.normal(size=12) > 0.1, 1, -1)
+        y[:flips] *= -1
+        sparse = tp.theory.separability(csr_array(dense), y)
+        assert sparse.separable is (flips == 0)
+        assert sparse.verify(dense, y)
+        assert tp.theory.separability(dense, y).verify(csr_array(dense), y)
+    three = np.argmax(dense[:, :3] + 0.01 * np.arange(3), axis=1)
+    joint = tp.theory.separability(csr_array(dense), three)
+    assert joint.kind == tp.theory.separability(dense, three).kind
+    assert joint.verify(dense, three)
+
+
+def planted(count, features, margin, flipped):
+    random = np.random.default_rng(3)
+    normal = random.normal(size=features)
+    normal /= np.linalg.norm(normal)
+    X = random.normal(size=(count, features))
+    y = np.where(X @ normal >= 0, 1, -1)
+    X += (y * margin)[:, None] * normal
+    return X, np.where(random.random(count) < flipped, -y, y)
+
+
+@pytest.mark.parametrize("flipped", [0, 0.05])
+def test_large_data_are_decided_on_few_rows(flipped, monkeypatch):
+    seen, calls = [], []
+    solver = sep_search.linear_program
+
+    def counted(table, zero, seconds):
+        seen.append(len(table))
+        return solver(table, zero, seconds)
+
+    monkeypatch.setattr(sep_search, "linear_program", counted)
+    X, y = planted(20_000, 20, 0.01, flipped)
+    found = tp.theory.separability(X, y, progress=lambda *call: calls.append(call))
+    assert found.separable is (flipped == 0)
+    assert found.verify()
+    assert max(seen) < 2000
+    assert calls[-1] == ("checking the proof", 1, 1)
+    assert all(0 <= done <= total for _, done, total in calls)
+
+
+def test_classes_jointly_on_few_rows():
+    random = np.random.default_rng(4)
+    X = random.normal(size=(3000, 5))
+    y = (X @ random.normal(size=(5, 4))).argmax(1)
+    found = tp.theory.separability(X, y, bias=False)
+    assert (found.kind, found.verify()) == ("separable", True)
+    y[:30] = (y[:30] + 1) % 4
+    found = tp.theory.separability(X, y, num_classes=5)  # a class without samples
+    assert (found.separable, found.verify()) == (False, True)
+
+
+# --- wrong answers of the solver ----------------------------------------------------------------------------------
+
+MISTAKEN = {
+    "a wrong vector": lambda table: Program(np.ones(table.shape[1]), 1.0, np.zeros(len(table))),
+    "no witness": lambda table: Program(np.zeros(table.shape[1]), 0.0, np.zeros(len(table))),
+    "a wrong witness": lambda table: Program(np.zeros(table.shape[1]), 0.0, np.arange(1.0, len(table) + 1)),
+    "not numbers": lambda table: Program(np.full(table.shape[1], np.nan), np.nan, np.full(len(table), np.nan)),
+}
+ASKED = {
+    "AND": (*tp.data.gate("AND"), "separable"),
+    "XOR": (*tp.data.gate("XOR"), "not separable"),
+    "weak": ([[0], [1], [1], [2]], torch.tensor([-1, -1, 1, 1]), "weakly separable"),
+    "setosa": (IRIS.data, np.where(IRIS.target == 0, 1, -1), "separable"),
+    "virginica": (IRIS.data, np.where(IRIS.target == 2, 1, -1), "not separable"),
+}
+
+
+def failing(table, zero, seconds):
+    raise sep_search.FailedError("out of order")
+
+
+@pytest.mark.parametrize("data", ASKED)
+@pytest.mark.parametrize("mistake", [*MISTAKEN, "no answer"])
+def test_a_wrong_answer_is_repaired(mistake, data, monkeypatch):
+    answer = MISTAKEN.get(mistake)
+    lying = (lambda table, zero, seconds: answer(table)) if answer else failing
+    monkeypatch.setattr(sep_search, "linear_program", lying)
+    X, y, kind = ASKED[data]
+    found = tp.theory.separability(X, y)
+    assert found.kind == kind
+    assert found.verify()
+
+
+@pytest.mark.parametrize("data", ASKED)
+def test_other_ways_through_the_search_end_at_the_same(data, monkeypatch):
+    X, y, kind = ASKED[data]
+    monkeypatch.setattr(sep_search, "_WIDE", 0)  # the interior-point method
+    assert tp.theory.separability(X, y).kind == kind
+    monkeypatch.setattr(sep_search, "linear_program", failing)
+    monkeypatch.setattr(sep_exchange, "_LEAST_INDEX_AFTER", -1)  # Bland's rule
+    assert tp.theory.separability(X, y).kind == kind
+    monkeypatch.setattr(sep_search, "_first_rows", lambda space: space.keys[:0])  # from an empty basis
+    assert tp.theory.separability(X, y).kind == kind
+
+
+@pytest.mark.parametrize("data", ["setosa", "virginica"])
+@pytest.mark.parametrize("mistake", MISTAKEN)
+def test_a_wrong_answer_without_repair_is_no_proof(mistake, data, monkeypatch):
+    monkeypatch.setattr(sep_search, "linear_program", lambda table, zero, seconds: MISTAKEN[mistake](table))
+    monkeypatch.setattr(sep_search, "_STEPS", 0)
+    monkeypatch.setattr(sep_search, "_FEW_STEPS", 0)
+    X, y, _ = ASKED[data]
+    found = tp.theory.separability(X, y)
+    assert (found.kind, found.separable, found.weak, found.verify()) == ("undecided", None, None, False)
+    assert "not precise enough" in found.reason
+    assert str(found).startswith("undecided: the linear program")
+
+
+@pytest.mark.parametrize(
+    "wrong", [[Fraction(1), Fraction(1), Fraction(-3)], {0: Fraction(1), 3: Fraction(1)}, {1: Fraction(1)}]
+)
+def test_what_does_not_hold_is_not_returned(wrong, monkeypatch):
+    monkeypatch.setattr(separating, "decide", lambda *arguments: wrong)
+    monkeypatch.setattr(separating, "weaken", lambda *arguments: sep_weak.Weak(null=[]))
+    found = tp.theory.separability(*tp.data.gate("AND"))
+    assert (found.kind, found.verify()) == ("undecided", False)
+    assert "did not hold" in found.reason
+
+
+def test_floats_that_see_no_mistake_are_not_believed(monkeypatch):
+    X, y = planted(3000, 5, 0.01, 0)
+    monkeypatch.setattr(sep_spaces.Space, "slacks", lambda space, point: np.ones(len(space.keys)))
+    found = tp.theory.separability(X, y)
+    assert (found.kind, found.verify()) == ("separable", True)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_programs_are_enough_far_from_the_origin(sparse, monkeypatch):
+    monkeypatch.setattr(sep_search, "settle", None)  # exact exchanges would repair what a wrong shift spoils
+    X = np.random.default_rng(5).normal(size=(100, 3)) + np.array([100, -200, 300])
+    y = np.where(X @ [3.0, 3.0, 1.0] > 0, 1, -1)
+    X = csr_array(X) if sparse else X
+    assert tp.theory.separability(X, y, bias=False).separable
+    assert tp.theory.separability(X, y).separable
+
+
+def test_time_runs_out():
+    found = tp.theory.separability(IRIS.data, np.where(IRIS.target == 1, 1, -1), time_limit=1e-9)
+    assert found.kind == "undecided"
+    assert "time limit of 1e-09 s" in found.reason
+    assert not found.verify()
+
+
+def test_weakness_may_be_left_open(monkeypatch):
+    def late(*arguments):
+        raise sep_exchange.UndecidedError("the time limit was reached")
+
+    monkeypatch.setattr(sep_weak, "null_residues", late)
+    found = tp.theory.separability([[0], [1], [1], [2]], [-1, -1, 1, 1])
+    assert (found.kind, found.separable, found.weak, found.verify()) == ("not separable", False, None, True)
+    assert "left open" in str(found)
+
+
+# --- the certificate as an object ---------------------------------------------------------------------------------
+
+
+def test_changed_data_are_noticed():
+    X, y = IRIS.data.copy(), np.where(IRIS.target == 0, 1, -1)
+    found = tp.theory.separability(X, y)
+    assert found.verify()
+    assert not found.verify(X, -y)
+    assert not found.verify(X[1:], y[1:])
+    assert not found.verify(X[:, 1:], y)
+    assert not found.verify(X[::-1], y[::-1])
+    X[3, 2] = np.nextafter(X[3, 2], 9)
+    assert not found.verify()
+
+
+def test_a_certificate_from_a_file_needs_the_data(tmp_path):
+    X, y = tp.data.gate("XOR")
+    tp.theory.separability(X, y).save(tmp_path / "xor.json")
+    loaded = Certificate.load(tmp_path / "xor.json")
+    assert loaded.verify(X, y)
+    with pytest.raises(ValueError, match=r"no data with it; call verify\(X, y\)"):
+        loaded.verify()
+    with pytest.raises(ValueError, match="X and y together"):
+        loaded.verify(X)
+    (tmp_path / "xor.json").write_text((tmp_path / "xor.json").read_text().replace('"4"', '"8"'))
+    with pytest.raises(ValueError, match="changed after it was written"):
+        Certificate.load(tmp_path / "xor.json")
+
+
+@pytest.mark.parametrize(
+    ("X", "y"),
+    [
+        (IRIS.data, IRIS.target),
+        (IRIS.data, np.where(IRIS.target == 1, 1, -1)),
+        (WINE.data, WINE.target),
+        ([[0.0, 1], [1, 1]], [-1, 1]),
+    ],
+)
+def test_a_certificate_comes_back_from_a_file(X, y, tmp_path):
+    made = tp.theory.separability(X, y)
+    made.save(tmp_path / "certificate.json")
+    loaded = Certificate.load(tmp_path / "certificate.json")
+    for name in ("kind", "samples", "features", "labels", "signs", "bias", "digest", "hyperplane", "witness", "reason"):
+        assert getattr(loaded, name) == getattr(made, name), name
+    assert loaded.verify(X, y)
+    assert [path.name for path in tmp_path.iterdir()] == ["certificate.json"]
+
+
+BAD = {
+    "labels 0/1": ({"y": [0, 0, 0, 1]}, ValueError, "map your two labels to -1 and"),
+    "a class left out": ({"y": [0, 1, 3, 1]}, ValueError, "class indices 0 to 2, found 0, 1, 3"),
+    "one class": ({"y": [1, 1, 1, 1]}, ValueError, "one class only"),
+    "words": ({"y": ["a", "b", "a", "b"]}, TypeError, "y must hold real numbers"),
+    "ragged labels": ({"y": [[1], [1, 2], 3, 4]}, ValueError, "y must be rectangular"),
+    "too few labels": ({"y": [1, -1]}, ValueError, "2 values for 4 samples"),
+    "nan": ({"X": [[np.nan, 0]] * 4}, ValueError, r"X\[0, 0\] = nan"),
+    "empty": ({"X": np.zeros((0, 2)), "y": []}, ValueError, "X is empty"),
+    "wider floats": ({"X": np.zeros((4, 2), dtype=np.longdouble)}, TypeError, "float64 does not hold exactly"),
+    "bias": ({"bias": 1}, TypeError, "bias must be True or False"),
+    "num_classes": ({"num_classes": 1}, ValueError, "num_classes=1 must be at least 2"),
+    "time": ({"time_limit": 0}, ValueError, "time_limit=0 must be a finite number > 0"),
+    "progress": ({"progress": 3}, TypeError, "progress must be True, False or a function"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name):
+    given, error, message = BAD[name]
+    X, y = tp.data.gate("AND")
+    with pytest.raises(error, match=message):
+        tp.theory.separability(**{"X": X, "y": y, **given})
+
+
+def test_a_bar_is_for_terminals(capsys):
+    assert tp.theory.separability(*tp.data.gate("AND"), progress=True).separable
+    assert capsys.readouterr().err == ""
+
+
+# --- what the proofs stand on -------------------------------------------------------------------------------------
+
+FLOATS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 5e-324, 1e-310, 1e300, -1e300, 1.0, 1 + 2**-52])
+
+
+@given(
+    st.lists(st.tuples(FLOATS, FLOATS, FLOATS), min_size=2, max_size=5),
+    st.tuples(*[st.fractions(-1000, 1000, max_denominator=10**6) | FLOATS.map(Fraction)] * 4),
+)
+def test_the_bound_of_rounding_holds(X, vector):
+    own = np.arange(len(X)) % 2
+    rows = sep_rows.Rows(np.array(X), own, 2, True)
+    plane = rows.plane(vector)
+    slacks, error, scale = rows.bounded_slacks(plane)
+    exact = [rows.exact_slacks(i, plane)[0] for i in range(len(X))]
+    for row, label, value in zip(X, own, exact, strict=True):
+        score = sum(Fraction(x) * w for x, w in zip(row, vector, strict=False)) + vector[-1]
+        assert value == (score if label else -score)
+    if np.isfinite(error):
+        assert all(abs(Fraction(s) - value * scale) <= error for s, value in zip(slacks[:, 0], exact, strict=True))
+    least, positive, wrong = rows.measure(plane)
+    assert least == min(exact)
+    assert positive == sum(value > 0 for value in exact)
+    assert sorted(wrong) == [i for i, value in enumerate(exact) if value <= 0]
+
+
+LIES = {
+    "cancellation": ([2.0**60, 2.0**60 + 256, 256.0], [1, -1, 1 - Fraction(1, 2**70)], -1),
+    "below the smallest number": ([5e-324] * 3, [Fraction(2, 5), Fraction(2, 5), Fraction(-7, 10)], 1),
+    "too large to be told": ([1e308, 1e308, -1e308], [1, 1, 2 + Fraction(1, 2**60)], -1),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_floats_alone_would_be_wrong(name):
+    row, vector, sign = LIES[name]
+    rows = sep_rows.Rows(np.array([row]), np.array([1]), 2, False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        by_floats = rows.slacks(np.array([vector], dtype=float), np.zeros(1))[0, 0]
+    assert not by_floats * sign > 0
+    least, positive, wrong = rows.measure(rows.plane(list(map(Fraction, vector))))
+    assert least * sign > 0
+    assert (positive, len(wrong)) == ((1, 0) if sign > 0 else (0, 1))
+
+
+def test_the_least_of_many_that_floats_cannot_tell_apart():
+    random = np.random.default_rng(0)
+    X = random.random((300, 6))
+    X[:, -1] = 1 - X[:, :-1].sum(axis=1)
+    rows = sep_rows.Rows(X, np.ones(300, dtype=np.int64), 2, False)
+    exact = [sum(map(Fraction, row)) for row in X.tolist()]
+    assert exact.index(min(exact)) != int(rows.slacks(np.ones((1, 6)), np.zeros(1)).argmin())
+    assert rows.measure(rows.plane([Fraction(1)] * 6))[0] == min(exact)
+
+
+MATRICES = st.integers(1, 5).flatmap(
+    lambda n: st.lists(
+        st.lists(st.integers(-9, 9) | st.integers(-(2**80), 2**80), min_size=n, max_size=n), min_size=n, max_size=n
+    )
+)
+
+
+@settings(max_examples=50)
+@given(MATRICES, st.data())
+def test_equations_are_solved_exactly(matrix, data):
+    right = data.draw(st.lists(st.integers(-99, 99), min_size=len(matrix), max_size=len(matrix)))
+    determinant = determinant_of([[Fraction(value) for value in row] for row in matrix])
+    if determinant == 0:
+        with pytest.raises(sep_linear.UnsolvedError, match="no single solution"):
+            sep_linear.Square(matrix)
+        return
+    square = sep_linear.Square(matrix)
+    for rows, turned in ((matrix, False), (list(zip(*matrix, strict=True)), True)):
+        found = square.solve(right, transposed=turned)
+        assert [sum(a * x for a, x in zip(row, found, strict=True)) for row in rows] == right
+    (column, other), below = square.solve_all([right, right[::-1]])
+    assert [sum(a * x for a, x in zip(row, column, strict=True)) for row in matrix] == [below * v for v in right]
+    assert [sum(a * x for a, x in zip(row, other, strict=True)) for row in matrix] == [below * v for v in right[::-1]]
+
+
+def determinant_of(rows):
+    result = Fraction(1)
+    for j in range(len(rows)):
+        pivot = next((i for i in range(j, len(rows)) if rows[i][j]), None)
+        if pivot is None:
+            return Fraction(0)
+        if pivot != j:
+            rows[j], rows[pivot], result = rows[pivot], rows[j], -result
+        result *= rows[j][j]
+        for i in range(j + 1, len(rows)):
+            factor = rows[i][j] / rows[j][j]
+            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[j], strict=True)]
+    return result
+
+
+@given(st.lists(st.lists(st.integers(-2, 2), min_size=4, max_size=4), min_size=1, max_size=6))
+def test_independent_rows_and_what_is_at_right_angles(rows):
+    kept, pivots = sep_linear.independent(rows)
+    rank = np.linalg.matrix_rank(np.array(rows))
+    assert len(kept) == len(pivots) == rank == verifier.rank(rows)
+    basis = [rows[i] for i in kept]
+    null = sep_linear.null_vectors(basis, 4)
+    assert len(null) == 4 - rank
+    assert sep_linear.null_residues(rows, 4).any() == (rank < 4)
+    assert not (np.array(rows) @ np.array(null).reshape(-1, 4).T).any()
+    assert not (np.array(rows) @ sep_linear.null_residues(rows, 4) % sep_linear.PRIME).any()
+
+
+def test_too_many_equations_are_not_tried():
+    with pytest.raises(sep_linear.UnsolvedError, match="2048 equations"):
+        sep_linear.Square([[0] * 2048] * 2048)

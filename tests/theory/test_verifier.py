@@ -1,0 +1,484 @@
+"""The stand-alone verifier: what holds is accepted, everything else is rejected, with the standard library alone."""
+
+import json
+import re
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+from sklearn.datasets import load_iris
+
+import torchperc as tp
+from torchperc.cli import main
+from torchperc.data import read_csv
+from torchperc.theory import verifier
+from torchperc.theory.separability import rows as sep_rows
+
+FILES = {
+    "separable": "a,b,label\n0,0,no\n0,1,no\n1,0,no\n1,1.5,yes\n",
+    "AND": "a,b,label\n0,0,no\n0,1,no\n1,0,no\n1,1,yes\n",
+    "not separable": "a,b,label\n0,0,no\n0,1,yes\n1,0,yes\n1,1.25,no\n0.5,0.5,no\n",
+    "weakly separable": "a,b,label\n0,3,no\n1,5,no\n1,5,yes\n2,-1,yes\n",
+    "in steps": "a,label\n0,x\n0,y\n1,x\n1,y\n",
+    "three classes": "a,label\n0,x\n1,x\n2,y\n3,y\n3,z\n4,z\n",
+    "with null vectors": "a,b,label\n0,0,no\n1,2,yes\n2,4,no\n0.5,1,yes\n",
+}
+KINDS = {
+    "AND": "separable",
+    "in steps": "not separable",
+    "three classes": "weakly separable",
+    "with null vectors": "not separable",
+}
+
+
+def proved(name, folder, *options):
+    """A data file, by name or by what is in it, and the proof about it."""
+    data, proof = folder / "data.csv", folder / "proof.json"
+    data.write_text(FILES.get(name, name))
+    with pytest.raises(SystemExit) as leave:
+        main(["separable", str(data), "--save", str(proof), *options])
+    assert leave.value.code == 0
+    return data, proof
+
+
+def accepted(content, data):
+    """Whether the content of a certificate is accepted for a file of data."""
+    try:
+        claim = verifier.parse(content)
+        verifier.examine(claim, verifier.read_rows(data, claim))
+    except verifier.RejectedError:
+        return False
+    return True
+
+
+def forged(content):
+    """The same with a checksum that fits."""
+    return {**content, "checksum": verifier.checksum(content)}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("options", [(), ("--no-bias",)])
+def test_proofs_hold(name, options, tmp_path, capsys):
+    data, proof = proved(name, tmp_path, *options)
+    capsys.readouterr()
+    content = json.loads(proof.read_text())
+    assert content["kind"] in verifier.KINDS[:3]
+    assert options or content["kind"] == KINDS.get(name, name)
+    assert verifier.main([str(proof), str(data)]) == 0
+    assert capsys.readouterr().out == (
+        f"valid: {content['kind']}, proved for all {content['samples']} samples of {data} in exact arithmetic\n"
+    )
+    assert accepted(content, data)
+
+
+def test_the_standard_library_is_enough(tmp_path):
+    data, proof = proved("weakly separable", tmp_path)
+    alone = [sys.executable, "-I", "-S", verifier.__file__]  # no folder of other packages on the path
+    found = subprocess.run([*alone, str(proof), str(data)], capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout.startswith("valid: weakly separable")
+    data.write_text(data.read_text().replace("2,-1,yes", "2,-2,yes"))
+    found = subprocess.run([*alone, str(proof), str(data)], capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (1, "rejected: the certificate is about other data\n")
+
+
+def test_the_command_checks_proofs_without_torch(tmp_path):
+    data, proof = proved("separable", tmp_path)
+    code = (
+        f"import sys\nfrom torchperc.cli import main\ntry:\n    main(['separable', '--verify', {str(proof)!r}, "
+        f"{str(data)!r}])\nexcept SystemExit as leave:\n    print(leave.code, 'torch' in sys.modules, 'numpy' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(tp.__file__).parents[1]
+    )
+    assert found.stdout.splitlines()[1] == "0 False False"
+
+
+# --- corruption ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_corrupted_digit_is_rejected(name, tmp_path):
+    data, proof = proved(name, tmp_path)
+    text = proof.read_text()
+    for found in re.finditer(r"[0-9a-f]", text):
+        other = "1" if found.group() != "1" else "2"
+        corrupt = text[: found.start()] + other + text[found.end() :]
+        proof.write_text(corrupt)
+        try:
+            content = verifier.read_certificate(proof)
+        except ValueError:
+            continue
+        assert not accepted(content, data), (found.start(), text[found.start() - 20 : found.end() + 20])
+
+
+def places(value, path=()):
+    """Every number and text of a certificate, by its path."""
+    if isinstance(value, dict | list):
+        for key, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(entry, (*path, key))
+    else:
+        yield path, value
+
+
+def changed(content, path, value):
+    copy = json.loads(json.dumps(content))
+    spot = copy
+    for key in path[:-1]:
+        spot = spot[key]
+    spot[path[-1]] = value
+    return copy
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_changed_number_with_a_new_checksum_is_rejected_too(name, tmp_path):
+    data, proof = proved(name, tmp_path)
+    content = json.loads(proof.read_text())
+    tried = 0
+    for path, value in places(content):
+        if path[0] in ("format", "version", "reason", "checksum"):
+            continue
+        for other in (other for other in others(value) if other != value):
+            fake = changed(content, path, other)
+            tried += 1
+            expected = still_true(fake, path, data)
+            assert accepted(forged(fake), data) is expected, (path, value, other)
+            if path[0] not in ("labels", "signs"):
+                assert accepted_by_the_package(forged(fake), data) is expected, (path, value, other)
+    assert tried > 60
+
+
+def accepted_by_the_package(content, data):
+    table, path = read_csv(data), data.with_name("forged.json")
+    path.write_text(json.dumps(content))
+    try:
+        return tp.theory.Certificate.load(path).verify(table.X, table.y)
+    except ValueError:
+        return False
+
+
+def still_true(content, path, data):
+    """A weak separator may have a neighbour that is one as well; anything else that is changed makes a proof wrong.
+
+    But for what makes no difference to a witness alone: whether two classes are called −1 and +1, or 0 and 1, and that
+    without a bias there is none either.
+    """
+    if path in (("signs",), ("bias",)):
+        return content[path[0]] is False and content["hyperplane"] is None and not content["witness"]["null"]
+    if path[0] != "hyperplane" or content["kind"] != "weakly separable" or path[1] not in ("weight", "bias"):
+        return False
+    try:
+        weight = [[verifier.read_number(value) for value in row] for row in content["hyperplane"]["weight"]]
+        bias = [verifier.read_number(value) for value in content["hyperplane"]["bias"]]
+    except (ValueError, ZeroDivisionError):
+        return False
+    table, slacks = read_csv(data), []
+    for x, label in zip(table.X.tolist(), table.decode(table.y), strict=True):
+        scores = [
+            sum(w * Fraction(v) for w, v in zip(row, x, strict=True)) + b for row, b in zip(weight, bias, strict=True)
+        ]
+        scores = [-scores[0], scores[0]] if len(scores) == 1 else [2 * score for score in scores]
+        own = table.labels.index(label)
+        slacks += [scores[own] - score for k, score in enumerate(scores) if k != own]
+    return min(slacks) == 0 and sum(slack > 0 for slack in slacks) == content["hyperplane"]["positive"]
+
+
+def others(value):
+    if isinstance(value, bool):
+        return [not value, None, int(not value)]
+    if isinstance(value, int):
+        return [value + 1, value - 1, -value - 1, str(value), float(value), None, True]
+    if value is None:
+        return [[], {}, "0", 0]
+    if re.fullmatch(r"-?\d+(/\d+)?", value):
+        number = verifier.read_number(value)
+        near = [number + 1, -number if number else Fraction(1, 3), number + Fraction(1, 2**70)]
+        return [*(verifier.write_number(one) for one in near), "1/0", "x", "", "0x", 1, None, [value]]
+    return [value + "x", value[1:], "not separable", None, 1]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_missing_entry_is_rejected(name, tmp_path):
+    data, proof = proved(name, tmp_path)
+    content = json.loads(proof.read_text())
+    for path in {place[: i + 1] for place, _ in places(content) for i in range(len(place))}:
+        if path[0] in ("checksum", "format", "version", "reason"):
+            continue
+        copy = json.loads(json.dumps(content))
+        spot = copy
+        for key in path[:-1]:
+            spot = spot[key]
+        del spot[path[-1]]
+        assert not accepted(forged(copy), data), path
+
+
+DAMAGE = {
+    "a value": ("0,1,no", "0,1.0000000000000002,no"),
+    "a label": ("0,1,no", "0,1,yes"),
+    "an order": ("0,0,no\n0,1,no\n", "0,1,no\n0,0,no\n"),
+    "a row less": ("0,1,no\n", ""),
+    "a row more": ("0,1,no\n", "0,1,no\n0,1,no\n"),
+    "an unknown label": ("0,1,no", "0,1,maybe"),
+    "a column less": ("a,b,label\n0,0,no\n0,1,no\n1,0,no\n1,1.5,yes", "b,label\n0,no\n1,no\n0,no\n1.5,yes"),
+    "no rows": ("0,0,no\n0,1,no\n1,0,no\n1,1.5,yes\n", ""),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_other_data_are_rejected(name, tmp_path, capsys):
+    data, proof = proved("separable", tmp_path)
+    before, after = DAMAGE[name]
+    assert before in data.read_text()
+    data.write_text(data.read_text().replace(before, after))
+    capsys.readouterr()
+    assert verifier.main([str(proof), str(data)]) == 1
+    out, err = capsys.readouterr()
+    assert out.startswith("rejected: ")
+    assert (out.count("\n"), err) == (1, "")
+
+
+def test_false_claims_are_rejected(tmp_path):
+    data, proof = proved("weakly separable", tmp_path)
+    content = json.loads(proof.read_text())
+    spanning = changed(content, ("witness", "null"), [])
+    assert not accepted(forged(spanning), data)
+    assert not accepted(forged({**spanning, "kind": "not separable", "hyperplane": None}), data)
+    assert not accepted(forged({**content, "kind": "separable", "witness": None}), data)
+    nothing = {"weight": [["0", "0"]], "bias": ["0"], "least": "0", "squared_margin": "0", "positive": 0}
+    assert not accepted(forged({**content, "hyperplane": nothing}), data)
+    assert accepted(forged({**content, "kind": "not separable", "hyperplane": None}), data)  # true, and less
+
+
+@pytest.mark.parametrize("weights", [["-1", "1", "1", "1"], ["1", "-1", "-1", "-1"], ["0", "0", "0", "0"]])
+def test_weights_have_to_be_positive(weights, tmp_path):
+    data, proof = proved("AND", tmp_path)  # (x, 1) of the last sample is that of two others less the first
+    total = str(sum(map(int, weights)))
+    fake = {
+        "samples": [0, 1, 2, 3],
+        "rivals": [1, 1, 1, 0],
+        "weights": weights,
+        "total": total,
+        "further": [],
+        "null": None,
+    }
+    content = {**json.loads(proof.read_text()), "kind": "not separable", "hyperplane": None, "witness": fake}
+    part = verifier.Sum(tuple(zip(fake["samples"], fake["rivals"], strict=True)), tuple(map(int, weights)))
+    rows = dict(enumerate(verifier.read_rows(data, verifier.parse(json.loads(proof.read_text())))))
+    assert not any(verifier.combination(part, rows, 2, True))  # the sum alone would pass
+    assert not accepted(forged(content), data)
+    assert not accepted_by_the_package(forged(content), data)
+
+
+def test_further_sums_follow_from_each_other(tmp_path):
+    data, proof = proved("in steps", tmp_path)
+    content = json.loads(proof.read_text())
+    first, further = content["witness"], content["witness"]["further"]
+    assert (len(first["samples"]), len(further), first["null"]) == (2, 1, [])
+    for change in ({"further": []}, {"further": further * 2}, {"null": None}, {"further": [first]}):
+        fake = forged({**content, "witness": {**first, **change}})
+        assert not accepted(fake, data), change
+        assert not accepted_by_the_package(fake, data), change
+
+
+def test_rows_of_earlier_sums_may_have_any_sign(tmp_path):
+    data, proof = proved("a,label\n0,x\n0,y\n1,y\n2,x\n", tmp_path)
+    further = {"samples": [1, 2, 3], "rivals": [0, 0, 1], "weights": ["-1", "2", "1"], "total": "2"}
+    first = {"samples": [0, 1], "rivals": [1, 0], "weights": ["1", "1"], "total": "2"}
+    content = json.loads(proof.read_text())
+    right = forged({**content, "witness": {**first, "further": [further], "null": []}})
+    wrong = forged({**content, "witness": {**further, "further": [first], "null": []}})  # the order is the proof
+    assert accepted(right, data)
+    assert accepted_by_the_package(right, data)
+    assert not accepted(wrong, data)
+    assert not accepted_by_the_package(wrong, data)
+
+
+def test_a_sample_is_no_rival_of_its_own_class(tmp_path):
+    data, proof = proved("separable", tmp_path)
+    content = json.loads(proof.read_text())
+    nothing = {"samples": [3], "rivals": [1], "weights": ["1"], "total": "1", "further": [], "null": None}
+    fake = forged({**content, "kind": "not separable", "hyperplane": None, "witness": nothing})
+    assert not accepted(fake, data)
+    assert not accepted_by_the_package(fake, data)
+
+
+def test_null_vectors_have_to_be_independent_and_null(tmp_path):
+    data, proof = proved("with null vectors", tmp_path)
+    content = json.loads(proof.read_text())
+    (null,) = content["witness"]["null"]
+    assert accepted(content, data)
+    assert not accepted(forged(changed(content, ("witness", "null"), [])), data)
+    assert not accepted(forged(changed(content, ("witness", "null"), [null, null])), data)
+    zero = {"weight": [["0", "0"]], "bias": ["0"]}
+    assert not accepted(forged(changed(content, ("witness", "null"), [zero])), data)
+    assert not accepted_by_the_package(forged(changed(content, ("witness", "null"), [null, null])), data)
+    assert not accepted_by_the_package(forged(changed(content, ("witness", "null"), [zero])), data)
+    doubled = {"weight": [[verifier.write_number(2 * Fraction(w)) for w in null["weight"][0]]], "bias": null["bias"]}
+    assert accepted(forged(changed(content, ("witness", "null"), [doubled])), data) is (null["bias"] == ["0"])
+
+
+def test_undecided_proves_nothing(tmp_path, capsys):
+    data = tmp_path / "data.csv"
+    data.write_text(FILES["separable"])
+    with pytest.raises(SystemExit) as leave:
+        main(["separable", str(data), "--time-limit", "1e-9", "--save", str(tmp_path / "proof.json")])
+    assert leave.value.code == 1
+    assert "undecided: the time limit of 1e-09 s was reached" in capsys.readouterr().out
+    assert verifier.main([str(tmp_path / "proof.json"), str(data)]) == 1
+    assert "proves nothing" in capsys.readouterr().out
+
+
+BAD = {
+    "no certificate": (lambda proof, data: proof.unlink(), "cannot read"),
+    "no data": (lambda proof, data: data.unlink(), "cannot read"),
+    "not JSON": (lambda proof, data: proof.write_text("{"), "is not a certificate"),
+    "not text": (lambda proof, data: proof.write_bytes(b"\xff"), "is not a certificate"),
+    "other JSON": (lambda proof, data: proof.write_text("[1]"), "is not a certificate of separability"),
+    "deep JSON": (lambda proof, data: proof.write_text("[" * 10**5), "is not a certificate"),
+    "other version": (lambda proof, data: proof.write_text(proof.read_text().replace('"version": 1', '"version": 2')), "has version 2"),
+    "empty data": (lambda proof, data: data.write_text(""), "is empty"),
+    "one column": (lambda proof, data: data.write_text("a\n1\n"), "1 columns, where 2 are needed"),
+    "ragged": (lambda proof, data: data.write_text("a,b,label\n0,0,no\n0,1\n"), "line 3: 2 columns, where 3"),
+    "a word": (lambda proof, data: data.write_text("a,b,label\n0,zero,no\n"), "line 2, column 'b': 'zero' is not a finite number"),
+    "infinite": (lambda proof, data: data.write_text("a,b,label\n0,inf,no\n"), "'inf' is not a finite number"),
+    "no label": (lambda proof, data: data.write_text("a,b,label\n0,1,\n"), "the label is missing"),
+    "not UTF-8": (lambda proof, data: data.write_bytes(b"\xff\xfe\n"), "not a CSV file"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_named_in_one_line(name, tmp_path, capsys):
+    data, proof = proved("separable", tmp_path)
+    spoil, message = BAD[name]
+    spoil(proof, data)
+    capsys.readouterr()
+    assert verifier.main([str(proof), str(data)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("torchperc: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_usage_is_one_line(capsys):
+    with pytest.raises(SystemExit) as leave:
+        verifier.main(["only.json"])
+    assert leave.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+# --- reading and digest -------------------------------------------------------------------------------------------
+
+TABLES = {
+    "header": ("a,b,label\n1,2,x\n3,4,y\n", None),
+    "target by name": ("kind,a,b\nx,1,2\ny,3,4\n", "kind"),
+    "target by position": ("0,1,5\n1,2,6\n0,3,8\n1,4,9\n", "1"),
+    "numbers in one way": ("1,2,1\n3,4,1.0\n5,6,+2\n7,8,2\n", None),
+    "spaces and blank lines": ("\ufeffa, b , label\n\n 1 , 2e3,x\n,,\n-0.0,4, y\n", None),
+    "quoted": ('a,"b,c",label\n1,2,"x,1"\n3,4,y\n', None),
+    "negative labels": ("1,-1\n2,1\n3,-1\n", None),
+    "large numbers": ("1e308,1e308,x\n1,2,y\n", None),
+    "three": ("1,a\n2,b\n3,c\n4,10\n5,9\n", None),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_files_are_read_as_the_package_reads_them(name, tmp_path):
+    text, target = TABLES[name]
+    path = tmp_path / "data.csv"
+    path.write_text(text, encoding="utf-8")
+    table = read_csv(path, target)
+    two = table.classes is None
+    claim = verifier.Claim("undecided", 1, 1, table.labels, two, True, "", None, None)
+    rows = list(verifier.read_rows(path, claim, target))
+    assert [list(values) for values, _ in rows] == table.X.tolist()
+    assert [2 * own - 1 if two else own for _, own in rows] == table.y.tolist()
+
+
+def test_one_digest_of_dense_sparse_and_written_data():
+    random = np.random.default_rng(0)
+    X = random.normal(size=(50, 7)) * (random.random((50, 7)) < 0.5)
+    X[3] = 0.0
+    X[4, 2] = -0.0
+    own = random.integers(0, 3, 50)
+    digest = verifier.Digest()
+    for row, code in zip(X.tolist(), own.tolist(), strict=True):
+        digest.add(row, code)
+    sparse = csr_array(X)
+    sparse.data[0] = 0.0  # an entry that is there and zero
+    first = X.copy()
+    first[np.nonzero(X)[0][0], np.nonzero(X)[1][0]] = 0.0
+    assert sep_rows.digest(X, own) == sep_rows.digest(csr_array(X), own) == digest.text(7)
+    assert sep_rows.digest(sparse, own) == sep_rows.digest(first, own) != digest.text(7)
+    assert len({sep_rows.digest(X, own), sep_rows.digest(X[:, :6], own), sep_rows.digest(X, own[::-1])}) == 3
+
+
+def test_numbers_are_written_exactly():
+    for value in (Fraction(0), Fraction(-7, 3), Fraction(3**9000, 2**5000), Fraction(-(2**64)), Fraction(1, 10**5000)):
+        assert verifier.read_number(verifier.write_number(value)) == value
+
+
+# --- the command --------------------------------------------------------------------------------------------------
+
+
+def call(capsys, *words):
+    with pytest.raises(SystemExit) as leave:
+        main(["separable", *words])
+    return leave.value.code, *capsys.readouterr()
+
+
+def test_the_command_says_what_it_proved(capsys, tmp_path):
+    code, out, err = call(capsys, "XOR")
+    assert (code, err) == (0, "")
+    assert out == (
+        "XOR: 4 samples, 2 features, labels -1, +1\n"
+        "not separable: a point in both convex hulls, made of 4 samples (rows 1, 2, 3, 4 of the data)\n"
+    )
+    code, out, _ = call(capsys, "AND")
+    assert "separable: every sample is on its side of the hyperplane, with a geometric margin of 0.353553\n" in out
+    data = tmp_path / "data.csv"
+    data.write_text(FILES["weakly separable"])
+    code, out, _ = call(capsys, str(data), "--save", str(tmp_path / "proof.json"))
+    assert "weakly separable: a point in both convex hulls, made of 2 samples; but a hyperplane has every" in out
+    assert f"to check it: torchperc separable --verify {tmp_path / 'proof.json'} {data}\n" in out
+
+
+def test_iris_from_a_file(capsys, tmp_path):
+    iris = load_iris()
+    lines = ["kind," + ",".join(f"f{j}" for j in range(4))]
+    lines += [f"{iris.target_names[t]},{','.join(map(str, x))}" for x, t in zip(iris.data, iris.target, strict=True)]
+    data, proof = tmp_path / "iris.csv", tmp_path / "iris.json"
+    data.write_text("\n".join(lines))
+    code, out, _ = call(capsys, str(data), "--target", "kind", "--save", str(proof))
+    assert (code, "weakly separable: the differences φ(x, y) − φ(x, k) have a weighted mean of zero" in out) == (
+        0,
+        True,
+    )
+    assert call(capsys, str(data), "--target", "1", "--verify", str(proof))[0] == 0
+    assert call(capsys, str(data), "--verify", str(proof))[0] == 1  # the last column is not what it is about
+    assert tp.theory.Certificate.load(proof).verify(iris.data, iris.target)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nowhere.csv"], "cannot read nowhere.csv"),
+        (["XOR", "--target", "a"], "--target=a goes with a file; XOR is a gate"),
+        (["XOR", "--save", "no/where/x.json"], "is in no folder that exists"),
+        (["XOR", "--time-limit", "0"], "time_limit=0.0 must be a finite number > 0"),
+        (["XOR", "--verify", "x.json"], "cannot read x.json"),
+        (["XOR", "--verify", "x.json", "--save", "y.json"], "--save=y.json goes with a new proof"),
+        (["XOR", "--verify", "x.json", "--no-bias"], "--no-bias goes with a new proof"),
+        (["XOR", "--time-limit", "soon"], "invalid float value"),
+    ],
+)
+def test_the_command_says_what_is_wrong(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1

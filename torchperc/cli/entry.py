@@ -1,0 +1,113 @@
+"""The command line. Commands are imported when they are called, so that help answers at once."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from torchperc.cli.ending import Ending
+from torchperc.reports.text import visible
+
+_CONFIGURED = {
+    "fit": "train from a config",
+    "validate": "validation loss and error of a checkpoint",
+    "test": "test loss and error of a checkpoint",
+    "predict": "labels by a checkpoint",
+}
+_COMMANDS = {
+    "learn": "from a file of samples to the best of four linear classifiers",
+    "apply": "label new data by a run",
+    "export": "a run's model as ONNX, torch.export or safetensors",
+    "report": "one HTML page of a run: verdict, proof, curves, config",
+    "separable": "prove that a hyperplane separates data, or none",
+    "crosscheck": "compare the rule with autograd, mistake by mistake",
+    **_CONFIGURED,
+    "demo": "a tour: AND, XOR, noisy data, by rule and by gradient",
+    "xor": "the XOR lab: thousands of small nets trained at once",
+    "bench": "how fast, against peers measured in the same run",
+}
+_WITHOUT_OPTIONS = ("demo",)
+
+
+class _Parser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> None:  # type: ignore[override]  # argparse prints the whole usage first
+        """One line on stderr, exit code 2."""
+        fail(f"{message} (see {self.prog} --help)")
+
+
+def fail(message: str) -> None:
+    """Say what is wrong in one line on stderr and leave with exit code 2."""
+    print(f"torchperc: error: {visible(' '.join(str(message).split()))}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of the ``torchperc`` command."""
+    with Ending() as ending:
+        try:
+            _run(list(sys.argv[1:] if argv is None else argv), ending)
+        except BaseException:
+            if not ending.sentence:
+                raise
+            ending.say()  # whatever became of the exception on its way
+            raise SystemExit(ending.code) from None
+
+
+def _run(words: list[str], ending: Ending) -> None:
+    try:
+        _dispatch(words)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
+    except (ValueError, TypeError, OSError) as error:
+        fail(str(error) if ending.fault is None or not isinstance(error, OSError) else _unwritten(ending.fault))
+    except KeyboardInterrupt:
+        print("torchperc: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
+    if ending.fault is not None:
+        fail(_unwritten(ending.fault))
+
+
+def _unwritten(fault: BaseException) -> str:
+    """What is lost when a thread fails: the one that there is writes for TensorBoard."""
+    reason = getattr(fault, "strerror", None) or fault
+    return f"cannot write the event files of the run ({reason}); make room there, or name a folder that can be written"
+
+
+def _dispatch(words: list[str]) -> None:
+    if words and words[0] in _CONFIGURED:
+        from torchperc.cli import configured
+
+        configured.run(words)
+        return
+    arguments = _parser().parse_args(words)
+    command = importlib.import_module(f"torchperc.cli.{arguments.command}")
+    if arguments.command in _WITHOUT_OPTIONS:
+        command.run()
+    else:
+        command.run(arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="torchperc", description="Perceptrons, learned by rule and by gradient.")
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    for name, text in _COMMANDS.items():
+        added = commands.add_parser(name, help=text)
+        if name not in (*_CONFIGURED, *_WITHOUT_OPTIONS):
+            importlib.import_module(f"torchperc.cli.{name}").add_arguments(added)
+    return parser
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return f"torchperc {version('torchperc')}"

@@ -1,0 +1,1 @@
+"""Files of samples: text, Parquet, svmlight and NumPy, read in blocks."""

@@ -1,0 +1,1 @@
+"""Studies and things to look at: the XOR lab and the demo."""

@@ -1,0 +1,427 @@
+"""The XOR lab: the smallest net that needs a hidden layer, trained from thousands of seeds at once.
+
+A net with one hidden layer learns XOR or it does not, depending on where it starts; so the answer is a rate over seeds.
+All members of a run are one program over stacked weights, the seeds last in memory so that every operation runs along
+them. Members do not meet: the gradient of the summed loss is, for each of them, the gradient of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.data.gates import gate
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
+from torchperc.nn.modules import ACTIVATIONS, MLP
+from torchperc.theory.bounds import wilson as wilson
+
+INPUTS = ("0/1", "-1/+1")
+HEADS: dict[str, Head] = {"perceptron": PerceptronHead(), "lms": LMSHead(), "logistic": LogisticHead()}
+KINDS = ("solved", "stuck at 75 %", "stuck at 50 %", "dead units", "saddle", "diverged")
+FLAT = 1e-3  # a gradient norm that counts as small
+NEAR = 1e-2  # how far from the chance level still counts as at it
+
+_VECTORS = 32  # floats in two of the widest registers, which is what torch's loops take at a time
+_LOGISTIC = LogisticHead()
+
+Weights: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Hidden weights (h, 2, S) and biases (h, S), output weights (h, S) and bias (S,), the seeds last."""
+
+
+# --- training -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LabResult:
+    """What became of every member of a run.
+
+    Args:
+        seeds: of the members, in order.
+        hidden: width of the hidden layer, h.
+        activation: its name.
+        head: whose loss was lowered and whose decisions count.
+        lr: the rate.
+        steps: how many were made.
+        inputs: ``"0/1"`` or ``"-1/+1"``.
+        recorded: the steps at which the loss was written down; 0 is the start.
+        curves: the loss of each member at these steps.
+        weight1: hidden weights at the end.
+        bias1: hidden biases.
+        weight2: output weights.
+        bias2: output biases.
+        accuracy: share of the four rows decided rightly at the end.
+        loss: mean loss at the end.
+        gradient_norm: ‖∇L‖ at the end, over all weights and biases of a member.
+        dead: number of dead hidden units, see :func:`kind_of`.
+        kinds: one of ``KINDS`` for each member.
+
+    Shape:
+        recorded (T,), curves (T, S), weight1 (S, h, 2), bias1 and weight2 (S, h), the others (S,).
+
+    Example:
+        >>> result = train(range(8), steps=100)
+        >>> result.curves.shape, len(result.kinds), sum(result.counts.values())
+        (torch.Size([101, 8]), 8, 8)
+    """
+
+    seeds: tuple[int, ...]
+    hidden: int
+    activation: str
+    head: Head
+    lr: float
+    steps: int
+    inputs: str
+    recorded: Tensor
+    curves: Tensor
+    weight1: Tensor
+    bias1: Tensor
+    weight2: Tensor
+    bias2: Tensor
+    accuracy: Tensor
+    loss: Tensor
+    gradient_norm: Tensor
+    dead: Tensor
+    kinds: tuple[str, ...]
+
+    @cached_property
+    def counts(self) -> dict[str, int]:
+        """How many members are of each kind, in the order of ``KINDS``."""
+        return {kind: self.kinds.count(kind) for kind in KINDS}
+
+    @property
+    def success_rate(self) -> float:
+        """Share of members that solved XOR."""
+        return self.counts["solved"] / len(self.seeds)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """95 % interval of the success rate, see :func:`wilson`."""
+        return wilson(self.counts["solved"], len(self.seeds))
+
+    def net(self, k: int) -> MLP:
+        """Member ``k`` (by position, not by seed) as a net of its own, with the weights it has at the end."""
+        if not -len(self.seeds) <= k < len(self.seeds):
+            raise IndexError(f"k={k} is no member; there are {len(self.seeds)}, counted from 0")
+        net = _fresh(self.seeds[k], self.hidden, self.activation, self.loss.dtype)
+        ends = (self.weight1[k], self.bias1[k], self.weight2[k, None], self.bias2[k, None])
+        net.load_state_dict(dict(zip(net.state_dict(), ends, strict=True)))
+        return net
+
+    @property
+    def sentence(self) -> str:
+        """The setting in words, and how many seeds solved XOR."""
+        name = type(self.head).__name__.removesuffix("Head")
+        loss = name if name.isupper() else name.lower()
+        rate, total = f"{self.lr:g}", len(self.seeds)
+        return (
+            f"XOR by 2-{self.hidden}-1, {self.activation}, {loss} loss, rate {rate}: "
+            f"{self.counts['solved']:,} of {total:,} seeds solved"
+        )
+
+    def __repr__(self) -> str:
+        return f"LabResult({self.sentence})"
+
+
+def train(
+    seeds: Iterable[int],
+    hidden: int = 2,
+    activation: str = "tanh",
+    head: Head = _LOGISTIC,
+    *,
+    lr: float = 1.0,
+    steps: int = 5000,
+    inputs: str = "0/1",
+    dtype: torch.dtype = torch.float32,
+    record_every: int | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> LabResult:
+    """Train a 2-h-1 net on XOR from every seed, by full-batch gradient descent: w ← w − η·∇L, L the mean over 4 rows.
+
+    Member k starts from the weights of ``MLP(2, hidden=(h,), activation=…, init="uniform", seed=seeds[k])`` to the bit
+    and does what ``torch.optim.SGD`` does to that net alone. The two agree up to rounding, not always to the bit: a
+    net alone goes through a matrix product, which may add in another order or fuse a product with a sum, and its few
+    numbers through the scalar exp, where many members go through the vector one. In float64 the tests hold every
+    activation and loss to 1e-12 over 120 steps, and tanh and relu over 600. Among themselves members agree to the
+    bit: it makes no difference to any of them which others are trained beside it, or how many.
+
+    Args:
+        seeds: one for each member, such as ``range(1000)``.
+        hidden: h, the width of the hidden layer.
+        activation: a name from ``torchperc.nn.modules.ACTIVATIONS``.
+        head: gives the loss and the decision.
+        lr: η.
+        steps: how many updates every member makes; none stops early.
+        inputs: ``"0/1"`` or ``"-1/+1"`` for the two truth values; labels are −1/+1 either way.
+        dtype: ``torch.float32`` or ``torch.float64``.
+        record_every: steps between two points of the loss curves; by default about 200 points are kept.
+        progress: called with the number of steps made, whenever the loss is recorded.
+
+    Example:
+        >>> result = train(range(50), hidden=4, steps=1000)
+        >>> result.success_rate > 0.9, tuple(round(bound, 2) for bound in wilson(50, 50))
+        (True, (0.93, 1.0))
+        >>> net = result.net(result.kinds.index("solved"))
+        >>> net.predict(torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))
+        tensor([-1,  1,  1, -1])
+    """
+    members = _seeds(seeds)
+    hidden = checks.whole("hidden", hidden, at_least=1)
+    task = _task(activation, head, inputs, dtype)
+    lr = check_rate("lr", lr, dtype)
+    steps = checks.whole("steps", steps, at_least=1)
+    every = max(1, steps // 200) if record_every is None else checks.whole("record_every", record_every, at_least=1)
+
+    weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in _padded(members)])
+    with _one_thread():
+        curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=progress or _ignore)
+        state = task.examine(weights).first(len(members))
+    weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous() for w in weights)
+    return LabResult(
+        seeds=members,
+        hidden=hidden,
+        activation=activation,
+        head=head,
+        lr=lr,
+        steps=steps,
+        inputs=inputs,
+        recorded=torch.tensor([*range(0, steps, every), steps]),
+        curves=curves[:, : len(members)].contiguous(),
+        weight1=weight1,
+        bias1=bias1,
+        weight2=weight2,
+        bias2=bias2,
+        accuracy=state.accuracy,
+        loss=state.loss,
+        gradient_norm=state.gradient_norm,
+        dead=state.dead,
+        kinds=state.kinds(task.chance),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """How members stand at the end of a run: four figures for each."""
+
+    accuracy: Tensor
+    loss: Tensor
+    gradient_norm: Tensor
+    dead: Tensor
+
+    def first(self, count: int) -> _State:
+        return _State(self.accuracy[:count], self.loss[:count], self.gradient_norm[:count], self.dead[:count])
+
+    def kinds(self, chance: float) -> tuple[str, ...]:
+        figures = (self.accuracy, self.loss, self.gradient_norm, self.dead)
+        return tuple(kind_of(*row, chance=chance) for row in zip(*(figure.tolist() for figure in figures), strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """The four rows of XOR, and what a member makes of them."""
+
+    X: Tensor  # (4, 2)
+    y: Tensor  # (4, 1), in the dtype of X so that no step has to convert it
+    activation: Callable[[Tensor], Tensor]
+    head: Head
+
+    @property
+    def chance(self) -> float:
+        """Mean loss of the best constant score; that score is the threshold, as two rows pull either way."""
+        y = self.y[:, 0]
+        return self.head.loss(torch.full_like(y, self.head.threshold), y).item()
+
+    def inner(self, weights: Weights) -> Tensor:
+        """What goes into the activation: x·w + b, (h, 4, S)."""
+        weight, bias = weights[:2]
+        return weight[:, :1] * self.X[:, :1] + weight[:, 1:] * self.X[:, 1:] + bias[:, None]
+
+    def scores(self, weights: Weights) -> Tensor:
+        """One score for each row and member, (4, S)."""
+        return (self.activation(self.inner(weights)) * weights[2][:, None]).sum(0) + weights[3]
+
+    def loss(self, weights: Weights) -> Tensor:
+        """Mean loss of each member, (S,)."""
+        scores = self.scores(weights)
+        return self.head.loss(scores, self.y.expand_as(scores), reduction="none").mean(0)
+
+    def descend(
+        self, weights: Weights, *, lr: float, steps: int, every: int, progress: Callable[[int], object]
+    ) -> Tensor:
+        """Change the weights by that many steps; return the losses recorded on the way, (T, S)."""
+        curves = []
+        for step in range(steps):
+            loss = self.loss(weights)
+            if step % every == 0:
+                curves.append(loss.detach())
+                progress(step)
+            gradients = torch.autograd.grad(loss.sum(), weights)
+            with torch.no_grad():
+                for weight, gradient in zip(weights, gradients, strict=True):
+                    weight.add_(gradient, alpha=-lr)  # as SGD writes it
+        curves.append(self.loss(weights).detach())
+        progress(steps)
+        return torch.stack(curves)
+
+    def examine(self, weights: Weights) -> _State:
+        """Accuracy, loss, gradient norm and dead units of each member; NaN norms mark weights that are not finite."""
+        scores = self.scores(weights).detach()
+        decisions = self.head.decide(scores.flatten()).view_as(scores)  # one by one: (4, S) would read as S classes
+        loss = self.loss(weights)
+        gradients = torch.autograd.grad(loss.sum(), weights)
+        norm = torch.linalg.vector_norm(torch.cat([g.reshape(-1, g.shape[-1]) for g in gradients]), dim=0)
+        finite = torch.stack([w.detach().reshape(-1, w.shape[-1]).isfinite().all(0) for w in weights]).all(0)
+        return _State(
+            accuracy=(decisions == self.y).to(loss.dtype).mean(0),
+            loss=loss.detach(),
+            gradient_norm=norm.masked_fill(~finite, math.nan),
+            dead=self.dead(weights),
+        )
+
+    def dead(self, weights: Weights) -> Tensor:
+        """Number of hidden units of each member whose activation and its derivative are 0 on all rows, (S,)."""
+        inner = self.inner(weights).detach().requires_grad_()
+        outer = self.activation(inner)
+        (slope,) = torch.autograd.grad(outer.sum(), inner)
+        return ((outer == 0) & (slope == 0)).all(1).sum(0)
+
+
+def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype) -> _Task:
+    checks.one_of("activation", activation, tuple(ACTIVATIONS))
+    if not isinstance(head, Head):
+        raise TypeError(f"head must be a head such as LogisticHead(), found {type(head).__name__} {head!r}")
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype={dtype} is not taken here; use torch.float32 or torch.float64")
+    X, y = gate("XOR", dtype=dtype)
+    if checks.one_of("inputs", inputs, INPUTS) == "-1/+1":
+        X = 2 * X - 1
+    return _Task(X, y[:, None].to(dtype), ACTIVATIONS[activation], head)
+
+
+def check_rate(name: str, value: float, dtype: torch.dtype = torch.float32) -> float:
+    """Return a rate that is above 0 and finite, in ``dtype`` too.
+
+    Example:
+        >>> check_rate("lr", 1)
+        1.0
+    """
+    rate = checks.number(name, value, above=0)
+    if torch.tensor(rate, dtype=dtype).item() in (0.0, math.inf):
+        raise ValueError(f"{name}={rate:g} is 0 or infinite in {dtype}; choose a rate nearer to 1")
+    return rate
+
+
+def _seeds(seeds: Iterable[int]) -> tuple[int, ...]:
+    if isinstance(seeds, (int, str)) or not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds must be a sequence such as range(1000), found {type(seeds).__name__} {seeds!r}")
+    members = tuple(checks.whole("seeds", seed, at_least=0) for seed in seeds)
+    if not members:
+        raise ValueError("seeds is empty; give at least one, such as range(1000)")
+    return members
+
+
+def _fresh(seed: int, hidden: int, activation: str, dtype: torch.dtype) -> MLP:
+    return MLP(2, hidden=(hidden,), activation=activation, init="uniform", seed=seed, dtype=dtype)
+
+
+def _stack(nets: Sequence[MLP]) -> Weights:
+    """The weights of many nets of one shape, the nets last."""
+    alike = zip(*(net.parameters() for net in nets), strict=True)
+    stacked = [torch.stack([parameter.detach() for parameter in same], -1) for same in alike]
+    weight1, bias1, (weight2,), (bias2,) = stacked  # there is one output unit
+    return weight1.requires_grad_(), bias1.requires_grad_(), weight2.requires_grad_(), bias2.requires_grad_()
+
+
+def _padded(members: tuple[int, ...]) -> tuple[int, ...]:
+    """The members and copies of the last, up to whole vectors.
+
+    torch computes what is left over after the last whole vector in another way, with other last bits; so a member
+    would depend on how many others there are.
+    """
+    return members + members[-1:] * (-len(members) % _VECTORS)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Run on one thread: a step is microseconds of work, and handing that out to others costs far more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _ignore(step: int) -> None:
+    pass
+
+
+# --- what became of it --------------------------------------------------------------------------------------------
+
+
+def kind_of(accuracy: float, loss: float, gradient_norm: float, dead: int, *, chance: float) -> str:
+    """Name how a member ended. The first that holds:
+
+    - ``"diverged"``: the loss, the gradient or a weight is not finite.
+    - ``"solved"``: all four rows are decided rightly.
+    - ``"dead units"``: at least one hidden unit has activation 0 and derivative 0 on all four rows (a relu that is
+      never on). It adds nothing, nothing reaches its weights, so no step of any size revives it.
+    - ``"saddle"``: the gradient is small (norm ≤ 1e-3) and the loss at the chance level (within 0.01 of the best
+      constant score's). The test is of first order: for ``"identity"``, which cannot do better, it is a minimum. The
+      perceptron criterion, whose chance level is 0, comes here only with all scores at 0.
+    - ``"stuck at 75 %"``: three rows of four are right.
+    - ``"stuck at 50 %"``: two, or fewer.
+
+    Args:
+        accuracy: share of rows decided rightly.
+        loss: mean loss.
+        gradient_norm: ‖∇L‖, NaN if a weight is not finite.
+        dead: number of dead hidden units.
+        chance: mean loss of the best constant score: ln 2 for the logistic loss, ½ for LMS with targets −1/+1.
+
+    Example:
+        >>> kind_of(0.5, 0.6931, 1e-6, 0, chance=0.6931), kind_of(0.75, 0.4774, 1e-4, 0, chance=0.6931)
+        ('saddle', 'stuck at 75 %')
+    """
+    if not (math.isfinite(loss) and math.isfinite(gradient_norm)):
+        return "diverged"
+    if accuracy == 1:
+        return "solved"
+    if dead:
+        return "dead units"
+    if gradient_norm <= FLAT and abs(loss - chance) <= NEAR:
+        return "saddle"
+    return "stuck at 75 %" if accuracy == 0.75 else "stuck at 50 %"
+
+
+def classify(nets: Sequence[MLP], head: Head = _LOGISTIC, *, inputs: str = "0/1") -> tuple[str, ...]:
+    """Name how nets of one shape stand on XOR, by :func:`kind_of`.
+
+    Args:
+        nets: with two inputs, one hidden layer, one score and an activation known by name; all alike.
+        head: gives the loss and the decision.
+        inputs: ``"0/1"`` or ``"-1/+1"``.
+
+    Example:
+        >>> net = MLP(2, hidden=(2,), activation="relu", init="uniform", seed=0)
+        >>> with torch.no_grad():
+        ...     _ = net.layers[0].weight.fill_(-1.0), net.layers[0].bias.fill_(-1.0)
+        >>> classify([net])
+        ('dead units',)
+    """
+    shapes = {(net.in_features, net.hidden, net.num_classes, net.activation_name) for net in nets}
+    if len(shapes) != 1:
+        raise ValueError(f"nets must be of one shape and one activation, found {len(shapes)} kinds of net")
+    features, hidden, classes, activation = shapes.pop()
+    if features != 2 or len(hidden) != 1 or classes is not None:
+        raise ValueError(f"nets have sizes {features}, {hidden}, {classes}; XOR nets are MLP(2, hidden=(h,))")
+    weights = _stack(nets)
+    task = _task(activation, head, inputs, weights[0].dtype)
+    return task.examine(weights).kinds(task.chance)

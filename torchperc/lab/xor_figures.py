@@ -1,0 +1,134 @@
+"""Pictures of the XOR lab: the losses of thousands of members, and how one of them divides the plane."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.data.gates import gate
+from torchperc.lab.xor import INPUTS, KINDS, LabResult
+from torchperc.nn.heads import Head, LogisticHead
+from torchperc.nn.modules import MLP
+from torchperc.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_text, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_LOGISTIC = LogisticHead()
+_COLOURS = dict(zip(KINDS, (BLUE, ORANGE, RED, "#000000", PURPLE, GREEN), strict=True))
+_DASHED = ("stuck at 75 %", "saddle", "diverged")  # drawn over the others, whose plateaus they may share
+_REGIONS = {1: "#CFE3F2", -1: "#FBE3C0"}
+_POINTS = {1: ("o", BLUE), -1: ("s", RED)}
+_SIZE = (8.0, 5.0)
+
+
+def plot_curves(result: LabResult) -> Figure:
+    """Draw the loss of every member over the steps, on logarithmic scales, coloured by how the member ended.
+
+    A loss of exactly 0 is drawn at the lower edge; a curve ends where it is no longer finite.
+
+    Example:
+        >>> from torchperc.lab.xor import train
+        >>> figure = plot_curves(train(range(5), steps=20))
+        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_yscale()
+        ('full-batch steps', 'log')
+    """
+    figure, axes = _figure(result.sentence)
+    low, high = _range(result.curves)
+    steps, curves = result.recorded, result.curves.clamp_min(low).masked_fill(~result.curves.isfinite(), math.nan)
+    opacity = min(0.9, max(0.25, 30 / len(result.seeds)))
+    # the many first, so that the few are not buried under them
+    for kind, count in sorted(result.counts.items(), key=lambda item: (item[0] in _DASHED, -item[1])):
+        members = [k for k, own in enumerate(result.kinds) if own == kind]
+        if members:
+            colour, style = _COLOURS[kind], (0, (5, 4)) if kind in _DASHED else "solid"
+            axes.plot(steps.numpy(), curves[:, members].numpy(), color=colour, lw=0.8, ls=style, alpha=opacity)
+            axes.plot([], [], color=colour, lw=2.5, ls="--" if kind in _DASHED else "-", label=f"{kind} ({count:,})")
+    axes.set_xscale("symlog", linthresh=float(steps[1]))  # 0 has no logarithm: evenly up to the first step recorded
+    axes.set(yscale="log", ylim=(low, high), xlim=(0, result.steps), xlabel="full-batch steps", ylabel="mean loss")
+    axes.grid(alpha=0.25)
+    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> Figure:
+    """Draw how a net divides the plane, the four rows of XOR, and the line of each hidden unit.
+
+    Args:
+        net: with two inputs and one score.
+        inputs: where the four rows lie.
+        head: decides.
+
+    Example:
+        >>> figure = plot_boundary(MLP(2, seed=0))
+        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+        ('x₁', 'x₂')
+    """
+    if net.in_features != 2 or net.num_classes is not None:
+        found = f"{net.in_features} inputs and num_classes={net.num_classes}"
+        raise ValueError(f"net has {found}; a picture needs MLP(2), with one score")
+    checks.one_of("inputs", inputs, INPUTS)
+    X, y = gate("XOR")
+    X = X if inputs == "0/1" else 2 * X - 1
+    around = 0.3 * (X.max() - X.min()).item()
+    low, high = X.min().item() - around, X.max().item() + around
+    sizes = "-".join(map(str, (2, *net.hidden, 1)))
+    figure, axes = _figure(f"Decision regions of a {sizes} net with {net.activation_name}")
+    _draw_regions(axes, net, head, low, high)
+    _draw_units(axes, net, low, high)
+    for label, (marker, colour) in _POINTS.items():
+        across, up = X[y == label].T.numpy()
+        axes.scatter(across, up, s=150, marker=marker, c=colour, edgecolors="white", linewidths=1.5, zorder=3)
+        axes.scatter([], [], s=60, marker=marker, c=colour, label=f"XOR = {label_text(label, many=False)}")
+    ticks = X.unique().tolist()
+    axes.set(xlim=(low, high), ylim=(low, high), xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
+    figure.legend(loc="outside right center", frameon=False)
+    return figure
+
+
+def _figure(title: str) -> tuple[Figure, Axes]:
+    figure = new_figure(_SIZE)
+    axes = figure.add_subplot()
+    axes.set_title(title, fontsize=12)
+    return figure, axes
+
+
+def _range(curves: Tensor) -> tuple[float, float]:
+    """Limits of the loss axis: from the lowest loss above 0 to the highest, but no more than 10⁸ of either."""
+    seen = curves[curves.isfinite() & (curves > 0)].double()
+    if not len(seen):
+        return 0.1, 1.0
+    low, high = max(seen.min().item(), 1e-8), min(seen.max().item(), 1e8)
+    return low / 1.5, max(high, low) * 1.5
+
+
+def _draw_regions(axes: Axes, net: MLP, head: Head, low: float, high: float, points: int = 400) -> None:
+    line = torch.linspace(low, high, points, dtype=next(net.parameters()).dtype)
+    across, up = torch.meshgrid(line, line, indexing="xy")
+    with torch.no_grad():
+        scores = net(torch.stack([across, up], -1).reshape(-1, 2))
+    decisions = head.decide(scores).view(points, points)
+    extent = (low, high, low, high)
+    axes.contourf(decisions.numpy(), levels=[-2, 0, 2], colors=[_REGIONS[-1], _REGIONS[1]], extent=extent)
+    if len(decisions.unique()) == 2:  # matplotlib warns of a line that is nowhere
+        axes.contour(across, up, scores.view(points, points).numpy(), [head.threshold], colors="black", linewidths=1.8)
+        axes.plot([], [], color="black", lw=1.8, label="boundary of the net")
+
+
+def _draw_units(axes: Axes, net: MLP, low: float, high: float) -> None:
+    """The line w·x + b = 0 of each unit of the first hidden layer."""
+    if not net.hidden:
+        return
+    weight, bias = list(net.parameters())[:2]
+    for (first, second), shift in zip(weight.tolist(), bias.tolist(), strict=True):
+        if first or second:
+            # the point nearest the origin, and the direction of the line
+            square = first * first + second * second
+            foot = (-shift * first / square, -shift * second / square)
+            axes.axline(foot, (foot[0] - second, foot[1] + first), color="#555555", lw=1, ls="--")
+    axes.plot([], [], color="#555555", lw=1, ls="--", label="w·x + b = 0 of a\nhidden unit")

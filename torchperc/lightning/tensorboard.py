@@ -1,0 +1,214 @@
+"""What a run shows in TensorBoard: curves by epochs, the boundary, the weights, the graph, the hyper-parameters."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.lightning._pl import pl
+from torchperc.nn import functional as tpf
+from torchperc.nn.heads import Head
+
+SAMPLES = 2000
+"""How many samples a picture shows at most."""
+
+LAYOUT = {
+    "learning curves": {
+        "loss": ["Multiline", ["loss/train", "loss/val"]],
+        "error": ["Multiline", ["error/train", "error/val"]],
+    },
+    "rule and gradient": {
+        "mistakes": ["Multiline", ["mistakes"]],
+        "norm": ["Multiline", ["norm"]],
+        "margin": ["Multiline", ["margin"]],
+    },
+    "what the theorem says": {
+        "largest margin, bias counted": ["Multiline", ["theory/lower", "theory/upper"]],
+        "mistakes against the bound": ["Multiline", ["theory/mistakes", "theory/bound"]],
+    },
+}
+
+
+class Board(pl.Callback):
+    """Adds to a run's loggers what Lightning has not; the curves themselves are logged without it.
+
+    The curves get the epoch as their x-axis, in every logger, instead of the number of steps. A ``TensorBoardLogger``
+    also gets a layout that puts train and validation on one chart, the decision boundary as a picture (two features), a
+    histogram of the weights, the graph, the hyper-parameters, and a summary. The table of hyper-parameters has each
+    curve's last value as a column. Nothing of this changes the run. Any LightningModule will do; pictures of the
+    boundary are drawn for those with a ``head``.
+
+    Args:
+        picture_every: epochs between pictures and histograms; the first and the last epoch always have one, 0 none.
+
+    Example:
+        >>> Board(picture_every=10).picture_every
+        10
+    """
+
+    def __init__(self, picture_every: int = 10) -> None:
+        self.picture_every = checks.whole("picture_every", picture_every, at_least=0)
+        self._batches: list[tuple[Tensor, Tensor]] = []
+        self._room = SAMPLES
+        self._pictured = -1
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The layout."""
+        self._batches, self._room, self._pictured = [], SAMPLES, -1
+        for board in _boards(trainer):
+            board.experiment.add_custom_scalars(LAYOUT)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
+    ) -> None:
+        """Keep the samples of the first epoch for the pictures; draw the graph from the first of them."""
+        if self._room <= 0:
+            return
+        x, y = batch[:2] if isinstance(batch, tuple | list) and len(batch) > 1 else (None, None)
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor) or checks.is_sparse(x):
+            if (shape := getattr(x, "shape", None)) is not None:  # sparse, or larger than memory: no pictures
+                weight = next(_net(pl_module).parameters())
+                self._graph(trainer, pl_module, torch.zeros(1, shape[1], dtype=weight.dtype, device=weight.device))
+            self._room = 0
+            return
+        if not self._batches:
+            self._graph(trainer, pl_module, x[:1])
+        X, labels = (part[: self._room].detach().cpu() for part in (x, y))
+        self._batches.append((X, labels))
+        self._room -= len(labels)
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Name the epoch as the x-axis of its values; draw."""
+        epoch, self._room = trainer.current_epoch + 1, 0
+        _on_axis(pl_module, epoch)
+        if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):
+            self._picture(trainer, pl_module, epoch)
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Name the epoch as the x-axis of a validation while training."""
+        if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
+            _on_axis(pl_module, trainer.current_epoch + 1)
+
+    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """The last picture, the hyper-parameters and the summary."""
+        epoch = trainer.current_epoch
+        if self.picture_every and self._pictured != epoch:
+            self._picture(trainer, pl_module, epoch)
+        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
+        data = getattr(trainer, "datamodule", None)
+        options = {
+            "module": type(pl_module).__name__,
+            **_plain(pl_module.hparams),
+            **_plain({"data": dict(getattr(data, "hparams", {}))}),
+        }
+        for board in _boards(trainer):
+            _hyperparameters(board, options, epoch)
+            board.experiment.add_text("summary", _summary(options, metrics, epoch), epoch)
+            board.experiment.flush()
+
+    def _graph(self, trainer: pl.Trainer, pl_module: pl.LightningModule, x: Tensor) -> None:
+        for board in _boards(trainer):
+            with warnings.catch_warnings(), _resting(pl_module):
+                warnings.simplefilter("ignore")  # the graph is drawn by tracing, which torch calls outdated
+                board.experiment.add_graph(_net(pl_module), x)
+
+    def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
+        self._pictured = epoch
+        boards = _boards(trainer)
+        drawn = isinstance(getattr(pl_module, "head", None), Head)
+        flat = drawn and bool(self._batches) and self._batches[0][0].shape[1:] == (2,)
+        figure = self._boundary(pl_module, epoch) if boards and flat else None
+        for board in boards:
+            for name, values in _net(pl_module).named_parameters():
+                shown = _within_bins(values.detach().cpu().double())
+                if len(shown):
+                    board.experiment.add_histogram(f"weights/{name}", shown, epoch)
+            if figure is not None:
+                board.experiment.add_figure("boundary", figure, epoch, close=False)
+
+    def _boundary(self, pl_module: pl.LightningModule, epoch: int) -> Any:
+        from torchperc.plots import decision_boundary
+
+        X, y = (torch.cat(parts) for parts in zip(*self._batches, strict=True))
+        head = pl_module.head
+        assert isinstance(head, Head)
+
+        def score(x: Tensor) -> Tensor:
+            scores: Tensor = pl_module(x.to(pl_module.device)).cpu()
+            return scores
+
+        with torch.no_grad(), _resting(pl_module):
+            scores = score(X)
+            linear = scores.dim() == 1 and hasattr(_net(pl_module), "weight")
+            slack = float(tpf.slacks(scores - head.threshold, y).min()) if linear else 0.0
+            return decision_boundary(
+                score, X, y, title=f"epoch {epoch}", margin=slack if slack > 0 else None, head=head
+            )
+
+
+@contextmanager
+def _resting(module: torch.nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while, so that a look at a net neither draws for its dropout nor moves its statistics."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
+def _net(module: pl.LightningModule) -> torch.nn.Module:
+    net = getattr(module, "net", module)
+    return net if isinstance(net, torch.nn.Module) else module
+
+
+def _on_axis(module: pl.LightningModule, epoch: int) -> None:
+    """A metric of the name "step" is where Lightning's loggers put the others on the x-axis."""
+    module.log("step", torch.tensor(epoch, dtype=torch.float64), on_step=False, on_epoch=True, batch_size=1)
+
+
+def _within_bins(values: Tensor) -> Tensor:
+    """What a histogram can hold: its bins end at 1e20, and weights of a diverging run do not."""
+    return values[~values.isnan()].clamp(-9e19, 9e19)
+
+
+def _hyperparameters(board: pl.loggers.TensorBoardLogger, options: dict[str, Any], epoch: int) -> None:
+    """A run's row in the table.
+
+    Without a list of columns: TensorBoard would take that of one run for all of them, and rule and gradient differ in
+    theirs. It finds options and metrics of all runs by itself.
+    """
+    from torch.utils.tensorboard.summary import hparams
+
+    _, start, end = hparams(options, {})
+    for summary in (start, end):
+        board.experiment._get_file_writer().add_summary(summary, epoch)
+
+
+def _boards(trainer: pl.Trainer) -> list[pl.loggers.TensorBoardLogger]:
+    loggers: list[pl.loggers.Logger] = trainer.loggers
+    return [logger for logger in loggers if isinstance(logger, pl.loggers.TensorBoardLogger)]
+
+
+def _plain(options: Any, before: str = "") -> dict[str, str | float | int | bool]:
+    """Options under one name each: those of an option as ``net/class_path``."""
+    found: dict[str, str | float | int | bool] = {}
+    for name, value in dict(options).items():
+        if isinstance(value, dict):
+            found |= _plain(value, f"{before}{name}/")
+        else:
+            found[f"{before}{name}"] = value if isinstance(value, str | float | int | bool) else str(value)
+    return found
+
+
+def _summary(options: dict[str, Any], metrics: dict[str, float], epoch: int) -> str:
+    rows = [("epochs", str(epoch)), *((name, str(value)) for name, value in options.items())]
+    rows += [(name, f"{value:.6g}") for name, value in metrics.items()]
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])

@@ -1,0 +1,145 @@
+"""A Trainer with everything that a torchperc run needs, in one call; and what the run leaves, in another."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc.lightning._pl import pl
+from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
+from torchperc.lightning.checkpoints import SafeCheckpointIO
+from torchperc.lightning.classifier import LitClassifier
+from torchperc.lightning.datamodule import TabularDataModule
+from torchperc.lightning.loader import SliceLoader, part_size
+from torchperc.lightning.rule import LitRule
+from torchperc.lightning.tensorboard import Board
+from torchperc.model.fitted import FittedModel
+
+LAST = "last.ckpt"
+_CHATTER = (
+    r".*isinstance\(treespec, LeafSpec\).*",
+    r".*You defined a `validation_step` but have no `val_dataloader`.*",
+    r".*The number of training batches .* is smaller than the logging interval.*",
+    r".*Checkpoint directory .* exists and is not empty.*",
+    r".*does not have many workers.*",
+    r".*GPU available but not used.*",
+    r"The dirpath has changed from.*",
+    r"You called `self.log\(.*logger=True\)` but have no logger configured.*",
+    r"LightningCLI.s args parameter is intended.*",
+    r"Total length of `list` across ranks is zero.*",  # how a data module says that it has no validation part
+)
+
+
+def make_trainer(
+    folder: str | Path,
+    max_epochs: int,
+    *,
+    callbacks: Sequence[pl.Callback] = (),
+    picture_every: int = 10,
+    **options: Any,
+) -> pl.Trainer:
+    """A Trainer that logs curves by epochs, saves after each, stops on divergence and leaves safely when told to.
+
+    Args:
+        folder: of the run: event files for TensorBoard, and ``last.ckpt``, from which ``trainer.fit(ckpt_path=…)``
+            goes on exactly.
+        max_epochs: epochs at most.
+        callbacks: more of them.
+        picture_every: epochs between pictures of the boundary and histograms of the weights.
+        options: for ``pl.Trainer``; ``enable_checkpointing=False`` saves nothing.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> trainer = make_trainer(tempfile.mkdtemp(), 20, enable_progress_bar=False)
+        >>> lit = tp.lightning.LitRule(tp.Perceptron(2))
+        >>> trainer.fit(lit, tp.lightning.TabularDataModule("AND"))
+        >>> lit.result.verdict.name, lit.result.mistakes
+        ('SEPARATED', 18)
+    """
+    quiet()
+    folder = Path(folder)
+    own: list[pl.Callback] = [Board(picture_every), StopOnDivergence(), RandomState()]
+    if options.get("enable_checkpointing", True):
+        own += [_after_each_epoch(folder), SaveOnSignal(folder / LAST)]
+    settings: dict[str, Any] = {
+        "accelerator": "auto",
+        "devices": 1,
+        "logger": pl.loggers.TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False),
+        "plugins": [SafeCheckpointIO()],
+        "enable_model_summary": False,
+        "log_every_n_steps": 1,
+        "num_sanity_val_steps": 0,
+    }
+    return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **{**settings, **options})
+
+
+def fitted_model(
+    module: LitRule | LitClassifier, data: TabularDataModule, about: Mapping[str, str] | None = None
+) -> FittedModel:
+    """What a module learned, with all that lies between it and the table it learned from.
+
+    Args:
+        module: after its run; one whose net no file can describe is a ``TypeError``.
+        data: that it was trained on.
+        about: words to keep with the model, beside the name of the data.
+
+    Example:
+        >>> import torchperc as tp
+        >>> lit = tp.lightning.LitClassifier(tp.Perceptron(4), "logistic")
+        >>> fitted_model(lit, tp.lightning.TabularDataModule("iris", {"positive": "setosa"})).labels
+        ('not setosa', 'setosa')
+    """
+    table = data.dataset
+    return FittedModel.of(
+        module.net,
+        module.head,
+        scaler=data.scaler,
+        labels=table.labels,
+        names=table.names,
+        encoding=data.encoding,
+        about={"data": table.name, "seed": str(data.seed), **(about or {})},
+    )
+
+
+@torch.no_grad()
+def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
+    """How many samples a module decides wrongly with the weights it has now.
+
+    Args:
+        module: any of the two.
+        X: scaled samples as a data module has them in ``parts``: a tensor, a CSR array, or what is read in parts.
+        y: their labels.
+
+    Example:
+        >>> import torchperc as tp
+        >>> wrong_decisions(tp.lightning.LitRule(tp.Perceptron(2)), *tp.data.gate("AND"))
+        3
+    """
+    wrong = 0
+    for some, labels in SliceLoader(X, y, part_size(X)):
+        wrong += int((module.predict_step(some.to(module.device)).cpu() != labels).sum())
+    return wrong
+
+
+def _after_each_epoch(folder: Path) -> pl.callbacks.ModelCheckpoint:
+    return pl.callbacks.ModelCheckpoint(
+        folder,
+        filename=Path(LAST).stem,
+        every_n_epochs=1,
+        save_on_train_epoch_end=True,
+        enable_version_counter=False,
+    )
+
+
+def quiet() -> None:
+    """Mute Lightning's tips and hardware chatter; its other warnings and errors stay."""
+    for name in ("pytorch_lightning", "lightning.pytorch", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    for message in _CHATTER:
+        warnings.filterwarnings("ignore", message=message)

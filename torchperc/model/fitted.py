@@ -1,0 +1,597 @@
+"""A fitted model as one thing and one file: everything between the features of a table and its labels."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torchperc import _checks as checks
+from torchperc._checks import Data, non_finite
+from torchperc.data.dataset import shortest
+from torchperc.data.scaling import Scaler
+from torchperc.model.describe import NETS, has_bias, why_not_described
+from torchperc.model.safetensors import load_safetensors, read_safetensors, save_safetensors
+from torchperc.nn import functional as tpf
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
+from torchperc.nn.heads import head as head_by_name
+from torchperc.nn.modules import MLP, JointPerceptron, MulticlassPerceptron, Perceptron
+
+if TYPE_CHECKING:
+    from torchperc.data.encoding import Encoding
+
+MODEL = "weights.safetensors"
+"""The name of the model's file in the folder of a run."""
+FORMAT = 1
+_DESCRIPTION = "torchperc.model"
+_HEADS: dict[str, type[Head]] = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead}
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_LARGE, _FAR = 1e30, 2.0**12
+"""From |shift|/scale = 2¹² on, a raw feature in float32 is coarser than 1/4096 of its scale."""
+
+
+class Outputs(NamedTuple):
+    """What a model says of N samples.
+
+    Example:
+        >>> Outputs(torch.tensor([1.5]), torch.tensor([1])).probabilities is None
+        True
+    """
+
+    scores: Tensor
+    """(N,) with one score a sample, else (N, K)."""
+    label: Tensor
+    """(N,) int64: where the label stands in ``labels``, from 0, with two labels too."""
+    probabilities: Tensor | None = None
+    """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
+
+
+@dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
+class FittedModel:
+    """A net with all that stands around it: the features it takes, their scaling, what its scores mean, the labels.
+
+        X → (X − shift) / scale → net → scores → head → labels
+
+    Scaling is done in float64 and rounded to the net's type after it, as in training. The net is a copy on the CPU, so
+    that the model stays as it is when training goes on. :meth:`of` fills in what is left out.
+
+    Args:
+        net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
+            an activation that has a name), of float32 or float64.
+        head: a PerceptronHead, LMSHead or LogisticHead.
+        labels: their names. One score a sample goes with two, of which the second is +1; K scores with K, in the order
+            of the class indices.
+        names: of the features.
+        scaler: fitted on the training samples; ``None`` if they were taken as they are.
+        encoding: how the columns of a table become these features, if they come from one.
+        about: further text to keep with the model, by name: data, seed, error …
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("AND")
+        >>> net = tp.Perceptron(2)
+        >>> _ = tp.RuleTrainer().fit(net, X, y)
+        >>> model = FittedModel.of(net, labels=("no", "yes"), names=("left", "right"))
+        >>> model.predict([[0, 1], [1, 1]]), model.scores([[0, 1], [1, 1]])
+        (['no', 'yes'], tensor([-2.,  1.]))
+    """
+
+    net: nn.Module
+    head: Head
+    labels: tuple[str, ...]
+    names: tuple[str, ...]
+    scaler: Scaler | None = None
+    encoding: Encoding | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check_net(self.net)
+        if type(self.head) not in _HEADS.values():
+            raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {self.head!r}")
+        _check_texts("labels", self.labels, 2 if _scores(self.net) == 1 else _scores(self.net), "class of the net")
+        if len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"labels={self.labels!r} has one of them twice; give each a name of its own")
+        _check_texts("names", self.names, self.width, "feature of the net")
+        for what, part, width in (
+            ("scaler", self.scaler, _scaler_width(self.scaler)),
+            ("encoding", self.encoding, getattr(self.encoding, "width", None)),
+        ):
+            if part is not None and width != self.width:
+                raise ValueError(f"{what} is for {width} features but the net takes {self.width}; use those of one run")
+        for name, text in self.about.items():
+            if not isinstance(name, str) or not isinstance(text, str):
+                raise TypeError(f"about must map str to str, found {name!r}: {text!r}; write str(...) around it")
+        object.__setattr__(self, "about", dict(self.about))
+        object.__setattr__(self, "net", copy.deepcopy(self.net).cpu().eval().requires_grad_(False))
+
+    @classmethod
+    def of(
+        cls,
+        net: nn.Module,
+        head: Head | str = "perceptron",
+        *,
+        labels: Iterable[object] | None = None,
+        names: Iterable[str] | None = None,
+        scaler: Scaler | None = None,
+        encoding: Encoding | None = None,
+        about: Mapping[str, str] | None = None,
+    ) -> FittedModel:
+        """A model from what training left, with names for what has none.
+
+        Args:
+            net: trained; see the class.
+            head: a head, or its name, see :func:`torchperc.nn.heads.head`.
+            labels: of any kind, such as an estimator's ``classes_``; those of the encoding by default, else −1 and +1
+                or 0 … K−1.
+            names: of the features; those of the encoding by default, else x1, x2, …
+            scaler: as for the class.
+            encoding: as for the class.
+            about: as for the class.
+
+        Example:
+            >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
+            ('1', '2', '7.5')
+        """
+        _check_net(net)
+        if labels is None:
+            many = range(_scores(net)) if _scores(net) > 1 else ("-1", "+1")
+            labels = many if encoding is None else encoding.labels
+        if names is None:
+            names = _numbered(_width(net)) if encoding is None else encoding.names
+        return cls(
+            net,
+            head_by_name(head) if isinstance(head, str) else head,
+            tuple(map(_text, labels)),
+            tuple(map(str, names)),
+            scaler,
+            encoding,
+            about or {},
+        )
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return _width(self.net)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the net's weights and scores."""
+        return next(self.net.parameters()).dtype
+
+    # --- use ---
+
+    @torch.no_grad()
+    def outputs(self, X: Data) -> Outputs:
+        """Scores, labels by number and, from a logistic head, probabilities, all in one go.
+
+        Args:
+            X: raw features, before scaling, dense or sparse (scipy's or torch's). Sparse ones go with a scaler that
+                shifts nothing, as others make numbers of zeros. The columns of a pandas frame are found by name, and
+                encoded as those of the table that the model was learned from.
+
+        Shape:
+            X (N, d); see :class:`Outputs`.
+
+        Example:
+            >>> FittedModel.of(Perceptron(1), "logistic").outputs([[3.0]])
+            Outputs(scores=tensor([0.]), label=tensor([0]), probabilities=tensor([[0.5000, 0.5000]]))
+        """
+        X = self._by_name(X)
+        return answers(self.head, self._sparse_scores(X) if checks.is_sparse(X) else self._dense_scores(X))
+
+    def scores(self, X: Data) -> Tensor:
+        """The scores of the net.
+
+        Args:
+            X: as for :meth:`outputs`.
+
+        Shape:
+            (N, d) → (N,), or (N, K).
+        """
+        return self.outputs(X).scores
+
+    def predict(self, X: Data) -> list[str]:
+        """The labels, by name.
+
+        Args:
+            X: as for :meth:`outputs`.
+
+        Shape:
+            (N, d) → N names.
+        """
+        return [self.labels[k] for k in self.outputs(X).label.tolist()]
+
+    def probabilities(self, X: Data) -> Tensor | None:
+        """The probability of each label, in the order of ``labels``; ``None`` unless the head is logistic.
+
+        Args:
+            X: as for :meth:`outputs`.
+
+        Shape:
+            (N, d) → (N, K), (N, 2) with two labels.
+        """
+        return self.outputs(X).probabilities
+
+    def _by_name(self, X: Data) -> Data:
+        """The features of a frame; all else as it is."""
+        if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+            return X
+        if self.encoding is not None and self.encoding.positions is None:
+            from torchperc.data.io.batches import frame_features
+
+            return frame_features(X, self.encoding)
+        names = [str(name) for name in X.columns]
+        if self.names == _numbered(self.width) and names != list(self.names):  # nobody ever named them
+            return X.to_numpy()
+        lost = [name for name in self.names if names.count(name) != 1]
+        if lost:
+            raise ValueError(f"X must have each of the columns {', '.join(self.names[:20])} once; look at {lost[0]!r}")
+        return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
+
+    def _dense_scores(self, X: Data) -> Tensor:
+        given = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
+        return one_or_many(self.net(checks.features(_scaled(given, self.scaling()), dtype=self.dtype, convert=True)))
+
+    def _sparse_scores(self, X: Data) -> Tensor:
+        given = checks.sparse_features(X, dtype=torch.float64, width=self.width)
+        scaling = self.scaling()
+        if scaling is not None and scaling[0].any():
+            raise TypeError("X is sparse and the scaler subtracts a shift, which fills it; pass X.toarray()")
+        if scaling is not None:
+            given = given.copy()
+            given.data /= scaling[1].numpy()[given.indices]
+        Z = checks.csr_tensor(checks.sparse_features(given, dtype=self.dtype))
+        return one_or_many(self.net(Z) if isinstance(self.net, MLP) else tpf.linear(Z, *linear_layers(self.net)[0]))
+
+    # --- elsewhere ---
+
+    def scaling(self) -> tuple[Tensor, Tensor] | None:
+        """Shift and scale of the features; ``None`` if they are taken as they are.
+
+        Shape:
+            (d,), (d,).
+        """
+        if self.scaler is None:
+            return None
+        shift, scale = _statistics(self.scaler)
+        return None if not shift.any() and (scale == 1).all() else (shift, scale)
+
+    @property
+    def input_dtype(self) -> torch.dtype:
+        """The type of raw features for :meth:`module`: the net's; float64 if float32 would blur or lose some of them.
+
+        That is where |shift| > 2¹²·scale, as of a date in seconds that varies by minutes, and outside 10⁻³⁰ to 10³⁰.
+        """
+        scaling = self.scaling()
+        if scaling is None:
+            return self.dtype
+        shift, scale = scaling
+        far = (shift.abs() > _FAR * scale) | (shift.abs() + scale > _LARGE) | (scale < 1 / _LARGE)
+        return torch.float64 if far.any() else self.dtype
+
+    def module(self) -> Classifier:
+        """The model as a plain module from raw features to scores and labels, for export and for other programs.
+
+        The scaling is a step of its own in front of the net, in float64. Folded into the weights it would be one step
+        less, but w′·x + b′ takes the difference of two large numbers where the data lie far from the origin; as it is,
+        the module gives what :meth:`outputs` gives, to the bit, for features that ``input_dtype`` holds exactly.
+
+        Returns:
+            A module from X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores,
+            label, probabilities), as in :class:`Outputs`.
+
+        Example:
+            >>> FittedModel.of(Perceptron(2), "logistic").module()(torch.zeros(1, 2))
+            (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
+        """
+        return Classifier(self)
+
+    # --- files ---
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one safetensors file, which carries a checksum and appears whole or not at all.
+
+        The weights have the names of the net's ``state_dict``, so that the file still loads into an ``nn.Linear`` (for
+        scaled features); everything else is text in the file's metadata. Nothing in it runs when it is read.
+
+        Args:
+            path: the file, in a folder that exists; :data:`MODEL` in the folder of a run. A file there is replaced.
+
+        Example:
+            >>> import tempfile
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     FittedModel.of(nn.Linear(2, 1), labels=("no", "yes")).save(f"{folder}/{MODEL}")
+            ...     FittedModel.load(folder).labels
+            ('no', 'yes')
+        """
+        save_safetensors(self.net, path, {_DESCRIPTION: json.dumps(self._state(), allow_nan=False)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> FittedModel:
+        """Read a model that :meth:`save` wrote.
+
+        Args:
+            path: its file, or the folder of a run, with :data:`MODEL` in it. A file that is damaged, was changed
+                elsewhere, is of a newer format or holds weights alone is a ``ValueError`` that says so.
+
+        Example:
+            >>> FittedModel.load("no/such/folder")
+            Traceback (most recent call last):
+            ValueError: no such run or model: no/such/folder; name the folder of a run, or its weights.safetensors
+        """
+        path = _model_file(Path(path))
+        tensors, texts, sealed = read_safetensors(path)
+        state = _described(path, texts, sealed)
+        try:
+            found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+            if found != _shapes(state["net"]):  # before a net of those sizes is made
+                raise ValueError(f"it describes a net of {_shapes(state['net'])} and holds {found}")
+            net = _made(state["net"])
+            load_safetensors(path, net)
+            return cls._of_state(net, state)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ValueError(f"{path} does not hold a model that can be used: {what}; export it again") from None
+
+    def _state(self) -> dict[str, Any]:
+        kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
+        return {
+            "format": FORMAT,
+            "torchperc": version("torchperc"),
+            "net": _net_state(self.net),
+            "head": {"kind": kind, **asdict(self.head)},
+            "labels": self.labels,
+            "names": self.names,
+            "scaler": None if self.scaler is None else self.scaler.state(),
+            "encoding": None if self.encoding is None else self.encoding.state(),
+            "about": dict(self.about),
+        }
+
+    @classmethod
+    def _of_state(cls, net: nn.Module, state: dict[str, Any]) -> FittedModel:
+        options = dict(state["head"])
+        head = _HEADS[checks.one_of("head", options.pop("kind"), tuple(_HEADS))](**options)
+        encoding = None
+        if state["encoding"] is not None:
+            from torchperc.data.encoding import Encoding
+
+            encoding = Encoding.from_state(state["encoding"])
+        return cls(
+            net,
+            head,
+            tuple(state["labels"]),
+            tuple(state["names"]),
+            None if state["scaler"] is None else Scaler.from_state(state["scaler"]),
+            encoding,
+            state["about"],
+        )
+
+
+class Classifier(nn.Module):
+    """Raw features to scores, labels by number and, of a logistic head, probabilities; see :meth:`FittedModel.module`.
+
+    It has torch's own operations only and looks at no value of its input, so that it can be traced: what is not finite
+    is not refused here.
+
+    Args:
+        model: whose net and scaling are copied.
+
+    Shape:
+        X (N, d) → (N,) or (N, K), (N,) int64, and (N, K).
+
+    Example:
+        >>> len(Classifier(FittedModel.of(nn.Linear(2, 3)))(torch.zeros(5, 2)))
+        2
+    """
+
+    shift: Tensor | None
+    scale: Tensor | None
+
+    def __init__(self, model: FittedModel) -> None:
+        super().__init__()
+        self.net, self.head, self.dtype = copy.deepcopy(model.net), model.head, model.dtype
+        shift, scale = model.scaling() or (None, None)
+        self.register_buffer("shift", shift)
+        self.register_buffer("scale", scale)
+        self.eval()
+
+    def forward(self, X: Tensor) -> tuple[Tensor, ...]:
+        """Scores, labels, probabilities if there are."""
+        scaling = None if self.shift is None or self.scale is None else (self.shift, self.scale)
+        said = answers(self.head, one_or_many(self.net(_scaled(X, scaling).to(self.dtype))))
+        return tuple(value for value in said if value is not None)
+
+
+def answers(head: Head, scores: Tensor) -> Outputs:
+    """What a head makes of scores: labels by number, from 0, and probabilities if it is logistic.
+
+    Args:
+        head: one of the three.
+        scores: of the net.
+
+    Shape:
+        (N,) or (N, K).
+
+    Example:
+        >>> answers(PerceptronHead(), torch.tensor([-1.0, 0.0])).label
+        tensor([0, 1])
+    """
+    many, decided = scores.dim() == 2, head.decide(scores)
+    label = decided if many else (decided + 1) // 2
+    if not isinstance(head, LogisticHead):
+        return Outputs(scores, label)
+    chances = head.output(scores) if many else torch.stack([head.output(-scores), head.output(scores)], -1)
+    return Outputs(scores, label, chances)
+
+
+def one_or_many(scores: Tensor) -> Tensor:
+    """Scores (N, 1), as of ``nn.Linear(d, 1)``, in the shape (N,); others as they are.
+
+    Example:
+        >>> one_or_many(torch.zeros(3, 1)).shape, one_or_many(torch.zeros(3, 2)).shape
+        (torch.Size([3]), torch.Size([3, 2]))
+    """
+    return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[-1] == 1 else scores
+
+
+def linear_layers(net: nn.Module) -> list[tuple[Tensor, Tensor | None]]:
+    """Weight (n, m) and bias (n,) of each layer of a model's net; one layer for a linear net.
+
+    Example:
+        >>> [tuple(weight.shape) for weight, _ in linear_layers(MLP(4, hidden=(3,), num_classes=2))]
+        [(3, 4), (2, 3)]
+    """
+    if isinstance(net, JointPerceptron):
+        blocks = net.weight.reshape(net.num_classes, -1)
+        return [(blocks[:, : net.in_features], blocks[:, -1] if has_bias(net) else None)]
+    layers: Iterable[Any] = net.layers if isinstance(net, MLP) else (net,)
+    return [(layer.weight, layer.bias) for layer in layers]
+
+
+def _scaled(X: Tensor, scaling: tuple[Tensor, Tensor] | None) -> Tensor:
+    if scaling is None:
+        return X
+    shift, scale = scaling
+    return (X.to(torch.float64) - shift) / scale
+
+
+def _numbered(width: int) -> tuple[str, ...]:
+    return tuple(f"x{j + 1}" for j in range(width))
+
+
+def _text(label: object) -> str:
+    value = label.item() if isinstance(label, np.generic | Tensor) else label
+    return shortest(value) if isinstance(value, float) else str(value)
+
+
+def _statistics(scaler: Scaler) -> tuple[Tensor, Tensor]:
+    if scaler.shift is None or scaler.scale is None:
+        raise ValueError(f"scaler={type(scaler).__name__}() is not fitted; give the one that training used")
+    return scaler.shift, scaler.scale
+
+
+def _scaler_width(scaler: Scaler | None) -> int | None:
+    return None if scaler is None else len(_statistics(scaler)[0])
+
+
+def _check_texts(what: str, values: object, count: int, each: str) -> None:
+    if not isinstance(values, tuple) or not all(isinstance(value, str) for value in values):
+        raise TypeError(f"{what} must be a tuple of str, found {values!r}; FittedModel.of converts others")
+    if len(values) != count:
+        raise ValueError(f"{what} has {len(values)} entries; give {count}, one for each {each}")
+
+
+# --- nets and their description ---
+
+
+def _check_net(net: object) -> None:
+    """Refuse a net that could not be made again from a description."""
+    if (reason := why_not_described(net)) is not None:
+        known = type(net) in NETS.values()
+        raise TypeError(reason if known else f"{reason}; save other nets with save_safetensors")
+    assert isinstance(net, nn.Module)
+    dtypes = {parameter.dtype for parameter in net.parameters()}
+    if len(dtypes) != 1 or not dtypes <= set(_DTYPES.values()):
+        found = ", ".join(sorted(map(str, dtypes)))
+        raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
+    found_bad = non_finite(net.named_parameters())
+    if found_bad:
+        raise ValueError(f"net is not trained to an end: {found_bad}, and weights must be finite; train it again")
+
+
+def _width(net: nn.Module) -> int:
+    width: int = net.in_features  # type: ignore[assignment]  # all that _check_net lets through have it
+    return width
+
+
+def _scores(net: nn.Module) -> int:
+    """The number of scores a sample."""
+    return len(linear_layers(net)[-1][0])
+
+
+def _net_state(net: nn.Module) -> dict[str, Any]:
+    state: dict[str, Any] = {
+        "class": type(net).__name__,
+        "dtype": str(next(net.parameters()).dtype).removeprefix("torch."),
+        "in_features": _width(net),
+        "scores": _scores(net),
+    }
+    if isinstance(net, MLP):
+        state |= {"hidden": list(net.hidden), "many": net.num_classes is not None}
+        return {**state, "activation": net.activation_name}
+    return {**state, "bias": has_bias(net)}
+
+
+def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """The tensors of a described net, by name."""
+    dtype = _DTYPES[checks.one_of("dtype", state["dtype"], tuple(_DTYPES))]
+    width, scores = (checks.whole(name, state[name], at_least=1) for name in ("in_features", "scores"))
+    if state["class"] == "MLP":
+        sizes = list(pairwise((width, *state["hidden"], scores)))
+        weights = {f"layers.{i}.weight": ((n, m), dtype) for i, (m, n) in enumerate(sizes)}
+        return {**weights, **{f"layers.{i}.bias": ((n,), dtype) for i, (_, n) in enumerate(sizes)}}
+    bias = checks.flag("bias", state["bias"])
+    if state["class"] == "JointPerceptron":
+        return {"weight": ((1, scores * (width + bias)), dtype)}
+    return {"weight": ((scores, width), dtype), **({"bias": ((scores,), dtype)} if bias else {})}
+
+
+def _made(state: Mapping[str, Any]) -> nn.Module:
+    """The described net, its weights yet to be loaded; draws nothing from torch's own generator."""
+    kind, width, scores = state["class"], state["in_features"], state["scores"]
+    options: dict[str, Any] = {"dtype": _DTYPES[state["dtype"]]}
+    if kind == "MLP":
+        options |= {"num_classes": scores if state["many"] else None, "activation": state["activation"], "seed": 0}
+        return MLP(width, state["hidden"], **options)
+    options["bias"] = state["bias"]
+    if kind == "Perceptron":
+        return Perceptron(width, **options)
+    if kind == "Linear":
+        linear: nn.Module = nn.utils.skip_init(nn.Linear, width, scores, **options)
+        return linear
+    many: dict[str, Any] = {"MulticlassPerceptron": MulticlassPerceptron, "JointPerceptron": JointPerceptron}
+    net: nn.Module = many[checks.one_of("class", kind, tuple(many))](width, scores, **options)
+    return net
+
+
+def _model_file(path: Path) -> Path:
+    if path.is_dir():
+        if not (path / MODEL).is_file():
+            raise ValueError(
+                f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` leave one when they come to their end"
+            )
+        return path / MODEL
+    if not path.is_file():
+        raise ValueError(f"no such run or model: {path}; name the folder of a run, or its {MODEL}")
+    return path
+
+
+def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, Any]:
+    """The description in a file's text, if it is one that can be trusted and understood."""
+    if _DESCRIPTION not in texts:
+        raise ValueError(
+            f"{path} holds weights but no description of a model; load them with load_safetensors into a net of yours "
+            f"and save FittedModel.of(net, …), or name the {MODEL} of a run"
+        )
+    if not sealed:
+        raise ValueError(f"{path} has lost its checksum, so another program has written it; export it again")
+    try:
+        state = json.loads(texts[_DESCRIPTION])
+        found = checks.whole("format", state["format"], at_least=1)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{path} describes its model in no known way ({error}); export it again") from None
+    if found > FORMAT:
+        raise ValueError(
+            f"{path} is of format {found}, written by torchperc {state.get('torchperc')}; this one reads up to format "
+            f"{FORMAT}: pip install -U torchperc"
+        )
+    return dict(state)

@@ -1,0 +1,181 @@
+"""Weights to and from safetensors files, which any ``nn.Linear`` of the same shape reads; and files written whole."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from torchperc._atomic import write_whole
+from torchperc._checks import non_finite
+
+_CHECKSUM = "torchperc.checksum"
+_RESERVED = {"format": "pt"}  # by this entry other readers of safetensors recognise torch tensors
+
+
+def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, str] | None = None) -> None:
+    """Write the weights of a net to one safetensors file, which carries a checksum and appears whole or not at all.
+
+    The names are those of ``net.state_dict()``, so that the file of a :class:`torchperc.Perceptron` loads into
+    ``nn.Linear(d, 1)`` and that of a :class:`torchperc.MulticlassPerceptron` into ``nn.Linear(d, K)``.
+
+    Args:
+        net: any module whose state is tensors; NaN and infinities are refused.
+        path: the file, in a folder that exists. A file of that name is replaced.
+        metadata: further text to keep in the file, by name.
+
+    Example:
+        >>> import tempfile
+        >>> import torchperc as tp
+        >>> net, linear = tp.Perceptron(2, init="normal", seed=0), nn.Linear(2, 1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_safetensors(net, f"{folder}/net.safetensors", {"trained on": "AND"})
+        ...     load_safetensors(f"{folder}/net.safetensors", linear)
+        {'trained on': 'AND'}
+        >>> torch.equal(linear.weight, net.weight)
+        True
+    """
+    from safetensors.torch import save
+
+    tensors = {name: _detached(name, value) for name, value in net.state_dict().items()}
+    _refuse_non_finite(tensors, f"cannot save {path}", "train the net again before exporting it")
+    about = {**_texts(metadata), **_RESERVED}
+    about[_CHECKSUM] = _checksum(*_parts(save(tensors, about)))
+    write_whole(Path(path), _in_order(save(tensors, about)))
+
+
+def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
+    """Load the weights of a safetensors file into a net, all of them or none.
+
+    Names, shapes and dtypes must be those of the net. A file that :func:`save_safetensors` wrote is checked against
+    its checksum; one from elsewhere has none and is taken as it reads.
+
+    Args:
+        path: a safetensors file.
+        net: the module that receives the weights; on any error it keeps its own.
+
+    Returns:
+        The text kept in the file, by name.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_safetensors(nn.Linear(3, 1), f"{folder}/net.safetensors")
+        ...     load_safetensors(f"{folder}/net.safetensors", nn.Linear(2, 1))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ...net.safetensors does not fit Linear: weight is (1, 3) torch.float32 in the file, (1, 2) ...
+    """
+    tensors, metadata, _ = read_safetensors(path)
+    differences = list(_differences(tensors, net.state_dict()))
+    if differences:
+        raise ValueError(
+            f"{path} does not fit {type(net).__name__}: {'; '.join(differences)}. "
+            "Load it into a net of the sizes and dtype it was saved from"
+        )
+    _refuse_non_finite(tensors, f"cannot load {path}", "use another file")
+    net.load_state_dict(tensors)
+    return metadata
+
+
+def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str], bool]:
+    """Read the tensors and the text of a safetensors file; a checksum that does not fit is a ``ValueError``.
+
+    Args:
+        path: a safetensors file.
+
+    Returns:
+        The tensors by name, the text by name, and whether there was a checksum to hold them against.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_safetensors(nn.Linear(3, 1), f"{folder}/net.safetensors", {"trained on": "AND"})
+        ...     tensors, texts, sealed = read_safetensors(f"{folder}/net.safetensors")
+        >>> sorted(tensors), texts, sealed
+        (['bias', 'weight'], {'trained on': 'AND'}, True)
+    """
+    from safetensors.torch import load
+
+    content = Path(path).read_bytes()
+    try:
+        tensors = load(content)
+        header, data = _parts(content)
+        metadata: dict[str, str] = header.get("__metadata__", {})
+        checksum = metadata.pop(_CHECKSUM, None)
+        if checksum not in (None, _checksum(header, data)) or (checksum is None and _renamed(header, data)):
+            raise ValueError("its checksum does not fit")
+    except Exception as error:  # whatever safetensors and json make of a damaged file
+        raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); export it again") from None
+    texts = {name: text for name, text in metadata.items() if name not in _RESERVED}
+    return tensors, texts, checksum is not None
+
+
+def _detached(name: str, value: object) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; a safetensors file takes tensors")
+    return value.detach().to("cpu", copy=True).contiguous()  # a copy, as safetensors refuses tied weights
+
+
+def _refuse_non_finite(tensors: Mapping[str, Tensor], what: str, remedy: str) -> None:
+    found = non_finite(tensors.items())
+    if found:
+        raise ValueError(f"{what}: {found}, and weights must be finite; {remedy}")
+
+
+def _texts(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    texts = dict(metadata or {})
+    for name, text in texts.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise TypeError(f"metadata must map str to str, found {name!r}: {text!r}; write str(...) around it")
+        if name in (*_RESERVED, _CHECKSUM):
+            raise ValueError(f"metadata name {name!r} is used by the file itself; choose another")
+    return texts
+
+
+def _parts(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """The header and the tensors' bytes: 8 bytes of length, JSON, then the data."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
+
+
+def _in_order(content: bytes) -> bytes:
+    """The same file with the names in its header sorted, so that the same content is the same bytes."""
+    header, data = _parts(content)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def _checksum(header: dict[str, Any], data: bytes) -> str:
+    digest = hashlib.blake2b(json.dumps(header, sort_keys=True).encode(), digest_size=16)
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def _renamed(header: dict[str, Any], data: bytes) -> bool:
+    """Whether a text is the checksum of all else: then it is its name that was damaged."""
+    texts: dict[str, str] = header.get("__metadata__", {})
+    for name, text in texts.items():
+        rest = {**header, "__metadata__": {other: texts[other] for other in texts if other != name}}
+        if len(text) == 32 and text == _checksum(rest, data):
+            return True
+    return False
+
+
+def _differences(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Iterable[str]:
+    for name in own:
+        if name not in found:
+            yield f"{name} is not in the file"
+    for name, tensor in found.items():
+        if name not in own:
+            yield f"{name} is not in the net"
+        elif (tensor.shape, tensor.dtype) != (own[name].shape, own[name].dtype):
+            yield f"{name} is {_kind(tensor)} in the file, {_kind(own[name])} in the net"
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{tuple(tensor.shape)} {tensor.dtype}"

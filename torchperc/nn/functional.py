@@ -1,0 +1,637 @@
+"""The mathematics as pure functions: scores, decisions, losses, mistakes, geometry, feature maps.
+
+Every loss module, head and trainer is a shell over what stands here. ``s`` is a score w·x + b, ``y`` a label −1/+1;
+with K classes ``s`` has a last dimension of K and ``y`` holds class indices. Losses look at the values of their labels
+where that costs nothing: not on a GPU, which a look would stall, and not under ``torch.compile`` or ``vmap``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from torchperc import _checks as checks
+
+REDUCTIONS = ("mean", "sum", "none")
+TIES = ("update", "sign", "strict")
+LOSS_TIES = ("update", "sign", "ignore")
+TARGETS = ("-1/+1", "0/1")
+POSITIONS = ("first", "last")
+
+
+# --- scores and decisions -----------------------------------------------------------------------------------------
+
+
+def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Linear scores s = w·x + b, one for each sample, or one for each sample and class.
+
+    Args:
+        x: samples; dense, or a tensor of the layout ``torch.sparse_csr``, whose scores cost its non-zeros.
+        weight: (1, d) for one score a sample, (K, d) for K.
+        bias: (1,) or (K,), or ``None`` for a hyperplane through the origin.
+
+    Shape:
+        x (…, d) → (…,) with a (1, d) weight, (…, K) with a (K, d) weight.
+
+    Example:
+        >>> scores(torch.tensor([[1.0, 1.0]]), torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]))
+        tensor([1.])
+    """
+    result = linear(x, weight, bias)
+    return result.squeeze(-1) if weight.shape[0] == 1 else result
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x·Wᵀ + b, as ``torch.nn.functional.linear`` has it; for sparse x too, with gradients to weight and bias.
+
+    Forward and backward are one sparse product each, X·Wᵀ and gᵀ·X: on the CPU by scipy, whose second one takes no
+    longer than the first.
+
+    Args:
+        x: samples; dense, or of the layout ``torch.sparse_csr`` or ``torch.sparse_coo``.
+        weight: one row for each score.
+        bias: one number for each score, or ``None``.
+
+    Shape:
+        x (…, d), weight (K, d), bias (K,) → (…, K).
+
+    Example:
+        >>> weight = torch.tensor([[3.0, 2.0]], requires_grad=True)
+        >>> linear(torch.tensor([[0.0, 1.0], [1.0, 1.0]]).to_sparse(), weight).sum().backward()
+        >>> weight.grad
+        tensor([[1., 2.]])
+    """
+    if not is_sparse(x):
+        return F.linear(x, weight, bias)
+    if x.dim() != 2 or x.shape[1] != weight.shape[1]:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} but (N, {weight.shape[1]}) is needed, as weight has so many columns"
+        )
+    if x.dtype != weight.dtype or x.device != weight.device:
+        raise TypeError(
+            f"x is {x.dtype} on {x.device} but weight is {weight.dtype} on {weight.device}; convert one of them"
+        )
+    product: Tensor = _SparseProduct.apply(x, weight)  # type: ignore[no-untyped-call]
+    return product if bias is None else product + bias
+
+
+def is_sparse(x: Tensor) -> bool:
+    """Whether samples are a sparse tensor. What stands for a tensor while a net is traced by torch.fx is dense.
+
+    Example:
+        >>> is_sparse(torch.eye(2).to_sparse_csr()), is_sparse(torch.eye(2))
+        (True, False)
+    """
+    return isinstance(x, Tensor) and x.layout != torch.strided
+
+
+class _SparseProduct(torch.autograd.Function):
+    """X·Wᵀ for sparse X, and gᵀ·X backwards."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
+            ctx.x = x
+            return x @ weight.T
+        ctx.x = checks.as_csr(x)
+        rows = weight.detach().numpy()
+        if len(rows) == 1:  # a vector takes scipy's shorter way
+            return torch.from_numpy(ctx.x @ rows[0]).unsqueeze(-1)
+        return torch.from_numpy(ctx.x @ rows.T)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor | None]:
+        if not ctx.needs_input_grad[1]:
+            return None, None
+        if isinstance(ctx.x, Tensor):
+            return None, (ctx.x.t() @ grad).T
+        columns = grad.numpy()
+        if columns.shape[1] == 1:
+            return None, torch.from_numpy(ctx.x.T @ np.ascontiguousarray(columns[:, 0])).unsqueeze(0)
+        return None, torch.from_numpy((ctx.x.T @ columns).T)
+
+
+def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
+    """Two-class decision: s ≥ threshold → +1, else −1 (int64).
+
+    Shape:
+        any → the same.
+
+    Example:
+        >>> decide(torch.tensor([-0.5, 0.0, 2.0]))
+        tensor([-1,  1,  1])
+    """
+    return signs_of(s >= threshold)
+
+
+def finite_scores(s: Tensor) -> Tensor:
+    """Return scores that are all finite; NaN and infinity have no decision.
+
+    Shape:
+        any → the same.
+
+    Example:
+        >>> finite_scores(torch.tensor([-0.5, 2.0]))
+        tensor([-0.5000,  2.0000])
+    """
+    if not torch.isfinite(s).all():
+        bad = s.detach()[~torch.isfinite(s)].reshape(-1)[0].item()
+        raise ValueError(f"a score is {bad}, which has no decision; x or the weights are not finite, or too large")
+    return s
+
+
+def signs_of(positive: Tensor) -> Tensor:
+    """+1 where true, else −1 (int64); more than twice as fast as ``torch.where`` with two numbers.
+
+    Shape:
+        any → the same.
+
+    Example:
+        >>> signs_of(torch.tensor([True, False]))
+        tensor([ 1, -1])
+    """
+    return positive.long() * 2 - 1
+
+
+def decide_class(s: Tensor) -> Tensor:
+    """K-class decision: the lowest index among the largest scores.
+
+    Shape:
+        (…, K) → (…,).
+
+    Example:
+        >>> decide_class(torch.tensor([[0.0, 2.0, 2.0]]))
+        tensor([1])
+    """
+    return s.argmax(-1)
+
+
+def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Score and index of the strongest wrong class (the lowest index among the largest).
+
+    The index is found first and the score gathered at it, so that a tie sends its gradient to one class and not, as
+    ``amax`` does, to all of them.
+
+    Shape:
+        s (…, K), y (…,) → two tensors (…,).
+
+    Example:
+        >>> rival_scores(torch.tensor([[1.0, 3.0, 3.0]]), torch.tensor([1]))
+        (tensor([3.]), tensor([2]))
+    """
+    index = s.detach().masked_fill(_one_hot(y, s.shape[-1]), float("-inf")).argmax(-1)
+    index = torch.where(index == y, (y == 0).long(), index)  # all others are −inf: the lowest of them
+    return s.gather(-1, index.unsqueeze(-1)).squeeze(-1), index
+
+
+def slacks(s: Tensor, y: Tensor) -> Tensor:
+    """How far each score is on its right side: y·s, or s_y − s_r against the strongest wrong class r.
+
+    Shape:
+        s (…,) and y (…,), or s (…, K) and y (…,) → (…,).
+
+    Example:
+        >>> slacks(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
+        tensor([ 2., -1.])
+    """
+    if s.dim() == y.dim():
+        return y * s
+    return _own_scores(s, y) - rival_scores(s, y)[0]
+
+
+def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) -> Tensor:
+    """Which samples are mistakes: the test at the heart of the rule.
+
+    With slack m = y·s (two classes) or m = s_y − max_{r≠y} s_r (K classes):
+    ``"update"``: m ≤ margin · ``"strict"``: m < margin · ``"sign"``: the decision differs from y.
+
+    Args:
+        s: scores.
+        y: labels −1/+1, or class indices if ``s`` has one dimension more.
+        tie: what a score on the boundary counts as.
+        margin: the slack every sample must exceed; not with ``"sign"``, where a decision has no slack.
+
+    Shape:
+        s (…,) and y (…,), or s (…, K) and y (…,) → bool (…,).
+
+    Example:
+        >>> s, y = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([1, -1, 1])
+        >>> [mistakes(s, y, tie=tie).tolist() for tie in ("update", "sign", "strict")]
+        [[True, True, False], [False, True, False], [False, False, False]]
+    """
+    checks.one_of("tie", tie, TIES)
+    if margin and tie == "sign":
+        raise ValueError(f"margin={margin} means nothing to tie='sign'; use tie='update' or tie='strict'")
+    if s.dim() == y.dim():
+        _same_shape(s, y)
+        slack, differs = slacks(s, y), decide(s) != y
+    else:
+        _class_shape(s, y)
+        slack, differs = slacks(s, y), decide_class(s) != y
+    # written as "not >" so that a score that is not a number counts as a mistake, never as a success
+    return differs | slack.isnan() if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
+
+
+# --- losses -------------------------------------------------------------------------------------------------------
+
+
+def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
+    r"""Perceptron criterion: L = max(0, −y·s).
+
+    At the kink y·s = 0 the value is 0 and the derivative in s is a choice: ``"update"`` takes −y, which is the
+    perceptron rule; ``"ignore"`` takes 0, so zero weights never move; ``"sign"`` takes −y where the decision
+    (s ≥ 0 → +1) is wrong, that is for y = −1 only.
+
+    Args:
+        s: scores.
+        y: labels −1/+1.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        tie: the choice at the kink.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> s = torch.tensor([2.0, -1.0, 0.0], requires_grad=True)
+        >>> perceptron_loss(s, torch.tensor([-1, -1, 1]), reduction="sum").backward()
+        >>> s.grad
+        tensor([ 1., 0., -1.])
+    """
+    _check_signs(s, y)
+    wrong = _active(s.detach(), y, tie)
+    return _reduce(torch.where(wrong, -(y * s), torch.zeros_like(s)), reduction)
+
+
+def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
+    """K-class perceptron criterion: L = max(0, max_{r≠y} s_r − s_y).
+
+    The choices at the kink are those of :func:`perceptron_loss`, with the slack s_y − max s_r in place of y·s.
+
+    Shape:
+        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> multiclass_perceptron_loss(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
+        tensor(2.)
+    """
+    _check_classes(s, y)
+    wrong = _active(s.detach(), y, tie)
+    slack = _own_scores(s, y) - rival_scores(s, y)[0]
+    return _reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
+
+
+def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
+    """Least mean squares: L = ½(t − s)², averaged as 1/(2M)·Σ by ``reduction="mean"``.
+
+    Labels stay −1/+1; ``targets`` says what the score is drawn to: t = y, or t = (y + 1)/2 with ``"0/1"``.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> lms_loss(torch.tensor([0.5, 0.5]), torch.tensor([1, -1]), reduction="none")
+        tensor([0.1250, 1.1250])
+    """
+    _check_signs(s, y)
+    t = y.to(s.dtype)
+    if checks.one_of("targets", targets, TARGETS) == "0/1":
+        t = (t + 1) / 2
+    return _reduce((t - s).square() / 2, reduction)
+
+
+def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
+    """Logistic loss: L = log(1 + exp(−y·s)) = softplus(−y·s), without overflow for any finite score.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> logistic_loss(torch.tensor([-1e4, 1e4]), torch.tensor([1, 1]), reduction="none")
+        tensor([10000., 0.])
+    """
+    _check_signs(s, y)
+    z = -(y * s)
+    return _reduce(torch.logaddexp(z, torch.zeros_like(z)), reduction)
+
+
+def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
+    """K-class least mean squares: L = ½ Σ_k (t_k − s_k)², t one-hot in the chosen targets.
+
+    Shape:
+        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> multiclass_lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
+        tensor(0.5000)
+    """
+    _check_classes(s, y)
+    signs = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
+    return _reduce(lms_loss(s, signs, reduction="none", targets=targets).sum(-1), reduction)
+
+
+def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
+    """K-class logistic loss: L = log Σ_k exp(s_k) − s_y (softmax cross-entropy).
+
+    Shape:
+        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> multiclass_logistic_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
+        tensor(0.6931)
+    """
+    _check_classes(s, y)
+    return _reduce(s.logsumexp(-1) - _own_scores(s, y), reduction)
+
+
+def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: float = 0.0) -> Tensor:
+    """Zero-one loss: 1 where the decision differs from y. Its mean is the error rate; it has no gradient.
+
+    Shape:
+        s and y (…,), or s (…, K) with class indices → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> zero_one_loss(torch.tensor([1.0, -1.0]), torch.tensor([1, 1]))
+        tensor(0.5000)
+    """
+    if s.dim() == y.dim():
+        _check_signs(s, y)
+        return _reduce((decide(s, threshold) != y).to(s.dtype), reduction)
+    _check_classes(s, y)
+    if threshold:
+        raise ValueError(f"threshold={threshold} goes with one score a sample; K classes are decided by the largest")
+    return _reduce((decide_class(s) != y).to(s.dtype), reduction)
+
+
+def cost_loss(
+    s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean", threshold: float = 0.0
+) -> Tensor:
+    """Asymmetric cost: ``fp`` for a false positive, ``fn`` for a false negative, 0 for a right decision.
+
+    These are the two weights γ₁, γ₂ of a test in which missing the ill is worse than alarming the healthy.
+
+    Shape:
+        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
+
+    Example:
+        >>> cost_loss(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]), fp=1, fn=10, reduction="none")
+        tensor([ 1., 10.])
+    """
+    _check_signs(s, y)
+    fp, fn = checks.number("fp", fp, at_least=0), checks.number("fn", fn, at_least=0)
+    price = torch.where(y > 0, torch.full_like(s, fn), torch.full_like(s, fp))
+    return _reduce(price * (decide(s, threshold) != y), reduction)
+
+
+def _active(s: Tensor, y: Tensor, tie: str) -> Tensor:
+    checks.one_of("tie", tie, LOSS_TIES)
+    return mistakes(s, y, tie="strict" if tie == "ignore" else tie)
+
+
+def _reduce(values: Tensor, reduction: str) -> Tensor:
+    checks.one_of("reduction", reduction, REDUCTIONS)
+    return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
+
+
+def _same_shape(s: Tensor, y: Tensor) -> None:
+    # (N, 1) against (N,) would broadcast to (N, N) without a word
+    if s.shape != y.shape:
+        raise ValueError(f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; they must be equal")
+
+
+def _class_shape(s: Tensor, y: Tensor) -> None:
+    if s.dim() != y.dim() + 1 or s.shape[:-1] != y.shape:
+        raise ValueError(
+            f"scores have shape {tuple(s.shape)} and labels {tuple(y.shape)}; K classes need (…, K) and (…,)"
+        )
+    if s.shape[-1] < 2:
+        raise ValueError(
+            f"scores have shape {tuple(s.shape)}, a single class; K classes need K ≥ 2, and one score a sample needs "
+            "scores.squeeze(-1)"
+        )
+
+
+def _check_signs(s: Tensor, y: Tensor) -> None:
+    _same_shape(s, y)
+    if _seen((y != 1) & (y != -1)):
+        raise ValueError(f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first")
+
+
+def _check_classes(s: Tensor, y: Tensor) -> None:
+    _class_shape(s, y)
+    if y.is_floating_point():
+        raise TypeError(f"class indices must be whole numbers, found {y.dtype}; use y.long()")
+    if _seen((y < 0) | (y >= s.shape[-1])):
+        raise ValueError(f"labels must be class indices 0 to {s.shape[-1] - 1}, found {y.unique().tolist()[:5]}")
+
+
+def _seen(condition: Tensor) -> bool:
+    """Whether the condition holds anywhere, as far as one can look without stalling a device or breaking a trace."""
+    if torch.compiler.is_compiling() or condition.device.type != "cpu":
+        return False
+    try:
+        return bool(condition.any())
+    except RuntimeError:  # under vmap there is no single answer
+        return False
+
+
+def _one_hot(y: Tensor, classes: int) -> Tensor:
+    """As ``F.one_hot`` but boolean, for any whole type, and under vmap."""
+    return torch.arange(classes, device=y.device) == y.unsqueeze(-1)
+
+
+def _own_scores(s: Tensor, y: Tensor) -> Tensor:
+    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+
+
+# --- geometry of the hyperplane -----------------------------------------------------------------------------------
+
+
+def unit_normal(weight: Tensor) -> Tensor:
+    """Unit normal of the hyperplane: w/‖w‖.
+
+    Shape:
+        (1, d) → (d,).
+
+    Example:
+        >>> unit_normal(torch.tensor([[3.0, 4.0]]))
+        tensor([0.6000, 0.8000])
+    """
+    return (weight / _norm(weight))[0]
+
+
+def offset(weight: Tensor, bias: Tensor) -> Tensor:
+    """Signed distance of the hyperplane from the origin along its normal: −b/‖w‖.
+
+    Shape:
+        (1, d), (1,) → scalar.
+
+    Example:
+        >>> offset(torch.tensor([[3.0, 4.0]]), torch.tensor([-10.0]))
+        tensor(2.)
+    """
+    return -bias[0] / _norm(weight)
+
+
+def signed_distance(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Signed distance of points from the hyperplane: (w·x + b)/‖w‖, positive on the +1 side.
+
+    Shape:
+        x (…, d) → (…,).
+
+    Example:
+        >>> signed_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([-10.0]))
+        tensor([3.])
+    """
+    return scores(x, weight, bias) / _norm(weight)
+
+
+def margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Margin of a hyperplane on labelled data: γ = min_n y_n·(w·x_n + b)/‖w‖; negative if a point is on the wrong side.
+
+    Shape:
+        x (N, d), y (N,) → scalar.
+
+    Example:
+        >>> x, y = torch.tensor([[0.0], [4.0]]), torch.tensor([-1, 1])
+        >>> margin(x, y, torch.tensor([[1.0]]), torch.tensor([-1.0]))
+        tensor(1.)
+    """
+    distance = signed_distance(x, weight, bias)
+    _same_shape(distance, y)
+    return (y * distance).min()
+
+
+def squared_radius(x: Tensor) -> Tensor:
+    """Squared radius of the data: R² = max_n ‖x_n‖², computed without a root so that integers stay exact.
+
+    Shape:
+        (N, d) → scalar.
+
+    Example:
+        >>> squared_radius(torch.tensor([[3.0, 4.0], [1.0, 1.0]]))
+        tensor(25.)
+    """
+    return (x if x.is_floating_point() else x.long()).square().sum(-1).max()
+
+
+def _norm(weight: Tensor) -> Tensor:
+    if weight.dim() != 2 or len(weight) != 1:
+        raise ValueError(f"weight has shape {tuple(weight.shape)}; one hyperplane has (1, d)")
+    norm: Tensor = torch.linalg.vector_norm(weight)
+    if _seen(norm == 0):
+        raise ValueError("the weights are all zero, so they define no hyperplane; train the net first")
+    return norm
+
+
+def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[Tensor, Tensor]:
+    """Starting weights from two samples, the first of either class: the flattest plane s = w·x + b through both.
+
+    w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁. With one feature this is the slope (t₂ − t₁)/(x₂ − x₁). With
+    more, dividing by each feature's own difference, as one may read, would count the same rise once a feature and fail
+    where two values are equal.
+
+    Args:
+        x: samples.
+        y: labels −1/+1, both of which must occur.
+        targets: ``"-1/+1"`` or ``"0/1"``, what the plane takes at the two samples.
+
+    Shape:
+        x (N, d), y (N,) → (1, d), (1,).
+
+    Example:
+        >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([-1, 1]))
+        (tensor([[1.]]), tensor([-2.]))
+    """
+    low = 0.0 if checks.one_of("targets", targets, TARGETS) == "0/1" else -1.0
+    if not ((y == 1).any() and (y == -1).any()):
+        raise ValueError(f"y must hold -1 and +1, found {y.unique().tolist()}; a start needs a sample of either class")
+    first, second = x[(y == -1).nonzero()[0, 0]], x[(y == 1).nonzero()[0, 0]]
+    step = second - first
+    if not step.any():
+        raise ValueError("the first samples of the two classes are equal, so no plane goes through both; shuffle X")
+    weight = (1.0 - low) * step / step.square().sum()
+    return weight[None], (low - weight @ first)[None]
+
+
+# --- feature maps -------------------------------------------------------------------------------------------------
+
+
+def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
+    """Homogeneous coordinates: x with a constant feature, so that the bias becomes a weight.
+
+    Args:
+        x: samples.
+        position: ``"last"`` gives (x, 1), ``"first"`` gives (1, x).
+        value: the constant; R instead of 1 makes a unit step on the weight a step of R² on the bias.
+
+    Shape:
+        (…, d) → (…, d + 1).
+
+    Example:
+        >>> homogeneous(torch.tensor([[5.0, 6.0]]), "first")
+        tensor([[1., 5., 6.]])
+    """
+    value = checks.number("value", value, above=0)
+    x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+    return _put(x, x.new_full((*x.shape[:-1], 1), value), position)
+
+
+def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
+    """Weights of the same model in homogeneous coordinates: (w, b/value).
+
+    Shape:
+        (K, d), (K,) → (K, d + 1).
+
+    Example:
+        >>> fold_bias(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]), "first")
+        tensor([[-4., 3., 2.]])
+    """
+    return _put(weight, bias.unsqueeze(-1) / checks.number("value", value, above=0), position)
+
+
+def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Inverse of :func:`fold_bias`: weight and bias of a model in homogeneous coordinates.
+
+    Shape:
+        (K, d + 1) → (K, d), (K,).
+
+    Example:
+        >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
+        (tensor([[3., 2.]]), tensor([-4.]))
+    """
+    first, value = checks.one_of("position", position, POSITIONS) == "first", checks.number("value", value, above=0)
+    return (weight[:, 1:], weight[:, 0] * value) if first else (weight[:, :-1], weight[:, -1] * value)
+
+
+def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
+    """Joint features φ(x, k) for every class k: (x, 1) in the k-th of K blocks, zeros elsewhere.
+
+    One vector w over φ then scores class k as w·φ(x, k), which is w_k·x + b_k with the blocks of w as rows.
+
+    Args:
+        x: samples.
+        num_classes: K.
+        bias: append a 1 to x in each block.
+
+    Shape:
+        x (N, d) → (N, K, K·(d + 1)), or (N, K, K·d) without bias.
+
+    Example:
+        >>> joint_features(torch.tensor([[5.0]]), 2)
+        tensor([[[5., 1., 0., 0.],
+                 [0., 0., 5., 1.]]])
+    """
+    block = homogeneous(x) if checks.flag("bias", bias) else x
+    eye = torch.eye(num_classes, dtype=x.dtype, device=x.device)
+    return torch.einsum("kl,nd->nkld", eye, block).flatten(-2)
+
+
+def _put(values: Tensor, column: Tensor, position: str) -> Tensor:
+    first = checks.one_of("position", position, POSITIONS) == "first"
+    return torch.cat((column, values) if first else (values, column), -1)

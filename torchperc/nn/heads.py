@@ -1,0 +1,167 @@
+"""Heads: what a linear score means. Perceptron, LMS and logistic classifiers differ in nothing else.
+
+A head turns scores into an output (what the model says), a loss (what training lowers) and a decision (a label).
+Scores of shape (N,) go with labels −1/+1, scores of shape (N, K) with class indices.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
+
+
+@dataclass(frozen=True)
+class Head(ABC):
+    """What the three heads share: decisions, and the split into two classes and K classes."""
+
+    @property
+    def threshold(self) -> float:
+        """The score from which the decision is +1."""
+        return 0.0
+
+    @abstractmethod
+    def output(self, scores: Tensor) -> Tensor:
+        """What the model says for these scores."""
+
+    @abstractmethod
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """What training lowers."""
+
+    def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Which samples count as mistakes: those decided wrongly, and for the perceptron what its tie says."""
+        return self.decide(scores) != y
+
+    def decide(self, scores: Tensor) -> Tensor:
+        """Labels: −1/+1 for scores (N,), class indices for scores (N, K)."""
+        return tpf.decide_class(scores) if _many(scores) else tpf.decide(scores, self.threshold)
+
+
+def _many(scores: Tensor, y: Tensor | None = None) -> bool:
+    """Whether these are scores of K classes: one dimension more than the labels, or more than one."""
+    many = scores.dim() > (1 if y is None else y.dim())
+    if many and scores.shape[-1] < 2:
+        raise ValueError(f"scores have shape {tuple(scores.shape)}; for one score a sample pass scores.squeeze(-1)")
+    return many
+
+
+def head(name: str) -> Head:
+    """A head by name: ``"perceptron"``, ``"perceptron sign"``, ``"lms"``, ``"lms 0/1"``, ``"logistic"``, ….
+
+    A second word is the head's option, ``tie`` or ``targets``; without one it has its default.
+
+    Example:
+        >>> head("lms 0/1")
+        LMSHead(targets='0/1')
+    """
+    return NAMED_HEADS[checks.one_of("head", name, tuple(NAMED_HEADS))]
+
+
+@dataclass(frozen=True)
+class PerceptronHead(Head):
+    """Threshold unit: output sign(s) (one-hot of the argmax for K classes), loss max(0, −y·s), decision s ≥ 0.
+
+    Args:
+        tie: derivative of the loss at y·s = 0, see :func:`torchperc.nn.functional.perceptron_loss`.
+
+    Example:
+        >>> import torch
+        >>> head = PerceptronHead()
+        >>> head.output(torch.tensor([-2.0, 0.5])), head.decide(torch.tensor([-2.0, 0.5]))
+        (tensor([-1., 1.]), tensor([-1, 1]))
+    """
+
+    tie: str = "update"
+
+    def __post_init__(self) -> None:
+        checks.one_of("tie", self.tie, tpf.LOSS_TIES)
+
+    def output(self, scores: Tensor) -> Tensor:
+        """The thresholded score, in the scores' dtype."""
+        label = self.decide(scores)
+        return (F.one_hot(label, scores.shape[-1]) if _many(scores) else label).to(scores.dtype)
+
+    def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Samples that the loss moves the weights for."""
+        return tpf.mistakes(scores, y, tie="strict" if self.tie == "ignore" else self.tie)
+
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """Perceptron criterion, two or K classes."""
+        loss = tpf.multiclass_perceptron_loss if _many(scores, y) else tpf.perceptron_loss
+        return loss(scores, y, reduction=reduction, tie=self.tie)
+
+
+@dataclass(frozen=True)
+class LMSHead(Head):
+    """Linear unit (Adaline): output s itself, loss ½(t − s)², decision at the middle of the two targets.
+
+    Args:
+        targets: ``"-1/+1"`` (decision s ≥ 0) or ``"0/1"`` (decision s ≥ ½).
+
+    Example:
+        >>> import torch
+        >>> LMSHead(targets="0/1").decide(torch.tensor([0.4, 0.6]))
+        tensor([-1, 1])
+    """
+
+    targets: str = "-1/+1"
+
+    def __post_init__(self) -> None:
+        checks.one_of("targets", self.targets, tpf.TARGETS)
+
+    @property
+    def threshold(self) -> float:
+        """0, or ½ with 0/1 targets."""
+        return 0.5 if self.targets == "0/1" else 0.0
+
+    def output(self, scores: Tensor) -> Tensor:
+        """The score itself."""
+        return scores
+
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """Squared error, two or K classes."""
+        loss = tpf.multiclass_lms_loss if _many(scores, y) else tpf.lms_loss
+        return loss(scores, y, reduction=reduction, targets=self.targets)
+
+
+@dataclass(frozen=True)
+class LogisticHead(Head):
+    """Sigmoid unit: output P(+1) = 1/(1 + e^−s) (softmax for K classes), loss softplus(−y·s), decision P > ½.
+
+    The decision is strict, so a score of exactly 0 is decided −1; it is taken on the score, where P > ½ ⇔ s > 0
+    holds without rounding.
+
+    Example:
+        >>> import torch
+        >>> LogisticHead().output(torch.tensor([0.0])), LogisticHead().decide(torch.tensor([0.0, 1e-9]))
+        (tensor([0.5000]), tensor([-1, 1]))
+    """
+
+    def output(self, scores: Tensor) -> Tensor:
+        """Probability of +1, or of each class."""
+        return scores.softmax(-1) if _many(scores) else scores.sigmoid()
+
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """Logistic loss, two or K classes."""
+        loss = tpf.multiclass_logistic_loss if _many(scores, y) else tpf.logistic_loss
+        return loss(scores, y, reduction=reduction)
+
+    def decide(self, scores: Tensor) -> Tensor:
+        """Labels: +1 where P > ½, or the most probable class."""
+        return tpf.decide_class(scores) if _many(scores) else tpf.signs_of(scores > 0)
+
+
+NAMED_HEADS: dict[str, Head] = {
+    "perceptron": PerceptronHead(),
+    "perceptron sign": PerceptronHead(tie="sign"),
+    "perceptron ignore": PerceptronHead(tie="ignore"),
+    "lms": LMSHead(),
+    "lms 0/1": LMSHead(targets="0/1"),
+    "logistic": LogisticHead(),
+}
+"""Every head with every option, by name."""

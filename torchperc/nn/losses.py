@@ -1,0 +1,164 @@
+"""Losses as modules: each ``forward`` is one call into :mod:`torchperc.nn.functional`, which holds the formula."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
+
+
+class _Loss(nn.Module):
+    def __init__(self, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = checks.one_of("reduction", reduction, tpf.REDUCTIONS)
+
+    def extra_repr(self) -> str:
+        """The options, for ``print(loss)``."""
+        return ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in self._shown)
+
+    _shown: tuple[str, ...] = ("reduction",)
+
+
+class PerceptronLoss(_Loss):
+    """Perceptron criterion max(0, −y·s); see :func:`torchperc.nn.functional.perceptron_loss`.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        tie: derivative at y·s = 0: ``"update"`` −y, ``"ignore"`` 0, ``"sign"`` −y for y = −1 only.
+
+    Shape:
+        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> import torch
+        >>> PerceptronLoss()(torch.tensor([-2.0, 3.0]), torch.tensor([1, 1]))
+        tensor(1.)
+    """
+
+    _shown = ("reduction", "tie")
+
+    def __init__(self, reduction: str = "mean", tie: str = "update") -> None:
+        super().__init__(reduction)
+        self.tie = checks.one_of("tie", tie, tpf.LOSS_TIES)
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of scores against labels −1/+1."""
+        return tpf.perceptron_loss(scores, y, reduction=self.reduction, tie=self.tie)
+
+
+class MulticlassPerceptronLoss(PerceptronLoss):
+    """K-class perceptron criterion max(0, max_{r≠y} s_r − s_y).
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        tie: the choice at slack 0, as in :class:`PerceptronLoss`.
+
+    Shape:
+        scores (…, K), class indices (…,) → scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> import torch
+        >>> MulticlassPerceptronLoss()(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
+        tensor(2.)
+    """
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of scores against class indices."""
+        return tpf.multiclass_perceptron_loss(scores, y, reduction=self.reduction, tie=self.tie)
+
+
+class LMSLoss(_Loss):
+    """Squared error ½(t − s)² with t = y or, with ``targets="0/1"``, t = (y + 1)/2.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        targets: ``"-1/+1"`` or ``"0/1"``; labels are −1/+1 in either case.
+
+    Shape:
+        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> import torch
+        >>> LMSLoss(targets="0/1")(torch.tensor([0.0, 1.0]), torch.tensor([1, 1]))
+        tensor(0.2500)
+    """
+
+    _shown = ("reduction", "targets")
+
+    def __init__(self, reduction: str = "mean", targets: str = "-1/+1") -> None:
+        super().__init__(reduction)
+        self.targets = checks.one_of("targets", targets, tpf.TARGETS)
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of scores against labels −1/+1."""
+        return tpf.lms_loss(scores, y, reduction=self.reduction, targets=self.targets)
+
+
+class LogisticLoss(_Loss):
+    """Logistic loss softplus(−y·s), stable for any finite score.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Shape:
+        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> import torch
+        >>> LogisticLoss()(torch.tensor([0.0]), torch.tensor([1]))
+        tensor(0.6931)
+    """
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of scores against labels −1/+1."""
+        return tpf.logistic_loss(scores, y, reduction=self.reduction)
+
+
+class ZeroOneLoss(_Loss):
+    """Zero-one loss: 1 where the decision is wrong. The mean is the error rate; there is no gradient.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Shape:
+        scores (…,) with labels −1/+1, or scores (…, K) with class indices → scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> import torch
+        >>> ZeroOneLoss(reduction="sum")(torch.tensor([0.0, -1.0]), torch.tensor([1, 1]))
+        tensor(1.)
+    """
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The loss of scores against labels."""
+        return tpf.zero_one_loss(scores, y, reduction=self.reduction)
+
+
+class CostLoss(_Loss):
+    """Asymmetric cost of a decision: ``fp`` for a false positive, ``fn`` for a false negative.
+
+    Args:
+        fp: cost of deciding +1 where y = −1, at least 0.
+        fn: cost of deciding −1 where y = +1, at least 0.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Shape:
+        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
+
+    Example:
+        >>> import torch
+        >>> CostLoss(fp=1, fn=10)(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]))
+        tensor(5.5000)
+    """
+
+    _shown = ("fp", "fn", "reduction")
+
+    def __init__(self, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean") -> None:
+        super().__init__(reduction)
+        self.fp = checks.number("fp", fp, at_least=0)
+        self.fn = checks.number("fn", fn, at_least=0)
+
+    def forward(self, scores: Tensor, y: Tensor) -> Tensor:
+        """The cost of the decisions that follow from the scores."""
+        return tpf.cost_loss(scores, y, fp=self.fp, fn=self.fn, reduction=self.reduction)

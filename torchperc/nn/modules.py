@@ -1,0 +1,409 @@
+"""The nets: one linear unit, K of them, one joint vector over φ(x, k), and layers of units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
+
+
+def identity(x: Tensor) -> Tensor:
+    """x as it is.
+
+    Example:
+        >>> identity(torch.tensor(3.0))
+        tensor(3.)
+    """
+    return x
+
+
+INITS = ("zeros", "uniform", "normal")
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": F.relu,
+    "sigmoid": torch.sigmoid,
+    "leaky_relu": F.leaky_relu,
+    "elu": F.elu,
+    "gelu": F.gelu,
+    "silu": F.silu,
+    "softplus": F.softplus,
+    "identity": identity,
+}
+
+
+class _LinearNet(nn.Module):
+    """Weight (K, d) and bias (K,) under the names that ``nn.Linear`` gives them."""
+
+    if TYPE_CHECKING:  # torch.jit.script reads annotations of a class, and knows no nn.Parameter
+        weight: nn.Parameter
+        bias: nn.Parameter | None
+
+    def __init__(
+        self,
+        in_features: int,
+        rows: int,
+        bias: bool,
+        init: str,
+        seed: int | None,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        super().__init__()
+        self.in_features = checks.whole("in_features", in_features, at_least=1)
+        self.init = checks.one_of("init", init, INITS)
+        checks.flag("bias", bias)
+        self.seed = None if seed is None else checks.whole("seed", seed, at_least=0)
+        dtype = checks.floating("dtype", dtype or torch.get_default_dtype())
+        self.weight = nn.Parameter(torch.zeros(rows, in_features, dtype=dtype, device=device))
+        self.register_parameter("bias", nn.Parameter(torch.zeros(rows, dtype=dtype, device=device)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Set the weights back to their start: zeros, U(−1, 1) or N(0, 1), drawn with the seed."""
+        own = (self.weight,) if self.bias is None else (self.weight, self.bias)  # and no parameters of features
+        _fill(own, self.init, self.seed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores w·x + b, one for each row of the weight."""
+        return self._linear(x)
+
+    def _linear(self, x: Tensor) -> Tensor:
+        if torch.jit.is_scripting():
+            return F.linear(x, self.weight, self.bias)
+        else:  # noqa: RET505  # torch.jit.script compiles everything that does not stand in the other branch
+            return tpf.linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        """The sizes, for ``print(net)``."""
+        return f"in_features={self.in_features}, bias={self.bias is not None}"
+
+
+class Perceptron(_LinearNet):
+    """One linear unit: scores s = w·x + b, decision s ≥ 0 → +1, else −1.
+
+    Its ``state_dict`` loads into ``nn.Linear(d, 1)`` and back. Weights start at zero, as the rule has it; a convex
+    loss does not mind.
+
+    Args:
+        in_features: d.
+        bias: ``False`` for a hyperplane through the origin.
+        init: ``"zeros"``, ``"uniform"`` for U(−1, 1) or ``"normal"`` for N(0, 1).
+        seed: makes a random start repeatable; ``None`` draws from torch's global generator.
+        device: as for any module.
+        dtype: as for any module.
+
+    Shape:
+        x (N, d) → (N,); weight (1, d), bias (1,).
+
+    Example:
+        >>> net = Perceptron(2)
+        >>> _ = net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
+        >>> net.predict(torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+        tensor([-1, 1])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        bias: bool = True,
+        *,
+        init: str = "zeros",
+        seed: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(in_features, 1, bias, init, seed, device, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores w·x + b."""
+        return self._linear(x).squeeze(-1)
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Labels −1/+1.
+
+        Shape:
+            (N, d) → (N,) int64.
+        """
+        return tpf.decide(tpf.finite_scores(self(x)))
+
+    def unit_normal(self) -> Tensor:
+        """w/‖w‖, the direction of the +1 side; see :func:`torchperc.nn.functional.unit_normal`."""
+        return tpf.unit_normal(self.weight.detach())
+
+    def offset(self) -> Tensor:
+        """Signed distance of the boundary from the origin: −b/‖w‖."""
+        bias = self.weight.new_zeros(1) if self.bias is None else self.bias
+        return tpf.offset(self.weight.detach(), bias.detach())
+
+    @torch.no_grad()
+    def signed_distance(self, x: Tensor) -> Tensor:
+        """Signed distance of points from the boundary: (w·x + b)/‖w‖."""
+        return tpf.signed_distance(x, self.weight, self.bias)
+
+    @torch.no_grad()
+    def margin(self, x: Tensor, y: Tensor) -> Tensor:
+        """Smallest signed distance to the right side: min y·(w·x + b)/‖w‖."""
+        return tpf.margin(x, y, self.weight, self.bias)
+
+    def homogeneous(self, position: str = "last") -> Perceptron:
+        """The same model without a bias, over :func:`torchperc.nn.functional.homogeneous` inputs."""
+        if self.bias is None:
+            raise ValueError("this net has no bias to fold in; it is homogeneous already")
+        net = Perceptron(self.in_features + 1, bias=False, device=self.weight.device, dtype=self.weight.dtype)
+        with torch.no_grad():
+            net.weight.copy_(tpf.fold_bias(self.weight, self.bias, position))
+        return net
+
+
+class MulticlassPerceptron(_LinearNet):
+    """K linear units, one weight vector a class: scores s_k = w_k·x + b_k, decision argmax (lowest index on ties).
+
+    Args:
+        in_features: d.
+        num_classes: K, at least 2.
+        bias: ``False`` for hyperplanes through the origin.
+        init: as for :class:`Perceptron`.
+        seed: as for :class:`Perceptron`.
+        device: as for any module.
+        dtype: as for any module.
+
+    Shape:
+        x (N, d) → (N, K); weight (K, d), bias (K,).
+
+    Example:
+        >>> net = MulticlassPerceptron(64, 10)
+        >>> net(torch.zeros(3, 64)).shape, net.predict(torch.zeros(3, 64))
+        (torch.Size([3, 10]), tensor([0, 0, 0]))
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        bias: bool = True,
+        *,
+        init: str = "zeros",
+        seed: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        rows = checks.whole("num_classes", num_classes, at_least=2)
+        super().__init__(in_features, rows, bias, init, seed, device, dtype)
+        self.num_classes = rows
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Class indices.
+
+        Shape:
+            (N, d) → (N,) int64.
+        """
+        return tpf.decide_class(tpf.finite_scores(self(x)))
+
+    def extra_repr(self) -> str:
+        """The sizes, for ``print(net)``."""
+        return f"in_features={self.in_features}, num_classes={self.num_classes}, bias={self.bias is not None}"
+
+
+class JointPerceptron(_LinearNet):
+    """One weight vector over joint features: scores s_k = w·φ(x, k), decision argmax.
+
+    With the block features of :func:`torchperc.nn.functional.joint_features` (the default) this is
+    :class:`MulticlassPerceptron` written as one vector; any other φ, such as features that classes share, is as good.
+    Since φ may be any function, ``torch.jit.script`` and ``torch.fx.symbolic_trace`` do not take this net, unlike the
+    others; ``torch.export`` and ``torch.compile`` do.
+
+    Args:
+        in_features: d.
+        num_classes: K, at least 2.
+        bias: append a 1 to x in the default block features; not with ``features``.
+        features: φ as a function from x (N, d) to (N, K, D).
+        init: as for :class:`Perceptron`.
+        seed: as for :class:`Perceptron`.
+        device: as for any module.
+        dtype: as for any module.
+
+    Shape:
+        x (N, d) → (N, K); weight (1, D) with D = K·(d + 1) by default.
+
+    Example:
+        >>> net = JointPerceptron(2, 3)
+        >>> net.weight.shape, net(torch.zeros(5, 2)).shape
+        (torch.Size([1, 9]), torch.Size([5, 3]))
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        bias: bool = True,
+        *,
+        features: Callable[[Tensor], Tensor] | None = None,
+        init: str = "zeros",
+        seed: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        num_classes = checks.whole("num_classes", num_classes, at_least=2)
+        in_features = checks.whole("in_features", in_features, at_least=1)
+        if features is not None and not callable(features):
+            raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
+        if features is not None and not bias:
+            raise ValueError("bias=False goes with the block features; features of your own have the constant you give")
+        joint = features or partial(tpf.joint_features, num_classes=num_classes, bias=bias)
+        probe = joint(torch.zeros(1, in_features, dtype=dtype, device=device))
+        if not isinstance(probe, Tensor) or probe.dim() != 3 or probe.shape[:2] != (1, num_classes):
+            found = tuple(probe.shape) if isinstance(probe, Tensor) else type(probe).__name__
+            raise ValueError(f"features must map (N, {in_features}) to (N, {num_classes}, D), found {found} for N = 1")
+        super().__init__(probe.shape[2], 1, False, init, seed, device, dtype)
+        self.in_features = in_features
+        self.num_classes = num_classes
+        self.features = joint
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores w·φ(x, k), where ``net.features(x)`` gives φ(x, k) for every class, shape (N, K, D).
+
+        Shape:
+            (N, d) → (N, K), or (…, d) → (…, K); φ is called with (N, d).
+        """
+        if tpf.is_sparse(x):
+            raise TypeError("x is sparse, which joint features are not made for; pass x.to_dense()")
+        if x.dim() == 2:
+            return self.features(x) @ self.weight[0]
+        rows = x.reshape(-1, x.shape[-1])  # in any memory format
+        return (self.features(rows) @ self.weight[0]).reshape(*x.shape[:-1], -1)
+
+    def extra_repr(self) -> str:
+        """The sizes, for ``print(net)``."""
+        return f"in_features={self.in_features}, num_classes={self.num_classes}, joint={self.weight.shape[1]}"
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Class indices.
+
+        Shape:
+            (N, d) → (N,) int64.
+        """
+        return tpf.decide_class(tpf.finite_scores(self(x)))
+
+
+class MLP(nn.Module):
+    """Layers of units: what a single perceptron cannot do, such as XOR.
+
+    Args:
+        in_features: d.
+        hidden: the width of each hidden layer; ``()`` leaves a linear net.
+        num_classes: ``None`` for one score a sample, K ≥ 2 for K.
+        activation: a name from ``tanh relu sigmoid leaky_relu elu gelu silu softplus identity``, or a function. The
+            step function of the perceptron itself is not among them: its derivative is 0 wherever it has one.
+        init: ``"default"`` as ``nn.Linear`` does it, ``"uniform"`` for U(−1, 1) or ``"normal"`` for N(0, 1),
+            weights and biases alike.
+        seed: makes the start repeatable without touching torch's global generator.
+        device: as for any module.
+        dtype: as for any module.
+
+    Shape:
+        x (N, d) → (N,), or (N, K) with ``num_classes``.
+
+    Example:
+        >>> net = MLP(2, hidden=(2,), activation="tanh", seed=0)
+        >>> net(torch.zeros(4, 2)).shape
+        torch.Size([4])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: Sequence[int] = (2,),
+        *,
+        num_classes: int | None = None,
+        activation: str | Callable[[Tensor], Tensor] = "tanh",
+        init: str = "default",
+        seed: int | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.in_features = checks.whole("in_features", in_features, at_least=1)
+        if not isinstance(hidden, Sequence):
+            raise TypeError(f"hidden must be a sequence of widths such as (2,), found {type(hidden).__name__}")
+        self.hidden = tuple(checks.whole("hidden", width, at_least=1) for width in hidden)
+        self.num_classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
+        self.init = checks.one_of("init", init, ("default", "uniform", "normal"))
+        self.seed = None if seed is None else checks.whole("seed", seed, at_least=0)
+        self.activation = _activation(activation)
+        self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
+        widths = (in_features, *self.hidden, num_classes or 1)
+        made: dict[str, Any] = {"device": device, "dtype": checks.floating("dtype", dtype or torch.get_default_dtype())}
+        with torch.random.fork_rng(devices=[]):  # nn.Linear draws as it is made; reset_parameters draws again
+            self.layers = nn.ModuleList(nn.Linear(m, n, **made) for m, n in pairwise(widths))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the weights anew, from the seed if there is one."""
+        _fill(self.parameters(), self.init, self.seed)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the last layer; the first one takes sparse samples too."""
+        last = len(self.layers) - 1
+        for i, layer in enumerate(self.layers):
+            x = layer(x) if torch.jit.is_scripting() else _through(layer, x)
+            if i < last:
+                x = self.activation(x)
+        return x.squeeze(-1) if self.num_classes is None else x
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Labels −1/+1, or class indices.
+
+        Shape:
+            (N, d) → (N,) int64.
+        """
+        scores = tpf.finite_scores(self(x))
+        return tpf.decide(scores) if self.num_classes is None else tpf.decide_class(scores)
+
+    def extra_repr(self) -> str:
+        """The activation, for ``print(net)``."""
+        return f"activation={self.activation_name!r}, init={self.init!r}"
+
+
+def _through(layer: nn.Module, x: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear) and tpf.is_sparse(x):
+        return tpf.linear(x, layer.weight, layer.bias)
+    result: Tensor = layer(x)
+    return result
+
+
+def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    if activation in ("sign", "step", torch.sign, torch.sgn):
+        raise ValueError(
+            f"activation={activation!r} has derivative 0 almost everywhere, so gradient descent cannot train it; "
+            "use 'tanh', its smooth relative"
+        )
+    if callable(activation):
+        return activation
+    return ACTIVATIONS[checks.one_of("activation", activation, tuple(ACTIVATIONS))]
+
+
+@torch.no_grad()
+def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> None:
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    bound = 1.0
+    for parameter in parameters:
+        start = torch.zeros(parameter.shape, dtype=parameter.dtype)  # drawn on the CPU: the same on every device
+        if init == "default" and start.dim() == 2:
+            bound = start.shape[1] ** -0.5  # what nn.Linear draws from: U(−1/√d, 1/√d), its bias too
+        if init == "normal":
+            start.normal_(generator=generator)
+        elif init != "zeros":
+            start.uniform_(-bound, bound, generator=generator)
+        parameter.copy_(start)

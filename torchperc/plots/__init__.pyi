@@ -1,0 +1,13 @@
+from .bracket import BracketDisplay as BracketDisplay
+from .bracket import bracket_by_epoch as bracket_by_epoch
+from .comparison import ComparisonDisplay as ComparisonDisplay
+from .confusion import ConfusionDisplay as ConfusionDisplay
+from .curves import LearningCurveDisplay as LearningCurveDisplay
+from .curves import errors_by_epoch as errors_by_epoch
+from .lifted import LiftedDisplay as LiftedDisplay
+from .margins import MarginDisplay as MarginDisplay
+from .path import PathDisplay as PathDisplay
+from .regions import DecisionRegionDisplay as DecisionRegionDisplay
+from .regions import decision_boundary as decision_boundary
+from .style import COLOURS as COLOURS
+from .weights import WeightsDisplay as WeightsDisplay

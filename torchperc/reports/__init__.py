@@ -1,0 +1,9 @@
+"""Reports: one HTML page of a run that needs no network, or a model card in Markdown.
+
+``report(result, X, y)`` makes one of a model in memory, ``torchperc report RUN`` of a folder; ``save`` writes
+the page and ``card()`` is the Markdown. Pages of other content are made of sections by ``report_page``.
+"""
+
+from torchperc._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

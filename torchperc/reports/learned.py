@@ -1,0 +1,108 @@
+"""The report of a run that compared several classifiers: which was kept and why, then everything about that one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
+from torchperc.reports import runs
+from torchperc.reports.page import Block, Section, Table, Text
+from torchperc.reports.report import Report
+from torchperc.theory.bounds import wilson
+
+RESULTS = "results.json"
+
+
+class Tally(NamedTuple):
+    """Wrong decisions among samples, and the error with its 95 % interval.
+
+    Example:
+        >>> print(Tally(3, 114))
+        2.6 % (0.9–7.5)
+        >>> Tally(3, 114).error
+        0.02631578947368421
+    """
+
+    wrong: int
+    samples: int
+
+    @property
+    def error(self) -> float:
+        """The share of wrong decisions."""
+        return self.wrong / self.samples
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's 95 % interval of the share, see :func:`torchperc.theory.bounds.wilson`."""
+        return wilson(self.wrong, self.samples)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.error:.1%} ({low * 100:.1f}–{high * 100:.1f})".replace("%", " %")
+
+
+def of_learned(
+    folder: Path,
+    module: LitRule | LitClassifier,
+    data: TabularDataModule,
+    *,
+    title: str,
+    again: Sequence[Block] = (),
+    sentence: str = "",
+) -> Report:
+    """Report the classifier that was kept, after a comparison with the others.
+
+    Args:
+        folder: of the run, with ``results.json`` and the candidates below it.
+        module: the one that was kept.
+        data: that all were trained on.
+        title: of the page.
+        again: how the run is made again.
+        sentence: how the run ended, if the result does not know.
+
+    Example:
+        >>> import tempfile
+        >>> of_learned(Path(tempfile.mkdtemp()), None, None, title="nothing")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: cannot read ...results.json: No such file or directory
+    """
+    found = _results(folder / RESULTS)
+    best = found["best"]
+    report = runs.of_module(title, module, data, folder=folder / best, again=again, sentence=sentence)
+    names = [candidate["name"] for candidate in found["candidates"]]
+    first = [_compared(found), *runs.compared({name: folder / name for name in names})]
+    return Report(title, f"Kept: {best}. {report.lead}", (*first, *report.sections))
+
+
+def _compared(found: Mapping[str, Any]) -> Section:
+    rows = [
+        (
+            each["name"],
+            str(Tally(*each["validation"])),
+            str(Tally(*each["training"])),
+            each["verdict"],
+            str(each["epochs"]),
+            f"{each['seconds']:.2f} s",
+        )
+        for each in found["candidates"]
+    ]
+    rows.append(("a guess", str(Tally(*found["guess"])), "", "", "", ""))
+    heads = ("learned by", "validation error", "training error", "training verdict", "epochs", "time")
+    kept = f"Kept: {found['best']}, which has the fewest wrong decisions on the validation data (the first of equals)."
+    test = found["test"]
+    judged = "" if test is None else f" Its error on the test data, which chose nothing: {Tally(*test)}."
+    legend = " Intervals are Wilson's, 95 %; a guess is always the most frequent label."
+    return Section("Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}")))
+
+
+def _results(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+        return {name: found[name] for name in ("best", "guess", "test", "candidates")}
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not what `torchperc learn` writes ({error}); run it again") from None

@@ -1,0 +1,319 @@
+"""Reports of runs under a Trainer: from its module and data, or from what it left in its folder."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import yaml
+from torch import Tensor
+
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
+from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
+from torchperc.lightning.trainer import LAST, wrong_decisions
+from torchperc.model.fitted import MODEL
+from torchperc.model.safetensors import load_safetensors
+from torchperc.plots.curves import Curve
+from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
+from torchperc.reports.report import Report
+from torchperc.reports.sections import Subject, curve_picture, logged_curves, number, percent
+from torchperc.rules.conventions import Verdict
+from torchperc.rules.problem import Net
+from torchperc.rules.run import RuleResult
+from torchperc.rules.trainer import RuleTrainer
+from torchperc.samples.parts import in_parts, rows_as_read
+
+CONFIG = "config.yaml"
+_PARTS = ("training", "validation", "test")
+_LOOKED_AT = 2 * 10**7
+"""How many numbers of a sparse part, or of one that is larger than memory, a page looks at: more than a proof takes."""
+_COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a run left something in a folder: a config, a checkpoint or event files.
+
+    Example:
+        >>> import tempfile
+        >>> is_run(Path(tempfile.mkdtemp()))
+        False
+    """
+    return (folder / CONFIG).is_file() or (folder / LAST).is_file() or any(folder.glob("events.out.tfevents.*"))
+
+
+def runs_below(folder: Path) -> list[Path]:
+    """The folders of runs directly below a folder, by name.
+
+    Example:
+        >>> import tempfile
+        >>> runs_below(Path(tempfile.mkdtemp()))
+        []
+    """
+    shown = (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return sorted(path for path in shown if is_run(path))
+
+
+def curves_of(folder: Path) -> dict[str, tuple[Curve, Curve]]:
+    """Epochs and values of every scalar in the event files of a folder; of an epoch logged twice the later value.
+
+    Example:
+        >>> import tempfile
+        >>> curves_of(Path(tempfile.mkdtemp()))
+        {}
+    """
+    events = _events(folder)
+    found = {}
+    for tag in events.Tags()["scalars"]:
+        values = {event.step: event.value for event in events.Scalars(tag)}
+        steps = sorted(values)
+        found[tag] = np.array(steps, dtype=np.float64), np.array([values[step] for step in steps], dtype=np.float64)
+    return found
+
+
+def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Path) -> str:
+    """Bring a module to the end of the run in a folder, and say if the run was broken off.
+
+    Args:
+        module: made from the run's config; of a :class:`LitRule` the result is restored too.
+        data: made from the config; refused if they are not those of the run.
+        folder: with ``last.ckpt``, and ``weights.safetensors`` if the run came to its end.
+    """
+    checkpoint = SafeCheckpointIO().load_checkpoint(folder / LAST)
+    module.on_load_checkpoint(checkpoint)
+    module.load_state_dict(checkpoint["state_dict"])
+    if isinstance(state := checkpoint.get(type(data).__qualname__), dict):
+        data.load_state_dict(state)
+    if isinstance(module, LitRule):
+        return _restore_result(module, data, checkpoint.get("rule"), folder)
+    if not (folder / MODEL).is_file():
+        return f"The run was broken off after {checkpoint.get('epoch', 0) + 1} epochs"
+    load_safetensors(folder / MODEL, module.net)  # the weights it chose in the end, not always the last
+    return ""
+
+
+def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder: Path) -> str:
+    if isinstance(state, dict) and "stream" in state:
+        verdict = Verdict(state["verdict"]) if state["verdict"] else Verdict.BUDGET
+        return f"{verdict.name}, learned online in {len(state['history'])} epochs: {verdict.sentence}"
+    if not isinstance(state, dict) or not state.get("history"):
+        raise CheckpointError(f"{folder / LAST} holds no epoch of a run by rule; run `torchperc fit` again")
+    options = {**module.trainer_options, "max_epochs": len(state["history"])}
+    validation = data.parts[1] if options["select"] == "best-validation" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the run itself has warned
+        run = RuleTrainer(**options).start(cast(Net, module.net), *data.parts[0], validation=validation)
+    try:
+        run.load_state_dict(state)
+    except (KeyError, IndexError, RuntimeError) as error:
+        raise CheckpointError(f"{folder / LAST} does not hold the run that its config describes ({error})") from None
+    module.result = run.result()
+    if state["verdict"] is not None:
+        return ""
+    return f"The run was broken off after {len(state['history'])} epochs and {module.result.mistakes} mistakes"
+
+
+def of_module(
+    title: str,
+    module: LitRule | LitClassifier,
+    data: TabularDataModule,
+    *,
+    folder: Path | None = None,
+    again: Sequence[Block] = (),
+    sentence: str = "",
+) -> Report:
+    """Report a module that was trained on the data of a data module.
+
+    Args:
+        title: of the page.
+        module: after its run.
+        data: that it was trained on.
+        folder: with the event files of the run, for its curves.
+        again: how the run is made again.
+        sentence: how the run ended, if the result does not know.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> folder, lit = Path(tempfile.mkdtemp()), tp.lightning.LitRule(tp.Perceptron(2))
+        >>> data = TabularDataModule("AND")
+        >>> tp.lightning.make_trainer(folder, 20, enable_progress_bar=False).fit(lit, data)
+        >>> of_module("AND", lit, data, folder=folder).lead[:9]
+        'SEPARATED'
+    """
+    result: RuleResult | None = module.result if isinstance(module, LitRule) else None
+    parts = {name: _looked_at(*part) for name, part in zip(_PARTS, data.parts, strict=True) if len(part[1])}
+    every = {name: len(part[1]) for name, part in zip(_PARTS, data.parts, strict=True)}
+    few = [f"{len(y):,} of {every[name]:,} {name} samples" for name, (_, y) in parts.items() if len(y) < every[name]]
+    table = data.dataset
+    subject = Subject(
+        module if result is None else result,
+        parts,
+        names=table.names,
+        labels=table.labels,
+        how=[*_how(module), *_scaling(data)],
+        about=[
+            *((name, _word(value)) for name, value in {**data.hparams, **data.options}.items() if name != "options"),
+            *([("looked at for this page", f"{', '.join(few)}, evenly spaced")] if few else []),
+        ],
+        curves={} if folder is None else curves_of(folder),
+        margin=float(module.trainer_options["margin"]) if isinstance(module, LitRule) else 0.0,
+        image_shape=table.image_shape,
+        again=again,
+        sentence=sentence,
+        counted=_counted(module, data, parts),
+    )
+    return Report.of_subject(title, subject)
+
+
+def _counted(
+    module: LitRule | LitClassifier, data: TabularDataModule, looked_at: Mapping[str, tuple[Tensor, Tensor]]
+) -> dict[str, tuple[int, int]]:
+    """Wrong decisions over all samples of the parts of which only some are looked at."""
+    every = dict(zip(_PARTS, data.parts, strict=True))
+    short = [name for name, (_, y) in looked_at.items() if len(y) < len(every[name][1])]
+    return {name: (wrong_decisions(module, *every[name]), len(every[name][1])) for name in short}
+
+
+def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Samples as a page shows them, dense and in memory: all of them, or evenly spaced ones if they are too many."""
+    step = max(1, math.ceil(X.shape[0] * X.shape[1] / _LOOKED_AT))
+    if isinstance(X, Tensor):
+        return X, y
+    index = torch.arange(0, X.shape[0], step)
+    if in_parts(X):
+        return rows_as_read(X).gather(index).dense(), y[index]
+    return torch.from_numpy(X[index.numpy()].toarray()), y[index]
+
+
+def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:
+    if isinstance(module, LitRule):
+        options = {name: value for name, value in module.trainer_options.items() if name != "select"}
+        shown = ", ".join(f"{name} {_word(value)}" for name, value in options.items() if value is not None)
+        return [("learned by", "the perceptron rule"), ("options", shown)]
+    options = dict(module.hparams)
+    how = f"gradient descent, {options['head']} head, one step per {module.update}"
+    lr = "the optimizer's" if options["lr"] is None else _word(options["lr"])
+    return [("learned by", how), ("learning rate", lr)]
+
+
+def _scaling(data: TabularDataModule) -> list[tuple[str, str]]:
+    kind = data.scaler.kind
+    return [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training part)")]
+
+
+def _word(value: object) -> str:
+    return number(value) if isinstance(value, float) else str(value)
+
+
+# --- folders ------------------------------------------------------------------------------------------------------
+
+
+def command_and_config(folder: Path, text: str) -> list[Block]:
+    """How the run of a folder with a config is made again.
+
+    Example:
+        >>> command_and_config(Path("runs/and"), "lr: 1")[1].text
+        'torchperc fit --config runs/and/config.yaml --folder runs/and-again'
+    """
+    return [
+        Text("The config says everything; with the versions below the run comes out the same:"),
+        Code(shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--folder", f"{folder}-again"])),
+        Code(text),
+    ]
+
+
+def of_traces(folder: Path) -> Report:
+    """Report a run without a config by what it left: options, curves, verdict, its last picture of the boundary.
+
+    Example:
+        >>> import tempfile
+        >>> from torch.utils.tensorboard import SummaryWriter
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with SummaryWriter(folder) as board:
+        ...         board.add_scalar("error/train", 0.5, 1)
+        ...     of_traces(Path(folder)).lead
+        'Training error 50% in epoch 1.'
+    """
+    curves = curves_of(folder)
+    sections = [_options(folder)]
+    verdict = _verdict(folder)
+    if verdict:
+        sections.append(Section("Verdict", (Text(f"{verdict}."),)))
+    sections.append(logged_curves(curves))
+    boundary = _last_picture(folder)
+    if boundary is not None:
+        sections.append(Section("Boundary", (boundary,)))
+    sections.append(Section("How to reproduce it", (Text("The run left no config; torchperc fit leaves one."),)))
+    return Report(folder.name, verdict + "." if verdict else _last_error(curves), tuple(sections))
+
+
+def compared(folders: Mapping[str, Path]) -> list[Section]:
+    """The errors of several runs on one chart each.
+
+    Example:
+        >>> compared({})
+        []
+    """
+    found = {name: curves_of(folder) for name, folder in folders.items()}
+    pictures = []
+    for tag, (scale, ylabel, what) in _COMPARED.items():
+        curves = {name: curves[tag] for name, curves in found.items() if tag in curves}
+        if (picture := curve_picture(curves, scale, ylabel, what)) is not None:
+            pictures.append(picture)
+    return [Section("All runs", pictures)] if pictures else []
+
+
+def _options(folder: Path) -> Section:
+    path = folder / "hparams.yaml"
+    try:
+        options = yaml.safe_load(path.read_text()) if path.is_file() else None
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ValueError(f"cannot read {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(options, dict) or not options:
+        return Section("What was learned", (Text("The run left no options."),))
+    rows = [(str(name), _word(value)) for name, value in sorted(options.items())]
+    return Section("What was learned", (Table(("option", "value"), rows),))
+
+
+def _verdict(folder: Path) -> str:
+    """How a run by rule ended, from its checkpoint; nothing if there is none."""
+    if not (folder / LAST).is_file():
+        return ""
+    state = SafeCheckpointIO().load_checkpoint(folder / LAST).get("rule")
+    if not isinstance(state, dict):
+        return ""
+    epochs, mistakes = len(state["history"]), sum(record[1] for record in state["history"])  # an EpochRecord's
+    many = f"{epochs} epoch{'s' * (epochs != 1)} and {mistakes} mistake{'s' * (mistakes != 1)}"
+    if state["verdict"] is None:
+        return f"The run was broken off after {many}"
+    verdict = Verdict(state["verdict"])
+    return f"{verdict.name} after {many}: {verdict.sentence}"
+
+
+def _last_error(curves: Mapping[str, tuple[Curve, Curve]]) -> str:
+    if "error/train" not in curves:
+        return ""
+    steps, values = curves["error/train"]
+    return f"Training error {percent(values[-1])} in epoch {steps[-1]:.0f}."
+
+
+def _last_picture(folder: Path) -> Picture | None:
+    events = _events(folder)
+    if "boundary" not in events.Tags()["images"]:
+        return None
+    last = max(events.Images("boundary"), key=lambda image: image.step)
+    caption = f"The decision boundary as it was logged after epoch {last.step}."
+    return Picture(last.encoded_image_string, "Samples over the decision regions.", caption, (last.width, last.height))
+
+
+def _events(folder: Path) -> Any:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
+    events.Reload()
+    return events

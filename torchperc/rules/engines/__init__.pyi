@@ -1,0 +1,2 @@
+from .reference import Engine as Engine
+from .reference import ReferenceEngine as ReferenceEngine

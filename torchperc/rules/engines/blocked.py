@@ -1,0 +1,143 @@
+"""The blocked engine: exact sequential learning by matrix products, for devices that are slow at one thing at a time.
+
+Within a block of B samples, what sample i sees is the scores before the block and what earlier mistakes of the block
+added to them: s_i = S_i + Σ_{j<i} m_j·c_j·K_ij, with the Gram matrix K of the block. So the mistakes m solve
+m_i = [y_i·s_i ≤ 0], where each depends on earlier ones only. Starting anywhere and sweeping, the first is right after
+one sweep, the second after two, and so on: a sweep that changes nothing has found the one solution. In practice that
+takes a few sweeps, and never more than B.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from torchperc.rules.engines.reference import LinearEngine, ReferenceEngine, Task
+from torchperc.rules.log import Mistakes
+from torchperc.rules.spaces import Weights
+from torchperc.samples.rows import Rows
+
+SWEEPS = 4
+"""Sweeps between two looks at whether anything still changes; a look makes the host wait for the device."""
+
+
+class BlockedEngine(LinearEngine):
+    """Blocks of samples, each learned by two matrix products and a few sweeps.
+
+    A block in which a score is within rounding of the limit is learned by the plain loop instead, so the mistakes are
+    those of the plain loop. The updates are made one after the other as there, together only where that is exact, so
+    the weights are the same, too.
+    """
+
+    block = 128
+
+    def __init__(self, task: Task, start: Weights) -> None:
+        super().__init__(task, start)
+        self.weights.weight = self.weights.weight.contiguous()
+        different = task.coefs[:1] if task.coefs.stride(0) == 0 else task.coefs
+        self._whole = torch.equal(different, different.trunc()) and float(self.space.bias_scale).is_integer()
+
+    @cached_property
+    def _plain(self) -> ReferenceEngine:
+        """The plain loop on the same weights."""
+        engine = ReferenceEngine(self.task, self.weights)
+        engine.weights = self.weights
+        return engine
+
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order, a block at a time; the mistakes are gathered when all blocks are done."""
+        wrong = torch.empty_like(order)
+        before = 0
+        for rows, at in self.space.rows.parts(order):
+            for first in range(0, len(at), self.block):
+                part = slice(before + first, before + min(first + self.block, len(at)))
+                wrong[part] = self._learn(rows.take(at[first : first + self.block]), order[part])
+            before += len(at)
+        own = self.task.y[order]
+        step = (wrong != own).nonzero().squeeze(-1)
+        sample = order[step]
+        coef = self.task.coefs[sample]
+        return Mistakes(sample, step, coef * own[step] if self.space.classes is None else coef, wrong[step])
+
+    def _learn(self, rows: Rows, ids: Tensor) -> Tensor:
+        """Learn one block; return the class each sample was taken for, its own if it was no mistake."""
+        own, coefs = self.task.y[ids], self.task.coefs[ids].to(rows.dtype)
+        scores = rows.scores(self.weights.weight, self.weights.bias)
+        earlier = rows.dots(rows).add_(self.space.bias_scale).tril_(-1)
+        sweep = self._two(own, coefs) if self.space.classes is None else self._many(own, coefs)
+        moves = torch.zeros_like(scores)
+        for _ in range(0, len(ids) + SWEEPS, SWEEPS):
+            for _ in range(SWEEPS):
+                before, seen = moves, torch.addmm(scores, earlier, moves)
+                moves, wrong = sweep(seen)
+            settled, finite = torch.stack((torch.eq(moves, before).all(), torch.isfinite(seen).all())).tolist()
+            if not finite:
+                raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
+            if settled:
+                break
+        bound = self._block_bound(moves)
+        rounds, undecided = torch.stack((bound > 0, self._open(seen, own, bound))).tolist()
+        if rounds and undecided:
+            return self._one_by_one(ids)
+        found = wrong if self.space.classes is not None else torch.where(moves[:, 0] != 0, -own, own)
+        if not rounds:
+            self.weights.weight += rows.mix(moves)
+            self.weights.bias += moves.sum(0) * self.space.bias_scale
+            return found
+        for j in (found != own).nonzero().squeeze(-1).tolist():
+            i = int(ids[j])
+            self.space.update(self.weights, i, self.task.coef(i, int(own[j])), int(own[j]), int(found[j]))
+        return found
+
+    def _one_by_one(self, ids: Tensor) -> Tensor:
+        """A block by the plain loop."""
+        found = self._plain.run(ids)
+        wrong = self.task.y[ids]
+        wrong[found.step] = found.wrong
+        return wrong
+
+    def _block_bound(self, moves: Tensor) -> Tensor:
+        assert self.rounding is not None
+        steps = moves.abs().amax(1)
+        return self.rounding.bound_of_block(self.weights, steps, self.space.bias_scale, whole=self._whole)
+
+    def _open(self, seen: Tensor, own: Tensor, bound: Tensor) -> Tensor:
+        """Whether rounding leaves any mistake of the block open, or which class a sample was taken for."""
+        near = 2 * bound
+        if self.space.classes is None:
+            return ((seen[:, 0] * own - self.task.margin).abs() <= near).any()
+        best = seen.scatter(1, own[:, None], -math.inf).topk(min(2, self.space.outputs - 1), -1).values.double()
+        slack = seen.gather(1, own[:, None])[:, 0].double() - best[:, 0] - self.task.margin
+        several = (best[:, 0] - best[:, -1] <= near) & (slack <= near) & (best.shape[1] > 1)
+        return ((slack.abs() <= near) | several).any()
+
+    def _two(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """A sweep with one score: from what the samples see to what each adds; it has nothing to say of classes."""
+        label, step, negative, nothing = own[:, None], (coefs * own)[:, None], own[:, None] < 0, coefs.new_zeros(())
+        return lambda seen: (torch.where(self._below(seen * label, negative), step, nothing), own)
+
+    def _many(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+        """A sweep with K scores: from what the samples see to what each adds, and the class it was taken for."""
+        every = torch.arange(self.space.outputs, device=own.device)  # not one_hot, which looks at the labels
+        mine = every == own[:, None]
+
+        def sweep(seen: Tensor) -> tuple[Tensor, Tensor]:
+            best, rival = seen.masked_fill(mine, -math.inf).max(-1)
+            mistake = self._below(seen.gather(1, own[:, None])[:, 0].double() - best.double(), rival < own)
+            step = torch.where(mistake, coefs, 0)[:, None] * (
+                mine.to(coefs.dtype) - (every == rival[:, None]).to(coefs.dtype)
+            )
+            return step, torch.where(mistake, rival, own)
+
+        return sweep
+
+    def _below(self, slack: Tensor, loses_tie: Tensor) -> Tensor:
+        """Whether the slack is a mistake; with ``"sign"``, a tie is one where the decision goes to the other label."""
+        if self.task.tie == "update":
+            return slack <= self.task.margin
+        below = slack < self.task.margin
+        return below | (slack == 0) & loses_tie if self.task.tie == "sign" else below

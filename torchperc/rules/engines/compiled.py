@@ -1,0 +1,130 @@
+"""The compiled engine: the plain loop at the speed of memory, on two cores where mistakes are rare."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc.rules.engines.reference import LinearEngine, Task
+from torchperc.rules.engines.rounding import Rounding
+from torchperc.rules.log import Mistakes
+from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
+from torchperc.samples import compiling
+from torchperc.samples.compiling import second_core
+from torchperc.samples.rows import Rows
+
+_Array: TypeAlias = "np.ndarray[Any, Any]"
+_SEGMENT = 2**25
+"""Bytes of samples between two looks at whether a second core is worth it."""
+_STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
+_SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
+"""Bytes of samples below which two cores are slower than one, and after which they look at each other's work."""
+
+
+def obstacle(space: Space) -> str | None:
+    """Why a task in this space cannot be compiled, or ``None``."""
+    if not compiling.numba_is_there():
+        return "numba is not installed; pip install numba"
+    if not isinstance(space, LinearSpace) or isinstance(space, JointSpace):
+        return "only linear nets are compiled, not kernels and joint features"
+    if space.rows.device.type != "cpu":
+        return f"X is on {space.rows.device}, and loops are compiled for the CPU; use engine='blocked'"
+    if space.rows.dtype not in (torch.float32, torch.float64):
+        return f"loops are compiled for float32 and float64, found {space.rows.dtype}; use net.float()"
+    return None
+
+
+def nearness(space: Space) -> _Array:
+    """What compiled loops keep of how far a score can be off; see :mod:`torchperc.rules.engines.rounding`."""
+    from torchperc.rules.loops import exact
+
+    rounding, near = Rounding(space.rows), np.zeros(exact.NEAR)
+    near[exact.UNIT], near[exact.GAMMA] = rounding.unit, rounding.gamma(space.rows.terms)
+    near[exact.RADIUS], near[exact.FLOOR] = rounding.radius, rounding.floor
+    near[exact.STEP] = 1.5 * rounding.radius**2 + abs(space.bias_scale)
+    near[exact.PERIOD] = max(8, space.outputs * space.rows.width // space.rows.terms)
+    return near
+
+
+class CompiledEngine(LinearEngine):
+    """The loop of the reference engine, compiled by numba; its mistakes and its weights are the same.
+
+    Where the last mistakes were far apart, a second core scores samples ahead of the first with the weights as they
+    are. What it finds counts only if the weights have not changed since, so the result is that of the plain loop.
+    """
+
+    def __init__(self, task: Task, start: Weights) -> None:
+        super().__init__(task, start)
+        self._gap = 0.0
+        self._near = nearness(self.space)
+        self._found = np.empty((2, 0), np.int64)
+        laid = compiling.laid_out(self.weights.weight, self.space.rows.sparse)
+        self.weights.weight, self._w = laid.tensor, laid.loop
+        self._b = self.weights.bias.numpy()
+        coefs = task.coefs[:1] if task.coefs.stride(0) == 0 else task.coefs
+        self._y, self._coefs = task.y.numpy(), coefs.contiguous().numpy()
+
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order, a segment at a time."""
+        found, before = [], 0
+        for rows, at in self.space.rows.parts(order):
+            ids = order[before : before + len(at)].numpy().view(np.uint64)
+            numbers = at.numpy().view(np.uint64)
+            size = len(at) if self._gap else max(4096, _SEGMENT // rows.row_bytes)  # a first look, then all at once
+            for first in range(0, len(at), size):
+                part = slice(first, first + size)
+                found.append(self._segment(rows, numbers[part], ids[part]).later(before + first))
+            before += len(at)
+        return Mistakes.joined(found)
+
+    def survey(self) -> tuple[float, float]:
+        """The mean perceptron criterion and the smallest slack, in one pass."""
+        from torchperc.rules.loops.learn import survey
+
+        loss, least, done = 0.0, math.inf, 0
+        for rows in self.space.rows.pieces():
+            part = (rows.plain(), self._y[done : done + len(rows)], self._w, self._b)
+            found = compiling.in_halves(partial(survey, *part), len(rows), rows.row_bytes)
+            loss, least = loss + sum(each[0] for each in found), min(least, *(each[1] for each in found))
+            done += len(rows)
+        return loss / done, least
+
+    def _segment(self, rows: Rows, at: _Array, ids: _Array) -> Mistakes:
+        from torchperc.rules.loops import two_cores
+        from torchperc.rules.loops.learn import learn
+
+        task = self.task
+        if self._found.shape[1] < len(at):
+            self._found = np.empty((2, len(at)), np.int64)
+        position, wrong = self._found
+        seen = (rows.plain(), at, ids, self._y)
+        test = (compiling.TIES[task.tie], float(task.margin), self._near)
+        state = (self._w, self._b)
+        work = rows.row_bytes * (self.space.outputs if rows.sparse else 1)
+        stretch, look = (_SPARSE_STRETCH, _SPARSE_LOOK) if rows.sparse else (_STRETCH, _LOOK)
+        step, shortest = max(1, look // work), max(2, stretch // work)
+        if self._gap >= shortest and compiling.cores() > 1:
+            talk = np.zeros(two_cores.TALK, np.int64)
+            second_core().submit(two_cores.assist, *seen, *state, *test, step, talk)
+            found = two_cores.learn_ahead(
+                *seen, self._coefs, *state, float(self.space.bias_scale), *test, step, shortest, self._gap, talk,
+                position, wrong,
+            )  # fmt: skip
+        else:
+            found = learn(*seen, self._coefs, *state, float(self.space.bias_scale), *test, 0, position, wrong, 0)
+        if found < 0:
+            raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
+        self._gap = len(at) / (found + 0.5)
+        return self._entries(ids, position[:found].copy(), wrong[:found].copy())
+
+    def _entries(self, ids: _Array, position: _Array, wrong: _Array) -> Mistakes:
+        # in numpy, since torch would wake its threads for a few thousand numbers
+        sample = ids[position].view(np.int64)
+        coef = self._coefs[sample if len(self._coefs) > 1 else np.zeros_like(sample)]
+        columns = sample, position, coef * self._y[sample] if self.space.classes is None else coef, wrong
+        return Mistakes(*map(torch.from_numpy, columns))

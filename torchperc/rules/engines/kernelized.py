@@ -1,0 +1,137 @@
+"""The engine of the kernel perceptron, which never sees its weights."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc.nn import functional as tpf
+from torchperc.rules.engines.reference import Engine, Task, shaped
+from torchperc.rules.log import Mistake, Mistakes
+from torchperc.rules.models import Model
+from torchperc.rules.spaces import Entries, KernelSpace, Weights
+from torchperc.samples.rows import Rows
+
+
+class KernelEngine(Engine):
+    """The rule in a kernel's space, where the weights are known by their scores on the samples only.
+
+    Every sample's scores are kept, with the number of log entries they include. A block of samples is brought up to
+    date by one matrix product with the support vectors that are new to it; within the block the samples up to the next
+    mistake are passed over together, and a mistake costs one Gram row. Exact, because a score is used only once it
+    includes every earlier mistake.
+    """
+
+    block = 512
+
+    def __init__(self, task: Task) -> None:
+        assert isinstance(task.space, KernelSpace)
+        self.task, self.space = task, task.space
+        rows = self.space.rows
+        self._scores = torch.zeros(len(rows), self.space.outputs, dtype=rows.dtype, device=rows.device)
+        self._included = torch.zeros(len(rows), dtype=torch.int64, device=rows.device)
+        self._found: list[Mistake] = []
+        self._squared_norm = 0.0
+
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order, a block at a time."""
+        before = len(self._found)
+        for first in range(0, len(order), self.block):
+            self._run_block(order[first : first + self.block], first)
+        return Mistakes.of(self._found[before:], self.task.y.device)
+
+    def _run_block(self, ids: Tensor, first: int) -> None:
+        if len(ids.unique()) < len(ids):  # a sample twice in one block: its first visit may change its second score
+            for at, i in enumerate(ids):
+                self._run_block(i[None], first + at)
+            return
+        scores, rows = self._up_to_date(ids), self.space.rows.take(ids)
+        y, at = self.task.y[ids], 0
+        while True:
+            if not torch.isfinite(scores[at:]).all():
+                raise ValueError("a score became infinite: the kernel's values are too large; scale X down")
+            now = shaped(scores[at:], self.space)
+            ahead = tpf.mistakes(now, y[at:], tie=self.task.tie, margin=self.task.margin).nonzero()
+            if not len(ahead):
+                break
+            at += int(ahead[0])
+            self._update(int(ids[at]), first + at, scores[at].clone())
+            scores += self._effect(rows, len(self._found) - 1)
+            at += 1
+        self._scores[ids] = scores
+        self._included[ids] = len(self._found)
+
+    def _update(self, i: int, position: int, scores: Tensor) -> None:
+        own = int(self.task.y[i])
+        wrong = -own if self.space.classes is None else int(tpf.rival_scores(scores, self.task.y[i])[1])
+        coef = self.task.coef(i, own)
+        self._found.append(Mistake(i, position, coef, wrong))
+        signed = self._columns(len(self._found) - 1).signed(self.space.classes)[0]
+        length = self.space.kernel.squared_norm(self.space.rows.take(torch.tensor([i]))) + self.space.bias_scale
+        self._squared_norm += float(2 * signed @ scores.double() + signed.square().sum() * length)
+
+    def _up_to_date(self, ids: Tensor) -> Tensor:
+        scores, included = self._scores[ids], self._included[ids]
+        oldest = int(included.min())
+        if oldest == len(self._found):
+            return scores
+        return scores + self._effect(self.space.rows.take(ids), oldest, included)
+
+    def _effect(self, rows: Rows, since: int, included: Tensor | None = None) -> Tensor:
+        """What the mistakes from ``since`` on add to the scores, less those that are included already: (N, K)."""
+        entries = self._columns(since)
+        products = self.space.products(rows, entries).add_(self.space.bias_scale)
+        if included is not None and bool((included > since).any()):
+            products *= torch.arange(since, len(self._found), device=included.device) >= included[:, None]
+        return products @ entries.signed(self.space.classes).to(products.dtype)
+
+    def _columns(self, since: int) -> Entries:
+        found, device = self._found[since:], self.task.y.device
+        at = torch.tensor([mistake.sample for mistake in found], dtype=torch.int64, device=device)
+        coefs = torch.tensor([mistake.coef for mistake in found], dtype=torch.float64, device=device)
+        wrong = torch.tensor([mistake.wrong for mistake in found], dtype=torch.int64, device=device)
+        return Entries(at, coefs, self.task.y[at], wrong)
+
+    def training_scores(self) -> Tensor:
+        """Every sample's scores, brought up to date."""
+        for ids in torch.arange(len(self.space.rows), device=self._scores.device).split(self.block):
+            self._scores[ids] = self._up_to_date(ids)
+            self._included[ids] = len(self._found)
+        return self._scores
+
+    def scores(self, rows: Rows) -> Tensor:
+        """Σ α·k(x_i, x) over the support vectors so far."""
+        return self.model().row_scores(rows)
+
+    def model(self) -> Model:
+        """The current support vectors and coefficients."""
+        nothing = torch.zeros(0, device=self._scores.device)
+        return self.space.replay(Weights(nothing, nothing), self._columns(0))
+
+    def norm(self) -> float:
+        """√(Σ Σ α_i·α_j·k(x_i, x_j)), kept up to date from mistake to mistake."""
+        return math.sqrt(max(self._squared_norm, 0.0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The mistakes so far, and every sample's scores with the number of mistakes they include."""
+        found = [tuple(mistake) for mistake in self._found]
+        return {
+            "found": found,
+            "scores": self._scores.clone(),
+            "included": self._included.clone(),
+            "norm": self._squared_norm,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """All of that again."""
+        self._found = [Mistake(*mistake) for mistake in state["found"]]
+        self._scores.copy_(state["scores"])
+        self._included.copy_(state["included"])
+        self._squared_norm = state["norm"]
+
+    def _numbers(self) -> list[Tensor]:
+        # not the coefficients: different ones may stand for the same weights; the future depends on the scores alone
+        return [self.training_scores()]

@@ -1,0 +1,239 @@
+"""Engines: how a pass over the samples is made. Each gives the same mistakes; they differ in speed and reach.
+
+An engine holds the state of a run. It is handed samples to present, in order, and answers with the mistakes it made;
+epochs, verdicts and selections are the trainer's business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc.nn import functional as tpf
+from torchperc.rules.conventions import Compare, mistaken_for
+from torchperc.rules.engines.rounding import Rounding, side
+from torchperc.rules.log import Mistake, Mistakes
+from torchperc.rules.models import Model
+from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
+from torchperc.samples.rows import Rows
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is to be learned and by which test: samples, labels, the coefficient of each sample, tie and margin.
+
+    Coefficients and margin are in the units of learning, of which the space's ``scale`` makes those of the model.
+    """
+
+    space: Space
+    y: Tensor
+    coefs: Tensor
+    tie: str
+    margin: float
+
+    def coef(self, i: int, own: int) -> float:
+        """The coefficient of an update with sample i, times y with two classes."""
+        return float(self.coefs[i]) * (own if self.space.classes is None else 1)
+
+
+class Presentation(NamedTuple):
+    """What happened when one sample was presented: its scores, and the mistake if it was one."""
+
+    scores: list[float]
+    mistake: Mistake | None
+
+
+class Engine(ABC):
+    """The state of a run and the way it moves, in the units of learning; the model it gives is scaled."""
+
+    task: Task
+
+    @abstractmethod
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order, making every update on the way; steps count from the first of them."""
+
+    @abstractmethod
+    def training_scores(self) -> Tensor:
+        """Scores of all training samples under the current weights: (N, K)."""
+
+    @abstractmethod
+    def scores(self, rows: Rows) -> Tensor:
+        """Scores of other samples under the current weights: (N, K)."""
+
+    @abstractmethod
+    def model(self) -> Model:
+        """The classifier with the current weights."""
+
+    @abstractmethod
+    def norm(self) -> float:
+        """Length of the weights in the space where the update happens, bias included."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """The state as tensors and plain numbers, to go on from exactly."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state that :meth:`state_dict` gave."""
+
+    @abstractmethod
+    def _numbers(self) -> list[Tensor]:
+        """The numbers that make up the state."""
+
+    def digest(self) -> bytes:
+        """A fingerprint of the state; the same exactly when the state is the same."""
+        digest = hashlib.sha256()  # which processors have instructions for
+        for numbers in self._numbers():
+            digest.update(np.ascontiguousarray(_doubles(numbers) + 0.0).data)  # + 0.0 turns −0 into 0
+        return digest.digest()
+
+    def survey(self) -> tuple[float, float]:
+        """The mean perceptron criterion and the smallest slack of all training samples under the current weights."""
+        slack = tpf.slacks(shaped(self.training_scores(), self.task.space), self.task.y).double()
+        return float((-slack).clamp_min(0).mean()), float(slack.min())
+
+    def mistakes(self) -> Tensor:
+        """Which training samples are mistakes under the current weights, all looked at together: bool (N,)."""
+        return self._mistakes(self.task.tie, self.task.margin)
+
+    def wrong_decisions(self) -> Tensor:
+        """Which training samples are decided wrongly under the current weights: bool (N,)."""
+        return self._mistakes("sign", 0.0)
+
+    def _mistakes(self, tie: str, margin: float) -> Tensor:
+        scores = self.training_scores()
+        if not torch.isfinite(scores).all():
+            raise ValueError("a score is not finite any more: the weights overflow; scale X down or lower lr")
+        found = tpf.mistakes(shaped(scores, self.task.space), self.task.y, tie=tie, margin=margin)
+        return self._settled(found, scores, tie, margin)
+
+    def _settled(self, found: Tensor, scores: Tensor, tie: str, margin: float) -> Tensor:
+        """Mistakes by rounded scores, set right where rounding leaves them open."""
+        return found
+
+
+class LinearEngine(Engine):
+    """An engine whose state is a weight and a bias."""
+
+    def __init__(self, task: Task, start: Weights) -> None:
+        assert isinstance(task.space, LinearSpace)
+        self.task, self.space = task, task.space
+        self.weights = start.clone()
+        self.rounding = None if isinstance(task.space, JointSpace) else Rounding(task.space.rows)
+
+    def training_scores(self) -> Tensor:
+        """w·x + b for all training samples."""
+        return self.scores(self.space.rows)
+
+    def scores(self, rows: Rows) -> Tensor:
+        """w·x + b."""
+        return self.space.all_scores(self.weights, rows)
+
+    def model(self) -> Model:
+        """The classifier with a copy of the current weights."""
+        return self.space.model(self.weights.clone())
+
+    def norm(self) -> float:
+        """√(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
+        scale = self.space.bias_scale
+        weight, bias = (float(np.square(_doubles(numbers)).sum()) for numbers in self._numbers())
+        return math.sqrt(weight + (bias / scale if scale else 0.0))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weight and bias."""
+        return {"weight": self.weights.weight.clone(), "bias": self.weights.bias.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Weight and bias again."""
+        self.weights.weight.copy_(state["weight"])
+        self.weights.bias.copy_(state["bias"])
+
+    def _numbers(self) -> list[Tensor]:
+        return [self.weights.weight, self.weights.bias]
+
+    def _settled(self, found: Tensor, scores: Tensor, tie: str, margin: float) -> Tensor:
+        bound, y = self._bound(), self.task.y
+        if not bound:
+            return found
+        near = (tpf.slacks(shaped(scores, self.space), y).double() - margin).abs() <= 2 * bound
+        for i in near.nonzero().squeeze(-1).tolist():
+            compare = self._comparing(i, bound)
+            found[i] = mistaken_for(scores[i].tolist(), int(y[i]), tie=tie, margin=margin, compare=compare) is not None
+        return found
+
+    def _bound(self) -> float:
+        """How far a score can be off; joint features are scored in one way only, so that they need none."""
+        return 0.0 if self.rounding is None else self.rounding.bound(self.weights)
+
+    def _comparing(self, i: int, bound: float) -> Compare:
+        """On which side of its limit a slack of sample i lies, exactly where rounding leaves that open."""
+
+        def compare(value: float, limit: float, own: int, other: int | None) -> int:
+            apart = value - limit
+            if bound == 0 or abs(apart) > 2 * bound:
+                return (apart > 0) - (apart < 0)
+            columns, x = self.space.rows.row(i)
+            weight, bias = (_doubles(numbers) for numbers in self._numbers())
+            if other is None:
+                return side(own * x, weight[0][columns], own * float(bias[0]), limit)
+            terms = np.concatenate((weight[own][columns], weight[other][columns], bias[[own, other]]))
+            return side(np.concatenate((x, -x, (1.0, -1.0))), terms, 0.0, limit)
+
+        return compare
+
+
+class ReferenceEngine(LinearEngine):
+    """A plain loop: score a sample; if it is a mistake, add it; go on.
+
+    Args:
+        task: what is to be learned.
+        start: the weights to start from.
+        exact: decide scores that are within rounding of the limit in exact arithmetic, as the other engines do; else
+            by the rounded score, as autograd's side of a cross-check must.
+    """
+
+    def __init__(self, task: Task, start: Weights, *, exact: bool = True) -> None:
+        super().__init__(task, start)
+        self._y = task.y.tolist()
+        self.rounding = self.rounding if exact else None
+        self._off: float | None = None
+
+    def present(self, i: int, position: int = 0) -> Presentation:
+        """Present one sample."""
+        scores = self.space.score(self.weights, i)
+        if self._off is None:
+            self._off = self._bound()
+        compare = self._comparing(i, self._off)
+        wrong = mistaken_for(scores, self._y[i], tie=self.task.tie, margin=self.task.margin, compare=compare)
+        if wrong is None:
+            return Presentation(scores, None)
+        self._off = None
+        coef = self.task.coef(i, self._y[i])
+        self.space.update(self.weights, i, coef, self._y[i], wrong)
+        return Presentation(scores, Mistake(i, position, coef, wrong))
+
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order."""
+        self._off = None  # the weights may have moved since
+        presented = (self.present(i, position) for position, i in enumerate(order.tolist()))
+        found = [presentation.mistake for presentation in presented if presentation.mistake is not None]
+        return Mistakes.of(found, self.task.y.device)
+
+
+def _doubles(numbers: Tensor) -> np.ndarray[Any, Any]:
+    # numpy has no bfloat16, and no threads to wake for a few thousand numbers
+    narrow = numbers.dtype not in (torch.float32, torch.float64)
+    array = (numbers.double() if narrow else numbers).detach().cpu().numpy()
+    return array.astype(np.float64, order="C")  # the same sums however the weights lie
+
+
+def shaped(scores: Tensor, space: Space) -> Tensor:
+    """(N, 1) → (N,) for two classes, (N, K) as it is."""
+    return scores.squeeze(-1) if space.classes is None else scores

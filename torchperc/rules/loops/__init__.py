@@ -1,0 +1,1 @@
+"""The loops of the rule, as numba compiles them."""

@@ -1,0 +1,339 @@
+"""Sweeps: hundreds or thousands of runs of the rule over the same data, as one program.
+
+How many mistakes a perceptron makes depends on the order of the samples; the bound does not. A sweep shows the whole
+distribution beside the bound.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.nn.modules import MulticlassPerceptron, Perceptron
+from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
+from torchperc.rules.engines import compiled
+from torchperc.rules.engines.choice import say_that_numba_is_missing
+from torchperc.rules.log import check_labels
+from torchperc.rules.problem import Net, check_steps, learning_margin, linear_problem, with_bias_step
+from torchperc.rules.spaces import Space
+from torchperc.rules.trainer import RuleTrainer
+from torchperc.samples import compiling
+
+_NUMBERS = 2**22
+_VERDICTS = (Verdict.SEPARATED, Verdict.CYCLING, Verdict.BUDGET)
+
+
+class Member(NamedTuple):
+    """One run of a sweep: the row of ``orders`` it took or the seed it shuffled by, its rate and its margin."""
+
+    order: int | None
+    seed: int | None
+    lr: float
+    margin: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep:
+    """What the runs of a sweep came to, a place for each member.
+
+    Args:
+        members: what was different about each.
+        mistakes: how many each made: (M,).
+        epochs: how many passes each began: (M,).
+        verdicts: how each ended.
+        weight: the last weights: (M, K, d), K = 1 for two classes.
+        bias: (M, K).
+        radius: R, the length of the longest sample where the update happens.
+        margins: the margin of each member's last weights where the update happens, negative where they do not separate.
+
+    Example:
+        >>> import torchperc as tp
+        >>> sweep = tp.sweep(*tp.data.gate("AND"), seeds=range(100))
+        >>> sweep
+        Sweep(100 runs, 100 separated; mistakes 13 to 22, median 19; bound 51)
+        >>> int(sweep.mistakes.max()) <= sweep.bound
+        True
+    """
+
+    members: tuple[Member, ...]
+    mistakes: Tensor
+    epochs: Tensor
+    verdicts: tuple[Verdict, ...]
+    weight: Tensor
+    bias: Tensor
+    radius: float
+    margins: Tensor
+    _options: dict[str, Any]
+    _orders: Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __repr__(self) -> str:
+        separated = sum(verdict is Verdict.SEPARATED for verdict in self.verdicts)
+        low, middle, high = (int(self.mistakes.double().quantile(q)) for q in (0.0, 0.5, 1.0))
+        return (
+            f"Sweep({len(self)} runs, {separated} separated; mistakes {low} to {high}, median {middle}; "
+            f"bound {self.bound:.0f})"
+        )
+
+    @property
+    def gamma(self) -> float:
+        """The largest margin that any member reached, which the best of all is at least; 0 if none separates."""
+        return max(0.0, float(self.margins.max()))
+
+    @property
+    def bound(self) -> float:
+        """The largest of the members' bounds, see :meth:`bounds`."""
+        return float(self.bounds().max())
+
+    def bounds(self, gamma: float | None = None) -> Tensor:
+        r"""How many mistakes each member can make at most: :math:`(R^2 + 2m/\eta)/\gamma^2`, (R/γ)² without a margin m.
+
+        Args:
+            gamma: a margin that some unit vector has on the data; the largest that a member reached, by default.
+
+        Shape:
+            (M,), infinite if nothing is known to separate the data.
+        """
+        best = self.gamma if gamma is None else checks.number("gamma", gamma, above=0)
+        extra = torch.tensor([2 * member.margin / member.lr for member in self.members], dtype=torch.float64)
+        squared = self.radius**2 + extra
+        return squared / best**2 if best else torch.full_like(squared, torch.inf)
+
+    def trainer(self, m: int) -> RuleTrainer:
+        """A trainer that makes member m's run by itself, with its log."""
+        member = self.members[m]
+        order = "shuffled" if member.order is None else _row(self._orders, member.order)
+        return RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **self._options)
+
+
+def sweep(
+    X: checks.Data,
+    y: checks.Data,
+    *,
+    orders: checks.Data | None = None,
+    seeds: Sequence[int] | None = None,
+    lr: float | Sequence[float] = 1.0,
+    margin: float | Sequence[float] = 0.0,
+    tie: str = "update",
+    bias_step: str = "unit",
+    max_epochs: int = 100,
+    num_classes: int | None = None,
+    dtype: torch.dtype | None = None,
+) -> Sweep:
+    """Run the rule from zero weights in every combination of order, rate and margin; each run equals its solo run.
+
+    Args:
+        X: samples, dense or CSR.
+        y: labels −1/+1, or class indices with ``num_classes``.
+        orders: a permutation of the samples in each row, the same in every epoch; the given order by default.
+        seeds: of runs that shuffle anew in every epoch, instead of ``orders``.
+        lr: one rate or several.
+        margin: one margin or several.
+        tie: what is a mistake.
+        bias_step: how the bias moves.
+        max_epochs: passes at most.
+        num_classes: K, for class indices.
+        dtype: of the arithmetic; that of X if it is floating, else torch's default.
+
+    Shape:
+        X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, rates and margins.
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("OR")
+        >>> sweep(X, y, orders=[[0, 1, 2, 3], [3, 2, 1, 0]], lr=[1, 0.5]).mistakes
+        tensor([9, 9, 7, 7])
+    """
+    options = {
+        "tie": checks.one_of("tie", tie, TIES),
+        "bias_step": checks.one_of("bias_step", bias_step, BIAS_STEPS),
+        "max_epochs": checks.whole("max_epochs", max_epochs, at_least=1),
+    }
+    net = _net(X, num_classes, dtype)
+    space, _ = linear_problem(net, X)
+    labels = check_labels(y, len(space.rows), space.classes)
+    space = with_bias_step(space, net, bias_step, torch.arange(len(labels)))
+    table = None if seeds is not None else _table(orders, len(labels))
+    if seeds is not None and orders is not None:
+        raise ValueError("orders and seeds are two ways to order the samples; give one of them")
+    members = _members(table, seeds, lr, margin)
+    for rate, least in {(member.lr, member.margin) for member in members}:
+        RuleTrainer(lr=rate, margin=least, tie=tie)  # refuses what a trainer does
+        check_steps(rate, torch.ones(1, dtype=torch.float64), space)
+    runs = _together if _can_compile(space) else _one_by_one
+    results, weight, bias = runs(space, labels, table, members, options)
+    return Sweep(
+        members,
+        results[:, 0],
+        results[:, 1],
+        tuple(_VERDICTS[code] for code in results[:, 2].tolist()),
+        weight,
+        bias,
+        _radius(space),
+        _margins(space, labels, weight, bias),
+        options,
+        table,
+    )
+
+
+def _net(X: checks.Data, num_classes: int | None, dtype: torch.dtype | None) -> Net:
+    found = getattr(X, "dtype", None)
+    if dtype is None:
+        names = {"float32": torch.float32, "float64": torch.float64}
+        dtype = names.get(str(found).removeprefix("torch."), torch.get_default_dtype())
+    checks.floating("dtype", dtype)
+    try:
+        shape = np.shape(X) if not checks.is_sparse(X) else X.shape
+    except ValueError:  # rows of different lengths
+        shape = ()
+    width = shape[1] if len(shape) == 2 and shape[1] else 1  # a wrong shape is refused with the samples
+    net = Perceptron(width) if num_classes is None else MulticlassPerceptron(width, num_classes)
+    return net.to(dtype)
+
+
+def _table(orders: checks.Data | None, count: int) -> Tensor:
+    if orders is None:
+        return torch.arange(count)[None]
+    table = torch.as_tensor(np.asarray(orders))
+    if table.is_floating_point() or table.dim() != 2 or table.shape[1] != count:
+        raise ValueError(
+            f"orders must be rows of {count} sample numbers, one row for each order, found {table.dtype} of shape "
+            f"{tuple(table.shape)}"
+        )
+    table = table.to(torch.int64).contiguous()
+    known = bool(table.min() >= 0) and bool(table.max() < count)
+    seen = np.zeros(table.shape, bool)
+    np.put_along_axis(seen, table.numpy() % count, True, 1)
+    bad = np.any(~seen, axis=1) if known else np.any(table.numpy() % count != table.numpy(), axis=1)
+    wrong = np.flatnonzero(bad)
+    if len(wrong):
+        raise ValueError(
+            f"orders[{int(wrong[0])}] is not a permutation; each row must hold every sample from 0 to {count - 1} once"
+        )
+    return table
+
+
+def _row(orders: Tensor | None, number: int) -> Tensor:
+    assert orders is not None
+    return orders[number]
+
+
+def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin: Any) -> tuple[Member, ...]:
+    rates, margins = (_several(name, value) for name, value in (("lr", lr), ("margin", margin)))
+    if table is not None:
+        starts = [(number, None) for number in range(len(table))]
+    else:
+        starts = [(None, checks.whole("seeds", seed, at_least=0)) for seed in seeds or ()]  # type: ignore[misc]
+    if not starts or not rates or not margins:
+        raise ValueError("orders, seeds, lr and margin must not be empty; there is nothing to run")
+    return tuple(Member(*start, float(rate), float(m)) for start, rate, m in itertools.product(starts, rates, margins))
+
+
+def _several(name: str, value: Any) -> list[float]:
+    values = list(value) if np.ndim(value) else [value]
+    return [checks.number(name, v.item() if isinstance(v, Tensor) else v) for v in values]
+
+
+def _can_compile(space: Space) -> bool:
+    if not compiling.numba_is_there():
+        say_that_numba_is_missing()
+        return False
+    return compiling.parallel_loops_run() and compiled.obstacle(space) is None and _draws_as_torch()
+
+
+@cache
+def _draws_as_torch() -> bool:
+    """Whether the compiled permutations are those of this torch."""
+    from torchperc.rules.loops import many as loops_many
+
+    generator = torch.Generator().manual_seed(5489)
+    theirs = torch.stack([torch.randperm(700, generator=generator) for _ in range(2)])
+    return np.array_equal(loops_many.permutations(5489, 700, 2), theirs.numpy())
+
+
+def _together(
+    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    from torchperc.rules.loops import many as loops_many
+
+    rows, classes = space.rows, space.outputs
+    laid = compiling.laid_out(torch.zeros(classes, rows.width, dtype=rows.dtype), rows.sparse).loop
+    states = np.zeros((len(members), laid.size + classes), laid.dtype)
+    results = np.empty((len(members), 3), np.int64)
+    orders = np.empty((1, 0), np.uint64) if table is None else table.numpy().view(np.uint64)
+    which = np.array([member.order or 0 for member in members])
+    seeds = np.array([member.seed or 0 for member in members])
+    margins = np.array([learning_margin(member.margin, replace(space, scale=member.lr)) for member in members])
+    given = (rows.plain(), y.numpy(), orders, which, seeds, margins, compiling.TIES[options["tie"]])
+    settings = (float(space.bias_scale), int(options["max_epochs"]), compiled.nearness(space))
+    with compiling.threads():
+        if classes == 1:
+            loops_many.sweep_one(*given, *settings, states, results)
+        else:
+            loops_many.sweep_many(*given, *settings, laid.shape, states, results)
+    if (results[:, 0] < 0).any():
+        raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
+    weight = torch.from_numpy(states[:, : laid.size].reshape(len(members), *np.atleast_2d(laid).shape))
+    if rows.sparse and classes > 1:
+        weight = weight[:, :, :classes].transpose(1, 2)
+    scales = torch.tensor([member.lr for member in members], dtype=rows.dtype)[:, None]
+    bias = torch.from_numpy(states[:, laid.size :]) * scales
+    return torch.from_numpy(results), weight.contiguous() * scales[:, None], bias
+
+
+def _one_by_one(
+    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    outcomes, weights, biases = [], [], []
+    for member in members:
+        net = (
+            Perceptron(space.rows.width)
+            if space.classes is None
+            else MulticlassPerceptron(space.rows.width, space.classes)
+        )
+        order = "shuffled" if member.order is None else _row(table, member.order)
+        trainer = RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **options)
+        net = net.to(space.rows.dtype)
+        result = trainer.fit(net, space.rows.raw(), y)
+        outcomes.append((result.mistakes, result.epochs, _VERDICTS.index(result.verdict)))
+        weights.append(net.weight.detach().clone())
+        biases.append(torch.zeros_like(net.weight[:, 0]) if net.bias is None else net.bias.detach().clone())
+    return torch.tensor(outcomes), torch.stack(weights), torch.stack(biases)
+
+
+def _radius(space: Space) -> float:
+    """√(max ‖x‖² + β), times √2 with K classes, where an update moves two vectors by x."""
+    longest = float(space.rows.squared_norms().max()) + space.bias_scale
+    return math.sqrt(longest * (1 if space.classes is None else 2))
+
+
+def _margins(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """The smallest slack of each member over the length of its weights, some members at a time: (M,)."""
+    size = max(1, _NUMBERS // (len(y) * space.outputs))
+    parts = zip(weight.split(size), bias.split(size), strict=True)
+    slack = torch.cat([_slacks(space, y, *part) for part in parts])
+    offset = bias.double().square().sum(1) / space.bias_scale if space.bias_scale else 0.0
+    length = (weight.double().square().sum((1, 2)) + offset).sqrt()
+    return torch.where(length > 0, slack / length, 0.0)
+
+
+def _slacks(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    scores = space.rows.scores(weight.flatten(0, 1), bias.flatten()).double()
+    if space.classes is None:
+        return (scores * y[:, None]).amin(0)
+    scores = scores.unflatten(1, (len(weight), space.classes))
+    own = y[:, None, None].expand(-1, len(weight), 1)
+    rival = scores.scatter(2, own, -torch.inf).amax(2)
+    slacks: Tensor = (scores.gather(2, own).squeeze(2) - rival).amin(0)
+    return slacks

@@ -1,0 +1,386 @@
+"""Samples in rows, dense or sparse, behind the few operations that learning by rule needs.
+
+The engines, the log and the kernels speak to :class:`Rows`; whether a row is a slice of a tensor or a handful of
+non-zeros is settled here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property, partial
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.samples import compiling
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+_BLOCK = 65536
+_PIECE = 2**22  # bytes that are hashed at once
+_NEAR = 2**20  # bytes that a processor has room for beside it
+
+
+def _sha256(content: memoryview) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _in_pieces(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[memoryview]:
+    """The bytes of all arrays in pieces of one size, however they are divided into arrays; the last may be shorter."""
+    rest = bytearray()
+    for array in arrays:
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+        taken = _PIECE - len(rest) if rest else 0
+        rest += content[:taken]
+        if len(rest) == _PIECE:
+            yield memoryview(rest)
+            rest = bytearray()
+        content = content[taken:]
+        whole = len(content) - len(content) % _PIECE
+        for start in range(0, whole, _PIECE):
+            yield content[start : start + _PIECE]
+        rest += content[whole:]
+    if rest:
+        yield memoryview(rest)
+
+
+class Rows(ABC):
+    """N samples of d features in one dtype on one device."""
+
+    dtype: torch.dtype
+    device: torch.device
+    sparse = False
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """d."""
+
+    @abstractmethod
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x_i + b for each row of the weight: (K,)."""
+
+    @abstractmethod
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        """target += coef·x_i, in place: (d,)."""
+
+    @abstractmethod
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x + b for all samples: (N, K)."""
+
+    @abstractmethod
+    def combine(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i in float64: coefs (N, K) → (K, d)."""
+
+    @abstractmethod
+    def mix(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i in the samples' own type: coefs (N, K) → (K, d)."""
+
+    @abstractmethod
+    def dots(self, other: Rows) -> Tensor:
+        """Inner products of these samples with others: (N, M)."""
+
+    @abstractmethod
+    def squared_norms(self) -> Tensor:
+        """‖x_i‖² for all samples: (N,)."""
+
+    @cached_property
+    def longest(self) -> float:
+        """The largest ‖x_i‖², in double precision; not finite if a number is not, or if a square overflows."""
+        return max(piece._longest() for piece in self.pieces())
+
+    def _longest(self) -> float:
+        if not compiling.pays(self.dtype, self.device, len(self)):
+            return self._longest_plain()
+        from torchperc.samples.loops import longest
+
+        found = compiling.in_halves(partial(longest, self.plain()), len(self), self.row_bytes)
+        return float(max(found) if all(map(math.isfinite, found)) else math.inf)
+
+    def _longest_plain(self) -> float:
+        return float(self.double().squared_norms().max())
+
+    @property
+    def terms(self) -> int:
+        """How many products a score adds up at most."""
+        return self.width
+
+    @cached_property
+    def whole(self) -> bool:
+        """Whether all numbers are integers."""
+        return all(piece._whole() for piece in self.pieces())
+
+    def _whole(self) -> bool:
+        values = torch.from_numpy(self.plain()[0]) if self.sparse else self.dense()
+        return torch.equal(values, values.trunc())
+
+    @abstractmethod
+    def take(self, index: Tensor) -> Rows:
+        """Some of the samples, in the order of the index."""
+
+    def row(self, i: int) -> tuple[np.ndarray[Any, Any] | slice, np.ndarray[Any, Any]]:
+        """The columns and the numbers of one sample, in float64; all columns where it is dense."""
+        one = self.take(torch.tensor([i], device=self.device))
+        if one.sparse:
+            values, columns, _ = one.plain()
+            return columns, values.astype(np.float64)
+        return slice(None), one.dense()[0].double().cpu().numpy()
+
+    @abstractmethod
+    def double(self) -> Rows:
+        """The samples in float64."""
+
+    @abstractmethod
+    def dense(self) -> Tensor:
+        """The samples as a tensor: (N, d)."""
+
+    @abstractmethod
+    def raw(self) -> Any:
+        """The samples as a user's own kernel function sees them: a tensor, or a scipy CSR array."""
+
+    @property
+    @abstractmethod
+    def row_bytes(self) -> int:
+        """How many bytes a sample has, on average."""
+
+    @abstractmethod
+    def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """The samples as compiled loops see them: (X,), or (values, columns, starts)."""
+
+    def parts(self, order: Tensor) -> Iterator[tuple[Rows, Tensor]]:
+        """The samples of an order in pieces that fit into memory: rows, and the numbers of the samples within them."""
+        yield self, order
+
+    def pieces(self) -> Iterator[Rows]:
+        """All samples in their order, in pieces that fit into memory."""
+        yield self
+
+    def blocks(self, order: Tensor) -> Iterator[Rows]:
+        """Samples of an order, few enough at a time to stay near the processor while they are worked on."""
+        for rows, at in self.parts(order):
+            for some in at.split(max(1, _NEAR // self.row_bytes)):
+                yield rows.take(some)
+
+    @abstractmethod
+    def arrays(self) -> Iterable[np.ndarray[Any, Any]]:
+        """The numbers behind the samples, for hashing."""
+
+    def kind(self) -> str:
+        """What the samples are, for hashing."""
+        return type(self).__name__
+
+    def hash(self, y: Tensor, kind: str = "sha256") -> str:
+        """A digest of samples and labels, by which a saved log knows its data.
+
+        It is the SHA-256 of those of all pieces, which processors have instructions for and two cores make at once.
+        ``"blake2b"`` is the digest in logs of version 0.1.0.
+        """
+        digest = hashlib.sha256() if kind == "sha256" else hashlib.blake2b(digest_size=16)
+        digest.update(f"{self.kind()} {len(self)}x{self.width} {self.dtype}".encode())
+        pieces = _in_pieces(chain(self.arrays(), (y.cpu().numpy(),)))
+        if kind != "sha256":
+            for piece in pieces:
+                digest.update(piece)
+            return digest.hexdigest()
+        with ThreadPoolExecutor(2) as pool:
+            while some := list(islice(pieces, 4)):  # not all at once: they may be parts of what is too large
+                for part in pool.map(_sha256, some):
+                    digest.update(part)
+        return digest.hexdigest()
+
+
+class DenseRows(Rows):
+    """Rows of a tensor."""
+
+    def __init__(self, X: Tensor) -> None:
+        self.X = X
+        self.dtype, self.device = X.dtype, X.device
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def width(self) -> int:
+        """d."""
+        return self.X.shape[1]
+
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x_i + b by the same call as a net's ``forward`` on one sample, so both round alike."""
+        return F.linear(self.X[i], weight, bias)
+
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        """target += coef·x_i by the same call as a step of ``torch.optim.SGD``."""
+        target.add_(self.X[i], alpha=coef)
+
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x + b for all samples."""
+        return F.linear(self.X, weight, bias)
+
+    def combine(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i, over the samples that have a coefficient."""
+        used = coefs.abs().sum(-1).nonzero().squeeze(-1)
+        total = torch.zeros(coefs.shape[1], self.width, dtype=torch.float64, device=self.device)
+        for part in used.split(_BLOCK):
+            total += coefs[part].double().T @ self.X[part].double()
+        return total
+
+    def mix(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i."""
+        return coefs.T @ self.X
+
+    def dots(self, other: Rows) -> Tensor:
+        """X·Zᵀ."""
+        return self.X @ other.dense().T
+
+    def squared_norms(self) -> Tensor:
+        """‖x_i‖²."""
+        return torch.cat([part.square().sum(-1) for part in self.X.split(_BLOCK)])
+
+    def _longest_plain(self) -> float:
+        return max(float(part.double().square().sum(-1).max()) for part in self.X.split(_BLOCK))
+
+    def take(self, index: Tensor) -> DenseRows:
+        """Some of the samples."""
+        return DenseRows(self.X[index])
+
+    def double(self) -> DenseRows:
+        """The samples in float64."""
+        return DenseRows(self.X.double())
+
+    def dense(self) -> Tensor:
+        """The tensor itself."""
+        return self.X
+
+    def raw(self) -> Tensor:
+        """The tensor itself."""
+        return self.X
+
+    @property
+    def row_bytes(self) -> int:
+        """d numbers."""
+        return self.X.shape[1] * self.X.element_size()
+
+    def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """The tensor as an array, sharing its memory."""
+        return (self.X.numpy(),)
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """The tensor's numbers, as bits (numpy has no bfloat16)."""
+        return [self.X.contiguous().cpu().view(torch.uint8).numpy()]
+
+
+class CsrRows(Rows):
+    """Rows of a scipy CSR array, or of a sparse tensor on the CPU; a score reads the non-zeros only."""
+
+    sparse = True
+
+    def __init__(self, X: csr_array | Tensor) -> None:
+        self.X = checks.as_csr(X) if isinstance(X, Tensor) else X
+        self.dtype = torch.float32 if self.X.dtype == np.float32 else torch.float64
+        self.device = torch.device("cpu")
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        starts: list[int] = self.X.indptr.tolist()
+        return starts
+
+    @cached_property
+    def _columns(self) -> Tensor:
+        return torch.from_numpy(self.X.indices.astype(np.int64))
+
+    @cached_property
+    def _values(self) -> Tensor:
+        return checks.shared(self.X.data)
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def width(self) -> int:
+        """d."""
+        return int(self.X.shape[1])
+
+    @cached_property
+    def terms(self) -> int:
+        """How many non-zeros a row has at most."""
+        return int(np.diff(self.X.indptr).max(initial=1))
+
+    def _row(self, i: int) -> tuple[Tensor, Tensor]:
+        start, stop = self._starts[i], self._starts[i + 1]
+        return self._columns[start:stop], self._values[start:stop]
+
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x_i + b over the non-zeros of x_i."""
+        columns, values = self._row(i)
+        return F.linear(values, weight[:, columns], bias)
+
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        """target += coef·x_i at the non-zeros of x_i."""
+        columns, values = self._row(i)
+        target.index_add_(0, columns, values, alpha=coef)
+
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """w·x + b for all samples."""
+        return torch.from_numpy(self.X @ weight.detach().numpy().T) + bias
+
+    def combine(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i."""
+        return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
+
+    def mix(self, coefs: Tensor) -> Tensor:
+        """Σ_i coef_ik·x_i."""
+        return torch.from_numpy((self.X.T @ coefs.numpy()).T)
+
+    def dots(self, other: Rows) -> Tensor:
+        """X·Zᵀ, sparse times sparse where both are."""
+        if isinstance(other, CsrRows):
+            return torch.from_numpy((self.X @ other.X.T).toarray())
+        return torch.from_numpy(self.X @ other.dense().numpy().T)
+
+    def squared_norms(self) -> Tensor:
+        """‖x_i‖²."""
+        return torch.from_numpy(np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)).to(self.dtype)
+
+    def take(self, index: Tensor) -> CsrRows:
+        """Some of the samples."""
+        return CsrRows(self.X[index.numpy()])
+
+    def double(self) -> CsrRows:
+        """The samples in float64."""
+        return CsrRows(self.X.astype(np.float64))
+
+    def dense(self) -> Tensor:
+        """The samples as a tensor."""
+        return torch.from_numpy(self.X.toarray())
+
+    def raw(self) -> csr_array:
+        """The CSR array itself."""
+        return self.X
+
+    @property
+    def row_bytes(self) -> int:
+        """A value and a column for each non-zero."""
+        size = self.X.data.itemsize + self.X.indices.itemsize
+        return max(1, int(self.X.nnz) * int(size) // len(self))
+
+    def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """Values, columns and starts."""
+        return self.X.data, self.X.indices, self.X.indptr
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """Starts, columns and values."""
+        return [self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data]

@@ -1,0 +1,16 @@
+from .bounds import Bracket as Bracket
+from .bounds import bracket as bracket
+from .bounds import inseparable_bound as inseparable_bound
+from .bounds import live_bracket as live_bracket
+from .bounds import mistake_bound as mistake_bound
+from .certificate import Certificate as Certificate
+from .margins import MaxMargin as MaxMargin
+from .margins import margin as margin
+from .margins import max_margin as max_margin
+from .margins import radius as radius
+from .rates import auto_lr as auto_lr
+from .rates import lms_limit as lms_limit
+from .rates import logistic_limit as logistic_limit
+from .rates import rate_warning as rate_warning
+from .rates import step_limit as step_limit
+from .separability.decide import separability as separability

@@ -1,0 +1,289 @@
+"""How large a rate gradient descent bears: 2/L, where L bounds the curvature of the loss.
+
+With φ = (x, 1) and λmax the largest eigenvalue of mean φ·φᵀ, the curvature of the mean loss is at most L = h·λmax,
+where h bounds the second derivative of the loss in the score: 1 for LMS, ¼ for the logistic loss, ½ for its K-class
+form, because diag(p) − p·pᵀ has no eigenvalue above ½.
+
+What 2/L means depends on the loss and on the batch:
+
+- LMS by full batch has the curvature L everywhere, so 2/L is sharp. Below it descent finds the least-squares solution;
+  above it the loss grows without end, but for starts at right angles to the top eigenvector.
+- For the logistic loss 2/L is sufficient and not necessary. Below it the loss falls with every step; above it that is
+  no longer promised, though the curvature is less away from s = 0 and the run may converge all the same.
+- A batch of b out of N samples has its own curvature, at most h·max ‖φ‖², and at most N/b times that of all samples.
+  L is the smaller of the two. Below 2/L no step leads away from a solution that all samples share, and LMS stays
+  bounded; above it a run may still converge. With a constant rate it ends near the least-squares solution, going
+  round it, and not in it. One sample at a time this is the rate 2/max ‖φ‖², at which a step overshoots its own sample.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from torchperc import _checks as checks
+from torchperc.nn import heads as tph
+from torchperc.theory.margins import Samples, samples
+
+REDUCTIONS = ("mean", "sum")
+_DIRECT = 2000  # the smaller side of X up to which all eigenvalues of a Gram matrix are taken
+_ROUNDING = 1e-12  # of λmax: far above what rounding does to it, far below what matters
+
+
+def lms_limit(X: checks.Data, *, bias: bool = True, reduction: str = "mean", batch_size: int | str = "full") -> float:
+    """The rate above which LMS diverges: 2/λmax of the Hessian of mean ½(t − s)², whatever the targets.
+
+    With K classes every class has this Hessian, so the limit is the same. See the module's text for what it says of
+    batches smaller than the data.
+
+    Args:
+        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        bias: whether the net has a bias, φ = (x, 1), or not, φ = x.
+        reduction: ``"mean"`` or ``"sum"`` over a batch.
+        batch_size: ``"full"``, or how many samples a batch has, the last one perhaps fewer; 1 for ``update="sample"``.
+
+    Shape:
+        X (N, d) → a number, infinity if all scores are 0 whatever the weights.
+
+    Example:
+        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
+        >>> round(lms_limit(X), 9), round(lms_limit(X, batch_size=1), 9)
+        (0.4, 0.2)
+    """
+    return _limit(_curvature(X, bias, reduction, batch_size))
+
+
+def logistic_limit(
+    X: checks.Data,
+    *,
+    bias: bool = True,
+    num_classes: int | None = None,
+    reduction: str = "mean",
+    batch_size: int | str = "full",
+) -> float:
+    """The rate up to which the logistic loss falls with every step: 2/L, L = λmax/4, or λmax/2 with K classes.
+
+    Args:
+        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        bias: whether the net has a bias.
+        num_classes: K for the softmax of K scores, ``None`` for one score a sample.
+        reduction: ``"mean"`` or ``"sum"`` over a batch.
+        batch_size: as for :func:`lms_limit`.
+
+    Shape:
+        X (N, d) → a number, infinity if all scores are 0 whatever the weights.
+
+    Example:
+        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
+        >>> round(logistic_limit(X), 9), round(logistic_limit(X, num_classes=3), 9)
+        (1.6, 0.8)
+    """
+    share = 0.25 if num_classes is None else 0.5
+    if num_classes is not None:
+        checks.whole("num_classes", num_classes, at_least=2)
+    return _limit(share * _curvature(X, bias, reduction, batch_size))
+
+
+def step_limit(
+    head: tph.Head | str,
+    X: checks.Data,
+    *,
+    bias: bool = True,
+    num_classes: int | None = None,
+    reduction: str = "mean",
+    batch_size: int | str = "full",
+) -> float:
+    """The limit 2/L of a head's loss under a linear net; infinity for the perceptron, whose loss has no curvature.
+
+    Args:
+        head: a head, or its name, see :func:`torchperc.nn.heads.head`.
+        X: samples.
+        bias: whether the net has a bias.
+        num_classes: K, or ``None`` for one score a sample.
+        reduction: ``"mean"`` or ``"sum"`` over a batch.
+        batch_size: as for :func:`lms_limit`.
+
+    Shape:
+        X (N, d) → a number.
+
+    Example:
+        >>> step_limit("perceptron", [[1.0], [-1.0]]), round(step_limit("lms", [[1.0], [-1.0]]), 9)
+        (inf, 2.0)
+    """
+    head = tph.head(head) if isinstance(head, str) else head
+    if isinstance(head, tph.LMSHead):
+        return lms_limit(X, bias=bias, reduction=reduction, batch_size=batch_size)
+    if isinstance(head, tph.LogisticHead):
+        return logistic_limit(X, bias=bias, num_classes=num_classes, reduction=reduction, batch_size=batch_size)
+    if isinstance(head, tph.PerceptronHead):
+        _batches(_admitted(X, bias), reduction, batch_size)  # the same errors for every head
+        return math.inf
+    raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+
+
+def auto_lr(
+    head: tph.Head | str,
+    X: checks.Data,
+    *,
+    bias: bool = True,
+    num_classes: int | None = None,
+    reduction: str = "mean",
+    batch_size: int | str = "full",
+) -> float:
+    """A rate that is never too large: 1/L, half the limit of :func:`step_limit`.
+
+    A step of 1/L lowers a loss of curvature at most L by at least ‖gradient‖²/(2L), the most that can be promised for
+    any rate. Where there is no limit, as for the perceptron, it is 1: from zero weights the perceptron's rate scales
+    the weights and changes nothing else.
+
+    Args:
+        head: a head, or its name, see :func:`torchperc.nn.heads.head`.
+        X: samples.
+        bias: whether the net has a bias.
+        num_classes: K, or ``None`` for one score a sample.
+        reduction: ``"mean"`` or ``"sum"`` over a batch.
+        batch_size: as for :func:`lms_limit`.
+
+    Shape:
+        X (N, d) → a number.
+
+    Example:
+        >>> X = [[1.0], [-1.0]]
+        >>> [round(auto_lr(head, X), 9) for head in ("perceptron", "lms", "logistic")]
+        [1.0, 1.0, 4.0]
+    """
+    limit = step_limit(head, X, bias=bias, num_classes=num_classes, reduction=reduction, batch_size=batch_size)
+    return limit / 2 if math.isfinite(limit) else 1.0
+
+
+def rate_warning(
+    lr: float,
+    head: tph.Head | str,
+    X: checks.Data,
+    *,
+    bias: bool = True,
+    num_classes: int | None = None,
+    reduction: str = "mean",
+    batch_size: int | str = "full",
+) -> str | None:
+    """A sentence to say before a run if its rate is above :func:`step_limit`, ``None`` if it is not.
+
+    Args:
+        lr: the rate.
+        head: a head, or its name.
+        X: samples.
+        bias: whether the net has a bias.
+        num_classes: K, or ``None`` for one score a sample.
+        reduction: ``"mean"`` or ``"sum"`` over a batch.
+        batch_size: as for :func:`lms_limit`.
+
+    Example:
+        >>> rate_warning(3, "lms", [[1.0], [-1.0]])
+        'lr=3 is above 2/L = 2, so the loss will grow without end; use at most 1, which is 1/L, or scale X down'
+        >>> rate_warning(1, "lms", [[1.0], [-1.0]])
+    """
+    checks.number("lr", lr, above=0)
+    head = tph.head(head) if isinstance(head, str) else head
+    limit = step_limit(head, X, bias=bias, num_classes=num_classes, reduction=reduction, batch_size=batch_size)
+    if lr <= limit:
+        return None
+    sharp = isinstance(head, tph.LMSHead) and batch_size == "full"
+    what = "the loss will grow without end" if sharp else "steps may overshoot and the loss may grow"
+    remedy = f"use at most {limit / 2:.4g}, which is 1/L, or scale X down"
+    return f"lr={lr:g} is above 2/L = {limit:.4g}, so {what}; {remedy}"
+
+
+def largest_eigenvalue(X: checks.Data, *, bias: bool = True) -> float:
+    """λmax of mean φ·φᵀ, φ = (x, 1) or x, from above: the curvature of LMS.
+
+    Up to 2000 features or samples it is found by a direct method and raised by 10⁻¹² of itself, more than rounding can
+    have taken away. Beyond that it is the value θ that Lanczos' iteration comes to plus the length of its residual,
+    which is not below the eigenvalue next to θ; that this is the largest one holds but for a random start at right
+    angles to it. It is never above mean ‖φ‖², the sum of all eigenvalues, which is also the answer if the iteration
+    does not come to an end.
+
+    Args:
+        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        bias: whether φ has the constant feature.
+
+    Shape:
+        X (N, d) → a number.
+
+    Example:
+        >>> round(largest_eigenvalue([[1.0], [-1.0]]), 9), round(largest_eigenvalue([[3, 4]], bias=False), 9)
+        (1.0, 25.0)
+    """
+    return _largest(_admitted(X, bias))
+
+
+def _admitted(X: checks.Data, bias: bool) -> Samples:
+    return samples(X, "unit" if checks.flag("bias", bias) else "none")
+
+
+def _limit(curvature: float) -> float:
+    return 2 / curvature if curvature else math.inf
+
+
+def _curvature(X: checks.Data, bias: bool, reduction: str, batch_size: int | str) -> float:
+    """What the curvature of ½(t − s)² over any batch is at most."""
+    data = _admitted(X, bias)
+    smallest, largest = _batches(data, reduction, batch_size)
+    longest = data.squared_radius(None)
+    if largest == 1:
+        return longest
+    total = len(data) * _largest(data)
+    return min(longest, total / smallest) if reduction == "mean" else min(largest * longest, total)
+
+
+def _batches(data: Samples, reduction: str, batch_size: int | str) -> tuple[int, int]:
+    """The sizes of the smallest batch, which is the last, and of the others."""
+    checks.one_of("reduction", reduction, REDUCTIONS)
+    if isinstance(batch_size, str):
+        checks.one_of("batch_size", batch_size, ("full",))
+        return len(data), len(data)
+    size = min(checks.whole("batch_size", batch_size, at_least=1), len(data))
+    return len(data) % size or size, size
+
+
+def _largest(data: Samples) -> float:
+    small = min(len(data), data.width) <= _DIRECT
+    value = _by_gram(data) if small else _by_lanczos(data)
+    return min(value, float(data.squared_lengths.mean()) + data.bias_scale) * (1 + _ROUNDING)
+
+
+def _by_gram(data: Samples) -> float:
+    """From the smaller of φᵀφ and φφᵀ, which have the same eigenvalues but for zeros."""
+    X, b = data.X, data.bias_scale
+    if len(data) <= data.width:
+        gram = _dense(X @ X.T) + b
+    else:
+        sums = b * np.asarray(X.sum(axis=0)).reshape(-1, 1)
+        gram = np.block([[_dense(X.T @ X), sums], [sums.T, np.full((1, 1), b * len(data))]])
+    return float(torch.linalg.eigvalsh(torch.from_numpy(gram))[-1]) / len(data)
+
+
+def _by_lanczos(data: Samples) -> float:
+    from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+    X, b, size = data.X, data.bias_scale, data.width + 1  # without a bias the last coordinate meets zeros only
+
+    def times(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = X @ vector[:-1] + b * vector[-1]
+        return np.append(X.T @ scores, b * scores.sum()) / len(data)
+
+    operator = LinearOperator((size, size), matvec=lambda vector: times(vector.reshape(-1)), dtype=np.float64)
+    start = np.random.default_rng(0).normal(size=size)
+    try:
+        values, vectors = eigsh(operator, k=1, which="LA", v0=start, tol=1e-10)
+    except ArpackNoConvergence:  # the sum of all eigenvalues is left as a bound
+        return math.inf
+    value, vector = float(values[0]), vectors[:, 0]
+    return value + float(np.linalg.norm(times(vector) - value * vector))
+
+
+def _dense(gram: Any) -> NDArray[np.float64]:
+    return np.asarray(gram.toarray() if checks.is_sparse(gram) else gram)

@@ -1,0 +1,1 @@
+from .decide import separability as separability

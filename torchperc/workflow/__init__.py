@@ -1,0 +1,5 @@
+"""From a file of samples to predictions."""
+
+from torchperc._lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,0 +1,2 @@
+from .learn import Learned as Learned
+from .learn import learn as learn
