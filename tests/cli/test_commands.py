@@ -5,6 +5,7 @@ import re
 import pytest
 from sklearn.datasets import load_iris
 
+import torchperc as tp
 from torchperc.cli import main
 from torchperc.data import read_csv
 
@@ -195,4 +196,4 @@ def test_help_and_version(capsys):
     code, out, _ = call(capsys, "crosscheck", "--help")
     assert code == 0
     assert "--bias-step" in out
-    assert call(capsys, "--version")[1] == "torchperc 0.1.0\n"
+    assert call(capsys, "--version")[1] == f"torchperc {tp.__version__}\n"

@@ -26,8 +26,7 @@ from sklearn.linear_model import SGDClassifier
 
 from torchperc import FittedModel, Perceptron
 from torchperc.cli import apply, main
-from torchperc.data import Column, CsrParts, Encoding, MaxAbs, batches, read, split
-from torchperc.data import partitions as partition
+from torchperc.data import Column, CsrParts, Encoding, MaxAbs, batches, partition, read, split
 from torchperc.data.io import files, opening, svmlight, tables, text
 
 ROWS = 40

@@ -312,7 +312,7 @@ def test_the_list(capsys):
     ],
 )
 def test_wrong_words(capsys, tmp_path, monkeypatch, words, message):
-    monkeypatch.setattr("torchperc.cli.bench._measure", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr("benchmarks.bench._measure", lambda *_: pytest.fail("it ran"))
     (tmp_path / "file").write_text("")
     code, out, err = call(capsys, "bench", *(word.replace("FILE", str(tmp_path / "file")) for word in words))
     assert (code, out) == (2, "")

@@ -402,7 +402,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
 
 def test_a_second_ctrl_c_ends_the_clearing_away(tmp_path, monkeypatch):
     monkeypatch.setattr(LitRule, "training_step", lambda *_: stuck(b"training"))
-    monkeypatch.setattr("torchperc.model.safetensors.remove", lambda path: stuck(b"clearing"))
+    monkeypatch.setattr("torchperc._atomic.remove", lambda path: stuck(b"clearing"))
     learn = ["learn", "iris", "--folder", str(tmp_path / "run")]
     code, said = in_terminal(lambda: main(learn), b"training", b"clearing")
     assert code == 130

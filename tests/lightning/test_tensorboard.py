@@ -28,6 +28,7 @@ from torchperc import plots
 from torchperc.lightning import Board, LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.lightning import tensorboard as board
 from torchperc.lightning.callbacks import DivergenceWarning
+from torchperc.plots.style import class_colours
 
 CURVES = ["loss/train", "loss/val", "error/train", "error/val", "mistakes", "norm", "margin", "lr"]
 NO_VALIDATION = [name for name in CURVES if not name.endswith("/val")]
@@ -548,7 +549,7 @@ def test_a_class_without_samples_keeps_its_colour():
 
 @pytest.mark.parametrize("count", [2, 3, 7, 8, 10, 12])
 def test_classes_are_told_apart(count):
-    assert len(set(plots._colours(count))) == count
+    assert len(set(class_colours(count))) == count
 
 
 def test_the_legend_covers_no_sample():

@@ -16,8 +16,7 @@ from torch import nn
 
 import torchperc as tp
 from torchperc import _checks as checks
-from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, split
-from torchperc.data import partitions as partition
+from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, partition, split
 from torchperc.data.partition import whole
 from torchperc.descent.sgd import descend
 from torchperc.lightning.loader import Mapped

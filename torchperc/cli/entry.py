@@ -108,6 +108,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _version() -> str:
-    from importlib.metadata import version
+    import torchperc
 
-    return f"torchperc {version('torchperc')}"
+    return f"torchperc {torchperc.__version__}"

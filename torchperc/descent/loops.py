@@ -51,12 +51,12 @@ def _fold(w, scale):
     return w.dtype.type(1)
 
 
-def _descend(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):  # pragma: no cover - compiled
+def _descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):  # pragma: no cover - compiled
     """:func:`descend_weighted`, by the number of scores."""
 
 
-@overload(_descend, jit_options={"error_model": "numpy"})
-def _descend_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
+@overload(_descend_weighted, jit_options={"error_model": "numpy"})
+def _descend_weighted_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
     if w.ndim == 1:
 
         def one(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
@@ -122,7 +122,7 @@ def descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, see
     The scores before each step go into ``seen``. Returns how many steps were made, fewer than there are samples if a
     score of the perceptron's is not finite.
     """
-    return _descend(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen)
+    return _descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen)
 
 
 def _add_and_score(rows, i, coef, w, k):  # pragma: no cover - compiled

@@ -30,6 +30,7 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
 
     Example:
         >>> import tempfile
+        >>> import torch
         >>> import torchperc as tp
         >>> net, linear = tp.Perceptron(2, init="normal", seed=0), nn.Linear(2, 1)
         >>> with tempfile.TemporaryDirectory() as folder:

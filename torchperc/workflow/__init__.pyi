@@ -1,2 +1,1 @@
 from .learn import Learned as Learned
-from .learn import learn as learn

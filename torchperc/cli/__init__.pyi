@@ -1,0 +1,2 @@
+from .entry import fail as fail
+from .entry import main as main
