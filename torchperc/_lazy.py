@@ -26,7 +26,7 @@ _IO = ("blocks", "caching", "features", "files", "opening", "survey", "svmlight"
 
 # until 0.1 → since 0.2; several homes where a module was split
 RENAMED: dict[str, tuple[str, ...]] = {
-    "checks": ("_checks",),
+    "checks": ("_checks", "samples.convert"),
     "crosschecking": ("rules.crosscheck",),
     "data.applying": ("data.io.batches",),
     **{f"data.{name}": (f"data.io.{name}",) for name in _IO},

@@ -19,6 +19,7 @@ from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.modules import Perceptron
+from torchperc.samples import convert
 
 Array = npt.NDArray[Any]
 Results = Mapping[str, Any]
@@ -77,7 +78,7 @@ def _descend(head: Head, X: Array, y: Array, epochs: int, rate: float = _RATE) -
     """The bare engine, the checks of the data included."""
 
     def call() -> Learned:
-        data = checks.features(X, dtype=torch.float64)
+        data = convert.features(X, dtype=torch.float64)
         labels = checks.signs(y, len(data))
         net = Perceptron(data.shape[1], dtype=torch.float64)
         for _ in range(epochs):

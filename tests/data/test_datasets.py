@@ -111,7 +111,7 @@ def test_noise_is_gaussian_of_that_size(generate):
     ("call", "error", "message"),
     [
         (lambda: data.separable_blobs(1), ValueError, "samples=1 must be at least 2"),
-        (lambda: data.separable_blobs(10.0), TypeError, "samples must be a whole number, found float"),
+        (lambda: data.separable_blobs(10.0), TypeError, "samples must be an integer, found float"),
         (lambda: data.separable_blobs(features=0), ValueError, "features=0 must be at least 1"),
         (lambda: data.separable_blobs(margin=0), ValueError, "margin=0 must be a finite number > 0"),
         (lambda: data.separable_blobs(margin="wide"), TypeError, "margin must be a number, found str 'wide'"),
@@ -613,8 +613,8 @@ def test_folds_of_a_number_and_one_at_a_time():
         (lambda: folds([0, 1] * 9, 1), ValueError, "k=1 must be at least 2"),
         (lambda: folds([0, 1], 3), ValueError, "k=3 must be at most the number of samples, 2"),
         (lambda: folds(1, 2), ValueError, "y=1 must be at least 2"),
-        (lambda: folds(True, 2), TypeError, "y must be a whole number, found bool True"),
-        (lambda: folds([0, 1] * 9, 2, seed=0.5), TypeError, "seed must be a whole number, found float 0.5"),
+        (lambda: folds(True, 2), TypeError, "y must be an integer, found bool True"),
+        (lambda: folds([0, 1] * 9, 2, seed=0.5), TypeError, "seed must be an integer, found float 0.5"),
     ],
 )  # fmt: skip
 def test_bad_requests_for_splits(call, error, message):

@@ -92,7 +92,7 @@ def state(**changes):
         (lambda: Encoding.from_state(state(fills=["x", 1, 2])), "state['fills'][0] must be a number"),
         (lambda: Encoding.from_state(state(sparse="no")), "state['sparse'] must be True or False"),
         (lambda: Encoding.from_state(state(positions=1)), "positions=1 must be at least 2"),
-        (lambda: Encoding.from_state(state(size="x")), "size must be a whole number"),
+        (lambda: Encoding.from_state(state(size="x")), "size must be an integer"),
     ],
 )  # fmt: skip
 def test_wrong_encodings_are_refused(call, message):

@@ -516,7 +516,7 @@ WEIGHTED = parametrizations.weight_norm(nn.Linear(2, 1))
         ({"l2": float("nan")}, ValueError, "l2=nan"),
         ({"tolerance": 0}, ValueError, "tolerance=0 must be a finite number > 0"),
         ({"max_iterations": 0}, ValueError, "max_iterations=0 must be at least 1"),
-        ({"max_iterations": 1.5}, TypeError, "max_iterations must be a whole number"),
+        ({"max_iterations": 1.5}, TypeError, "max_iterations must be an integer"),
     ],
 )
 def test_bad_input_is_named(changed, error, message):

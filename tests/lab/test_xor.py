@@ -383,7 +383,7 @@ def test_wrong_values_are_named(call, message):
     ("call", "message"),
     [
         (lambda: xorlab.train(1000), "seeds must be a sequence such as range"),
-        (lambda: xorlab.train([0.5]), "seeds must be a whole number"),
+        (lambda: xorlab.train([0.5]), "seeds must be an integer"),
         (lambda: xorlab.train([0], head="logistic"), "head must be a head"),
     ],
 )

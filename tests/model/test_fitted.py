@@ -311,7 +311,7 @@ def changed(path, net, change):
     ("change", "message"),
     [
         (lambda s: s.update(format=2, torchperc="9.1"), r"is of format 2, written by torchperc 9\.1; this one reads up to format 1"),
-        (lambda s: s.update(format="1"), "describes its model in no known way .*format must be a whole number"),
+        (lambda s: s.update(format="1"), "describes its model in no known way .*format must be an integer"),
         (lambda s: s.__delitem__("format"), "describes its model in no known way .*'format'"),
         (lambda s: [1], "describes its model in no known way"),
         (lambda s: s.__delitem__("head"), "can be used: 'head' is missing"),

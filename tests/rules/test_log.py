@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from sklearn.datasets import load_breast_cancer
 
 import torchperc as tp
-from torchperc.rules.log import _checksum
+from torchperc.samples.digest import of_named
 
 CASES = list(itertools.product(range(4), (None, 2, 4), ("dense", "csr")))
 
@@ -226,7 +226,7 @@ def test_a_later_format_is_named(tmp_path):
         arrays = dict(file)
     arrays["about"] = np.array(json.dumps({**json.loads(str(arrays["about"])), "format": 99}))
     del arrays["checksum"]
-    np.savez(path, **arrays, checksum=_checksum(arrays))
+    np.savez(path, **arrays, checksum=of_named(arrays))
     with pytest.raises(ValueError, match="format 99"):
         tp.MistakeLog.load(path, X, y)
 

@@ -20,7 +20,7 @@ from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard
 from torchperc.data.partition import whole
 from torchperc.descent.sgd import descend
 from torchperc.lightning.loader import Mapped
-from torchperc.samples import parts
+from torchperc.samples import convert, parts
 
 L = tp.lightning
 pytestmark = [
@@ -128,21 +128,21 @@ def test_an_mlp_takes_sparse_samples():
     X, _ = numbers()
     x = torch.tensor(X)
     mlps = [tp.MLP(6, (4,), seed=1, dtype=torch.float64) for _ in range(2)]
-    for mlp, samples in zip(mlps, (x, checks.csr_tensor(sp.csr_array(X))), strict=True):
+    for mlp, samples in zip(mlps, (x, convert.csr_tensor(sp.csr_array(X))), strict=True):
         mlp(samples).square().sum().backward()
     for ours, theirs in zip(mlps[1].parameters(), mlps[0].parameters(), strict=True):
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-12, atol=1e-12)
     linear = tp.MLP(6, (), seed=1, dtype=torch.float64)
-    torch.testing.assert_close(linear(checks.csr_tensor(sp.csr_array(X))), linear(x))
+    torch.testing.assert_close(linear(convert.csr_tensor(sp.csr_array(X))), linear(x))
 
 
 def test_a_sparse_tensor_shares_its_memory_with_scipy():
     X = sp.csr_array(numbers()[0])
-    there = checks.csr_tensor(X)
+    there = convert.csr_tensor(X)
     back = checks.as_csr(there)
     assert np.shares_memory(X.data, back.data)
     assert np.shares_memory(X.indices, back.indices)
-    assert np.shares_memory(X.data, checks.sparse_features(there, dtype=torch.float64).data)
+    assert np.shares_memory(X.data, convert.sparse_features(there, dtype=torch.float64).data)
 
 
 def test_no_word_about_beta_reaches_users():
@@ -159,7 +159,7 @@ def test_no_word_about_beta_reaches_users():
 @pytest.mark.parametrize("classes", [None, 3])
 def test_the_rule_and_descent_take_sparse_tensors(classes):
     X, y = numbers(classes=classes)
-    for samples in (checks.csr_tensor(sp.csr_array(X)), torch.tensor(X).to_sparse()):
+    for samples in (convert.csr_tensor(sp.csr_array(X)), torch.tensor(X).to_sparse()):
         nets = [net(classes) for _ in range(2)]
         logs = [tp.RuleTrainer(max_epochs=5).fit(n, x, y).log for n, x in zip(nets, (X, samples), strict=True)]
         assert len(logs[0]) == len(logs[1]) > 50
@@ -189,8 +189,8 @@ def test_bad_sparse_tensors_are_named():
         net()(torch.tensor(X).float().to_sparse_csr())
     with pytest.raises(ValueError, match=r"\(400, 6\) but \(N, 5\) is needed"):
         net(width=5)(torch.tensor(X).to_sparse_csr())
-    with pytest.raises(TypeError, match="X is a sparse tensor, which is not taken here"):
-        checks.features(torch.tensor(X).to_sparse(), dtype=torch.float64)
+    with pytest.raises(TypeError, match="X is a sparse tensor, which is not accepted here"):
+        convert.features(torch.tensor(X).to_sparse(), dtype=torch.float64)
     with pytest.raises(TypeError, match="joint features"):
         tp.JointPerceptron(6, 3, dtype=torch.float64)(torch.tensor(X).to_sparse_csr())
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
+from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts as CsrParts
 
 
@@ -193,8 +194,8 @@ def samples(X: Data) -> Any:
             raise TypeError(f"X is mapped from a file as {X.dtype}; float32 or float64 is needed, so convert the file")
         return X
     if checks.is_sparse(X):
-        return small_indices(checks.sparse_features(X, dtype=torch.float64))
-    return checks.features(X, dtype=torch.float64, convert=True)
+        return small_indices(convert.sparse_features(X, dtype=torch.float64))
+    return convert.features(X, dtype=torch.float64, convert=True)
 
 
 def small_indices(X: Any) -> Any:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
+from torchperc.samples import convert
 from torchperc.samples.parts import in_parts, rows_as_read
 
 _S = TypeVar("_S", bound="Scaler")
@@ -79,9 +80,9 @@ class Scaler(ABC):
         if in_parts(X):
             raise TypeError("X is read in parts and would come out whole; use torchperc.data.partition, or smaller X")
         if checks.is_sparse(X):
-            given = checks.sparse_features(X, dtype=torch.float64, width=len(shift))
+            given = convert.sparse_features(X, dtype=torch.float64, width=len(shift))
             return self._divided(given).astype(np.float32 if _is_single(X) else np.float64, copy=False)
-        dense = checks.features(X, dtype=torch.float64, width=len(shift), convert=True)
+        dense = convert.features(X, dtype=torch.float64, width=len(shift), convert=True)
         return (dense - shift.to(dense.device)).div_(scale.to(dense.device)).to(_floating_type(X))
 
     def transform_pieces(self, X: Data, rows: Tensor | None = None) -> Iterator[Any]:
@@ -120,7 +121,7 @@ class Scaler(ABC):
             (N, d) in and out.
         """
         shift, scale = self._fitted()
-        given = checks.features(Z, dtype=torch.float64, width=len(shift), name="Z", convert=True)
+        given = convert.features(Z, dtype=torch.float64, width=len(shift), name="Z", convert=True)
         return (given * scale.to(given.device) + shift.to(given.device)).to(_floating_type(Z))
 
     def unscale(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
@@ -175,7 +176,7 @@ class Scaler(ABC):
             raise ValueError(f"state has no {missing[0]!r}, found {sorted(state)}; give what state() returned")
         kinds = {kind: scaler for kind, scaler in _KINDS.items() if issubclass(scaler, cls)}
         scaler = kinds[checks.one_of("state['kind']", state["kind"], tuple(kinds))]
-        shift, scale = checks.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
+        shift, scale = convert.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
         if not (scale > 0).all():
             raise ValueError(
                 f"state['scale'] must be above 0, found {scale.min().item():g}; give what state() returned"
@@ -316,10 +317,10 @@ def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
         order = torch.arange(len(parts)) if rows is None else rows
         return lambda: (some.raw() for some in parts.blocks(order))
     if checks.is_sparse(X):
-        whole: Any = checks.sparse_features(X, dtype=torch.float64)
+        whole: Any = convert.sparse_features(X, dtype=torch.float64)
         some = whole if rows is None else whole[rows.numpy()]
     else:
-        whole = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
+        whole = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
         some = whole if rows is None else whole[rows]
     return lambda: iter((some,))
 

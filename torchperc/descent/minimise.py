@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn.heads import Head, LMSHead, LogisticHead
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
-from torchperc.samples import compiling
+from torchperc.samples import compiling, convert
 from torchperc.samples.rows import CsrRows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -131,9 +131,9 @@ def minimise(
     if checks.is_sparse(X):
         if device.type != "cpu":
             raise ValueError(f"X is sparse, which needs a net on the CPU, found one on {device}; pass net.cpu()")
-        rows = CsrRows(checks.sparse_features(X, dtype=dtype, width=net.in_features))
+        rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=net.in_features))
     else:
-        rows = checks.features(X, dtype=dtype, device=device, width=net.in_features, finite=False).contiguous()
+        rows = convert.features(X, dtype=dtype, device=device, width=net.in_features, finite=False).contiguous()
     labels = _labels(y, len(rows), len(start)).to(device)
     counts = None if sample_weight is None else checks.nonnegative_weights(sample_weight, len(rows)).to(device)
     if counts is not None and not counts.all():
@@ -149,7 +149,7 @@ def minimise(
         weights, found = solver(objective, start, tolerance, max_iterations)
     except FloatingPointError:
         if isinstance(rows, Tensor):
-            checks.features(X, dtype=dtype, device=device)  # names the entry that is not finite
+            convert.features(X, dtype=dtype, device=device)  # names the entry that is not finite
         largest = float(rows.abs().max() if isinstance(rows, Tensor) else abs(rows.X).max())
         raise ValueError(f"X holds values up to {largest:g}, whose products overflow; scale it") from None
     _write(net, weights)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc.samples import convert
 from torchperc.samples.parts import PartRows, in_parts, rows_as_read
 
 LOADER_ORDERS = ("given", "shuffled")
@@ -108,9 +109,9 @@ class SliceLoader:
         if isinstance(self.X, Tensor):
             return self.X[part] if order is None else self.X[order[part]], labels
         if order is None and len(self) == 1:
-            self._whole = checks.csr_tensor(self.X) if self._whole is None else self._whole
+            self._whole = convert.csr_tensor(self.X) if self._whole is None else self._whole
             return self._whole, labels
-        return checks.csr_tensor(self.X[part] if order is None else self.X[order[part].cpu().numpy()]), labels
+        return convert.csr_tensor(self.X[part] if order is None else self.X[order[part].cpu().numpy()]), labels
 
     def state_dict(self) -> dict[str, Any]:
         """The epoch, and how many batches of it have been handed out."""
@@ -189,7 +190,7 @@ def _kept(X: Any) -> Any:
 
 
 def _tensor(X: Any) -> Tensor:
-    return X if isinstance(X, Tensor) else checks.csr_tensor(X)
+    return X if isinstance(X, Tensor) else convert.csr_tensor(X)
 
 
 def check_batch_size(batch_size: int | str, samples: int) -> int:

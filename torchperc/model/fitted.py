@@ -25,6 +25,7 @@ from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import MLP, JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc.samples import convert
 
 if TYPE_CHECKING:
     from torchperc.data.encoding import Encoding
@@ -238,18 +239,18 @@ class FittedModel:
         return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
 
     def _dense_scores(self, X: Data) -> Tensor:
-        given = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
-        return one_or_many(self.net(checks.features(_scaled(given, self.scaling()), dtype=self.dtype, convert=True)))
+        given = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
+        return one_or_many(self.net(convert.features(_scaled(given, self.scaling()), dtype=self.dtype, convert=True)))
 
     def _sparse_scores(self, X: Data) -> Tensor:
-        given = checks.sparse_features(X, dtype=torch.float64, width=self.width)
+        given = convert.sparse_features(X, dtype=torch.float64, width=self.width)
         scaling = self.scaling()
         if scaling is not None and scaling[0].any():
             raise TypeError("X is sparse and the scaler subtracts a shift, which fills it; pass X.toarray()")
         if scaling is not None:
             given = given.copy()
             given.data /= scaling[1].numpy()[given.indices]
-        Z = checks.csr_tensor(checks.sparse_features(given, dtype=self.dtype))
+        Z = convert.csr_tensor(convert.sparse_features(given, dtype=self.dtype))
         return one_or_many(self.net(Z) if isinstance(self.net, MLP) else tpf.linear(Z, *linear_layers(self.net)[0]))
 
     # --- elsewhere ---

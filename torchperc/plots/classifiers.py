@@ -17,6 +17,7 @@ from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron
 from torchperc.rules.log import MistakeLog, VotedModel, check_labels
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.run import RuleResult
+from torchperc.samples import convert
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class Classifier:
         """Checked samples, in the classifier's dtype."""
         given = X.dtype if isinstance(X, Tensor) and X.is_floating_point() else torch.get_default_dtype()
         width = None if self.weight is None else self.weight.shape[1]
-        return checks.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
+        return convert.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
 
     @torch.no_grad()
     def scores(self, X: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from torchperc.plots.regions import DecisionRegionDisplay
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
+from torchperc.samples import convert
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -122,7 +123,7 @@ class LiftedDisplay:
             >>> display.before.verdict.name, display.after.verdict.name
             ('BUDGET', 'SEPARATED')
         """
-        samples = checks.features(X, dtype=torch.float64, width=2, convert=True).cpu()
+        samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
         target = checks.signs(y, len(samples)).cpu()
         lift, known = _feature(feature)
         height = _height(lift(samples), len(samples))
@@ -185,7 +186,7 @@ def _height(values: Any, count: int) -> Tensor:
     height = torch.as_tensor(values).double()
     if height.shape != (count,):
         raise ValueError(f"feature must map (N, 2) to (N,), found shape {tuple(height.shape)} for N = {count}")
-    return checks.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
+    return convert.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
 
 
 def _points(ax: Axes3D, X: Tensor, height: Tensor, y: Tensor) -> dict[int, Path3DCollection]:

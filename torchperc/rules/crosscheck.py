@@ -28,6 +28,7 @@ from torchperc.rules.log import Mistake, MistakeLog, Mistakes, check_labels
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import check_steps, linear_problem, warn_if_stuck, with_bias_step
 from torchperc.rules.spaces import Space, Weights
+from torchperc.samples import convert
 
 MODES = ("sample", "batch")
 FEW_ULPS = 4.0
@@ -170,7 +171,7 @@ class _Problem:
         checks.one_of("bias_step", bias_step, BIAS_STEPS)
         self.lr = checks.number("lr", lr, above=0)
         self.epochs = checks.whole("epochs", epochs, at_least=1)
-        self.X = checks.features(X, dtype=_dtype(X, dtype), convert=True)
+        self.X = convert.features(X, dtype=_dtype(X, dtype), convert=True)
         net = _net(self.X, num_classes)
         space, self.start = linear_problem(net, self.X)
         everyone = torch.arange(len(self.X), device=self.X.device)

@@ -7,7 +7,6 @@ are functions of the log and the data.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -22,10 +21,12 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
+from torchperc._checks import labels as check_labels
 from torchperc.nn import functional as tpf
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Model
 from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights
+from torchperc.samples import digest
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
@@ -257,7 +258,7 @@ class MistakeLog:
         arrays |= {name: getattr(self.start, name).double().cpu().numpy() for name in _START}
         arrays["about"] = np.array(json.dumps(about))
         content = io.BytesIO()
-        np.savez_compressed(content, **arrays, checksum=np.array(_checksum(arrays)))
+        np.savez_compressed(content, **arrays, checksum=np.array(digest.of_named(arrays)))
         write_whole(Path(path), content.getvalue())
 
     @classmethod
@@ -327,13 +328,6 @@ class VotedModel(Model):
         return votes
 
 
-def check_labels(y: checks.Data, count: int, classes: int | None, *, name: str = "y", both: bool = True) -> Tensor:
-    """Labels −1/+1 for ``classes=None``, class indices otherwise."""
-    if classes is None:
-        return checks.signs(y, count, name=name, both=both)
-    return checks.class_indices(y, count, classes, name=name, both=both)
-
-
 def _describe(space: Space) -> dict[str, Any]:
     if isinstance(space, KernelSpace):
         name = space.kernel.name if isinstance(space.kernel.name, str) else "function"
@@ -368,20 +362,12 @@ def _given_as_needed(name: str, value: object, needed: bool) -> None:
         raise ValueError(f"{name} was given, but this log was made without a function of your own; leave it out")
 
 
-def _checksum(arrays: dict[str, np.ndarray[Any, Any]]) -> str:
-    digest = hashlib.blake2b(digest_size=16)
-    for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype} {arrays[name].shape}".encode())
-        digest.update(arrays[name].tobytes())
-    return digest.hexdigest()
-
-
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     content = path.read_bytes()
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-        if str(arrays.pop("checksum")) != _checksum(arrays):
+        if str(arrays.pop("checksum")) != digest.of_named(arrays):
             raise ValueError("its checksum does not fit")
         about = json.loads(str(arrays.pop("about")))
         version = about["format"]

@@ -164,7 +164,7 @@ class RuleRun:
         self._ends.append(presented)
         norm = self._engine.norm()
         if not math.isfinite(norm):
-            raise ValueError("the weights overflow; scale X down or lower lr")
+            raise checks.weights_overflow()
         upper = norm / self._total if self._total > 0 else None
         norm *= self._engine.task.space.scale
         record = EpochRecord(len(self.history) + 1, made, norm, self._validation_error(), upper)

@@ -283,7 +283,7 @@ def _together(
         else:
             loops_many.sweep_many(*given, *settings, laid.shape, states, results)
     if (results[:, 0] < 0).any():
-        raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
+        raise checks.weights_overflow()
     weight = torch.from_numpy(states[:, : laid.size].reshape(len(members), *np.atleast_2d(laid).shape))
     if rows.sparse and classes > 1:
         weight = weight[:, :, :classes].transpose(1, 2)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc.samples import convert
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 PART = 2**26
@@ -269,7 +270,7 @@ def mapped_rows(
 
     def load(start: int, finite: bool = as_read) -> Rows:
         part = np.asarray(X[start : start + size])
-        return DenseRows(checks.features(part, dtype=dtype, name=name, first=start, finite=finite))
+        return DenseRows(convert.features(part, dtype=dtype, name=name, first=start, finite=finite))
 
     release, longest = _forget(X), 0.0
     for start in range(0, 1 if as_read else len(X), size):
@@ -288,7 +289,7 @@ def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str
     starts = np.cumsum((0, *X.counts))
 
     def load(number: int) -> Rows:
-        piece = checks.sparse_features(X.load(number), dtype=dtype, width=width, name=name, first=int(starts[number]))
+        piece = convert.sparse_features(X.load(number), dtype=dtype, width=width, name=name, first=int(starts[number]))
         return CsrRows(piece)
 
     used, longest = [number for number, count in enumerate(X.counts) if count], 0.0
@@ -345,8 +346,8 @@ def as_rows(
         read = sparse_rows if isinstance(X, CsrParts) else mapped_rows
         return read(X, dtype=dtype, width=width, name=name)
     if checks.is_sparse(X):
-        return CsrRows(checks.sparse_features(X, dtype=dtype, width=width, name=name))
-    rows = DenseRows(checks.features(X, dtype=dtype, device=device, width=width, name=name, finite=False))
+        return CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name))
+    rows = DenseRows(convert.features(X, dtype=dtype, device=device, width=width, name=name, finite=False))
     if not math.isfinite(rows.longest):  # one pass looks for both; a square may overflow where no number is infinite
-        checks.features(X, dtype=dtype, name=name)
+        convert.features(X, dtype=dtype, name=name)
     return rows

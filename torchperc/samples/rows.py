@@ -6,13 +6,11 @@ non-zeros is settled here and nowhere else.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,38 +19,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.samples import compiling
+from torchperc.samples import compiling, digest
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 
 _BLOCK = 65536
-_PIECE = 2**22  # bytes that are hashed at once
 _NEAR = 2**20  # bytes that a processor has room for beside it
-
-
-def _sha256(content: memoryview) -> bytes:
-    return hashlib.sha256(content).digest()
-
-
-def _in_pieces(arrays: Iterable[np.ndarray[Any, Any]]) -> Iterator[memoryview]:
-    """The bytes of all arrays in pieces of one size, however they are divided into arrays; the last may be shorter."""
-    rest = bytearray()
-    for array in arrays:
-        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-        taken = _PIECE - len(rest) if rest else 0
-        rest += content[:taken]
-        if len(rest) == _PIECE:
-            yield memoryview(rest)
-            rest = bytearray()
-        content = content[taken:]
-        whole = len(content) - len(content) % _PIECE
-        for start in range(0, whole, _PIECE):
-            yield content[start : start + _PIECE]
-        rest += content[whole:]
-    if rest:
-        yield memoryview(rest)
 
 
 class Rows(ABC):
@@ -184,23 +158,9 @@ class Rows(ABC):
         return type(self).__name__
 
     def hash(self, y: Tensor, kind: str = "sha256") -> str:
-        """A digest of samples and labels, by which a saved log knows its data.
-
-        It is the SHA-256 of those of all pieces, which processors have instructions for and two cores make at once.
-        ``"blake2b"`` is the digest in logs of version 0.1.0.
-        """
-        digest = hashlib.sha256() if kind == "sha256" else hashlib.blake2b(digest_size=16)
-        digest.update(f"{self.kind()} {len(self)}x{self.width} {self.dtype}".encode())
-        pieces = _in_pieces(chain(self.arrays(), (y.cpu().numpy(),)))
-        if kind != "sha256":
-            for piece in pieces:
-                digest.update(piece)
-            return digest.hexdigest()
-        with ThreadPoolExecutor(2) as pool:
-            while some := list(islice(pieces, 4)):  # not all at once: they may be parts of what is too large
-                for part in pool.map(_sha256, some):
-                    digest.update(part)
-        return digest.hexdigest()
+        """A digest of samples and labels, by which a saved log knows its data."""
+        about = f"{self.kind()} {len(self)}x{self.width} {self.dtype}"
+        return digest.of_arrays(about, chain(self.arrays(), (y.cpu().numpy(),)), kind)
 
 
 class DenseRows(Rows):

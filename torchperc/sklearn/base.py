@@ -20,6 +20,7 @@ from torchperc import _checks as checks
 from torchperc.model.fitted import FittedModel
 from torchperc.nn.heads import Head
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
+from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts
 from torchperc.sklearn.conversion import Planes, filled, planes
 
@@ -267,8 +268,8 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 "X is in parts on disk, and estimators take samples that are in memory; read it with stream=False, "
                 "give partial_fit one part after the other (X.load(i)), or use RuleTrainer or LitRule"
             )
-        X = checks.as_csr(X) if checks.is_sparse(X) else checks.as_array(X)  # which scikit-learn would not look into
-        y = None if y is None else checks.as_array(y, "y")
+        X = checks.as_csr(X) if checks.is_sparse(X) else convert.as_array(X)  # which scikit-learn would not look into
+        y = None if y is None else convert.as_array(y, "y")
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)
@@ -325,7 +326,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         """Sparse samples as a sorted ``csr_array`` without duplicates, in the type of the weights."""
         if not checks.is_sparse(X):
             return X
-        return checks.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
+        return convert.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
 
     def _codes(self, y: Array) -> Array:
         """Labels as positions in ``classes_``."""

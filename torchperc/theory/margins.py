@@ -29,6 +29,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
+from torchperc.samples import convert
 
 BIAS_STEPS = ("unit", "radius", "none")
 BIASES = ("free", "counted")
@@ -102,9 +103,9 @@ def samples(X: checks.Data, bias_step: str) -> Samples:
     """
     checks.one_of("bias_step", bias_step, BIAS_STEPS)
     if checks.is_sparse(X):
-        values: Any = checks.sparse_features(X, dtype=torch.float64)
+        values: Any = convert.sparse_features(X, dtype=torch.float64)
     else:
-        values = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True).numpy()
+        values = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True).numpy()
     with np.errstate(over="ignore"):
         squared = values.multiply(values).sum(axis=1) if checks.is_sparse(X) else np.einsum("nd,nd->n", values, values)
     longest = float(squared.max())
@@ -143,11 +144,11 @@ def weights_of(net: Any, width: int) -> tuple[Array, Array]:
             f"{type(net).__name__}"
         )
     here = torch.device("cpu")
-    weight = checks.features(given[0], dtype=torch.float64, device=here, width=width, name="weight", convert=True)
+    weight = convert.features(given[0], dtype=torch.float64, device=here, width=width, name="weight", convert=True)
     if given[1] is None:
         return weight.numpy(), np.zeros(len(weight))
     column = given[1].reshape(-1, 1) if isinstance(given[1], Tensor) else np.asarray(given[1]).reshape(-1, 1)
-    bias = checks.features(column, dtype=torch.float64, device=here, name="bias", convert=True)[:, 0]
+    bias = convert.features(column, dtype=torch.float64, device=here, name="bias", convert=True)[:, 0]
     if len(bias) != len(weight):
         raise ValueError(f"bias has {len(bias)} values for a weight of shape {tuple(weight.shape)}; they must be (K,)")
     return weight.numpy(), bias.numpy()

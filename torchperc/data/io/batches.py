@@ -20,6 +20,7 @@ from torchperc.data.io.files import features_of, load_arrays, sparse_rows
 from torchperc.data.io.survey import kept
 from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
 from torchperc.data.io.tables import ArrayTable, Table, block_of, cells_of, open_table
+from torchperc.samples import convert
 
 
 class Batch(NamedTuple):
@@ -176,7 +177,7 @@ class Batches:
         labels = None if y is None else _texts(y)
         if checks.is_sparse(X):
             self._numbered("sparse npz")
-            rows = small_indices(checks.sparse_features(X, dtype=torch.float64, name=f"{self.path}: X"))
+            rows = small_indices(convert.sparse_features(X, dtype=torch.float64, name=f"{self.path}: X"))
             if rows.shape[1] != self.encoding.size:
                 raise ValueError(f"{self.path} has {rows.shape[1]} features where training had {self.encoding.size}")
             return lambda watch: iter([(rows, labels)])

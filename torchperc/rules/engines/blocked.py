@@ -16,6 +16,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from torchperc import _checks as checks
 from torchperc.rules.engines.reference import LinearEngine, ReferenceEngine, Task
 from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import Weights
@@ -76,7 +77,7 @@ class BlockedEngine(LinearEngine):
                 moves, wrong = sweep(seen)
             settled, finite = torch.stack((torch.eq(moves, before).all(), torch.isfinite(seen).all())).tolist()
             if not finite:
-                raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
+                raise checks.weights_overflow()
             if settled:
                 break
         bound = self._block_bound(moves)

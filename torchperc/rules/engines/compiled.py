@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchperc import _checks as checks
 from torchperc.rules.engines.reference import LinearEngine, Task
 from torchperc.rules.engines.rounding import Rounding
 from torchperc.rules.log import Mistakes
@@ -118,7 +119,7 @@ class CompiledEngine(LinearEngine):
         else:
             found = learn(*seen, self._coefs, *state, float(self.space.bias_scale), *test, 0, position, wrong, 0)
         if found < 0:
-            raise ValueError("a score became infinite: the weights overflow; scale X down or lower lr")
+            raise checks.weights_overflow()
         self._gap = len(at) / (found + 0.5)
         return self._entries(ids, position[:found].copy(), wrong[:found].copy())
 

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import Compare, mistaken_for
 from torchperc.rules.engines.rounding import Rounding, side
@@ -110,7 +111,7 @@ class Engine(ABC):
     def _mistakes(self, tie: str, margin: float) -> Tensor:
         scores = self.training_scores()
         if not torch.isfinite(scores).all():
-            raise ValueError("a score is not finite any more: the weights overflow; scale X down or lower lr")
+            raise checks.weights_overflow()
         found = tpf.mistakes(shaped(scores, self.task.space), self.task.y, tie=tie, margin=margin)
         return self._settled(found, scores, tie, margin)
 

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from torchperc import _checks as checks
+from torchperc.samples import convert
 from torchperc.theory import verifier
 from torchperc.theory.separability.linear import PRIME, Residues, modular_product
 from torchperc.theory.verifier import Digest, Plane
@@ -293,10 +294,10 @@ def checked(X: checks.Data, y: checks.Data, *, bias: bool, num_classes: int | No
     """Rows of checked data, and whether the labels are −1/+1."""
     checks.flag("bias", bias)
     if checks.is_sparse(X):
-        data: Any = checks.sparse_features(X, dtype=torch.float64)
+        data: Any = convert.sparse_features(X, dtype=torch.float64)
     else:
         _refuse_wider(X)
-        data = checks.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True).contiguous().numpy()
+        data = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True).contiguous().numpy()
     codes, classes = _codes(y, data.shape[0], num_classes)
     own = (codes + 1) // 2 if classes is None else codes
     return Rows(data, np.ascontiguousarray(own), classes or 2, bias), classes is None
