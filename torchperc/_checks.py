@@ -6,8 +6,9 @@ import copy
 import math
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -26,6 +27,47 @@ _SPARSE_LAYOUTS = (torch.sparse_csr, torch.sparse_coo)
 # --- parameters ---------------------------------------------------------------------------------------------------
 
 
+class Option(NamedTuple):
+    """A parameter with its value, as part of an error's text.
+
+    Example:
+        >>> str(Option("missing", "drop"))
+        "missing='drop'"
+    """
+
+    name: str
+    value: object
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value if isinstance(self.value, Path) else repr(self.value)}"
+
+
+class ParameterError(ValueError):
+    """A ``ValueError`` that holds the parameters it speaks of as data, so that the command line can name its options.
+
+    Args:
+        parts: the text in pieces; parameters in it are :class:`Option`, the wrong one or the remedy.
+
+    Example:
+        >>> error = ParameterError("row 3 has no label; drop such rows with ", Option("missing", "drop"))
+        >>> str(error), error.name, error.value
+        ("row 3 has no label; drop such rows with missing='drop'", 'missing', 'drop')
+        >>> error.text(lambda option: f"--{option.name} {option.value}")
+        'row 3 has no label; drop such rows with --missing drop'
+    """
+
+    def __init__(self, *parts: str | Option) -> None:
+        super().__init__(*parts)
+        self.name, self.value = next((part for part in parts if isinstance(part, Option)), ("", None))
+
+    def text(self, spell: Callable[[Option], str] = str) -> str:
+        """The message, each parameter spelled by a function."""
+        return "".join(spell(part) if isinstance(part, Option) else part for part in self.args)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``.
 
@@ -34,7 +76,7 @@ def one_of(name: str, value: object, choices: Sequence[str]) -> str:
         'sign'
     """
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name}={value!r} is unknown; choose one of {', '.join(map(repr, choices))}")
+        raise ParameterError(Option(name, value), f" is unknown; choose one of {', '.join(map(repr, choices))}")
     return value
 
 
@@ -53,7 +95,7 @@ def number(name: str, value: object, *, above: float = -math.inf, at_least: floa
         result = math.inf
     limit = f"> {above:g}" if above > at_least else f">= {at_least:g}" if at_least > -math.inf else ""
     if not math.isfinite(result) or result <= above or result < at_least:
-        raise ValueError(f"{name}={value!r} must be a finite number {limit}".rstrip())
+        raise ParameterError(Option(name, value), f" must be a finite number {limit}".rstrip())
     return result
 
 
@@ -68,7 +110,7 @@ def whole(name: str, value: object, *, at_least: int) -> int:
         raise TypeError(f"{name} must be an integer, found {type(value).__name__} {value!r}")
     if not at_least <= value < 2**63:
         limit = f"at least {at_least}" if value < at_least else "below 2**63"
-        raise ValueError(f"{name}={value!r} must be {limit}")
+        raise ParameterError(Option(name, value), f" must be {limit}")
     return int(value)
 
 
