@@ -339,7 +339,7 @@ BAD = {
     "half of them words": ("a,c\n1,x\nu,y\n2,x\nv,y\n", {}, "line 3, column 'a': 'u' is not a number"),
     "word after numbers": ("a,c\n" + "1,x\n" * 40 + "oops,y\n" + "2,x\n" * 5, {}, "line 42, column 'a': 'oops' is not a number"),
     "word after quoted lines": ('t,a,c\n"p\nq",1,x\n"p\n\nq",2,y\n"p\nq",z,x\n"p\nq",4,y\n', {}, "line 7, column 'a': 'z' is not a number"),
-    "missing": ("a,b,c\n1,2,x\n1,,x\n1,2,y\n", {}, "line 3, column 'b': the value is missing; correct it, or say what to do about such rows: missing=drop"),
+    "missing": ("a,b,c\n1,2,x\n1,,x\n1,2,y\n", {}, "line 3, column 'b': the value is missing; correct it, or say what to do about such rows: missing='drop'"),
     "question mark": ("a,b,c\n1,2,x\n1,?,x\n1,2,y\n", {}, "line 3, column 'b': the value is missing, written '?'"),
     "missing word": ("a,b,c\n1,u,x\n1, NA,x\n1,v,y\n", {}, "line 3, column 'b': the value is missing, written 'NA'"),
     "missing far down": ("a,c\n" + "1,x\n" * 40 + "null,y\n", {}, "line 42, column 'a': the value is missing, written 'null'"),

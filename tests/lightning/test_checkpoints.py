@@ -196,7 +196,7 @@ def test_a_full_disk_stops_the_training_with_one_error(tmp_path, monkeypatch):
     trainer(tmp_path, 1).fit(tiny(), loader())
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(CheckpointError, match=f"the folder {tmp_path} does not take it .*No space left"):
+    with pytest.raises(CheckpointError, match=f"the folder {tmp_path} does not accept it .*No space left"):
         trainer(tmp_path, 2).fit(tiny(), loader(), ckpt_path=tmp_path / "last.ckpt")
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
@@ -424,9 +424,9 @@ def full(*_, **__):
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("here")
     for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
-        with pytest.raises(CheckpointError, match=f"^cannot write .*: the folder {folder} does not take it"):
+        with pytest.raises(CheckpointError, match=f"^cannot write .*: the folder {folder} does not accept it"):
             SafeCheckpointIO().save_checkpoint({"state_dict": {}}, folder / "a.ckpt")
-        with pytest.raises(OSError, match=f"^cannot write .*: the folder {folder} does not take it"):
+        with pytest.raises(OSError, match=f"^cannot write .*: the folder {folder} does not accept it"):
             save_safetensors(nn.Linear(1, 1), folder / "a.safetensors")
     (tmp_path / "taken.ckpt").mkdir()
     with pytest.raises(CheckpointError, match=r"cannot write .*taken\.ckpt"):

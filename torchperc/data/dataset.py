@@ -159,7 +159,8 @@ class Dataset:
             ('not b', 'b')
         """
         if str(positive) not in self.labels:
-            raise ValueError(f"positive={positive!r} is no label; choose one of {', '.join(map(repr, self.labels))}")
+            known = ", ".join(map(repr, self.labels))
+            raise checks.ParameterError(checks.Option("positive", positive), f" is no label; choose one of {known}")
         number = self.labels.index(str(positive))
         chosen = self.y == (number if self.classes else 2 * number - 1)
         others = [label for label in self.labels if label != str(positive)]

@@ -106,7 +106,7 @@ class Scaler(ABC):
         """A CSR array with every column divided by its scale."""
         shift, scale = self._fitted()
         if shift.any():
-            raise ValueError(_shifted(type(self).__name__))
+            raise _shifted(type(self).__name__)
         made = X.copy()
         made.data /= scale.numpy()[made.indices]
         return made
@@ -329,14 +329,15 @@ def _dense(given: Pieces, name: str) -> Pieces:
     def checked() -> Iterator[Tensor]:
         for piece in given():
             if not isinstance(piece, Tensor):
-                raise ValueError(_shifted(name))
+                raise _shifted(name)
             yield piece
 
     return checked
 
 
-def _shifted(name: str) -> str:
-    return f"{name} subtracts a number from every value, so no zero of sparse X would stay zero; use scale='maxabs'"
+def _shifted(name: str) -> ValueError:
+    why = f"{name} subtracts a number from every value, so no zero of sparse X would stay zero; use "
+    return checks.ParameterError(why, checks.Option("scale", "maxabs"))
 
 
 def _overview(given: Pieces) -> tuple[Tensor, Tensor, Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import OPTIONS, read
@@ -75,7 +76,9 @@ def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[
     for option, value in options.items():
         if option not in known:
             remedy = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise ValueError(f"{option}={value!r} is no option of source {str(source)!r}; {remedy}")
+            raise checks.ParameterError(
+                checks.Option(option, value), f" is no option of source {str(source)!r}; {remedy}"
+            )
 
 
 def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:

@@ -44,9 +44,9 @@ def split(
     counts = _counts(torch.bincount(classes).tolist(), shares)
     for part, name in enumerate(_PARTS):
         if fractions[part] > 0 and not any(count[part] for count in counts):
-            raise ValueError(
-                f"fractions={tuple(fractions)} leaves no sample for the {name} part of {len(classes)}; give more "
-                f"samples, or 0 for {name}"
+            raise checks.ParameterError(
+                checks.Option("fractions", tuple(fractions)),
+                f" leaves no sample for the {name} set of {len(classes)}; give more samples, or 0 for {name}",
             )
     chunks = _shuffled(classes, seed).split([size for count in counts for size in count])
     train, validation, test = (torch.cat(chunks[part::3]).sort().values for part in range(3))
@@ -104,12 +104,14 @@ def _classes(y: Data, stratify: bool) -> Tensor:
 def _shares(fractions: Sequence[float]) -> list[Fraction]:
     """The fractions as they were meant: 0.29 of 100 samples is 29 of them, which it is not in binary."""
     if not hasattr(fractions, "__len__") or len(fractions) != 3:
-        raise ValueError(f"fractions={fractions!r} must be three numbers: of train, validation and test")
+        given = checks.Option("fractions", fractions)
+        raise checks.ParameterError(given, " must be three numbers: of train, validation and test")
     values = [checks.number(f"fractions[{i}]", value, at_least=0) for i, value in enumerate(fractions)]
+    given = checks.Option("fractions", tuple(fractions))
     if abs(sum(values) - 1) > 1e-6:
-        raise ValueError(f"fractions={tuple(fractions)} must add up to 1, found {sum(values):g}")
+        raise checks.ParameterError(given, f" must add up to 1, found {sum(values):g}")
     if not values[0]:
-        raise ValueError(f"fractions={tuple(fractions)} leaves nothing to train on; the first must be above 0")
+        raise checks.ParameterError(given, " leaves nothing to train on; the first must be above 0")
     exact = [Fraction(value).limit_denominator(10**6) for value in values]
     return [value / sum(exact) for value in exact]
 

@@ -6,7 +6,6 @@ A file is what ``torch.save`` writes, a zip archive, whose archive comment holds
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._atomic import write_whole
+from torchperc._atomic import checksum, write_whole
 from torchperc._checks import non_finite
 from torchperc.lightning._pl import pl
 
@@ -226,7 +225,7 @@ def _seal(archive: bytes) -> bytes:
 
 
 def _checksum(body: bytes) -> bytes:
-    return hashlib.blake2b(body, digest_size=_DIGEST // 2).hexdigest().encode()
+    return checksum(body, size=_DIGEST // 2).encode()
 
 
 def _open(path: Path, map_location: Any | None) -> tuple[bytes, dict[str, Any]]:

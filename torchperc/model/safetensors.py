@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from torchperc._atomic import write_whole
+from torchperc._atomic import checksum, write_whole
 from torchperc._checks import non_finite
 
 _CHECKSUM = "torchperc.checksum"
@@ -152,9 +151,7 @@ def _in_order(content: bytes) -> bytes:
 
 
 def _checksum(header: dict[str, Any], data: bytes) -> str:
-    digest = hashlib.blake2b(json.dumps(header, sort_keys=True).encode(), digest_size=16)
-    digest.update(data)
-    return digest.hexdigest()
+    return checksum(json.dumps(header, sort_keys=True).encode(), data)
 
 
 def _renamed(header: dict[str, Any], data: bytes) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from torchperc._checks import Option, ParameterError
 from torchperc.data.dataset import is_number
 from torchperc.data.encoding import Encoding
 from torchperc.data.io.blocks import Array, Block, Cells, Numbers, Spot, Words
@@ -132,15 +133,18 @@ class Encoder:
         row, k, why = min(wrong)
         spot = block.spot(row, self.positions[k])
         name, known = self.encoding.columns[k].name, self.encoding.columns[k].levels
+        at = f"{self.path}, {spot.place}, column {name!r}: "
+        if why == "absent":
+            mean, means = Option("missing", "mean"), ", which keeps means for such cells"
+            raise ParameterError(f"{at}the value is missing; fill it in, or train with ", mean, means)
         said = {
-            "absent": "the value is missing; fill it in, or train with missing=mean, which keeps means for such cells",
             "word": f"{spot.cell!r} is not a number, as it was in training; correct it, or take off a header that "
             "training did not have",
             "level": f"{spot.cell!r} did not occur in training; known are {_some(known or ())}: "
             "correct it, or learn again from data that have it",
             "infinite": f"{spot.cell} is not a finite number; correct it",
         }
-        raise ValueError(f"{self.path}, {spot.place}, column {name!r}: {said[why]}")
+        raise ValueError(f"{at}{said[why]}")
 
     def _wrong(self, block: Block, k: int) -> Iterator[tuple[int, int, str]]:
         cells, places = block.columns[self.positions[k]], self._places[k]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc._checks import Option, ParameterError
 from torchperc.data.dataset import Dataset, small_indices
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order
 from torchperc.data.io import opening
@@ -111,14 +112,15 @@ def read(
         if value is not None:
             checks.flag(name, value)
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
-        raise ValueError(f"delimiter={delimiter!r} must be one character, such as ',' or ';'")
+        raise ParameterError(Option("delimiter", delimiter), " must be one character, such as ',' or ';'")
     with opening.Unchanged(path) as source:
         form = opening.form(path, max_unpacked)
         only_tables = {
             "header": header, "delimiter": delimiter, "categories": _list(categories), "ignore": _list(ignore)
         }  # fmt: skip
         if form.kind == "npz" and missing != "error":
-            raise ValueError(f"missing={missing} goes with tables, but {path} is none; save it as .npy or .parquet")
+            remedy = f" goes with tables, but {path} is none; save it as .npy or .parquet"
+            raise ParameterError(Option("missing", missing), remedy)
         if dtype != "float64" and stream is False:
             raise ValueError(
                 f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory"
@@ -163,7 +165,8 @@ def _list(columns: str | int | Sequence[str | int]) -> tuple[str, ...]:
 def _refuse_options(path: Path, form: Form, options: dict[str, Any]) -> None:
     for name, value in options.items():
         if value not in (None, ()):
-            raise ValueError(f"{name}={value!r} goes with columns, and {path} ({form.kind}) has none; leave it out")
+            why = f" goes with columns, and {path} ({form.kind}) has none; leave it out"
+            raise ParameterError(Option(name, value), why)
 
 
 # --- tables ---
@@ -211,15 +214,12 @@ def _check_names(table: Table, used: Sequence[int]) -> None:
     for j in sorted(used):
         name = table.names[j]
         if not name:
-            raise ValueError(
-                f"{table.path}: column {j + 1} has no name in the header, as an index that pandas wrote; "
-                f"leave it out with ignore={j + 1}, or give it a name"
-            )
+            why = f"{table.path}: column {j + 1} has no name in the header, as an index that pandas wrote; "
+            raise ParameterError(f"{why}leave it out with ", Option("ignore", j + 1), ", or give it a name")
         if name in seen:
-            raise ValueError(
-                f"{table.path} has the column {name!r} twice, in positions {seen[name] + 1} and {j + 1}; rename one of "
-                f"them, or leave it out with ignore={j + 1}"
-            )
+            places = f"in positions {seen[name] + 1} and {j + 1}"
+            why = f"{table.path} has the column {name!r} twice, {places}; rename one of them, or leave it out with "
+            raise ParameterError(why, Option("ignore", j + 1))
         seen[name] = j
 
 
@@ -281,14 +281,15 @@ def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None
     """Refuse more features than are allowed, or than memory holds names and weights for."""
     if most is not None:
         if width > most:
-            raise ValueError(f"{path} has {width:,} features, more than max_features={most}; raise it if that is right")
+            why = f"{path} has {width:,} features, more than "
+            raise ParameterError(why, Option("max_features", most), "; raise it if that is right")
         return
     size, free = width * (_NAME + 8 * len(labels)), free_memory()
     if size > max(SHARE * free, _SMALL):
-        raise ValueError(
+        raise ParameterError(
             f"{path} has {width:,} features and {len(labels):,} labels, whose names and weights take {size / 1e9:,.1f} "
-            f"GB where {free / 1e9:,.1f} GB are free; look for a wrong index or column, or allow it with "
-            f"max_features={width}"
+            f"GB where {free / 1e9:,.1f} GB are free; look for a wrong index or column, or allow it with ",
+            Option("max_features", width),
         )
 
 

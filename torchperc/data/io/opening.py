@@ -132,14 +132,12 @@ def check_unpacked(path: Path, size: int, limit: int | None) -> None:
     Example:
         >>> check_unpacked(Path("data.csv.gz"), 1001, 1000)
         Traceback (most recent call last):
-        ValueError: data.csv.gz unpacks to more than 1,000 bytes; if it is not damaged, allow more with
-        max_unpacked=10000
+        torchperc._checks.ParameterError: data.csv.gz unpacks to more than 1,000 bytes; if it is not damaged,
+        allow more with max_unpacked=10000
     """
     if limit is not None and size > limit:
-        raise ValueError(
-            f"{path} unpacks to more than {limit:,} bytes; if it is not damaged, allow more with "
-            f"max_unpacked={10 * limit}"
-        )
+        why = f"{path} unpacks to more than {limit:,} bytes; if it is not damaged, allow more with "
+        raise checks.ParameterError(why, checks.Option("max_unpacked", 10 * limit))
 
 
 def _what(kind: str) -> str:

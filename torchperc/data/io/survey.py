@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from torchperc._checks import Option, ParameterError
 from torchperc.data.dataset import is_number
 from torchperc.data.encoding import Column, Encoding, in_order, is_absent
 from torchperc.data.io.blocks import Array, Block, Numbers, Spot, Words
@@ -132,10 +133,9 @@ class Survey:
         row, position = min(found)
         spot = block.spot(row, position)
         if position == self.plan.target:
-            raise ValueError(
-                f"{self._at(spot, position)}: the label is missing; fill it in, or drop such rows with missing=drop"
-            )
-        raise ValueError(f"{self._at(spot, position)}: {absence(spot.cell)}; {_REMEDY}")
+            why = f"{self._at(spot, position)}: the label is missing; fill it in, or drop such rows with "
+            raise ParameterError(why, Option("missing", "drop"))
+        raise ParameterError(f"{self._at(spot, position)}: {absence(spot.cell)}; ", *_REMEDY)
 
     # --- columns ---
 
@@ -171,10 +171,13 @@ class Survey:
     def _identifier(self, position: int) -> ValueError:
         levels = self._seen[position].levels
         name = self.table.names[position]
-        return ValueError(
+        return ParameterError(
             f"{self.table.path}, column {name!r} has {len(levels)} different words in {self.rows} rows, "
-            f"such as {', '.join(map(repr, list(levels)[:3]))}; it looks like an identifier or a "
-            f"date: leave it out (ignore={name!r}), or take every word for a feature (categories={name!r})"
+            f"such as {', '.join(map(repr, list(levels)[:3]))}; it looks like an identifier or a date: leave it out (",
+            Option("ignore", name),
+            "), or take every word for a feature (",
+            Option("categories", name),
+            ")",
         )
 
     def _at(self, spot: Spot, position: int) -> str:
@@ -187,9 +190,8 @@ class Survey:
         names, missing = self.table.names, self.plan.missing
         for j, seen in self._seen.items():
             if not seen.numbers + seen.others and (self.rows or self.dropped):
-                raise ValueError(
-                    f"{self.table.path}, column {names[j]!r} has no values at all; leave it out (ignore={names[j]!r})"
-                )
+                why = f"{self.table.path}, column {names[j]!r} has no values at all; leave it out ("
+                raise ParameterError(why, Option("ignore", names[j]), ")")
         if not self.rows:
             every = f"in every one of its {self.dropped} rows a value is missing" if self.dropped else "no rows of data"
             raise ValueError(f"{self.table.path} has {'' if self.dropped else 'a header but '}{every}")
@@ -222,8 +224,8 @@ class Survey:
         comma = "write a point for the comma" if _COMMA.fullmatch(spot.cell) else "correct it or drop the row"
         seen, name = self._seen[position], self.table.names[position]
         rare = seen.others <= _TYPOS * (seen.numbers + seen.others)
-        words = "" if rare else f", or take the column for words (categories={name!r})"
-        return ValueError(f"{self._at(spot, position)}: {spot.cell!r} is not a number; {comma}{words}")
+        words = () if rare else (", or take the column for words (", Option("categories", name), ")")
+        return ParameterError(f"{self._at(spot, position)}: {spot.cell!r} is not a number; {comma}", *words)
 
     def _means(self) -> tuple[float, ...]:
         means: list[float] = []
@@ -269,7 +271,13 @@ def check_label_count(
         )
 
 
-_REMEDY = "correct it, or say what to do about such rows: missing=drop leaves them out, missing=mean fills in means"
+_REMEDY = (
+    "correct it, or say what to do about such rows: ",
+    Option("missing", "drop"),
+    " leaves them out, ",
+    Option("missing", "mean"),
+    " fills in means",
+)
 
 
 def absence(cell: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from torchperc._checks import Option, ParameterError
 from torchperc.data.io.blocks import (
     Array,
     Block,
@@ -132,10 +133,9 @@ class ParquetTable:
         value = kind.value_type if types.is_dictionary(kind) else kind
         numeric = types.is_integer(value) or types.is_floating(value) or types.is_decimal(value)
         if not (numeric or types.is_boolean(value) or types.is_null(value) or _is_text(value)):
-            raise ValueError(
-                f"{self.path}, column {self.names[position]!r} holds {kind}, neither numbers nor words; "
-                f"convert it, or leave it out (ignore={self.names[position]!r})"
-            )
+            name = self.names[position]
+            why = f"{self.path}, column {name!r} holds {kind}, neither numbers nor words; convert it, or leave it out ("
+            raise ParameterError(why, Option("ignore", name), ")")
 
 
 def _is_text(kind: Any) -> bool:
