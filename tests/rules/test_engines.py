@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchperc as tp
 from torchperc.descent.sgd import descend
-from torchperc.rules.engines import choice, compiled
+from torchperc.rules.engines import compiled
 from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.compiled import CompiledEngine
 from torchperc.rules.engines.reference import ReferenceEngine
@@ -300,20 +300,6 @@ def test_auto_chooses(monkeypatch):
     assert chosen(net_for(5, None, torch.bfloat16)) is ReferenceEngine
     assert chosen(net_for(5, None), engine="blocked") is BlockedEngine
     assert trainer.engine == "auto"
-
-
-def test_without_numba_auto_says_so_once(monkeypatch):
-    X, y = integers(1, count=300)
-    with_numba = fit("auto", X, y)
-    monkeypatch.setattr(compiling, "numba_is_there", lambda: False)
-    choice.say_that_numba_is_missing.cache_clear()
-    with pytest.warns(UserWarning, match="numba is not installed.*pip install numba"):
-        without = fit("auto", X, y)
-    assert_same_run(with_numba, without)
-    fit("auto", X, y)  # warnings are errors here, so a second one would fail
-    with pytest.raises(ValueError, match="engine='compiled' cannot run this: numba is not installed"):
-        fit("compiled", X, y)
-    choice.say_that_numba_is_missing.cache_clear()
 
 
 @pytest.mark.parametrize("engine", FAST)

@@ -10,7 +10,6 @@ from test_engines import integers
 
 import torchperc as tp
 from torchperc.rules import sweep as sweeping
-from torchperc.rules.engines import choice
 from torchperc.samples import compiling
 
 
@@ -66,14 +65,11 @@ def test_permutations_are_those_of_torch():
         assert np.array_equal(loops_many.permutations(seed, count, 3), theirs.numpy())
 
 
-def test_without_a_compiler_the_runs_are_made_one_by_one(monkeypatch):
+def test_runs_made_one_by_one_are_the_same(monkeypatch):
     X, y = integers(5, count=30)
     together = tp.sweep(X, y, seeds=[1, 2], margin=[0, 1], max_epochs=5)
-    monkeypatch.setattr(compiling, "numba_is_there", lambda: False)
-    choice.say_that_numba_is_missing.cache_clear()
-    with pytest.warns(UserWarning, match="numba is not installed"):
-        apart = tp.sweep(X, y, seeds=[1, 2], margin=[0, 1], max_epochs=5)
-    choice.say_that_numba_is_missing.cache_clear()
+    monkeypatch.setattr(compiling, "parallel_loops_run", lambda: False)
+    apart = tp.sweep(X, y, seeds=[1, 2], margin=[0, 1], max_epochs=5)
     assert torch.equal(together.mistakes, apart.mistakes)
     assert torch.equal(together.weight, apart.weight)
     assert together.verdicts == apart.verdicts

@@ -26,7 +26,6 @@ from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules.conventions import ENGINES, mistaken_for
 from torchperc.rules.engines import compiled
 from torchperc.rules.engines.blocked import SWEEPS, BlockedEngine
-from torchperc.rules.engines.choice import say_that_numba_is_missing
 from torchperc.rules.log import check_labels
 from torchperc.rules.orders import sample_numbers
 from torchperc.rules.problem import linear_problem
@@ -134,8 +133,6 @@ def _engine(name: str, rows: Rows) -> str:
         return name
     if rows.device.type != "cpu":
         return "blocked"
-    if not compiling.numba_is_there():
-        say_that_numba_is_missing()
     return "reference" if why or len(rows) < compiling.WORTH_IT else "compiled"
 
 

@@ -16,7 +16,8 @@ from torchperc.lightning.rule_runs import Learning, OnlineLearning, WholeLearnin
 from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.problem import Net, check_net, write
+from torchperc.rules.models import Net
+from torchperc.rules.problem import check_net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 
@@ -196,7 +197,7 @@ class LitRule(LitNet):
         """Leave the selected weights in the net, and the result on the module."""
         if self._learning is not None and (result := self._learning.result()) is not None:
             self.result = result
-            write(self._inner(), result.log.averaged() if result.select == "voted" else result.model)
+            result.write_to(self._inner())
 
     # --- validation ---
 

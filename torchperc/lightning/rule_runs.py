@@ -19,9 +19,8 @@ from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.models import LinearModel
+from torchperc.rules.models import LinearModel, Net
 from torchperc.rules.online import Stream
-from torchperc.rules.problem import Net, write
 from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
 
@@ -104,7 +103,7 @@ class WholeLearning(Learning):
                 "sampler with LitRule(order='shuffled'), or shuffle=True, which is learned online"
             )
         self._new = self._run.epoch()
-        write(self.net, self._run.so_far())
+        self._run.write_to(self.net)
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
         """What the epoch logs."""

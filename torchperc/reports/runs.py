@@ -24,7 +24,7 @@ from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reports.report import Report
 from torchperc.reports.sections import Subject, curve_picture, logged_curves, number, percent
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.problem import Net
+from torchperc.rules.models import Net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.parts import in_parts, rows_as_read

@@ -19,11 +19,11 @@ __all__ = ["BIAS_STEPS", "ENGINES", "ORDERS", "SELECTS", "TIES", "Verdict", "mis
 
 
 class Verdict(Enum):
-    """How training ended. Running out of epochs is a result like the others, not an exception.
+    """How training ended; a result in every case, not an exception.
 
     Example:
         >>> Verdict.SEPARATED.sentence
-        'a whole pass without a mistake: these weights separate the training data'
+        'an epoch without a mistake: these weights separate the training data'
     """
 
     SEPARATED = "separated"
@@ -35,16 +35,15 @@ class Verdict(Enum):
     def sentence(self) -> str:
         """What the verdict means."""
         return {
-            Verdict.SEPARATED: "a whole pass without a mistake: these weights separate the training data",
-            Verdict.NOT_SEPARABLE: "no hyperplane separates the training data, which was proved",
-            Verdict.CYCLING: "the weights of an earlier epoch came back: in this order the run repeats forever",
-            Verdict.BUDGET: "the epochs are used up and mistakes remain: try more epochs, or select averaged or pocket",
+            Verdict.SEPARATED: "an epoch without a mistake: these weights separate the training data",
+            Verdict.NOT_SEPARABLE: "it is proved that no hyperplane separates the training data",
+            Verdict.CYCLING: "the weights of an earlier epoch recurred: in this order the run repeats forever",
+            Verdict.BUDGET: "reached max_epochs with mistakes left: try more epochs, or select averaged or pocket",
         }[self]
 
 
 Compare: TypeAlias = Callable[[float, float, int, int | None], int]
-"""From a slack y·s or a difference of two scores, its limit, and the labels or classes they belong to, to the side on
-which it lies: −1, 0 or 1."""
+"""(slack or difference of two scores, limit, label or class, other class) → the sign of slack − limit."""
 
 
 def _rounded(value: float, limit: float, own: int, other: int | None) -> int:
@@ -54,17 +53,17 @@ def _rounded(value: float, limit: float, own: int, other: int | None) -> int:
 def mistaken_for(
     scores: Sequence[float], y: int, *, tie: str, margin: float, compare: Compare = _rounded
 ) -> int | None:
-    """The label a sample was taken for, or ``None`` if the rule leaves it alone: the rule's test, sample by sample.
+    """The wrong label that a sample was taken for, or ``None`` if it is no mistake.
 
     :func:`torchperc.nn.functional.mistakes` is the same test for whole tensors.
 
     Args:
         scores: one score for labels −1/+1, K scores for class indices.
-        y: the right label.
+        y: the true label.
         tie: ``"update"``: slack ≤ margin · ``"strict"``: slack < margin · ``"sign"``: the decision is not y. The slack
             is y·s, or s_y − s_r against the strongest wrong class r.
         margin: the slack that every sample must exceed.
-        compare: on which side of its limit a slack lies; the scores as they are decide by default.
+        compare: on which side of its limit a slack lies; by the rounded scores if not given.
 
     Example:
         >>> mistaken_for([0.0], 1, tie="update", margin=0), mistaken_for([0.0], 1, tie="sign", margin=0)

@@ -1,11 +1,9 @@
 """The cross-check: the rule and autograd on the same samples, compared mistake by mistake and weight by weight.
 
-One side is the rule's reference engine. The other knows nothing of it: a net, the perceptron criterion, ``backward``
-and ``torch.optim.SGD``. What counts as a mistake there is a non-zero derivative of the loss in the score.
-
-Both sides score one sample at a time, x first, the bias in the same call, and step with the same multiply-add, so that
-they round alike and a run can be repeated to the bit. So the rule's side makes steps of η here and decides by the
-rounded score, as autograd must, where :class:`~torchperc.RuleTrainer` scales steps of 1 and decides near ties exactly.
+One side is the rule's reference engine. The other is a net, the perceptron criterion, ``backward`` and
+``torch.optim.SGD``; a mistake there is a non-zero derivative of the loss in the score. Both round alike: the rule makes
+steps of η here and decides by the rounded score, where :class:`~torchperc.RuleTrainer` scales steps of 1 and decides
+near ties exactly.
 """
 
 from __future__ import annotations
@@ -26,9 +24,10 @@ from torchperc.rules.conventions import BIAS_STEPS, TIES
 from torchperc.rules.engines.reference import ReferenceEngine, Task
 from torchperc.rules.log import Mistake, MistakeLog, Mistakes, check_labels
 from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import check_steps, linear_problem, warn_if_stuck, with_bias_step
+from torchperc.rules.problem import check_steps, dtype_of, linear_problem, warn_if_stuck, with_bias_step, zero_net
 from torchperc.rules.spaces import Space, Weights
 from torchperc.samples import convert
+from torchperc.samples.rows import DenseRows
 
 MODES = ("sample", "batch")
 FEW_ULPS = 4.0
@@ -36,7 +35,7 @@ FEW_ULPS = 4.0
 
 
 class Side(NamedTuple):
-    """One side of a step: the scores it saw, the label it took the sample for if that was a mistake, coefficient."""
+    """One side of a step: its scores, the wrong label if it was a mistake, the coefficient of the update."""
 
     scores: list[float]
     wrong: int | None
@@ -44,7 +43,7 @@ class Side(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One presented sample on both sides, and the weights after it (live tensors: copy what is to be kept)."""
+    """One presented sample on both sides, and the weights after it (live tensors: copy what you keep)."""
 
     epoch: int
     sample: int
@@ -56,7 +55,7 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the two sides part: epoch from 1, sample, scores before and weights after, on either side."""
+    """Where the two sides differ: epoch from 1, sample, scores before and weights after, on each side."""
 
     epoch: int
     sample: int
@@ -68,17 +67,17 @@ class Difference:
 
 @dataclass(frozen=True)
 class CrossCheck:
-    """What the comparison found.
+    """The result of a cross-check.
 
     Args:
-        equal: the same mistakes, and the same weights: to the bit where the arithmetic is exact (integer-valued
-            samples, a rate that is a power of two), else within a few units in the last place (in batch mode, where
-            both sides add up in different orders, within the rounding bound of such sums).
+        equal: the same mistakes, and the same weights: to the bit where the arithmetic is exact (integer samples, a
+            learning rate that is a power of two), else within a few units in the last place (in batch mode within the
+            rounding bound of sums in different orders).
         exact: the weights are the same to the bit.
-        ulps: how far apart the weights were at most, in units of the last place of the largest number added up.
+        ulps: the largest difference of weights, in units of the last place of the largest number added up.
         rule: the rule's log.
         gradient: autograd's log.
-        first_difference: where they part, or ``None``.
+        first_difference: the first, or ``None``.
 
     Example:
         >>> import torchperc as tp
@@ -109,21 +108,21 @@ def crosscheck(
     num_classes: int | None = None,
     mode: str = "sample",
 ) -> CrossCheck:
-    """Run the rule and autograd side by side from zero weights, until a clean epoch or the last, and compare them.
+    """Run the rule and autograd side by side from zero weights, until an epoch without a mistake, and compare them.
 
     Args:
         X: samples.
         y: labels −1/+1, or class indices with ``num_classes``.
-        lr: the rate η of both sides.
-        epochs: passes at most.
-        tie: ``"update"``, ``"sign"`` or ``"strict"``; on the side of the loss the derivative at the kink that means it.
+        lr: the learning rate η of both sides.
+        epochs: at most so many.
+        tie: ``"update"``, ``"sign"`` or ``"strict"``; of the loss, the derivative at the kink that means the same.
         dtype: of the arithmetic; that of X if it is floating, else torch's default.
         order: ``"given"``, ``"shuffled"``, ``"random-mistake"`` or sample numbers.
         seed: of the order.
-        bias_step: ``"unit"``, ``"radius"`` or ``"none"``; on the side of the loss, a rate of its own for the bias.
+        bias_step: ``"unit"``, ``"radius"`` or ``"none"``; for autograd, a learning rate of its own for the bias.
         num_classes: K for class indices.
-        mode: ``"sample"`` steps at each sample. ``"batch"`` makes one step an epoch: the gradient of the summed loss on
-            one side, the sum of the updates of all current mistakes on the other.
+        mode: ``"sample"`` makes one step per sample. ``"batch"`` makes one step per epoch: the gradient of the summed
+            loss on one side, the sum of the updates of all current mistakes on the other.
 
     Shape:
         X (N, d), y (N,).
@@ -140,7 +139,7 @@ def crosscheck(
 
 
 def trace(X: checks.Data, y: checks.Data, lr: float = 1.0, epochs: int = 5, tie: str = "update") -> Iterator[Step]:
-    """Both sides sample by sample in the given order, to look on: every score, mistake and weight.
+    """Both sides sample by sample in the given order: every score, mistake and weight.
 
     Example:
         >>> import torchperc as tp
@@ -171,25 +170,24 @@ class _Problem:
         checks.one_of("bias_step", bias_step, BIAS_STEPS)
         self.lr = checks.number("lr", lr, above=0)
         self.epochs = checks.whole("epochs", epochs, at_least=1)
-        self.X = convert.features(X, dtype=_dtype(X, dtype), convert=True)
-        net = _net(self.X, num_classes)
+        self.X = convert.features(X, dtype=dtype_of(X, dtype), convert=True)
+        net = zero_net(DenseRows(self.X), num_classes)
         space, self.start = linear_problem(net, self.X)
         everyone = torch.arange(len(self.X), device=self.X.device)
         self.space = with_bias_step(space, net, bias_step, everyone)
         self.y = check_labels(y, len(self.X), self.space.classes).to(self.X.device)
         ones = torch.ones(len(self.y), dtype=torch.float64, device=self.X.device)
-        rates = check_steps(self.lr, ones, self.space)
-        self.rule = ReferenceEngine(Task(self.space, self.y, rates, tie, 0.0), self.start, exact=False)
+        steps = check_steps(self.lr, ones, self.space)
+        self.rule = ReferenceEngine(Task(self.space, self.y, steps, tie, 0.0), self.start, exact=False)
         self.autograd = _Autograd(net, self.lr, tie, self.space)
         self.order = Order(check_order(order), everyone, checks.whole("seed", seed, at_least=0), self.epochs)
         warn_if_stuck(tie, 0.0, self.start, stacklevel=4)
 
     def tolerance(self, mode: str) -> float:
-        """How far the weights may be apart, in units of the last place of the largest number that entered them.
+        """The allowed difference of weights, in units of the last place of the largest number that entered them.
 
-        0 where every sum is exact: whole numbers, a rate that is a power of two, and no sum beyond the type's mantissa.
-        A few at one sample a step. In batch mode the two sides add the same numbers in different orders, which by the
-        usual bound on sums costs up to N units an epoch.
+        0 where every sum is exact: integers, a learning rate that is a power of two, no sum beyond the mantissa. In
+        batch mode the two sides add in different orders, which costs up to N units per epoch.
         """
         largest = float(self.X.abs().sum(0).max()) * self.epochs * max(1.0, self.space.bias_scale)
         whole = bool((self.X.round() == self.X).all()) and math.frexp(self.lr)[0] == 0.5
@@ -216,7 +214,7 @@ class _Problem:
 
     def batches(self) -> Iterator[Step]:
         if self.order.name != "given":
-            raise ValueError("mode='batch' takes all samples together; order must be 'given'")
+            raise ValueError("mode='batch' makes one step for all samples; order must be 'given'")
         for epoch in range(self.epochs):
             rule, gradient = self._rule_batch(), self.autograd.batch(self.X, self.y)
             for i, sides in enumerate(zip(rule, gradient, strict=True)):
@@ -244,16 +242,14 @@ class _Autograd:
         assert net.bias is not None
         self.net, self.lr, self.loss = net, lr, loss("sum", tie="ignore" if tie == "strict" else tie)
         self.weights = Weights(net.weight, net.bias)
-        rates = [{"params": [net.weight], "lr": lr}, {"params": [net.bias], "lr": lr * space.bias_scale}]
-        self.optimizer = torch.optim.SGD(rates)
+        groups = [{"params": [net.weight], "lr": lr}, {"params": [net.bias], "lr": lr * space.bias_scale}]
+        self.optimizer = torch.optim.SGD(groups)
 
     def present(self, x: Tensor, y: Tensor) -> Side:
-        scores, slope = self._step(x, y)
-        return self._side(scores, slope)
+        return self._side(*self._step(x, y))
 
     def batch(self, X: Tensor, y: Tensor) -> list[Side]:
-        scores, slopes = self._step(X, y)
-        return [self._side(s, slope) for s, slope in zip(scores, slopes, strict=True)]
+        return [self._side(s, slope) for s, slope in zip(*self._step(X, y), strict=True)]
 
     def _step(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         self.optimizer.zero_grad()
@@ -289,11 +285,11 @@ def _compare(problem: _Problem, steps: Iterator[Step], mode: str) -> CrossCheck:
         worst = max(worst, apart)
         differs = (step.rule.wrong, step.rule.coef) != (step.gradient.wrong, step.gradient.coef) or apart > allowed
         if differs and first is None:
-            first = _difference(step)
-    made = [
-        MistakeLog.of(problem.space, problem.y, problem.start, Mistakes.of(log, problem.y.device), ends) for log in logs
-    ]
-    return CrossCheck(first is None, worst == 0.0, worst, made[0], made[1], first)
+            weights = step.rule_weights.clone(), step.gradient_weights.clone()
+            first = Difference(step.epoch, step.sample, step.rule.scores, step.gradient.scores, *weights)
+    columns = (Mistakes.of(log, problem.y.device) for log in logs)
+    rule, gradient = (MistakeLog.of(problem.space, problem.y, problem.start, each, ends) for each in columns)
+    return CrossCheck(first is None, worst == 0.0, worst, rule, gradient, first)
 
 
 def _ulps(one: Weights, other: Weights, entered: float) -> float:
@@ -303,28 +299,3 @@ def _ulps(one: Weights, other: Weights, entered: float) -> float:
     apart = max(float((a - b).abs().max()) for a, b in pairs)
     largest = max(entered, *(float(a.abs().max()) for pair in pairs for a in pair))
     return apart / (largest * torch.finfo(one.weight.dtype).eps) if math.isfinite(apart) else math.inf
-
-
-def _difference(step: Step) -> Difference:
-    rule, gradient = (_copy(weights) for weights in (step.rule_weights, step.gradient_weights))
-    return Difference(step.epoch, step.sample, step.rule.scores, step.gradient.scores, rule, gradient)
-
-
-def _copy(weights: Weights) -> Weights:
-    return Weights(weights.weight.detach().clone(), weights.bias.detach().clone())
-
-
-def _dtype(X: checks.Data, dtype: torch.dtype | None) -> torch.dtype:
-    if dtype is not None:
-        return checks.floating("dtype", dtype)
-    own = getattr(X, "dtype", None)
-    if isinstance(own, torch.dtype):
-        return own if own.is_floating_point else torch.get_default_dtype()
-    return {"float32": torch.float32, "float64": torch.float64}.get(str(own), torch.get_default_dtype())
-
-
-def _net(X: Tensor, num_classes: int | None) -> Perceptron | MulticlassPerceptron:
-    made: dict[str, Any] = {"dtype": X.dtype, "device": X.device}
-    if num_classes is None:
-        return Perceptron(X.shape[1], **made)
-    return MulticlassPerceptron(X.shape[1], num_classes, **made)

@@ -44,15 +44,11 @@ class Kernel:
         object.__setattr__(self, "gamma", checks.number("gamma", self.gamma, above=0))
 
     def gram(self, rows: Rows, others: Rows) -> Tensor:
-        """k of each of N samples with each of M others.
-
-        Shape:
-            (N, d), (M, d) → (N, M).
-        """
+        """k of each of N samples with each of M others: (N, M)."""
         if callable(self.name):
             return _checked(self.name(rows.raw(), others.raw()), rows, others)
         if self.name == "rbf":
-            x, z = rows.double(), others.double()  # far from the origin the three terms cancel; float32 would be lost
+            x, z = rows.double(), others.double()  # far from the origin the three terms cancel
             distance = x.squared_norms()[:, None] - 2 * x.dots(z) + z.squared_norms()
             return distance.clamp_(min=0).mul_(-self.gamma).exp_().to(rows.dtype)
         dots = rows.dots(others)

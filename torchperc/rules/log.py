@@ -1,8 +1,7 @@
-"""The mistake log: everything a run by rule has learned, and everything one can ask of it.
+"""The mistake log is the model: weights are the start plus Σ cⱼ·x_{iⱼ} over the mistakes made so far.
 
-A perceptron's weights are its starting weights plus Σ cⱼ·x_{iⱼ} over the mistakes made so far. So the log of mistakes
-is the model: last, averaged, voted and pocket weights, the weights at any moment, the dual form and the learning curve
-are functions of the log and the data.
+Last, averaged, voted and pocket weights, the weights at any moment, the dual form and the learning curve are functions
+of the log and the data.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from torchperc._atomic import write_whole
 from torchperc._checks import labels as check_labels
 from torchperc.nn import functional as tpf
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.models import Model
-from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights
+from torchperc.rules.models import Model, decisions
+from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights, dual
 from torchperc.samples import digest
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
@@ -34,10 +33,7 @@ _FORMAT = 2
 
 
 class Mistake(NamedTuple):
-    """One entry: at ``step`` (samples seen before it), ``sample`` was a mistake and was added ``coef`` times.
-
-    ``wrong`` is the class it was taken for; with two classes that is −y.
-    """
+    """At ``step`` (samples seen before), ``sample`` was taken for the class ``wrong`` and added ``coef`` times."""
 
     sample: int
     step: int
@@ -46,7 +42,7 @@ class Mistake(NamedTuple):
 
 
 class Mistakes(NamedTuple):
-    """Entries as columns, the way engines report them and logs keep them; see :class:`Mistake` for what they mean."""
+    """Entries as columns, see :class:`Mistake`."""
 
     sample: Tensor
     step: Tensor
@@ -75,17 +71,16 @@ class MistakeLog:
     """The mistakes of a run in order, bound to the data they were made on.
 
     Args:
-        space: the training samples and the space in which they are added up. Samples are not copied: a caller who
-            changes X in place changes what the log says.
+        space: the training samples, which are not copied, and the space in which they are added up.
         y: the labels, −1/+1 or class indices.
         start: the weights before the first sample.
-        index: which sample, for each mistake.
+        index: which sample, per mistake.
         step: how many samples were presented before it.
         coef: η·y·(sample weight), or η·(sample weight) with K classes.
         wrong: the class it was taken for.
         steps: how many samples were presented in all.
-        epoch_ends: the number of samples presented by the end of each epoch.
-        cost: what an error on each sample costs, for the pocket; 1 unless samples were weighted.
+        epoch_ends: how many samples had been presented by the end of each epoch.
+        cost: of an error on each sample, for the pocket; its weight.
 
     Example:
         >>> import torchperc as tp
@@ -147,7 +142,7 @@ class MistakeLog:
 
     @cached_property
     def entries(self) -> Entries:
-        """The columns a space works with: the coefficients without the factor that the space scales a model by."""
+        """The columns that a space works with; coefficients without the factor by which it scales a model."""
         own, coef = self.y[self.index], self.coef
         if self.space.scale != 1.0:
             coef = self.cost[self.index] * (own if self.space.classes is None else 1)
@@ -189,28 +184,24 @@ class MistakeLog:
     # --- what happened ---
 
     def dual(self) -> Tensor:
-        """A coefficient for each training sample, Σ of its entries: (N,), or (N, K) with K classes."""
-        total = torch.zeros(len(self.y), self.space.outputs, dtype=torch.float64, device=self.y.device)
-        total.index_add_(0, self.index, self.entries.signed(self.space.classes)).mul_(self.space.scale)
+        """The sum of coefficients per training sample: (N,), or (N, K) with K classes."""
+        total = dual(len(self.y), self.entries, self.space.classes) * self.space.scale
         return total.squeeze(-1) if self.space.classes is None else total
 
     def survivals(self) -> Tensor:
-        """For each state, from the start to the last, the number of samples it was left as it is: (len + 1,)."""
+        """The number of samples that each state survived, from the start to the last: (len + 1,)."""
         bounds = torch.cat((self.step.new_zeros(1), self.step, self.step.new_tensor([self.steps])))
         return bounds.diff()
 
     def mistakes_by_epoch(self) -> Tensor:
-        """The learning curve that costs nothing: mistakes in each epoch."""
+        """Mistakes per epoch: the learning curve."""
         return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
 
     def errors(self, X: checks.Data | None = None, y: checks.Data | None = None) -> Tensor:
-        """Number of wrong decisions of every state, start to last, on the training data or on other data.
+        """Number of wrong decisions of every state, from the start to the last: (len + 1,) in float64.
 
-        On the training data an error counts its sample's cost, which is 1 unless samples were weighted. The lowest so
-        far, ``errors().cummin(0).values``, is the pocket's training error: a ratchet that never rises.
-
-        Shape:
-            (len + 1,) in float64.
+        On the training data, which is the default, an error counts its sample's weight. ``errors().cummin(0).values``
+        is the training error of the pocket.
         """
         if X is None and y is None:
             return self._errors(self.space.rows, self.y, self.cost)
@@ -224,26 +215,21 @@ class MistakeLog:
 
     def equals(self, other: MistakeLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
-        columns = (
-            (getattr(self, name).cpu(), getattr(other, name).cpu()) for name in ("index", "step", "coef", "wrong")
-        )
-        same = (torch.equal(mine, theirs) for mine, theirs in columns)
+        names = ("index", "step", "coef", "wrong")
+        same = (torch.equal(getattr(self, name).cpu(), getattr(other, name).cpu()) for name in names)
         return self.steps == other.steps and all(same)
 
     def _errors(self, rows: Rows, y: Tensor, cost: Tensor) -> Tensor:
         total = torch.zeros(len(self) + 1, dtype=torch.float64, device=y.device)
         for block, first, path in self.space.paths(self.start, self.entries, rows):
-            decision = tpf.decide(path[..., 0]) if self.space.classes is None else tpf.decide_class(path)
-            total[first : first + path.shape[1]] += cost[block] @ (decision != y[block, None]).double()
+            wrong = decisions(path, self.space.classes) != y[block, None]
+            total[first : first + path.shape[1]] += cost[block] @ wrong.double()
         return total
 
     # --- on disk ---
 
     def save(self, path: str | Path) -> None:
-        """Write the log to one ``.npz`` file, without pickle and without the data, whose hash it carries.
-
-        The file appears whole or not at all.
-        """
+        """Write the log atomically to one ``.npz`` file, without pickle; of the data it holds a hash."""
         about = {
             "format": _FORMAT,
             "dtype": str(self.space.rows.dtype).removeprefix("torch."),
@@ -277,8 +263,8 @@ class MistakeLog:
             path: a file that :meth:`save` wrote.
             X: the samples the log was made on.
             y: their labels.
-            kernel: the kernel function, if the run used one of the user's own.
-            features: the joint features φ, if the run used any of the user's own.
+            kernel: your kernel function, if the run used one.
+            features: your joint features φ, if the run used any.
         """
         about, columns = _read(Path(path))
         rows = as_rows(X, dtype=getattr(torch, about["dtype"]))
@@ -296,17 +282,13 @@ _START = ("weight", "bias")
 
 @dataclass(frozen=True, eq=False)
 class VotedModel(Model):
-    """The vote of all weight vectors that the logs went through, weighted by the samples each survived.
-
-    Scores are Σ count·sign(s), or votes for each class. The vectors are never all in memory: each block of samples
-    walks through them by their increments.
-    """
+    """The vote of all states, weighted by the samples each survived: Σ count·sign(s), or votes per class."""
 
     logs: tuple[MistakeLog, ...]
 
     @property
-    def classes(self) -> int | None:  # type: ignore[override]  # read-only here, taken from the logs
-        """``None`` for two classes, else their number."""
+    def classes(self) -> int | None:  # type: ignore[override]  # read-only here
+        """As in the logs."""
         return self.logs[0].space.classes
 
     def _admit(self, X: checks.Data) -> Rows:
@@ -319,11 +301,10 @@ class VotedModel(Model):
         for log in self.logs:
             counts = log.survivals().double() if log.steps else torch.ones(1, dtype=torch.float64, device=rows.device)
             for block, first, path in log.space.paths(log.start, log.entries, rows):
-                weight = counts[first : first + path.shape[1]]
+                weight, ballots = counts[first : first + path.shape[1]], decisions(path, self.classes)
                 if self.classes is None:
-                    votes[block, 0] += tpf.decide(path[..., 0]).double() @ weight
+                    votes[block, 0] += ballots.double() @ weight
                 else:
-                    ballots = tpf.decide_class(path)
                     votes[block].scatter_add_(1, ballots, weight.expand_as(ballots))
         return votes
 

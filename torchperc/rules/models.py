@@ -5,21 +5,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
+from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
 _BLOCK = 1024
+Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
+
+
+def decisions(scores: Tensor, classes: int | None) -> Tensor:
+    """Scores (…, K), K = 1 for ``classes=None``, to labels (…)."""
+    return tpf.decide(scores[..., 0]) if classes is None else tpf.decide_class(scores)
 
 
 class Model(ABC):
-    """A classifier of samples in rows: scores, and the decisions that follow from them."""
+    """A classifier of samples in rows; ``classes`` is ``None`` for labels −1/+1."""
 
     classes: int | None
 
@@ -70,13 +78,23 @@ class LinearModel(Model):
             return joint_scores(rows, self.weight, self.features)
         return rows.scores(self.weight, self.bias)
 
+    @torch.no_grad()
+    def write_to(self, net: Net) -> None:
+        """Copy weight and bias into a net of the same shape."""
+        if net.weight.shape != self.weight.shape or (net.bias is None and bool(self.bias.any())):
+            found = f"{tuple(net.weight.shape)}{' and no bias' if net.bias is None else ''}"
+            raise ValueError(
+                f"net has weights of shape {found}, the model has {tuple(self.weight.shape)} and a bias; "
+                "use a net like the one that was trained"
+            )
+        net.weight.copy_(self.weight)
+        if net.bias is not None:
+            net.bias.copy_(self.bias)
+
 
 @dataclass(frozen=True, eq=False)
 class KernelModel(Model):
-    """Support vectors, their coefficients (M, K) and a bias (K,): s = Σ_m α_m·k(x_m, x) + b.
-
-    ``index`` says which training samples the support vectors are.
-    """
+    """s = Σ_m α_m·k(x_m, x) + b: support vectors, which training samples they are, coefficients (M, K), bias (K,)."""
 
     support: Rows
     index: Tensor
@@ -89,14 +107,15 @@ class KernelModel(Model):
         return as_rows(X, dtype=self.support.dtype, device=self.support.device, width=self.support.width)
 
     def row_scores(self, rows: Rows) -> Tensor:
-        """Σ α·k + b, in blocks of samples."""
-        blocks = torch.arange(len(rows), device=rows.device).split(_BLOCK)
-        return torch.cat(
-            [self.kernel.gram(rows.take(block), self.support) @ self.coefs + self.bias for block in blocks]
-        )
+        """Σ α·k + b."""
+        return _in_blocks(rows, lambda block: self.kernel.gram(block, self.support) @ self.coefs + self.bias)
 
 
 def joint_scores(rows: Rows, weight: Tensor, features: Callable[[Tensor], Tensor]) -> Tensor:
-    """w·φ(x, k) for every sample and class, in blocks of samples: (N, K)."""
+    """w·φ(x, k) for every sample and class: (N, K)."""
+    return _in_blocks(rows, lambda block: features(block.dense()) @ weight[0])
+
+
+def _in_blocks(rows: Rows, score: Callable[[Rows], Tensor]) -> Tensor:
     blocks = torch.arange(len(rows), device=rows.device).split(_BLOCK)
-    return torch.cat([features(rows.take(block).dense()) @ weight[0] for block in blocks])
+    return torch.cat([score(rows.take(block)) for block in blocks])

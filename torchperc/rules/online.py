@@ -1,4 +1,4 @@
-"""What online learning remembers from one chunk of samples to the next."""
+"""What online learning keeps from one chunk of samples to the next."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from torchperc.rules.log import MistakeLog, VotedModel
-from torchperc.rules.models import LinearModel
-from torchperc.rules.problem import Net
+from torchperc.rules.models import LinearModel, Net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace, Weights
 
@@ -26,7 +25,7 @@ class Stream:
         self._left: Weights | None = None
 
     def begin(self, lr: float) -> tuple[Weights, float] | None:
-        """Where the stream is, in the units of learning, and what a model scales them by; ``None`` at its beginning."""
+        """The weights in the units of learning and the scale of a model; ``None`` at the beginning."""
         if self.weights is None or self.scale in (1.0, lr):
             return None if self.weights is None else (self.weights, self.scale)
         return Weights(self.weights.weight * self.scale, self.weights.bias * self.scale), 1.0  # lr was changed
@@ -45,19 +44,21 @@ class Stream:
         self.weights, self.scale = space.moved(result.log.start, result.log.entries), space.scale
         if select == "last":
             return result
-        self._add_average(result.log)
+        averaged = self._averaged(result.log)
         if select == "voted":
             self._add_log(result.log)
-        model = VotedModel(self._logs) if select == "voted" else self.averaged(result.log)
-        return replace(result, select=select, model=model)
+        return replace(
+            result, select=select, model=VotedModel(self._logs) if select == "voted" else averaged, average=averaged
+        )
 
-    def averaged(self, log: MistakeLog) -> LinearModel:
-        """The mean of the weights after each sample of the stream."""
-        assert self._sum is not None
+    def _averaged(self, log: MistakeLog) -> LinearModel:
+        """The mean of the weights after each sample of the stream, of which this log is the last chunk."""
         assert isinstance(log.space, LinearSpace)
-        dtype = log.space.rows.dtype
-        weight, bias = self._sum.weight / self._steps, self._sum.bias / self._steps
-        return log.space.model(Weights(weight.to(dtype), bias.to(dtype)))
+        total = log.space.total(log.start, log.entries, log.steps - log.step, log.steps)
+        if self._sum is not None:
+            total = Weights(self._sum.weight + total.weight, self._sum.bias + total.bias)
+        self._sum, self._steps = total, self._steps + log.steps
+        return log.space.mean(total, self._steps)
 
     def remember(self, net: Net) -> None:
         """Note the weights that were left in the net."""
@@ -65,7 +66,7 @@ class Stream:
         self._left = Weights(net.weight.detach().clone(), bias.detach().clone())
 
     def state_dict(self) -> dict[str, Any]:
-        """The stream as tensors and plain numbers, to go on from exactly; without the logs of a vote."""
+        """Everything needed to resume exactly, except the logs of a vote."""
         return {
             "weights": None if self.weights is None else (self.weights.weight, self.weights.bias),
             "scale": self.scale,
@@ -74,7 +75,7 @@ class Stream:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that :meth:`state_dict` gave."""
+        """Resume from a :meth:`state_dict`."""
         self.weights, self._sum = (
             None if pair is None else Weights(*pair) for pair in (state["weights"], state["sum"])
         )
@@ -86,10 +87,3 @@ class Stream:
         else:  # the weights only outlived more samples; a log for each such chunk would fill the memory
             *before, last = self._logs
             self._logs = (*before, replace(last, steps=last.steps + log.steps, epoch_ends=last.epoch_ends + log.steps))
-
-    def _add_average(self, log: MistakeLog) -> None:
-        assert isinstance(log.space, LinearSpace)
-        total = log.space.total(log.start, log.entries, log.steps - log.step, log.steps)
-        if self._sum is not None:
-            total = Weights(self._sum.weight + total.weight, self._sum.bias + total.bias)
-        self._sum, self._steps = total, self._steps + log.steps

@@ -1,4 +1,4 @@
-"""The order in which samples are presented: pass after pass, as chunks of sample numbers."""
+"""The order in which samples are presented, as chunks of sample numbers."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from torchperc.rules.conventions import ORDERS
 
 
 class Order:
-    """The passes of one run.
+    """The order of every epoch of a run.
 
     Args:
-        order: ``"given"``, ``"shuffled"`` (a new permutation each epoch), ``"random-mistake"`` (any sample that is a
-            mistake now, N picks to the epoch), one sequence of sample numbers for every epoch, or one row of sample
-            numbers for each.
+        order: ``"given"``, ``"shuffled"`` (a new permutation each epoch), ``"random-mistake"`` (N random picks of a
+            current mistake per epoch), sample numbers for every epoch, or one row of sample numbers per epoch.
         ids: the samples that take part, in their given order.
         seed: of the permutations and picks.
-        max_epochs: how many epochs there will be at most.
-        bounds: where the parts begin and end, for samples that are read in parts: then ``"shuffled"`` shuffles the
-            parts and the samples within each.
+        max_epochs: at most so many.
+        bounds: where chunks of samples larger than memory begin and end; ``"shuffled"`` shuffles the chunks and the
+            samples within each.
 
     Example:
         >>> order = Order("shuffled", torch.arange(4), seed=0)
@@ -49,7 +48,7 @@ class Order:
 
     @property
     def repeats(self) -> bool:
-        """Whether every epoch presents the same samples in the same order, so that equal states have equal futures."""
+        """Whether every epoch has the same order, so that equal weights have equal futures."""
         return self.name == "given" or (self.table is not None and self.table.dim() == 1)
 
     def covers(self, number: int) -> bool:
@@ -59,7 +58,7 @@ class Order:
         return len((self.table if self.table.dim() == 1 else self.table[number]).unique()) == len(self.ids)
 
     def epoch(self, number: int, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
-        """Chunks of sample numbers that make up epoch ``number``; ``mistakes()`` tells which samples are wrong now."""
+        """Chunks of the sample numbers of an epoch; ``mistakes()`` says which samples are mistakes now."""
         if self.table is not None:
             yield self.table if self.table.dim() == 1 else self.table[number]
         elif self.name == "given":
@@ -70,11 +69,11 @@ class Order:
             yield from self._picks(mistakes)
 
     def state_dict(self) -> dict[str, Any]:
-        """The random state, to draw on from exactly."""
+        """The random state."""
         return {"random": self.generator.get_state(), "ran_dry": self.ran_dry}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Draw on from a state that :meth:`state_dict` gave."""
+        """Resume from a :meth:`state_dict`."""
         self.generator.set_state(state["random"])
         self.ran_dry = state["ran_dry"]
 
@@ -98,7 +97,7 @@ class Order:
 
 
 def check_order(order: Any) -> Any:
-    """Refuse what cannot be an order, before there is data to compare it with."""
+    """Refuse what cannot be an order of any data."""
     if isinstance(order, str):
         return checks.one_of("order", order, ORDERS)
     if not isinstance(order, (Sequence, Tensor, np.ndarray)):
@@ -107,7 +106,7 @@ def check_order(order: Any) -> Any:
 
 
 def sample_numbers(order: Any) -> Tensor:
-    """Sample numbers as an int64 tensor, of one dimension or more.
+    """Sample numbers as an int64 tensor.
 
     Example:
         >>> sample_numbers([2, 0, 1])
@@ -119,7 +118,7 @@ def sample_numbers(order: Any) -> Tensor:
             raise TypeError(f"found {array.dtype}")
         return torch.from_numpy(array.astype(np.int64))
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise ValueError(f"order must be whole sample numbers, or rows of equally many: {error}") from None
+        raise ValueError(f"order must hold integer sample numbers, in rows of equal length: {error}") from None
 
 
 def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:
@@ -128,8 +127,7 @@ def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:
         raise ValueError(f"order must be sample numbers in one or two dimensions, found shape {tuple(table.shape)}")
     if table.dim() == 2 and max_epochs > len(table):
         raise ValueError(f"max_epochs={max_epochs}, but order has rows for {len(table)} epochs only")
-    known = set(ids.tolist())
-    unknown = [i for i in table.unique().tolist() if i not in known]
+    unknown = table.unique()[~torch.isin(table.unique(), ids.cpu())].tolist()
     if unknown:
         raise ValueError(
             f"order names sample {unknown[0]}, which does not take part; samples run from 0 to "

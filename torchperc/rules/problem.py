@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -15,15 +14,13 @@ from torchperc import _checks as checks
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.log import check_labels
-from torchperc.rules.models import LinearModel, Model
+from torchperc.rules.models import Net
 from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
 from torchperc.samples.parts import PartRows, as_rows
 from torchperc.samples.rows import Rows
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
-
-Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 
 
 def linear_problem(net: object, X: checks.Data) -> tuple[Space, Weights]:
@@ -98,14 +95,28 @@ def kernel_problem(net: object, X: checks.Data, kernel: Kernel, num_classes: int
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
     classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
-    if isinstance(X, Tensor) and X.is_floating_point():
-        dtype = X.dtype
-    else:
-        dtype = torch.float32 if getattr(X, "dtype", None) == np.float32 else torch.float64
-    rows = as_rows(X, dtype=dtype)
-    none = torch.zeros(classes or 1, 0, dtype=dtype, device=rows.device)
-    start = Weights(none, torch.zeros(classes or 1, dtype=dtype, device=rows.device))
-    return KernelSpace(rows, classes, 0.0, kernel), start
+    rows = as_rows(X, dtype=dtype_of(X, default=torch.float64))
+    zeros = torch.zeros(classes or 1, dtype=rows.dtype, device=rows.device)
+    return KernelSpace(rows, classes, 0.0, kernel), Weights(zeros[:, None][:, :0], zeros)
+
+
+def dtype_of(X: checks.Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
+    """The type to compute in: as given, that of X if it is floating, else the default, or torch's."""
+    if dtype is not None:
+        return checks.floating("dtype", dtype)
+    own = getattr(X, "dtype", None)
+    if isinstance(own, torch.dtype) and own.is_floating_point:
+        return own
+    known = {"float32": torch.float32, "float64": torch.float64}
+    return known.get(str(own), default or torch.get_default_dtype())
+
+
+def zero_net(rows: Rows, num_classes: int | None) -> Perceptron | MulticlassPerceptron:
+    """A net of zero weights for these samples."""
+    made: dict[str, Any] = {"dtype": rows.dtype, "device": rows.device}
+    return (
+        Perceptron(rows.width, **made) if num_classes is None else MulticlassPerceptron(rows.width, num_classes, **made)
+    )
 
 
 def with_bias_step(space: Space, net: object, bias_step: str | None, ids: Tensor) -> Space:
@@ -185,17 +196,6 @@ def sample_factors(
         for label, factor in class_factors(y[factors > 0], class_weight, classes).items():
             factors = torch.where(y == label, factors * factor, factors)
     return factors
-
-
-def write(net: Net | None, model: Model) -> None:
-    """Put a model's weights into the net it was learned for."""
-    if net is None:
-        return
-    assert isinstance(model, LinearModel)
-    with torch.no_grad():
-        net.weight.copy_(model.weight)
-        if net.bias is not None:
-            net.bias.copy_(model.bias)
 
 
 def class_factors(y: Tensor, class_weight: Mapping[int, float] | str, classes: int | None) -> Mapping[int, float]:

@@ -1,4 +1,4 @@
-"""A progress bar for runs over data that are read in parts."""
+"""A progress bar for data larger than memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,9 @@ from torchperc.samples.rows import Rows
 
 @contextmanager
 def bar(rows: Rows, wanted: bool | None) -> Iterator[Callable[[EpochRecord], None]]:
-    """Show on standard error how far the epoch is; call what it yields after each epoch.
+    """A progress bar on standard error, by default for data larger than memory if that is a terminal.
 
-    Args:
-        rows: the samples of the run.
-        wanted: whether to show it; ``None``: for samples that are read in parts, if standard error is a terminal.
-
-    Example:
-        >>> import torch
-        >>> from torchperc.samples.rows import DenseRows
-        >>> with bar(DenseRows(torch.zeros(2, 2)), None) as after_epoch:
-        ...     after_epoch(EpochRecord(1, 0, 0.0, None))
+    Call what it yields after each epoch.
     """
     if wanted is False or (wanted is None and not (isinstance(rows, PartRows) and sys.stderr.isatty())):
         yield lambda record: None
@@ -39,7 +31,7 @@ def bar(rows: Rows, wanted: bool | None) -> Iterator[Callable[[EpochRecord], Non
 
         def after_epoch(record: EpochRecord) -> None:
             progress.update(task, completed=len(rows))
-            said = f"epoch {record.epoch + 1} (the last made {record.mistakes:,} mistakes)"
+            said = f"epoch {record.epoch + 1} (last epoch: {record.mistakes:,} mistakes)"
             progress.update(task, completed=0, description=said)
 
         try:

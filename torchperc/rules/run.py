@@ -1,4 +1,4 @@
-"""A run by rule, epoch by epoch, and what it gives back."""
+"""Training by rule, epoch by epoch, and its result."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.engines.reference import Engine
-from torchperc.rules.log import MistakeLog, Mistakes
-from torchperc.rules.models import Model
+from torchperc.rules.log import MistakeLog, Mistakes, VotedModel
+from torchperc.rules.models import LinearModel, Model, Net, decisions
 from torchperc.rules.orders import Order
 from torchperc.rules.spaces import Weights
 from torchperc.samples.rows import Rows
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch: its number from 1, the mistakes made in it, the length of the weights after it, validation error.
+    """One epoch: its number from 1, the mistakes made in it, the norm of the weights after it, validation error.
 
-    From zero weights, ``upper`` is ‖w‖/Σ c over all mistakes so far, c = η·(sample weight): no hyperplane has a larger
-    margin on the data.
+    ``upper`` is ‖w‖/Σ c over all mistakes so far, c = η·(sample weight), if training started from zero weights: no
+    hyperplane has a larger margin on the data.
     """
 
     epoch: int
@@ -43,17 +42,17 @@ class EpochRecord:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RuleResult:
-    """What a run by rule gives back.
+    """What training by rule returns.
 
     Args:
-        verdict: how it ended.
-        log: the mistakes, and through them every model of the run; of a stream, the mistakes of its last samples.
-        history: a record for each epoch.
+        verdict: how training ended.
+        log: the mistakes, and through them every model of the run; after ``partial_fit``, those of the last call.
+        history: a record per epoch.
         select: which weights were asked for.
         model: the classifier that ``select`` names.
         cycle: for ``CYCLING``, the epochs (0 is the start) after which the same weights were seen first and again.
-        certificate: with ``prove=True``, whether the data can be separated, with a proof either way; see
-            :func:`torchperc.theory.separability`.
+        certificate: with ``prove=True``, whether the data are separable, see :func:`torchperc.theory.separability`.
+        average: the averaged weights where the log does not tell them, as after several calls of ``partial_fit``.
 
     Example:
         >>> import torchperc as tp
@@ -72,18 +71,19 @@ class RuleResult:
     model: Model
     cycle: tuple[int, int] | None = None
     certificate: Certificate | None = None
+    average: Model | None = None
 
     def __repr__(self) -> str:
         return f"RuleResult({self.verdict.name}, {self.log!r}, select={self.select!r})"
 
     @property
     def mistakes(self) -> int:
-        """How many mistakes were made in all."""
+        """Number of mistakes, which is the number of updates."""
         return sum(record.mistakes for record in self.history)
 
     @property
     def epochs(self) -> int:
-        """How many passes were begun, the clean one included."""
+        """Number of epochs, the one without a mistake included."""
         return len(self.history)
 
     @property
@@ -100,6 +100,26 @@ class RuleResult:
             text += f" ({self.certificate})"
         return text if self.cycle is None else f"{text} (period {self.period}, first seen after epoch {self.cycle[0]})"
 
+    @property
+    def single(self) -> Model:
+        """The selected model as one set of weights: for ``"voted"`` the averaged ones, else ``model`` itself."""
+        return (self.average or self.log.averaged()) if isinstance(self.model, VotedModel) else self.model
+
+    def write_to(self, net: Net) -> None:
+        """Write the selected weights into a net of the same shape; for ``"voted"`` the averaged ones.
+
+        Example:
+            >>> import torchperc as tp
+            >>> result, net = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND")), torch.nn.Linear(2, 1)
+            >>> result.write_to(net)
+            >>> net.weight.data
+            tensor([[3., 2.]])
+        """
+        model = self.single
+        if not isinstance(model, LinearModel):
+            raise TypeError("a kernel's weights fit into no net; use result.model")
+        model.write_to(net)
+
     def scores(self, X: checks.Data) -> Tensor:
         """Scores of the selected model: (N,), or (N, K). For ``"voted"``, the votes."""
         return self.model.scores(X)
@@ -112,15 +132,8 @@ class RuleResult:
 class RuleRun:
     """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`.
 
-    Args:
-        engine: holds the task and the weights.
-        start: the weights it started from.
-        order: the passes.
-        max_epochs: how many at most.
-        select: the weights wanted in the end.
-        cost: what an error on each sample costs, for the pocket.
-        validation: samples and labels whose error is taken after each epoch.
-        prove: decides, with a proof, whether the samples can be separated; asked if the run ends without it.
+    ``cost`` is what an error on each sample costs, for the pocket; ``prove`` decides whether the samples are separable,
+    if the run ends without separating them.
     """
 
     def __init__(
@@ -151,7 +164,7 @@ class RuleRun:
 
     @torch.no_grad()
     def epoch(self) -> EpochRecord:
-        """Make one pass, take down what happened, and settle the verdict if it can be settled."""
+        """Make one pass, record what happened, and settle the verdict if possible."""
         made, presented = 0, self._ends[-1] if self._ends else 0
         for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
             found = self._engine.run(chunk)
@@ -177,11 +190,9 @@ class RuleRun:
         """The log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
         if not self.history:
             raise ValueError("the run has made no epoch yet, so there is no result; call epoch() first")
-        log = self._log()
-        verdict = self.verdict or Verdict.BUDGET
-        return RuleResult(
-            verdict, log, tuple(self.history), self._select, self._selected(log), self.cycle, self._proof(verdict)
-        )
+        log, verdict = self._log(), self.verdict or Verdict.BUDGET
+        model, proof = self._selected(log), self._proof(verdict)
+        return RuleResult(verdict, log, tuple(self.history), self._select, model, self.cycle, proof)
 
     @property
     def rows(self) -> Rows:
@@ -189,52 +200,52 @@ class RuleRun:
         return self._engine.task.space.rows
 
     def current(self) -> Model:
-        """The model as it is now, whatever is selected in the end."""
+        """The model with the weights as they are now."""
         return self._engine.model()
 
-    def so_far(self) -> Model:
-        """The selected model where every epoch has one (averaged, for a vote too); else the model as it is now."""
-        return self._log().averaged() if self._select in ("averaged", "voted") else self.current()
+    def write_to(self, net: Net) -> None:
+        """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
+        model = self._log().averaged() if self._select in ("averaged", "voted") else self.current()
+        assert isinstance(model, LinearModel)
+        model.write_to(net)
 
     def training_scores(self) -> Tensor:
-        """Scores of the training samples under the weights as they are now: (N, K), K = 1 for two classes."""
+        """Scores of the training samples now: (N, K), K = 1 for two classes."""
         return self._engine.training_scores() * self._engine.task.space.scale
 
     def survey(self) -> tuple[float, float]:
-        """The mean perceptron criterion and the smallest slack on the training samples as the weights are now."""
+        """The mean perceptron criterion and the smallest slack on the training samples now."""
         loss, slack = self._engine.survey()
         scale = self._engine.task.space.scale
         return loss * scale, slack * scale
 
     @cached_property
     def squared_radius(self) -> float:
-        """R² = max ‖x‖² + β where the update happens, β being the bias step; twice that with K classes."""
-        space = self._engine.task.space
-        longest = float(self.rows.squared_norms()[self._order.ids].max()) + space.bias_scale
-        return longest * (1 if space.classes is None else 2)
+        """R² over the samples that take part, see :meth:`Space.squared_radius`."""
+        return self._engine.task.space.squared_radius(self._order.ids)
 
     def theory(self, slack: float) -> dict[str, float]:
-        """What the theorem says of the run so far, given the smallest slack on the training samples.
+        """What the perceptron theorem says of the run so far, given the smallest slack on the training samples.
 
-        ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin γ* with the bias counted; ``theory/mistakes`` so
-        far, and ``theory/bound``, (R² + 2m/η)/γ² with the margin γ reached, where there is one. Only what is known is
-        there.
+        ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin γ* with the bias in the norm;
+        ``theory/mistakes`` so far; ``theory/bound`` (R² + 2m/η)/γ² with the margin γ reached. What is not known is left
+        out.
         """
-        record, rate = self.history[-1], float(self._engine.task.coefs[:1])
+        record, lr = self.history[-1], float(self._engine.task.coefs[:1])
         lower = slack / record.norm if record.norm else -math.inf
         values = {"theory/lower": lower, "theory/mistakes": float(sum(past.mistakes for past in self.history))}
         if record.upper is not None:
             values["theory/upper"] = record.upper
             if lower > 0 and self._engine.task.coefs.stride(0) == 0:
-                values["theory/bound"] = (self.squared_radius + 2 * self._engine.task.margin / rate) / lower**2
+                values["theory/bound"] = (self.squared_radius + 2 * self._engine.task.margin / lr) / lower**2
         return {name: value for name, value in values.items() if math.isfinite(value)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a run needs to go on exactly, as tensors and plain types."""
+        """Everything needed to resume exactly, as tensors and plain types."""
         return {
             "data": self._data,
             "engine": self._engine.state_dict(),
-            "mistakes": self._packed_parts(),
+            "mistakes": self._compressed_parts(),
             "ends": list(self._ends),
             "history": [astuple(record) for record in self.history],
             "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
@@ -251,14 +262,14 @@ class RuleRun:
         return self.rows.hash(self._engine.task.y)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that :meth:`state_dict` gave, on the same data."""
+        """Resume from a :meth:`state_dict`, on the same data."""
         if state["data"] != self._data:
             raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
         if state.get("scale", 1.0) != self._engine.task.space.scale:
             raise ValueError("the saved run was made with another lr or by an earlier version; start it anew")
         self._engine.load_state_dict(state["engine"])
         self._ends = list(state["ends"])
-        self._mistakes, self._saved = [self._unpacked(state["mistakes"])], list(state["mistakes"])
+        self._mistakes, self._saved = [self._decompressed(state["mistakes"])], list(state["mistakes"])
         self.history = [EpochRecord(*record) for record in state["history"]]
         self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
         self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
@@ -283,22 +294,18 @@ class RuleRun:
 
     def _found_out(self, record: EpochRecord) -> Verdict | None:
         clean = record.mistakes == 0 or self._order.ran_dry
-        if clean and (self._clean_is_separated(record.epoch - 1) or not self._wrong_decisions()):
+        all_seen = clean and self._order.covers(record.epoch - 1)
+        # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
+        sure = self._engine.task.tie != "strict" and all_seen
+        if clean and (sure or not self._engine.wrong_decisions()[self._order.ids].any()):
             return Verdict.SEPARATED
-        if self._order.repeats or (clean and self._order.covers(record.epoch - 1)):
+        if self._order.repeats or all_seen:
             state = self._engine.digest()
             if state in self._seen:
                 self.cycle = (self._seen[state], record.epoch)
                 return Verdict.CYCLING
             self._seen[state] = record.epoch
         return Verdict.BUDGET if record.epoch >= self._max_epochs else None
-
-    def _clean_is_separated(self, number: int) -> bool:
-        # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
-        return self._engine.task.tie != "strict" and self._order.covers(number)
-
-    def _wrong_decisions(self) -> bool:
-        return bool(self._engine.wrong_decisions()[self._order.ids].any())
 
     def _validation_error(self) -> float | None:
         if self._validation is None:
@@ -307,31 +314,27 @@ class RuleRun:
         scores = self._engine.scores(rows)
         if not torch.isfinite(scores).all():
             raise ValueError("scores of the validation samples are not finite; scale validation X down")
-        return float(_errors(scores, y, self._engine.task.space.classes).double().mean())
+        return float((decisions(scores, self._engine.task.space.classes) != y).double().mean())
 
     def _columns(self) -> Mistakes:
         self._mistakes = [Mistakes.joined(self._mistakes, self._engine.task.y.device)]
         return self._mistakes[0]
 
-    def _packed_parts(self) -> list[tuple[Tensor, ...]]:
-        """The mistakes since each state that was saved, packed once."""
+    def _compressed_parts(self) -> list[tuple[Tensor, ...]]:
+        """The mistakes since each state that was saved, compressed once."""
         if self._unsaved:
-            self._saved.append(self._packed(Mistakes.joined(self._unsaved)))
+            self._saved.append(self._compressed(Mistakes.joined(self._unsaved)))
             self._unsaved = []
         return list(self._saved)
 
-    def _packed(self, part: Mistakes) -> tuple[Tensor, ...]:
-        """What of the columns the task does not know: which sample, at which step and, of K classes, taken for what.
-
-        In half the bytes where that is exact. The coefficients are the task's, and with two classes the wrong label is
-        the other one.
-        """
+    def _compressed(self, part: Mistakes) -> tuple[Tensor, ...]:
+        """The columns that the task does not know, in half the bytes where that is exact."""
         columns = part[:2] if self._engine.task.space.classes is None else (*part[:2], part.wrong)
         if max(self._ends, default=0) >= 2**31 or part.sample.device.type != "cpu":
             return tuple(columns)
         return tuple(torch.from_numpy(column.numpy().astype(np.int32)) for column in columns)  # which wakes no threads
 
-    def _unpacked(self, parts: Sequence[tuple[Tensor, ...]]) -> Mistakes:
+    def _decompressed(self, parts: Sequence[tuple[Tensor, ...]]) -> Mistakes:
         task = self._engine.task
         if not parts:
             return Mistakes.of((), task.y.device)
@@ -345,20 +348,12 @@ class RuleRun:
         return MistakeLog.of(task.space, task.y, self._start, self._columns(), self._ends, self._cost)
 
     def _selected(self, log: MistakeLog) -> Model:
-        if self._select == "averaged":
-            return log.averaged()
-        if self._select == "voted":
-            return log.voted()
-        if self._select == "pocket":
-            return log.pocket()
-        if self._select == "best-validation":
-            judged = [record for record in self.history if record.validation_error is not None]
-            if not judged:
-                raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
-            best = min(judged, key=lambda record: (record.validation_error, record.epoch))
-            return log.state_at(sum(record.mistakes for record in self.history[: best.epoch]))
-        return self._engine.model()
-
-
-def _errors(scores: Tensor, y: Tensor, classes: int | None) -> Tensor:
-    return (tpf.decide(scores.squeeze(-1)) if classes is None else tpf.decide_class(scores)) != y
+        if self._select == "last":
+            return self._engine.model()
+        if self._select != "best-validation":
+            return {"averaged": log.averaged, "voted": log.voted, "pocket": log.pocket}[self._select]()
+        judged = [record for record in self.history if record.validation_error is not None]
+        if not judged:
+            raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
+        best = min(judged, key=lambda record: (record.validation_error, record.epoch))
+        return log.state_at(sum(record.mistakes for record in self.history[: best.epoch]))

@@ -1,13 +1,10 @@
-"""Where the update happens: the space of the weights (linear), of a kernel, or of joint features.
-
-A space knows what one log entry does to the scores and to the weights, and nothing about loops, orders or verdicts.
-"""
+"""Where the update happens, and what it does to scores and weights: linear, kernel and joint-feature spaces."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,11 +30,11 @@ class Weights:
 
     def clone(self) -> Weights:
         """A copy."""
-        return Weights(self.weight.clone(), self.bias.clone())
+        return Weights(self.weight.detach().clone(), self.bias.detach().clone())
 
 
 class Entries(NamedTuple):
-    """Log entries as columns: sample, coefficient, right label, class it was taken for."""
+    """Log entries as columns: sample, coefficient, true label, class it was taken for."""
 
     sample: Tensor
     coef: Tensor
@@ -60,8 +57,8 @@ class Entries(NamedTuple):
 class Space(ABC):
     """Training samples, the number of classes (``None``: two, by one score) and the bias step for coefficient 1.
 
-    From zero weights the learning rate scales the result and changes nothing else, so the rule learns with steps of 1
-    and ``scale`` makes a model of the weights: whole numbers stay exact for any learning rate.
+    From zero weights the learning rate only scales the result, so the rule learns with steps of 1, exactly in integers,
+    and a model's weights are multiplied by ``scale``.
     """
 
     rows: Rows
@@ -76,7 +73,7 @@ class Space(ABC):
 
     @abstractmethod
     def gram(self, rows: Rows, index: Tensor) -> Tensor:
-        """Inner products of samples with training samples, where the update happens but for the bias: (N, M)."""
+        """Inner products of samples with training samples, without the bias: (N, M)."""
 
     @abstractmethod
     def start_scores(self, start: Weights, rows: Rows) -> Tensor:
@@ -90,8 +87,13 @@ class Space(ABC):
     def replay(self, start: Weights, entries: Entries) -> Model:
         """The model after these entries, made one after the other as in training."""
 
+    def squared_radius(self, ids: Tensor | None = None) -> float:
+        """R² = max ‖x‖² + β, β being the bias step, over all samples or some; twice that with K classes."""
+        squares = self.rows.squared_norms() if ids is None else self.rows.squared_norms()[ids]
+        return (float(squares.max()) + self.bias_scale) * (1 if self.classes is None else 2)
+
     def products(self, rows: Rows, entries: Entries) -> Tensor:
-        """Inner products of samples with the samples of entries, each computed once however often it recurs: (N, C)."""
+        """Inner products of samples with the samples of entries: (N, C)."""
         unique, place = entries.sample.unique(return_inverse=True)
         return self.gram(rows, unique)[:, place]
 
@@ -101,9 +103,9 @@ class Space(ABC):
         return products[:, :, None] * entries.signed(self.classes)
 
     def paths(self, start: Weights, entries: Entries, rows: Rows) -> Iterator[tuple[slice, int, Tensor]]:
-        """Scores of every sample under every state the log went through, in blocks of bounded size.
+        """Scores of every sample under every state: (slice of samples, number of the first state, scores), in blocks.
 
-        Yields a slice of the samples, the number of the first state, and scores (block, states, K) in float64.
+        Scores are (block, states, K) in float64.
         """
         chunk = max(1, _CHUNK // self.outputs)
         for first in range(0, len(rows), _BLOCK):
@@ -139,7 +141,7 @@ class LinearSpace(Space):
         return rows.scores(weights.weight, weights.bias)
 
     def gram(self, rows: Rows, index: Tensor) -> Tensor:
-        """Inner products in float64, so that integer-valued data stay exact."""
+        """Inner products in float64, in which integers stay exact."""
         return rows.double().dots(self.rows.take(index).double())
 
     def start_scores(self, start: Weights, rows: Rows) -> Tensor:
@@ -148,13 +150,16 @@ class LinearSpace(Space):
 
     def average(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> LinearModel:
         """The sum over all steps, divided by their number."""
-        total = self.total(start, entries, left, steps)
+        return self.mean(self.total(start, entries, left, steps), steps)
+
+    def mean(self, total: Weights, steps: int) -> LinearModel:
+        """The model of the mean, from a sum over so many steps."""
         dtype = self.rows.dtype
         return self.model(Weights((total.weight / steps).to(dtype), (total.bias / steps).to(dtype)))
 
     def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
-        """The weights after each step, added up in float64: one weighted sum of rows."""
-        coefs = _dual(len(self.rows), entries._replace(coef=entries.coef * left), self.classes)
+        """The sum in float64 of the weights after each step."""
+        coefs = dual(len(self.rows), entries._replace(coef=entries.coef * left), self.classes)
         weight = start.weight.double() * steps + self.rows.combine(coefs)
         return Weights(weight, start.bias.double() * steps + coefs.sum(0) * self.bias_scale)
 
@@ -163,7 +168,7 @@ class LinearSpace(Space):
         return self.model(self.moved(start, entries))
 
     def moved(self, start: Weights, entries: Entries) -> Weights:
-        """The weights after the updates in their order, in the units of learning."""
+        """The weights after the updates, before they are scaled."""
         if type(self) is LinearSpace and compiling.pays(self.rows.dtype, self.rows.device, len(entries.sample)):
             return self._replay_compiled(start, entries)
         weights = start.clone()
@@ -186,18 +191,15 @@ class LinearSpace(Space):
         return Weights(laid.tensor, bias)
 
     def model(self, weights: Weights) -> LinearModel:
-        """The classifier with these weights."""
-        return LinearModel(*self._scaled(weights), self.classes)
-
-    def _scaled(self, weights: Weights) -> tuple[Tensor, Tensor]:
-        if self.scale == 1.0:
-            return weights.weight, weights.bias
-        return weights.weight * self.scale, weights.bias * self.scale
+        """The classifier with these weights, scaled."""
+        if self.scale != 1.0:
+            weights = Weights(weights.weight * self.scale, weights.bias * self.scale)
+        return LinearModel(weights.weight, weights.bias, self.classes)
 
 
 @dataclass(frozen=True)
 class JointSpace(LinearSpace):
-    """One weight vector (1, D) over φ(x, k): w += c·(φ(x, y) − φ(x, r)). The bias, if any, is a part of φ."""
+    """One weight vector (1, D) over φ(x, k): w += c·(φ(x, y) − φ(x, r)). A bias is part of φ."""
 
     features: Callable[[Tensor], Tensor]
 
@@ -224,7 +226,7 @@ class JointSpace(LinearSpace):
         return torch.einsum("nkd,cd->nck", self.features(rows.dense()).double(), self._moves(entries))
 
     def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
-        """The weights after each step, added up in float64, in blocks."""
+        """The sum in float64 of the weights after each step, in blocks."""
         weighted = entries._replace(coef=entries.coef * left)
         total = start.weight.double() * steps
         for j in range(0, len(entries.sample), _BLOCK):
@@ -232,8 +234,8 @@ class JointSpace(LinearSpace):
         return Weights(total, start.bias.double())
 
     def model(self, weights: Weights) -> LinearModel:
-        """The classifier with these weights."""
-        return LinearModel(*self._scaled(weights), self.classes, self.rows.width, self.features)
+        """The classifier with these weights, scaled."""
+        return replace(super().model(weights), width=self.rows.width, features=self.features)
 
     def _phi(self, index: Tensor) -> Tensor:
         return self.features(self.rows.take(index.to(self.rows.device)).dense())
@@ -246,7 +248,7 @@ class JointSpace(LinearSpace):
 
 @dataclass(frozen=True)
 class KernelSpace(Space):
-    """A feature space known by its inner products only; the model is a coefficient for each support vector."""
+    """A feature space known by its inner products only; the model has one coefficient per support vector."""
 
     kernel: Kernel
 
@@ -264,15 +266,13 @@ class KernelSpace(Space):
 
     def replay(self, start: Weights, entries: Entries) -> KernelModel:
         """Support vectors with their coefficients, repeats merged."""
-        coefs = _dual(len(self.rows), entries, self.classes) * self.scale
+        coefs = dual(len(self.rows), entries, self.classes) * self.scale
         support = entries.sample.unique()
-        bias = (coefs.sum(0) * self.bias_scale).to(self.rows.dtype)
-        return KernelModel(
-            self.rows.take(support), support, coefs[support].to(self.rows.dtype), bias, self.kernel, self.classes
-        )
+        alphas, bias = (part.to(self.rows.dtype) for part in (coefs[support], coefs.sum(0) * self.bias_scale))
+        return KernelModel(self.rows.take(support), support, alphas, bias, self.kernel, self.classes)
 
 
-def _dual(count: int, entries: Entries, classes: int | None) -> Tensor:
+def dual(count: int, entries: Entries, classes: int | None) -> Tensor:
     """The entries' coefficients summed by sample: (N, 1), or (N, K)."""
     total = torch.zeros(count, classes or 1, dtype=torch.float64, device=entries.sample.device)
     return total.index_add_(0, entries.sample, entries.signed(classes).double())

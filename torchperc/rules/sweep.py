@@ -1,8 +1,4 @@
-"""Sweeps: hundreds or thousands of runs of the rule over the same data, as one program.
-
-How many mistakes a perceptron makes depends on the order of the samples; the bound does not. A sweep shows the whole
-distribution beside the bound.
-"""
+"""Sweeps: thousands of runs of the rule over the same data, to compare the mistakes with the bound."""
 
 from __future__ import annotations
 
@@ -18,22 +14,22 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
 from torchperc.rules.engines import compiled
-from torchperc.rules.engines.choice import say_that_numba_is_missing
 from torchperc.rules.log import check_labels
-from torchperc.rules.problem import Net, check_steps, learning_margin, linear_problem, with_bias_step
-from torchperc.rules.spaces import Space
+from torchperc.rules.models import LinearModel
+from torchperc.rules.problem import check_steps, dtype_of, learning_margin, with_bias_step, zero_net
+from torchperc.rules.spaces import LinearSpace, Space
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import compiling
+from torchperc.samples.parts import as_rows
 
 _NUMBERS = 2**22
 _VERDICTS = (Verdict.SEPARATED, Verdict.CYCLING, Verdict.BUDGET)
 
 
 class Member(NamedTuple):
-    """One run of a sweep: the row of ``orders`` it took or the seed it shuffled by, its rate and its margin."""
+    """One run of a sweep: the row of ``orders`` or the seed of its shuffling, its learning rate and margin."""
 
     order: int | None
     seed: int | None
@@ -43,17 +39,17 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """What the runs of a sweep came to, a place for each member.
+    """The results of a sweep, one per member.
 
     Args:
         members: what was different about each.
-        mistakes: how many each made: (M,).
-        epochs: how many passes each began: (M,).
+        mistakes: per member: (M,).
+        epochs: per member: (M,).
         verdicts: how each ended.
         weight: the last weights: (M, K, d), K = 1 for two classes.
         bias: (M, K).
-        radius: R, the length of the longest sample where the update happens.
-        margins: the margin of each member's last weights where the update happens, negative where they do not separate.
+        radius: R, the length of the longest sample, the bias step included.
+        margins: of each member's last weights, the bias in the norm; negative where they do not separate.
 
     Example:
         >>> import torchperc as tp
@@ -88,7 +84,7 @@ class Sweep:
 
     @property
     def gamma(self) -> float:
-        """The largest margin that any member reached, which the best of all is at least; 0 if none separates."""
+        """The largest margin that any member reached; 0 if none separates."""
         return max(0.0, float(self.margins.max()))
 
     @property
@@ -97,13 +93,10 @@ class Sweep:
         return float(self.bounds().max())
 
     def bounds(self, gamma: float | None = None) -> Tensor:
-        r"""How many mistakes each member can make at most: :math:`(R^2 + 2m/\eta)/\gamma^2`, (R/γ)² without a margin m.
+        r"""The mistake bound of each member, :math:`(R^2 + 2m/\eta)/\gamma^2`; infinite if γ is unknown: (M,).
 
         Args:
-            gamma: a margin that some unit vector has on the data; the largest that a member reached, by default.
-
-        Shape:
-            (M,), infinite if nothing is known to separate the data.
+            gamma: a margin that some unit vector has on the data; by default the largest that a member reached.
         """
         best = self.gamma if gamma is None else checks.number("gamma", gamma, above=0)
         extra = torch.tensor([2 * member.margin / member.lr for member in self.members], dtype=torch.float64)
@@ -112,9 +105,7 @@ class Sweep:
 
     def trainer(self, m: int) -> RuleTrainer:
         """A trainer that makes member m's run by itself, with its log."""
-        member = self.members[m]
-        order = "shuffled" if member.order is None else _row(self._orders, member.order)
-        return RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **self._options)
+        return _solo(self.members[m], self._orders, self._options)
 
 
 def sweep(
@@ -131,23 +122,23 @@ def sweep(
     num_classes: int | None = None,
     dtype: torch.dtype | None = None,
 ) -> Sweep:
-    """Run the rule from zero weights in every combination of order, rate and margin; each run equals its solo run.
+    """Run the rule from zero weights in every combination of order, learning rate and margin; each equals its solo run.
 
     Args:
         X: samples, dense or CSR.
         y: labels −1/+1, or class indices with ``num_classes``.
-        orders: a permutation of the samples in each row, the same in every epoch; the given order by default.
-        seeds: of runs that shuffle anew in every epoch, instead of ``orders``.
-        lr: one rate or several.
+        orders: a permutation of the samples per row, the same in every epoch; the given order by default.
+        seeds: instead of ``orders``, of runs that shuffle in every epoch.
+        lr: one learning rate or several.
         margin: one margin or several.
-        tie: what is a mistake.
-        bias_step: how the bias moves.
-        max_epochs: passes at most.
+        tie: as for :class:`RuleTrainer`.
+        bias_step: as for :class:`RuleTrainer`.
+        max_epochs: at most so many.
         num_classes: K, for class indices.
         dtype: of the arithmetic; that of X if it is floating, else torch's default.
 
     Shape:
-        X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, rates and margins.
+        X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, learning rates and margins.
 
     Example:
         >>> import torchperc as tp
@@ -160,19 +151,19 @@ def sweep(
         "bias_step": checks.one_of("bias_step", bias_step, BIAS_STEPS),
         "max_epochs": checks.whole("max_epochs", max_epochs, at_least=1),
     }
-    net = _net(X, num_classes, dtype)
-    space, _ = linear_problem(net, X)
-    labels = check_labels(y, len(space.rows), space.classes)
-    space = with_bias_step(space, net, bias_step, torch.arange(len(labels)))
-    table = None if seeds is not None else _table(orders, len(labels))
+    rows = as_rows(X, dtype=dtype_of(X, dtype))
+    net = zero_net(rows, num_classes)
+    space = with_bias_step(LinearSpace(rows, num_classes, 0.0), net, bias_step, torch.arange(len(rows)))
+    labels = check_labels(y, len(rows), num_classes)
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
+    table = None if seeds is not None else _table(orders, len(labels))
     members = _members(table, seeds, lr, margin)
-    for rate, least in {(member.lr, member.margin) for member in members}:
-        RuleTrainer(lr=rate, margin=least, tie=tie)  # refuses what a trainer does
-        check_steps(rate, torch.ones(1, dtype=torch.float64), space)
-    runs = _together if _can_compile(space) else _one_by_one
-    results, weight, bias = runs(space, labels, table, members, options)
+    for step, least in {(member.lr, member.margin) for member in members}:
+        RuleTrainer(lr=step, margin=least, tie=tie)  # checks the arguments
+        check_steps(step, torch.ones(1, dtype=torch.float64), space)
+    compiles = compiling.parallel_loops_run() and compiled.obstacle(space) is None and _draws_as_torch()
+    results, weight, bias = (_together if compiles else _one_by_one)(space, labels, table, members, options)
     return Sweep(
         members,
         results[:, 0],
@@ -180,53 +171,28 @@ def sweep(
         tuple(_VERDICTS[code] for code in results[:, 2].tolist()),
         weight,
         bias,
-        _radius(space),
+        math.sqrt(space.squared_radius()),
         _margins(space, labels, weight, bias),
         options,
         table,
     )
 
 
-def _net(X: checks.Data, num_classes: int | None, dtype: torch.dtype | None) -> Net:
-    found = getattr(X, "dtype", None)
-    if dtype is None:
-        names = {"float32": torch.float32, "float64": torch.float64}
-        dtype = names.get(str(found).removeprefix("torch."), torch.get_default_dtype())
-    checks.floating("dtype", dtype)
-    try:
-        shape = np.shape(X) if not checks.is_sparse(X) else X.shape
-    except ValueError:  # rows of different lengths
-        shape = ()
-    width = shape[1] if len(shape) == 2 and shape[1] else 1  # a wrong shape is refused with the samples
-    net = Perceptron(width) if num_classes is None else MulticlassPerceptron(width, num_classes)
-    return net.to(dtype)
-
-
 def _table(orders: checks.Data | None, count: int) -> Tensor:
     if orders is None:
         return torch.arange(count)[None]
-    table = torch.as_tensor(np.asarray(orders))
-    if table.is_floating_point() or table.dim() != 2 or table.shape[1] != count:
+    table = np.asarray(orders)
+    if table.dtype.kind not in "iu" or table.ndim != 2 or table.shape[1] != count:
         raise ValueError(
-            f"orders must be rows of {count} sample numbers, one row for each order, found {table.dtype} of shape "
-            f"{tuple(table.shape)}"
+            f"orders must be rows of {count} sample numbers, one row per order, found {table.dtype} of shape "
+            f"{table.shape}"
         )
-    table = table.to(torch.int64).contiguous()
-    known = bool(table.min() >= 0) and bool(table.max() < count)
-    seen = np.zeros(table.shape, bool)
-    np.put_along_axis(seen, table.numpy() % count, True, 1)
-    bad = np.any(~seen, axis=1) if known else np.any(table.numpy() % count != table.numpy(), axis=1)
-    wrong = np.flatnonzero(bad)
+    wrong = np.flatnonzero((np.sort(table, axis=1) != np.arange(count)).any(axis=1))
     if len(wrong):
         raise ValueError(
             f"orders[{int(wrong[0])}] is not a permutation; each row must hold every sample from 0 to {count - 1} once"
         )
-    return table
-
-
-def _row(orders: Tensor | None, number: int) -> Tensor:
-    assert orders is not None
-    return orders[number]
+    return torch.from_numpy(table.astype(np.int64))
 
 
 def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin: Any) -> tuple[Member, ...]:
@@ -236,7 +202,7 @@ def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin:
     else:
         starts = [(None, checks.whole("seeds", seed, at_least=0)) for seed in seeds or ()]  # type: ignore[misc]
     if not starts or not rates or not margins:
-        raise ValueError("orders, seeds, lr and margin must not be empty; there is nothing to run")
+        raise ValueError("orders, seeds, lr and margin must not be empty")
     return tuple(Member(*start, float(rate), float(m)) for start, rate, m in itertools.product(starts, rates, margins))
 
 
@@ -245,27 +211,25 @@ def _several(name: str, value: Any) -> list[float]:
     return [checks.number(name, v.item() if isinstance(v, Tensor) else v) for v in values]
 
 
-def _can_compile(space: Space) -> bool:
-    if not compiling.numba_is_there():
-        say_that_numba_is_missing()
-        return False
-    return compiling.parallel_loops_run() and compiled.obstacle(space) is None and _draws_as_torch()
+def _solo(member: Member, table: Tensor | None, options: dict[str, Any]) -> RuleTrainer:
+    order = "shuffled" if table is None else table[member.order]
+    return RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **options)
 
 
 @cache
 def _draws_as_torch() -> bool:
     """Whether the compiled permutations are those of this torch."""
-    from torchperc.rules.loops import many as loops_many
+    from torchperc.rules.loops import many
 
     generator = torch.Generator().manual_seed(5489)
     theirs = torch.stack([torch.randperm(700, generator=generator) for _ in range(2)])
-    return np.array_equal(loops_many.permutations(5489, 700, 2), theirs.numpy())
+    return np.array_equal(many.permutations(5489, 700, 2), theirs.numpy())
 
 
 def _together(
     space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from torchperc.rules.loops import many as loops_many
+    from torchperc.rules.loops import many
 
     rows, classes = space.rows, space.outputs
     laid = compiling.laid_out(torch.zeros(classes, rows.width, dtype=rows.dtype), rows.sparse).loop
@@ -279,9 +243,9 @@ def _together(
     settings = (float(space.bias_scale), int(options["max_epochs"]), compiled.nearness(space))
     with compiling.threads():
         if classes == 1:
-            loops_many.sweep_one(*given, *settings, states, results)
+            many.sweep_one(*given, *settings, states, results)
         else:
-            loops_many.sweep_many(*given, *settings, laid.shape, states, results)
+            many.sweep_many(*given, *settings, laid.shape, states, results)
     if (results[:, 0] < 0).any():
         raise checks.weights_overflow()
     weight = torch.from_numpy(states[:, : laid.size].reshape(len(members), *np.atleast_2d(laid).shape))
@@ -297,25 +261,13 @@ def _one_by_one(
 ) -> tuple[Tensor, Tensor, Tensor]:
     outcomes, weights, biases = [], [], []
     for member in members:
-        net = (
-            Perceptron(space.rows.width)
-            if space.classes is None
-            else MulticlassPerceptron(space.rows.width, space.classes)
-        )
-        order = "shuffled" if member.order is None else _row(table, member.order)
-        trainer = RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **options)
-        net = net.to(space.rows.dtype)
-        result = trainer.fit(net, space.rows.raw(), y)
+        net = zero_net(space.rows, space.classes)
+        result = _solo(member, table, options).fit(net, space.rows.raw(), y)
         outcomes.append((result.mistakes, result.epochs, _VERDICTS.index(result.verdict)))
-        weights.append(net.weight.detach().clone())
-        biases.append(torch.zeros_like(net.weight[:, 0]) if net.bias is None else net.bias.detach().clone())
+        assert isinstance(result.model, LinearModel)
+        weights.append(result.model.weight)
+        biases.append(result.model.bias)
     return torch.tensor(outcomes), torch.stack(weights), torch.stack(biases)
-
-
-def _radius(space: Space) -> float:
-    """√(max ‖x‖² + β), times √2 with K classes, where an update moves two vectors by x."""
-    longest = float(space.rows.squared_norms().max()) + space.bias_scale
-    return math.sqrt(longest * (1 if space.classes is None else 2))
 
 
 def _margins(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:

@@ -17,10 +17,10 @@ from torchperc.rules.engines.choice import choose_engine
 from torchperc.rules.engines.reference import Engine, Task
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.log import check_labels
+from torchperc.rules.models import Net
 from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import (
-    Net,
     check_steps,
     held_out,
     kernel_problem,
@@ -31,7 +31,6 @@ from torchperc.rules.problem import (
     sample_factors,
     warn_if_stuck,
     with_bias_step,
-    write,
 )
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
@@ -159,7 +158,8 @@ class RuleTrainer:
             while run.verdict is None:
                 after_epoch(run.epoch())
         result = run.result()
-        write(net, result.log.averaged() if result.select == "voted" else result.model)
+        if net is not None:
+            result.write_to(net)
         return result
 
     def partial_fit(
@@ -191,7 +191,7 @@ class RuleTrainer:
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
         run.epoch()
         result = stream.take(run.result(), self.select)
-        write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
+        result.write_to(net)
         stream.remember(net)
         return result
 

@@ -20,7 +20,6 @@ from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import KernelModel, Model
 from torchperc.rules.online import Stream
-from torchperc.rules.problem import write
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import compiling
@@ -193,7 +192,8 @@ class PerceptronClassifier(LinearClassifier):
         run = trainer.start(net, part.X, part.labels, sample_weight=part.factors, num_classes=many)
         history, stopped = self._run(run, held)
         result = self._selected(run.result(), history)
-        write(net, result.log.averaged() if result.select == "voted" else result.model)
+        if net is not None:
+            result.write_to(net)
         self.classes_, self.net_ = samples.classes, net  # type: ignore[assignment]  # a kernel has no net
         self._stream: Stream | None = None
         self._keep(result, history)
@@ -238,7 +238,7 @@ class PerceptronClassifier(LinearClassifier):
         made_now = run.result()
         kept = replace(made_now, log=_compact(made_now.log)) if self.select == "voted" else made_now
         result = replace(stream.take(kept, self.select), log=made_now.log)
-        write(net, stream.averaged(result.log) if result.select == "voted" else result.model)
+        result.write_to(net)
         stream.remember(net)
         self.net_, self._stream, self.certificate_ = net, stream, None
         self._keep(result, [*past, replace(record, epoch=past[-1].epoch + 1 if past else 1)])
@@ -327,8 +327,8 @@ class PerceptronClassifier(LinearClassifier):
         self._log: MistakeLog | None = result.log
         self._voter = result.model if isinstance(result.model, VotedModel) else None
         self._machine: KernelModel | None = None
-        if self.kernel is not None:  # for a vote, the nearest single machine, as the net has the averaged weights
-            machine = result.log.averaged() if self._voter else result.model
+        if self.kernel is not None:
+            machine = result.single
             assert isinstance(machine, KernelModel)
             self._machine = machine
         self.history_, self.n_iter_ = history, history[-1].epoch

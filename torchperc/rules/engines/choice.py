@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from functools import cache
-
 from torchperc.rules.engines import compiled
 from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.kernelized import KernelEngine
@@ -35,19 +32,4 @@ def _fastest(task: Task) -> str:
         return "reference"
     if rows.device.type != "cpu":
         return "blocked"
-    if len(rows) < compiling.WORTH_IT:
-        return "reference"
-    if not compiling.numba_is_there():
-        say_that_numba_is_missing()
-        return "reference"
-    return "reference" if compiled.obstacle(task.space) else "compiled"
-
-
-@cache
-def say_that_numba_is_missing() -> None:
-    """Warn, once, that loops are slow."""
-    warnings.warn(
-        "numba is not installed, so the rule runs in a plain loop, about fifty times slower; pip install numba",
-        UserWarning,
-        stacklevel=2,
-    )
+    return "reference" if len(rows) < compiling.WORTH_IT or compiled.obstacle(task.space) else "compiled"

@@ -29,8 +29,6 @@ _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
 
 def obstacle(space: Space) -> str | None:
     """Why a task in this space cannot be compiled, or ``None``."""
-    if not compiling.numba_is_there():
-        return "numba is not installed; pip install numba"
     if not isinstance(space, LinearSpace) or isinstance(space, JointSpace):
         return "only linear nets are compiled, not kernels and joint features"
     if space.rows.device.type != "cpu":
