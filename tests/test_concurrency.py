@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc.descent import minimise as optimum
+from torchperc.descent import objective
 from torchperc.rules.engines import compiled
 
 # few epochs are enough here
@@ -100,8 +100,8 @@ def _two_cores(monkeypatch):
     """Two threads wherever there may be, for samples as few as these."""
     monkeypatch.setattr(compiled, "_STRETCH", 2**9)
     monkeypatch.setattr(compiled, "_LOOK", 2**9)
-    monkeypatch.setattr(optimum, "SHARE", 2**9)
-    monkeypatch.setattr(optimum, "COMPILED_FROM", 1)
+    monkeypatch.setattr(objective, "SHARE", 2**9)
+    monkeypatch.setattr(objective, "COMPILED_FROM", 1)
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)

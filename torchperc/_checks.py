@@ -58,7 +58,8 @@ class ParameterError(ValueError):
 
     def __init__(self, *parts: str | Option) -> None:
         super().__init__(*parts)
-        self.name, self.value = next((part for part in parts if isinstance(part, Option)), ("", None))
+        first = next((part for part in parts if isinstance(part, Option)), Option("", None))
+        self.name, self.value = first
 
     def text(self, spell: Callable[[Option], str] = str) -> str:
         """The message, each parameter spelled by a function."""

@@ -38,7 +38,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "learning": ("workflow.learn",),
     "lightning.board": ("lightning.tensorboard",),
     "lightning.running": ("lightning.trainer",),
-    "optimum": ("descent.minimise",),
+    "optimum": ("descent.minimise", "descent.objective", "descent.newton", "descent.least_squares"),
     "plots.xor": ("lab.xor_figures",),
     "portable": ("model.export",),
     "reporting": ("reports",),

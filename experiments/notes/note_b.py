@@ -61,7 +61,7 @@ def side_of_the_bias() -> Finding:
 def many_hyperplanes() -> Finding:
     several = [learn(X, Y, order=order).log.last() for order in ("given", (0, 2, 1, 3))]
     planes = [*((model.weight, model.bias) for model in several), tp.theory.separability(X, Y).hyperplane.tensors()]
-    margins = [float(tp.functional.margin(X, Y, *plane)) for plane in planes]
+    margins = [float(tp.functional.geometric_margin(X, Y, *plane)) for plane in planes]
     return Finding(
         "separating hyperplanes are many",
         "infinitely many if there is one; the best has the largest margin.",
@@ -75,7 +75,7 @@ def many_hyperplanes() -> Finding:
 def margin_as_a_distance() -> Finding:
     model = learn(X, Y).log.last()
     printed = float((Y * model.scores(X)).min())
-    distance = float(tp.functional.margin(X, Y, model.weight, model.bias))
+    distance = float(tp.functional.geometric_margin(X, Y, model.weight, model.bias))
     return Finding(
         "the margin min y·(w·x + b)",
         "called the distance to the closest point; unit length is assumed “usually”, and the update does not keep it.",

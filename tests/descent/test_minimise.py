@@ -13,7 +13,8 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import torchperc as tp
-from torchperc.descent import minimise as optimum
+from torchperc.descent import least_squares, loops, newton
+from torchperc.descent import objective as objectives
 from torchperc.descent.minimise import Optimum, minimise
 from torchperc.samples import compiling
 
@@ -69,12 +70,15 @@ def sklearn_optimum(X, y, l2, bias, solver, classes=None):
     return net, objective(net, tp.LogisticHead(), X, y, l2).item()
 
 
-@pytest.fixture(params=["torch", "compiled", "shared"])
+ENGINES = ["torch", "compiled", "shared"]
+
+
+@pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
     """Readings of the rows by torch operations, by compiled loops, and by these in two threads."""
-    monkeypatch.setattr(optimum, "COMPILED_FROM", 10**12 if request.param == "torch" else 0)
+    monkeypatch.setattr(objectives, "COMPILED_FROM", 10**12 if request.param == "torch" else 0)
     if request.param == "shared":
-        monkeypatch.setattr(optimum, "SHARE", 2000)
+        monkeypatch.setattr(objectives, "SHARE", 2000)
         monkeypatch.setattr(compiling, "cores", lambda: 2)
     return request.param
 
@@ -99,11 +103,17 @@ def test_logistic_is_scikit_learns(solver, l2, bias, count):
     torch.testing.assert_close(net.weight, reference.weight, rtol=0, atol=1e-5)
 
 
-@pytest.mark.usefixtures("engine")
+HEADS = [tp.LogisticHead(), tp.LMSHead(), tp.LMSHead("0/1")]
+
+
+COMPILED = [(engine, HEADS[0], None) for engine in ENGINES]  # engines differ in the logistic loss of two classes only
+OTHERS = [("torch", head, classes) for head in HEADS for classes in (None, 3)][1:]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead(), tp.LMSHead("0/1")])
+@pytest.mark.parametrize(("engine", "head", "classes"), COMPILED + OTHERS, indirect=["engine"])
 @pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.usefixtures("engine")
 def test_the_figures_are_those_of_the_net(dtype, classes, head, bias):
     X, y = samples(1, 300, 4, classes)
     net = make(4, classes, bias, dtype)
@@ -158,7 +168,7 @@ def test_all_engines_agree(monkeypatch):
     X, y = samples(4, 5000, 7)
     results = []
     for compiled_from in (0, 10**12):
-        monkeypatch.setattr(optimum, "COMPILED_FROM", compiled_from)
+        monkeypatch.setattr(objectives, "COMPILED_FROM", compiled_from)
         net = make(7)
         results.append((minimise(net, tp.LogisticHead(), X, y, l2=1e-3), net))
     (one, first), (other, second) = results
@@ -168,8 +178,8 @@ def test_all_engines_agree(monkeypatch):
 
 
 def test_threads_change_no_bit(monkeypatch):
-    monkeypatch.setattr(optimum, "COMPILED_FROM", 0)
-    monkeypatch.setattr(optimum, "SHARE", 5000)
+    monkeypatch.setattr(objectives, "COMPILED_FROM", 0)
+    monkeypatch.setattr(objectives, "SHARE", 5000)
     X, y = samples(4, 6000, 7)
     nets = [make(7) for _ in range(3)]
     for cores, net in enumerate(nets, start=1):
@@ -179,32 +189,20 @@ def test_threads_change_no_bit(monkeypatch):
     assert torch.equal(nets[0].weight, nets[2].weight)
 
 
-def test_without_numba_torch_does_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.setattr(optimum, "COMPILED_FROM", 0)
-    optimum._compiled.cache_clear()
-    try:
-        assert optimum._compiled() is None
-        X, y = samples(5, 100, 3)
-        assert minimise(make(3), tp.LogisticHead(), X, y).converged
-    finally:
-        optimum._compiled.cache_clear()
-
-
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("count", [600, 601, 602, 603])  # more than a stride of factors; fours of rows and what is left
 def test_the_compiled_loops_are_what_they_are_in_plain_python(bias, count):
     X, y = samples(6, count, 4)
     X[:3] *= 300  # saturated on either side
     rows, signs = torch.from_numpy(X), torch.from_numpy(y).double()
-    plain = optimum._Logistic(rows, signs, 1, bias, 0.0)
+    plain = objectives.Logistic(rows, signs, 1, bias, 0.0)
     width = 4 + bias
     weights = torch.tensor([[0.5, -1.0, 2.0, 0.3, 0.1][:width]], dtype=torch.float64)
     loss, gradient, curvature, margin = plain.slopes(weights)
     product, reach = plain.bends(curvature, weights)
     squares = plain.squares(curvature, 1)[0]
-    loops = (optimum._slope_rows, optimum._bend_rows, optimum._square_rows, optimum._cholesky_in_place)
-    for slope, bend, square, cholesky in (loops, optimum._compiled()):
+    compiled = (loops.slope_rows, loops.bend_rows, loops.square_rows, loops.cholesky_in_place)
+    for slope, bend, square, cholesky in (compiled, [loop.py_func for loop in compiled]):
         bent, total, across, lower = np.empty(count), np.zeros(width), np.zeros(width), np.zeros((width, width))
         assert slope(X, signs.numpy(), weights[0].numpy(), bent, total) == pytest.approx((loss, margin), rel=1e-13)
         assert bend(X, bent, weights[0].numpy(), across) == pytest.approx(reach, rel=1e-12)
@@ -222,7 +220,7 @@ def test_the_compiled_loops_are_what_they_are_in_plain_python(bias, count):
 
 def test_many_features_take_the_diagonal(monkeypatch):
     X, y = samples(7, 80, 120)
-    monkeypatch.setattr(optimum, "DENSE_UP_TO", 50)
+    monkeypatch.setattr(newton, "DENSE_UP_TO", 50)
     found = minimise(make(120), tp.LogisticHead(), X, y, l2=1e-2, tolerance=1e-10)
     _, loss = sklearn_optimum(X, y, 1e-2, True, "newton-cholesky")
     assert found.loss == pytest.approx(loss, rel=1e-9)
@@ -241,13 +239,13 @@ def test_the_start_does_not_matter():
 
 def test_rounding_in_the_loss_stops_no_step():
     X, y = samples(13, 500, 3)
-    whole = optimum._Logistic(torch.from_numpy(X), torch.from_numpy(y).double(), 1, True, 0.0)
-    point, *_ = optimum._descend(whole, whole.zeros(), 1e-7, 50)
+    whole = objectives.Logistic(torch.from_numpy(X), torch.from_numpy(y).double(), 1, True, 0.0)
+    point, *_ = newton._descend(whole, whole.zeros(), 1e-7, 50)
     lower = replace(point, loss=point.loss * (1 - 1e-7))  # so that the next loss seems to be higher
-    step = optimum._newton_step(whole, point, optimum._preconditioner(whole, point), 1e-20)
-    assert optimum._search(whole, lower, step) is None
-    hidden = replace(point, loss=optimum._search(whole, point, step).loss * (1 - 1e-13))
-    following = optimum._search(whole, hidden, step)
+    step = newton.newton_step(whole, point, newton._preconditioner(whole, point), 1e-20)
+    assert newton._search(whole, lower, step) is None
+    hidden = replace(point, loss=newton._search(whole, point, step).loss * (1 - 1e-13))
+    following = newton._search(whole, hidden, step)
     assert torch.equal(following.weights, point.weights + step.direction)
     assert following.gradient.norm() < 1e-3 * point.gradient.norm()
 
@@ -343,9 +341,9 @@ def test_a_class_without_samples_has_no_bias():
 # --- where there is no minimum ------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize(("engine", "classes"), [*((e, None) for e in ENGINES), ("torch", 3)], indirect=["engine"])
 @pytest.mark.parametrize("count", [100, 4100])
+@pytest.mark.usefixtures("engine")
 def test_separable_samples_have_no_minimum_without_penalty(classes, count):
     X = np.random.default_rng(30).standard_normal((count, 3))
     y = np.where(X[:, 0] > 0.2 * X[:, 1], 1, -1) if classes is None else X.argmax(1)
@@ -441,7 +439,7 @@ def test_lms_is_numpys_least_squares(classes, bias, name, l2, kind):
 @pytest.mark.parametrize("dependent", ["repeated", "zero", "sum"])
 @pytest.mark.parametrize("limit", [4096, 3])  # beyond the limit conjugate gradients take over
 def test_dependent_features_change_the_weights_least(classes, shape, dependent, limit, monkeypatch):
-    monkeypatch.setattr(optimum, "SQUARES_UP_TO", limit)
+    monkeypatch.setattr(least_squares, "SQUARES_UP_TO", limit)
     X, y = samples(41, *shape, classes)
     y[:3] = [-1, 1, 1] if classes is None else [0, 1, 2]
     extra = {"repeated": X[:, :2], "zero": 0 * X[:, :1], "sum": X[:, :1] + X[:, 1:2] / 3}[dependent]
@@ -526,8 +524,10 @@ def test_bad_input_is_named(changed, error, message):
         minimise(*given.values(), **options)
 
 
+@pytest.mark.parametrize(
+    ("engine", "head"), [*((e, tp.LogisticHead()) for e in ENGINES), ("torch", tp.LMSHead())], indirect=["engine"]
+)
 @pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead()])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("row", [0, 4321])
 def test_numbers_that_are_not_finite_are_found_in_passing(head, value, row):
@@ -554,7 +554,7 @@ def test_weights_that_are_not_finite_are_refused():
 
 
 def test_small_problems_load_no_compiler(monkeypatch):
-    monkeypatch.setattr(optimum, "_compiled", lambda: pytest.fail("the compiler was loaded"))
+    monkeypatch.setitem(sys.modules, "torchperc.descent.loops", None)  # an import of the compiled loops fails
     X, y = samples(52, 5000, 3)
     assert minimise(make(3), tp.LogisticHead(), X, y).converged
     with pytest.raises(pytest.fail.Exception, match="the compiler was loaded"):
@@ -584,7 +584,7 @@ def test_sparse_samples_have_the_same_minimum(head, shape, classes, weighted, mo
     X, y = random_array(shape, density=0.1, format="csr", rng=rng), rng.integers(0, classes, shape[0])
     y = 2 * y - 1 if classes == 2 else y
     weights = rng.integers(0, 3, shape[0]) if weighted else None
-    monkeypatch.setattr(optimum, "SQUARES_UP_TO", 100)
+    monkeypatch.setattr(least_squares, "SQUARES_UP_TO", 100)
     nets = []
     for data in (X.toarray(), X):
         net = tp.Perceptron(shape[1]) if classes == 2 else tp.MulticlassPerceptron(shape[1], 3)

@@ -56,7 +56,7 @@ def test_class_gradients_away_from_the_kink(name):
     assert gradcheck(lambda s: CLASS_LOSSES[name](s, torch.tensor([0, 0]), reduction="none"), s)
 
 
-@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1]), ("ignore", [0, 0]), ("sign", [0, 1])])
+@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1]), ("strict", [0, 0]), ("sign", [0, 1])])
 def test_the_kink_is_a_named_choice(tie, slope):
     s = torch.zeros(2, requires_grad=True)
     loss = tpf.perceptron_loss(s, torch.tensor([1, -1]), reduction="sum", tie=tie)
@@ -65,7 +65,7 @@ def test_the_kink_is_a_named_choice(tie, slope):
     assert s.grad.tolist() == slope
 
 
-@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1, 0]), ("ignore", [0, 0, 0]), ("sign", [0, 0, 0])])
+@pytest.mark.parametrize(("tie", "slope"), [("update", [-1, 1, 0]), ("strict", [0, 0, 0]), ("sign", [0, 0, 0])])
 def test_the_class_kink_sends_its_gradient_to_one_rival(tie, slope):
     s = torch.zeros(1, 3, requires_grad=True)
     tpf.multiclass_perceptron_loss(s, torch.tensor([0]), tie=tie).backward()
@@ -152,7 +152,7 @@ def test_class_losses_refuse_other_labels(loss):
             loss(torch.zeros(2, 3), torch.tensor(labels))
     with pytest.raises(ValueError, match="squeeze"):
         loss(torch.zeros(2, 1), torch.tensor([0, 0]))
-    with pytest.raises(TypeError, match="whole numbers"):
+    with pytest.raises(TypeError, match="integers"):
         loss(torch.zeros(2, 3), torch.tensor([0.0, 1.0]))
 
 
@@ -203,8 +203,8 @@ def test_geometry():
     foot = tpf.unit_normal(w) * tpf.offset(w, b)
     assert tpf.scores(foot[None], w, b).item() == pytest.approx(0, abs=1e-12)
     assert tpf.signed_distance(x, w, b).tolist() == pytest.approx([3, -2, 0])
-    assert tpf.margin(x[:2], torch.tensor([1, -1]), w, b) == pytest.approx(2)
-    assert tpf.margin(x[:2], torch.tensor([-1, -1]), w, b) == pytest.approx(-3)
+    assert tpf.geometric_margin(x[:2], torch.tensor([1, -1]), w, b) == pytest.approx(2)
+    assert tpf.geometric_margin(x[:2], torch.tensor([-1, -1]), w, b) == pytest.approx(-3)
     moved = tpf.signed_distance(x, 7 * w, 7 * b)
     torch.testing.assert_close(moved, tpf.signed_distance(x, w, b))  # a scaled hyperplane is the same hyperplane
     with pytest.raises(ValueError, match="all zero"):
@@ -234,7 +234,7 @@ def test_geometry_is_that_of_one_hyperplane():
     with pytest.raises(ValueError, match=r"\(2, 2\); one hyperplane has \(1, d\)"):
         tpf.unit_normal(torch.ones(2, 2))
     with pytest.raises(ValueError, match="must be equal"):
-        tpf.margin(torch.zeros(2, 1), torch.ones(2, 1), torch.ones(1, 1))
+        tpf.geometric_margin(torch.zeros(2, 1), torch.ones(2, 1), torch.ones(1, 1))
 
 
 def test_decisions_take_the_lowest_of_equals():

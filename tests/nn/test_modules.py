@@ -156,7 +156,7 @@ def test_heads_refuse_a_column_of_scores():
 
 def test_losses_show_their_options():
     assert repr(tp.CostLoss(fp=1, fn=5)) == "CostLoss(reduction='mean', fp=1.0, fn=5.0)"
-    assert repr(tp.PerceptronLoss(tie="ignore")) == "PerceptronLoss(reduction='mean', tie='ignore')"
+    assert repr(tp.PerceptronLoss(tie="strict")) == "PerceptronLoss(reduction='mean', tie='strict')"
 
 
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()])

@@ -1,6 +1,8 @@
-# mypy: ignore-errors
-# numba reads these functions; their types are what the loops are compiled for
-"""The loop of single-sample descent where each sample has a rate of its own or the weights are penalised, compiled."""
+"""The compiled loops of single-sample descent and of :func:`torchperc.minimise`, with the formulas of nn/derivatives.
+
+Descent: the scores before each step go into ``seen``. Each loop returns how many steps were made, fewer than there are
+samples if a score of the perceptron's is not finite.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,16 @@ import math
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
-from torchperc.rules.loops.exact import NEAR
-from torchperc.rules.loops.learn import OVERFLOW, _mistaken, _rival, update
+from torchperc.nn.derivatives import PERCEPTRON, logistic_terms, slope, slopes
 from torchperc.samples.loops import SUM, _add, _score, _scores
 
-PERCEPTRON, LMS, LOGISTIC = 0, 1, 2
+for _formula in (logistic_terms, slope, slopes):
+    register_jitable(error_model="numpy")(_formula)
 
-_SMALL = 1e-9  # a scale below this is multiplied into the weights, far before anything overflows
+STRIDE = 512  # factors 1 + e ≤ 2 that are multiplied before their logarithm is taken: 2⁵¹² is far from overflow
+SMALL = 1e-9  # a scale below this is multiplied into the weights, far before anything overflows
 
 
 def _shrink(rows, w, scale, keep):  # pragma: no cover - compiled
@@ -28,16 +31,14 @@ def _shrink_of(rows, w, scale, keep):
     if len(rows) == 1:
 
         def dense(rows, w, scale, keep):  # a step writes to all weights anyway
-            flat = w.reshape(-1)
-            for j in range(len(flat)):
-                flat[j] *= keep
+            _fold(w, keep)
             return scale
 
         return dense
 
     def csr(rows, w, scale, keep):  # weights that are not touched share one factor
         scale *= keep
-        return scale if scale >= _SMALL else _fold(w, scale)
+        return scale if scale >= SMALL else _fold(w, scale)
 
     return csr
 
@@ -67,7 +68,7 @@ def _descend_weighted_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low,
                 seen[p, 0] = score
                 if kind == PERCEPTRON and not math.isfinite(score):
                     return p
-                move = w.dtype.type(-rates[i] * _slope(np.float64(score), y[i], kind, tie, low))
+                move = w.dtype.type(-rates[i] * slope(np.float64(score), y[i], kind, tie, low))
                 if l2 > 0:
                     scale = _shrink(rows, w, scale, w.dtype.type(1.0 - rates[i] * l2))
                 if move != 0:
@@ -81,30 +82,19 @@ def _descend_weighted_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low,
 
     def many(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
         classes, scale = len(b), w.dtype.type(1)
-        out, slope, near = np.empty(classes + 8, w.dtype), np.empty(classes), np.zeros(NEAR)
+        out, bends = np.empty(classes + 8, w.dtype), np.empty(classes)
         for p in range(len(at)):
             i = at[p]
-            own = y[i]
             _scores(rows, i, w, out)
             for k in range(classes):
-                out[k] *= scale
-            wrong = own
-            if kind == PERCEPTRON:
-                wrong = _rival(rows, i, own, w, b, tie, 0.0, out, near)  # which adds the bias
-                for k in range(classes):
-                    slope[k] = np.float64(k == wrong) - np.float64(k == own)
-            else:
-                for k in range(classes):
-                    out[k] += b[k]
-                _slopes(out, own, classes, kind, low, slope)
-            for k in range(classes):
+                out[k] = scale * out[k] + b[k]
                 seen[p, k] = out[k]
-            if wrong == OVERFLOW:
+            if not slopes(out, y[i], classes, kind, tie, low, bends) and kind == PERCEPTRON:
                 return p
             if l2 > 0:
                 scale = _shrink(rows, w, scale, w.dtype.type(1.0 - rates[i] * l2))
             for k in range(classes):
-                move = w.dtype.type(-rates[i] * slope[k])
+                move = w.dtype.type(-rates[i] * bends[k])
                 if move != 0:
                     _add(rows, i, move / scale, w, k)
                     if has_bias:
@@ -117,11 +107,7 @@ def _descend_weighted_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low,
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
-    """One step a sample, in the order ``at``: w ← (1 − r_i·l2)·w − r_i·ℓ'·x_i, the bias without the penalty.
-
-    The scores before each step go into ``seen``. Returns how many steps were made, fewer than there are samples if a
-    score of the perceptron's is not finite.
-    """
+    """One step per sample, in the order ``at``: w ← (1 − r_i·l2)·w − r_i·ℓ'·x_i, the bias without the penalty."""
     return _descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen)
 
 
@@ -150,93 +136,116 @@ def _add_and_score_of(rows, i, coef, w, k):
     return csr
 
 
-@njit(error_model="numpy")
-def _slope(s, y, kind, tie, low):
-    """ℓ'(s) for one score."""
-    if kind == LMS:
-        return s - (1.0 if y > 0 else low)
-    if kind == LOGISTIC:
-        return -y / (1.0 + math.exp(y * s))
-    return -np.float64(y) if _mistaken(y * s, y, tie, 0.0) else 0.0
-
-
-@njit
-def _slopes(out, y, classes, kind, low, slope):
-    """ℓ'(s) for K scores by squared error or softmax."""
-    top, total = -np.inf, 0.0
-    for k in range(classes):
-        top = max(top, np.float64(out[k]))
-    for k in range(classes):
-        slope[k] = math.exp(np.float64(out[k]) - top) if kind == LOGISTIC else np.float64(out[k]) - low
-        total += slope[k]
-    for k in range(classes):
-        if kind == LOGISTIC:
-            slope[k] /= total
-    slope[y] -= 1.0 if kind == LOGISTIC else 1.0 - low
-
-
-def _descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):  # pragma: no cover - compiled
-    """:func:`descend`, by the number of scores."""
-
-
-@overload(_descend, jit_options={"error_model": "numpy"})
-def _descend_of(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
-    if w.ndim == 1:
-
-        def one(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
-            bias, score = b[0], _score(rows, at[0], w)
-            for p in range(len(at)):
-                score += bias
-                seen[p, 0] = score
-                if kind == PERCEPTRON and not math.isfinite(score):
-                    return p
-                move = w.dtype.type(-rate * _slope(np.float64(score), y[at[p]], kind, tie, low))
-                following = at[min(p + 1, len(at) - 1)]
-                if move != 0:
-                    score = _add_and_score(rows, at[p], move, w, following)
-                    if has_bias:
-                        bias += move
-                else:
-                    score = _score(rows, following, w)
-            b[0] = bias
-            return len(at)
-
-        return one
-
-    def many(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
-        classes = len(b)
-        out, slope = np.empty(classes + 8, w.dtype), np.empty(classes)
-        near = np.zeros(NEAR)  # descent gives the rounded scores back, so these decide
-        for p in range(len(at)):
-            own = y[at[p]]
-            _scores(rows, at[p], w, out)
-            if kind == PERCEPTRON:
-                wrong = _rival(rows, at[p], own, w, b, tie, 0.0, out, near)
-                if wrong != own and wrong != OVERFLOW:
-                    update(rows, at[p], rate, own, wrong, w, b, 1.0 if has_bias else 0.0)
-            else:
-                wrong = own
-                for k in range(classes):
-                    out[k] += b[k]
-                _slopes(out, own, classes, kind, low, slope)
-                for k in range(classes):
-                    move = w.dtype.type(-rate * slope[k])
-                    _add(rows, at[p], move, w, k)
-                    if has_bias:
-                        b[k] += move
-            for k in range(classes):
-                seen[p, k] = out[k]
-            if wrong == OVERFLOW:
-                return p
-        return len(at)
-
-    return many
-
-
 @njit(cache=True, nogil=True, error_model="numpy")
 def descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
-    """One step a sample, in order; the scores before each step go into ``seen``. Returns how many were made.
+    """One step per sample, in the order ``at``, for one score: w ← w − rate·ℓ'·x_i."""
+    bias, score = b[0], _score(rows, at[0], w)
+    for p in range(len(at)):
+        score += bias
+        seen[p, 0] = score
+        if kind == PERCEPTRON and not math.isfinite(score):
+            return p
+        move = w.dtype.type(-rate * slope(np.float64(score), y[at[p]], kind, tie, low))
+        following = at[min(p + 1, len(at) - 1)]
+        if move != 0:
+            score = _add_and_score(rows, at[p], move, w, following)
+            if has_bias:
+                bias += move
+        else:
+            score = _score(rows, following, w)
+    b[0] = bias
+    return len(at)
 
-    Fewer than there are samples if a score of the perceptron's is not finite.
-    """
-    return _descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen)
+
+# --- passes over dense rows for minimise; sums may be taken in any order, as every vectorised sum is ---
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def slope_rows(x, y, w, curvature, total):
+    """Sum of the losses and least margin; adds up the gradient in ``total``. Each row is used while it is at hand."""
+    n, d = x.shape
+    loss, least, product, total_bias = 0.0, np.inf, 1.0, 0.0
+    bias = w[d] if len(w) > d else 0.0
+    for i in range(n):
+        s = bias
+        for j in range(d):
+            s += x[i, j] * w[j]
+        m = y[i] * s
+        e, wrong, curvature[i] = logistic_terms(m)
+        residual = -y[i] * wrong
+        # log(1 + exp(−m)) = max(−m, 0) + log(1 + e), and the logarithms are taken of many factors at once
+        loss += max(-m, 0.0)
+        product *= 1.0 + e
+        if i % STRIDE == 0:
+            loss += math.log(product)
+            product = 1.0
+        least = min(least, m)
+        total_bias += residual
+        for j in range(d):
+            total[j] += residual * x[i, j]
+    if len(w) > d:
+        total[d] += total_bias
+    return loss + math.log(product), least
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def bend_rows(x, curvature, v, total):
+    """The largest change of a score along ``v``; adds up the Hessian's product with ``v`` in ``total``."""
+    n, d = x.shape
+    reach, total_bias = 0.0, 0.0
+    bias = v[d] if len(v) > d else 0.0
+    for i in range(n):
+        u = bias
+        for j in range(d):
+            u += x[i, j] * v[j]
+        reach = max(reach, abs(u))
+        bent = curvature[i] * u
+        total_bias += bent
+        for j in range(d):
+            total[j] += bent * x[i, j]
+    if len(v) > d:
+        total[d] += total_bias
+    return reach
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def square_rows(x, curvature, total):
+    """Adds up the lower half of Σ curvature·(x, 1)(x, 1)ᵀ in ``total``, four rows to each reading of that."""
+    n, d = x.shape
+    for i in range(0, n, 4):
+        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+        x0, x1, x2, x3 = x[i], x[i1], x[i2], x[i3]
+        c0 = curvature[i]
+        c1 = curvature[i1] if i1 > i else 0.0  # past the last row, its copies count nothing
+        c2 = curvature[i2] if i2 > i1 else 0.0
+        c3 = curvature[i3] if i3 > i2 else 0.0
+        for j in range(len(total)):
+            if j < d:
+                a0, a1, a2, a3 = c0 * x0[j], c1 * x1[j], c2 * x2[j], c3 * x3[j]
+            else:
+                a0, a1, a2, a3 = c0, c1, c2, c3
+                total[d, d] += c0 + c1 + c2 + c3
+            line = total[j]
+            for k in range(min(j + 1, d)):
+                line[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def cholesky_in_place(a):
+    """Turns a symmetric matrix into its lower Cholesky factor; whether it is positive definite."""
+    for i in range(len(a)):
+        row = a[i]
+        for j in range(i + 1):
+            other = a[j]
+            rest = row[j]
+            for k in range(j):
+                rest -= row[k] * other[k]
+            if j < i:
+                row[j] = rest / other[j]
+            elif rest > 0:
+                row[i] = math.sqrt(rest)
+            else:
+                return False
+        for j in range(i + 1, len(a)):
+            row[j] = 0.0
+    return True

@@ -12,28 +12,24 @@ w ← (1 − η·c_i·l2)·w − η·c_i·ℓ'(s)·x: a sample of weight 2 takes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
-from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
-from torchperc.nn.modules import MulticlassPerceptron, Perceptron
-from torchperc.rules.conventions import ENGINES, mistaken_for
+from torchperc.nn import derivatives
+from torchperc.nn.heads import Head, LMSHead, PerceptronHead, loss_code
+from torchperc.nn.modules import LinearNet as LinearNet
+from torchperc.rules.conventions import ENGINES
 from torchperc.rules.engines import compiled
 from torchperc.rules.engines.blocked import SWEEPS, BlockedEngine
-from torchperc.rules.log import check_labels
 from torchperc.rules.orders import sample_numbers
 from torchperc.rules.problem import linear_problem
 from torchperc.rules.spaces import LinearSpace
 from torchperc.samples import compiling
 from torchperc.samples.rows import Rows
-
-LinearNet = Perceptron | MulticlassPerceptron | nn.Linear
 
 
 @torch.no_grad()
@@ -49,33 +45,31 @@ def descend(
     l2: float = 0.0,
     order: checks.Data | None = None,
 ) -> Tensor:
-    """Run through the samples in order, one step each; return the scores each had before its own step.
+    """Run through the samples in order, one step each; return the scores (N,) or (N, K) before each sample's own step.
 
     Args:
         net: a linear net; its weights are changed in place.
         head: whose loss is lowered.
-        X: samples: a tensor of the net's type, a numpy array, or on the CPU a sparse matrix or tensor.
+        X: samples (N, d): a tensor of the net's type, a numpy array, or on the CPU a sparse matrix or tensor.
         y: labels −1/+1, or class indices.
-        lr: the rate η.
+        lr: the learning rate η.
         engine: ``"reference"``, ``"compiled"``, ``"blocked"``, or ``"auto"`` for the fastest.
         sample_weight: a factor for each sample's step; 0 leaves the sample as it is.
         l2: the weight of the penalty ½·l2·‖w‖², which each step lowers too; the bias is not penalised.
-        order: sample numbers in the order in which they are presented, each as often as it is named; all of them
-            as they are given by default.
-
-    Shape:
-        X (N, d), y (N,), sample_weight (N,) → (N,), or (N, K); with an order of M numbers, (M,) or (M, K).
+        order: sample numbers in the order in which they are presented, repeated as often as they are named; all
+            samples as they are given by default.
 
     Example:
+        >>> from torchperc.nn.modules import Perceptron
         >>> net = Perceptron(1)
         >>> descend(net, LMSHead(), torch.tensor([[1.0], [1.0]]), torch.tensor([1, 1]), lr=0.25)
         tensor([0.0000, 0.5000])
     """
     net = check_linear(net)
-    slopes(head)  # refuses a head that is none of the three
+    loss_code(head)  # refuses a head that is none of the three
     space, _ = linear_problem(net, X)
     rows = space.rows
-    labels = check_labels(y, len(rows), space.classes, both=False).to(rows.device)
+    labels = checks.labels(y, len(rows), space.classes, both=False).to(rows.device)
     steps = _steps(rows, lr, sample_weight, l2, order)
     run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}[_engine(engine, rows)]
     scores = run(net, head, rows, labels, steps)
@@ -83,7 +77,7 @@ def descend(
 
 
 class _Steps(NamedTuple):
-    """The rate η·c of each sample in float64, the penalty, and the order; ``uniform`` where all of that is plain."""
+    """The learning rate η·c of each sample in float64, the penalty and the order; ``uniform`` for no weights and l2."""
 
     lr: float
     rates: Tensor
@@ -100,12 +94,12 @@ def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, 
     l2 = checks.number("l2", l2, at_least=0)
     if l2 and l2 * float(rates.max()) >= 1:
         raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} turns weights round; lower l2 or lr")
-    if order is None:  # in numpy, which wakes no threads for it
-        index = torch.from_numpy(np.arange(len(rows))).to(rows.device)
+    if order is None:
+        index = torch.from_numpy(np.arange(len(rows))).to(rows.device)  # in numpy, which wakes no threads for it
     else:
         index = sample_numbers(order).to(rows.device)
-    if order is not None and (index.dim() != 1 or not len(index) or index.min() < 0 or index.max() >= len(rows)):
-        raise ValueError(f"order must be sample numbers 0 to {len(rows) - 1} in one dimension")
+        if index.dim() != 1 or not len(index) or index.min() < 0 or index.max() >= len(rows):
+            raise ValueError(f"order must be sample numbers 0 to {len(rows) - 1} in one dimension")
     return _Steps(lr, rates, l2, index, sample_weight is None and not l2)
 
 
@@ -139,68 +133,24 @@ def _engine(name: str, rows: Rows) -> str:
 # --- one sample after the other ---
 
 
-def slopes(head: Head) -> Callable[[list[float], int], list[float]]:
-    """The derivative ℓ'(s, y) of a head's loss in each score, for one sample.
-
-    Example:
-        >>> slopes(LMSHead())([0.25], 1)
-        [-0.75]
-    """
-    if isinstance(head, PerceptronHead):
-        return lambda s, y: _perceptron(s, y, _tie(head))
-    if isinstance(head, LMSHead):
-        return lambda s, y: _lms(s, y, _low(head))
-    if isinstance(head, LogisticHead):
-        return _logistic
-    raise TypeError(f"update='sample' knows the heads PerceptronHead, LMSHead and LogisticHead, found {head!r}")
-
-
-def _tie(head: PerceptronHead) -> str:
-    return "strict" if head.tie == "ignore" else head.tie
-
-
-def _low(head: LMSHead) -> float:
-    """The target of the samples that are not of a class."""
-    return 0.0 if head.targets == "0/1" else -1.0
-
-
-def _perceptron(s: list[float], y: int, tie: str) -> list[float]:
-    wrong = mistaken_for(s, y, tie=tie, margin=0.0)
-    if wrong is None:
-        return [0.0] * len(s)
-    return [-float(y)] if len(s) == 1 else [float(k == wrong) - float(k == y) for k in range(len(s))]
-
-
-def _lms(s: list[float], y: int, low: float) -> list[float]:
-    if len(s) == 1:
-        return [s[0] - (1.0 if y > 0 else low)]
-    return [value - (1.0 if k == y else low) for k, value in enumerate(s)]
-
-
-def _logistic(s: list[float], y: int) -> list[float]:
-    if len(s) == 1:
-        return [-y * _sigmoid(-y * s[0])]
-    top = max(s)
-    powers = [math.exp(value - top) for value in s]
-    total = sum(powers)
-    return [power / total - float(k == y) for k, power in enumerate(powers)]
-
-
-def _sigmoid(z: float) -> float:
-    return 1.0 / (1.0 + math.exp(-z)) if z >= 0 else math.exp(z) / (1.0 + math.exp(z))
-
-
 def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
-    weight, bias, slope = net.weight, net.bias, slopes(head)
-    nothing = weight.new_zeros(len(weight))
-    largest = torch.finfo(weight.dtype).max
-    seen = []
-    for i, label, rate in zip(steps.order.tolist(), y[steps.order].tolist(), _rates(steps), strict=True):
-        scores = rows.score(i, weight, nothing if bias is None else bias)
-        seen.append(scores)
+    weight, bias, units = net.weight, net.bias, len(net.weight)
+    kind, tie, low = loss_code(head)
+    nothing, largest = weight.new_zeros(units), torch.finfo(weight.dtype).max
+    seen, slope = [], [0.0] * units
+    rates: list[float] = steps.rates[steps.order].tolist()
+    for i, label, rate in zip(steps.order.tolist(), y[steps.order].tolist(), rates, strict=True):
+        seen.append(rows.score(i, weight, nothing if bias is None else bias))
+        scores = seen[-1].tolist()
+        if kind == derivatives.PERCEPTRON and not all(map(math.isfinite, scores)):
+            raise checks.weights_overflow(max(scores, key=abs))
         if steps.l2:
             weight.mul_(1.0 - rate * steps.l2)
-        for k, value in enumerate(slope(scores.tolist(), label)):
+        if units == 1:
+            slope[0] = derivatives.slope(scores[0], label, kind, tie, low)
+        else:
+            derivatives.slopes(scores, label, units, kind, tie, low, slope)
+        for k, value in enumerate(slope):
             step = -rate * value
             if abs(step) > largest:
                 step = math.copysign(math.inf, step)  # as autograd would: the run diverges, which others look out for
@@ -209,11 +159,6 @@ def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> 
                 if bias is not None:
                     bias[k].add_(step)
     return torch.stack(seen)
-
-
-def _rates(steps: _Steps) -> list[float]:
-    rates: list[float] = steps.rates[steps.order].tolist()
-    return rates
 
 
 # --- compiled ---
@@ -226,19 +171,15 @@ def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) 
     bias = torch.zeros_like(net.weight[:, 0]) if net.bias is None else net.bias.detach().clone()
     at = steps.order.contiguous().numpy().view(np.uint64)
     seen = torch.empty(len(at), len(net.weight), dtype=net.weight.dtype)
-    kind = {PerceptronHead: loops.PERCEPTRON, LMSHead: loops.LMS, LogisticHead: loops.LOGISTIC}[type(head)]
-    low = _low(head) if isinstance(head, LMSHead) else 0.0
-    tie = compiling.TIES[_tie(head)] if isinstance(head, PerceptronHead) else 0
     data = (rows.plain(), at, y.contiguous().numpy())
-    settings = (net.bias is not None, kind, tie, low, seen.numpy())
-    if steps.uniform:
+    settings = (net.bias is not None, *loss_code(head), seen.numpy())
+    if steps.uniform and len(net.weight) == 1:
         done = loops.descend(*data, weight.loop, bias.numpy(), float(steps.lr), *settings)
     else:
         rates = steps.rates.contiguous().numpy()
         done = loops.descend_weighted(*data, rates, steps.l2, weight.loop, bias.numpy(), *settings)
     if done < len(at):
-        value = float(seen[done].max())
-        raise ValueError(f"a score became {value}: the weights overflow; scale X down or lower lr")
+        raise checks.weights_overflow(float(seen[done].max()))
     net.weight.copy_(weight.tensor)
     if net.bias is not None:
         net.bias.copy_(bias)
@@ -275,7 +216,7 @@ def _blocked(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -
 def _solve_block(head: Head, start: Tensor, earlier: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """The scores that each sample of a block sees and the slopes there: s = start + earlier·ℓ'(s)."""
     if isinstance(head, LMSHead):  # a linear system: (I − earlier)·e = start − t
-        target = _targets(head, start, y)
+        target = derivatives.targets(y, start.shape[1], head.low).to(start.dtype)
         system = torch.eye(len(y), dtype=start.dtype, device=start.device) - earlier
         error = torch.linalg.solve_triangular(system, start - target, upper=False, unitriangular=True)
         return target + error, error
@@ -287,27 +228,12 @@ def _solve_block(head: Head, start: Tensor, earlier: Tensor, y: Tensor) -> tuple
         if torch.equal(slope, before):
             break
     if isinstance(head, PerceptronHead) and not torch.isfinite(scores).all():
-        raise ValueError(f"a score became {float(scores.max())}: the weights overflow; scale X down or lower lr")
+        raise checks.weights_overflow(float(scores.max()))
     return scores, slope
-
-
-def _targets(head: LMSHead, scores: Tensor, y: Tensor) -> Tensor:
-    right = (y > 0)[:, None] if scores.shape[1] == 1 else F.one_hot(y, scores.shape[1])
-    return torch.where(right > 0, 1.0, _low(head)).to(scores.dtype)
 
 
 def _block_slopes(head: Head, scores: Tensor, y: Tensor) -> Tensor:
     if isinstance(head, PerceptronHead):
         shaped = scores[:, 0] if scores.shape[1] == 1 else scores
-        return _perceptron_slopes(scores, y, head.mistakes(shaped, y))
-    if scores.shape[1] == 1:
-        return -y[:, None] * torch.sigmoid(-y[:, None] * scores)
-    return scores.softmax(-1) - F.one_hot(y, scores.shape[1])
-
-
-def _perceptron_slopes(scores: Tensor, y: Tensor, mistake: Tensor) -> Tensor:
-    if scores.shape[1] == 1:
-        return torch.where(mistake, -y, 0)[:, None].to(scores.dtype)
-    own = F.one_hot(y, scores.shape[1])
-    rival = F.one_hot(scores.masked_fill(own.bool(), -math.inf).argmax(-1), scores.shape[1])
-    return ((rival - own) * mistake[:, None]).to(scores.dtype)
+        return derivatives.perceptron_slope(scores, y, head.mistakes(shaped, y))
+    return (derivatives.logistic if scores.shape[1] == 1 else derivatives.softmax)(scores, y).slope

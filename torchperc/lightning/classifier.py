@@ -23,13 +23,13 @@ from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.model.describe import as_factory, described_factory, uncompiled
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head, LMSHead, LogisticHead
+from torchperc.nn.derivatives import curvature_bound, safe_lr
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, loss_code
 from torchperc.rules.problem import check_net, class_factors
 from torchperc.rules.trainer import check_class_weight
 from torchperc.samples.parts import rows_as_read
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 from torchperc.theory import auto_lr, rate_warning
-from torchperc.theory.rates import step_limit
 
 UPDATES = ("batch", "sample")
 STARTS = ("as-is", "two-sample")
@@ -439,8 +439,8 @@ def _auto_lr_of_batches(
 
     ``batch_size`` is that of the training steps; ``None`` stands for these batches themselves.
     """
-    unit = step_limit(head, [[1.0]], bias=False, num_classes=num_classes) / 2  # of a loss whose φ has length 1
-    if math.isinf(unit):
+    bound = curvature_bound(loss_code(head)[0], num_classes or 1)
+    if not bound:
         return 1.0
     constant, gram = float(bias), None
     longest = total = 0.0
@@ -465,7 +465,7 @@ def _auto_lr_of_batches(
         size = sum(sizes) if isinstance(batch_size, str) else batch_size
         sizes = [size, sum(sizes) % size or size]
     curvature = longest if max(sizes) == 1 else min(longest, total / min(sizes))
-    return unit / curvature if curvature else 1.0
+    return safe_lr(bound * curvature)
 
 
 def _own_gram(X: Any) -> Any:

@@ -1,12 +1,13 @@
 """The mathematics as pure functions: scores, decisions, losses, mistakes, geometry, feature maps.
 
-Every loss module, head and trainer is a shell over what stands here. ``s`` is a score w·x + b, ``y`` a label −1/+1;
-with K classes ``s`` has a last dimension of K and ``y`` holds class indices. Losses look at the values of their labels
-where that costs nothing: not on a GPU, which a look would stall, and not under ``torch.compile`` or ``vmap``.
+``s`` is a score w·x + b, ``y`` a label −1/+1; with K classes ``s`` has a last dimension of K and ``y`` holds class
+indices. Losses check the values of their labels where that costs nothing: not on a GPU, which a look would stall, and
+not under ``torch.compile`` or ``vmap``.
 """
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torchperc import _checks as checks
+from torchperc.nn import derivatives
 
 REDUCTIONS = ("mean", "sum", "none")
-TIES = ("update", "sign", "strict")
-LOSS_TIES = ("update", "sign", "ignore")
+TIES = LOSS_TIES = ("update", "sign", "strict")
 TARGETS = ("-1/+1", "0/1")
 POSITIONS = ("first", "last")
 
@@ -28,15 +29,7 @@ POSITIONS = ("first", "last")
 
 
 def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Linear scores s = w·x + b, one for each sample, or one for each sample and class.
-
-    Args:
-        x: samples; dense, or a tensor of the layout ``torch.sparse_csr``, whose scores cost its non-zeros.
-        weight: (1, d) for one score a sample, (K, d) for K.
-        bias: (1,) or (K,), or ``None`` for a hyperplane through the origin.
-
-    Shape:
-        x (…, d) → (…,) with a (1, d) weight, (…, K) with a (K, d) weight.
+    """Linear scores s = w·x + b: (…, d) → (…,) with a weight (1, d), (…, K) with a weight (K, d).
 
     Example:
         >>> scores(torch.tensor([[1.0, 1.0]]), torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]))
@@ -47,18 +40,10 @@ def scores(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x·Wᵀ + b, as ``torch.nn.functional.linear`` has it; for sparse x too, with gradients to weight and bias.
+    """x·Wᵀ + b like ``torch.nn.functional.linear``, for sparse x too: (…, d) → (…, K).
 
-    Forward and backward are one sparse product each, X·Wᵀ and gᵀ·X: on the CPU by scipy, whose second one takes no
-    longer than the first.
-
-    Args:
-        x: samples; dense, or of the layout ``torch.sparse_csr`` or ``torch.sparse_coo``.
-        weight: one row for each score.
-        bias: one number for each score, or ``None``.
-
-    Shape:
-        x (…, d), weight (K, d), bias (K,) → (…, K).
+    Forward and backward of a sparse x (``torch.sparse_csr`` or ``torch.sparse_coo``) are one sparse product each, on
+    the CPU by scipy, with gradients to weight and bias.
 
     Example:
         >>> weight = torch.tensor([[3.0, 2.0]], requires_grad=True)
@@ -120,9 +105,6 @@ class _SparseProduct(torch.autograd.Function):
 def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
     """Two-class decision: s ≥ threshold → +1, else −1 (int64).
 
-    Shape:
-        any → the same.
-
     Example:
         >>> decide(torch.tensor([-0.5, 0.0, 2.0]))
         tensor([-1,  1,  1])
@@ -132,9 +114,6 @@ def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
 
 def finite_scores(s: Tensor) -> Tensor:
     """Return scores that are all finite; NaN and infinity have no decision.
-
-    Shape:
-        any → the same.
 
     Example:
         >>> finite_scores(torch.tensor([-0.5, 2.0]))
@@ -149,9 +128,6 @@ def finite_scores(s: Tensor) -> Tensor:
 def signs_of(positive: Tensor) -> Tensor:
     """+1 where true, else −1 (int64); more than twice as fast as ``torch.where`` with two numbers.
 
-    Shape:
-        any → the same.
-
     Example:
         >>> signs_of(torch.tensor([True, False]))
         tensor([ 1, -1])
@@ -160,10 +136,7 @@ def signs_of(positive: Tensor) -> Tensor:
 
 
 def decide_class(s: Tensor) -> Tensor:
-    """K-class decision: the lowest index among the largest scores.
-
-    Shape:
-        (…, K) → (…,).
+    """K-class decision, the lowest index among the largest scores: (…, K) → (…,).
 
     Example:
         >>> decide_class(torch.tensor([[0.0, 2.0, 2.0]]))
@@ -173,13 +146,9 @@ def decide_class(s: Tensor) -> Tensor:
 
 
 def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Score and index of the strongest wrong class (the lowest index among the largest).
+    """Score and index of the strongest wrong class (the lowest index among the largest): (…, K), (…,) → two (…,).
 
-    The index is found first and the score gathered at it, so that a tie sends its gradient to one class and not, as
-    ``amax`` does, to all of them.
-
-    Shape:
-        s (…, K), y (…,) → two tensors (…,).
+    The score is gathered at the index, so that a tie sends its gradient to one class and not, as ``amax``, to all.
 
     Example:
         >>> rival_scores(torch.tensor([[1.0, 3.0, 3.0]]), torch.tensor([1]))
@@ -193,32 +162,23 @@ def rival_scores(s: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def slacks(s: Tensor, y: Tensor) -> Tensor:
     """How far each score is on its right side: y·s, or s_y − s_r against the strongest wrong class r.
 
-    Shape:
-        s (…,) and y (…,), or s (…, K) and y (…,) → (…,).
-
     Example:
         >>> slacks(torch.tensor([2.0, -1.0]), torch.tensor([1, 1]))
         tensor([ 2., -1.])
     """
     if s.dim() == y.dim():
         return y * s
-    return _own_scores(s, y) - rival_scores(s, y)[0]
+    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1) - rival_scores(s, y)[0]
 
 
 def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) -> Tensor:
-    """Which samples are mistakes: the test at the heart of the rule.
-
-    With slack m = y·s (two classes) or m = s_y − max_{r≠y} s_r (K classes):
-    ``"update"``: m ≤ margin · ``"strict"``: m < margin · ``"sign"``: the decision differs from y.
+    """Which samples are mistakes (bool), by the slack m = y·s, or m = s_y − max_{r≠y} s_r with K classes.
 
     Args:
         s: scores.
         y: labels −1/+1, or class indices if ``s`` has one dimension more.
-        tie: what a score on the boundary counts as.
-        margin: the slack every sample must exceed; not with ``"sign"``, where a decision has no slack.
-
-    Shape:
-        s (…,) and y (…,), or s (…, K) and y (…,) → bool (…,).
+        tie: ``"update"``: m ≤ margin · ``"strict"``: m < margin · ``"sign"``: the decision differs from y.
+        margin: the required margin, a slack that every sample must exceed; not with ``"sign"``.
 
     Example:
         >>> s, y = torch.tensor([0.0, 0.0, 1.0]), torch.tensor([1, -1, 1])
@@ -230,12 +190,26 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
         raise ValueError(f"margin={margin} means nothing to tie='sign'; use tie='update' or tie='strict'")
     if s.dim() == y.dim():
         _same_shape(s, y)
-        slack, differs = slacks(s, y), decide(s) != y
+        differs = decide(s) != y
     else:
         _class_shape(s, y)
-        slack, differs = slacks(s, y), decide_class(s) != y
+        differs = decide_class(s) != y
+    slack = slacks(s, y)
     # written as "not >" so that a score that is not a number counts as a mistake, never as a success
     return differs | slack.isnan() if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
+
+
+def tie_name(tie: str) -> str:
+    """Return ``tie`` if it is known; ``"ignore"``, as losses called ``"strict"`` until 0.1, gives a warning.
+
+    Example:
+        >>> tie_name("sign")
+        'sign'
+    """
+    if tie == "ignore":
+        warnings.warn("tie='ignore' is now tie='strict'", DeprecationWarning, stacklevel=3)
+        return "strict"
+    return checks.one_of("tie", tie, TIES)
 
 
 # --- losses -------------------------------------------------------------------------------------------------------
@@ -245,17 +219,14 @@ def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str =
     r"""Perceptron criterion: L = max(0, −y·s).
 
     At the kink y·s = 0 the value is 0 and the derivative in s is a choice: ``"update"`` takes −y, which is the
-    perceptron rule; ``"ignore"`` takes 0, so zero weights never move; ``"sign"`` takes −y where the decision
+    perceptron rule; ``"strict"`` takes 0, so zero weights never move; ``"sign"`` takes −y where the decision
     (s ≥ 0 → +1) is wrong, that is for y = −1 only.
 
     Args:
         s: scores.
-        y: labels −1/+1.
+        y: labels −1/+1, of the same shape.
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         tie: the choice at the kink.
-
-    Shape:
-        s and y (…,) → a scalar, or (…,) with ``"none"``.
 
     Example:
         >>> s = torch.tensor([2.0, -1.0, 0.0], requires_grad=True)
@@ -264,35 +235,29 @@ def perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str =
         tensor([ 1., 0., -1.])
     """
     _check_signs(s, y)
-    wrong = _active(s.detach(), y, tie)
-    return _reduce(torch.where(wrong, -(y * s), torch.zeros_like(s)), reduction)
+    return _criterion(s, y, reduction, tie)
 
 
 def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", tie: str = "update") -> Tensor:
-    """K-class perceptron criterion: L = max(0, max_{r≠y} s_r − s_y).
+    """K-class perceptron criterion: L = max(0, max_{r≠y} s_r − s_y), for scores (…, K) and class indices (…,).
 
     The choices at the kink are those of :func:`perceptron_loss`, with the slack s_y − max s_r in place of y·s.
-
-    Shape:
-        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
 
     Example:
         >>> multiclass_perceptron_loss(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]))
         tensor(2.)
     """
     _check_classes(s, y)
-    wrong = _active(s.detach(), y, tie)
-    slack = _own_scores(s, y) - rival_scores(s, y)[0]
+    return _criterion(s, y, reduction, tie)
+
+
+def _criterion(s: Tensor, y: Tensor, reduction: str, tie: str) -> Tensor:
+    wrong, slack = mistakes(s.detach(), y, tie=tie_name(tie)), slacks(s, y)
     return _reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
 
 
 def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
-    """Least mean squares: L = ½(t − s)², averaged as 1/(2M)·Σ by ``reduction="mean"``.
-
-    Labels stay −1/+1; ``targets`` says what the score is drawn to: t = y, or t = (y + 1)/2 with ``"0/1"``.
-
-    Shape:
-        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
+    """Least mean squares: L = ½(t − s)², with t = y, or t = (y + 1)/2 for ``targets="0/1"``; labels stay −1/+1.
 
     Example:
         >>> lms_loss(torch.tensor([0.5, 0.5]), torch.tensor([1, -1]), reduction="none")
@@ -302,29 +267,22 @@ def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-
     t = y.to(s.dtype)
     if checks.one_of("targets", targets, TARGETS) == "0/1":
         t = (t + 1) / 2
-    return _reduce((t - s).square() / 2, reduction)
+    return _reduce(derivatives.lms_loss(s, t), reduction)
 
 
 def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
     """Logistic loss: L = log(1 + exp(−y·s)) = softplus(−y·s), without overflow for any finite score.
-
-    Shape:
-        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
 
     Example:
         >>> logistic_loss(torch.tensor([-1e4, 1e4]), torch.tensor([1, 1]), reduction="none")
         tensor([10000., 0.])
     """
     _check_signs(s, y)
-    z = -(y * s)
-    return _reduce(torch.logaddexp(z, torch.zeros_like(z)), reduction)
+    return _reduce(derivatives.logistic_loss(y * s), reduction)
 
 
 def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
-    """K-class least mean squares: L = ½ Σ_k (t_k − s_k)², t one-hot in the chosen targets.
-
-    Shape:
-        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+    """K-class least mean squares: L = ½ Σ_k (t_k − s_k)², t one-hot in the chosen targets; s (…, K), y (…,).
 
     Example:
         >>> multiclass_lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
@@ -336,24 +294,18 @@ def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", target
 
 
 def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
-    """K-class logistic loss: L = log Σ_k exp(s_k) − s_y (softmax cross-entropy).
-
-    Shape:
-        s (…, K), y (…,) class indices → a scalar, or (…,) with ``reduction="none"``.
+    """K-class logistic loss: L = log Σ_k exp(s_k) − s_y (softmax cross-entropy), for s (…, K) and y (…,).
 
     Example:
         >>> multiclass_logistic_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))
         tensor(0.6931)
     """
     _check_classes(s, y)
-    return _reduce(s.logsumexp(-1) - _own_scores(s, y), reduction)
+    return _reduce(derivatives.softmax_loss(s, y), reduction)
 
 
 def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: float = 0.0) -> Tensor:
     """Zero-one loss: 1 where the decision differs from y. Its mean is the error rate; it has no gradient.
-
-    Shape:
-        s and y (…,), or s (…, K) with class indices → a scalar, or (…,) with ``reduction="none"``.
 
     Example:
         >>> zero_one_loss(torch.tensor([1.0, -1.0]), torch.tensor([1, 1]))
@@ -364,7 +316,7 @@ def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: f
         return _reduce((decide(s, threshold) != y).to(s.dtype), reduction)
     _check_classes(s, y)
     if threshold:
-        raise ValueError(f"threshold={threshold} goes with one score a sample; K classes are decided by the largest")
+        raise ValueError(f"threshold={threshold} goes with one score per sample; K classes are decided by the largest")
     return _reduce((decide_class(s) != y).to(s.dtype), reduction)
 
 
@@ -372,11 +324,6 @@ def cost_loss(
     s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean", threshold: float = 0.0
 ) -> Tensor:
     """Asymmetric cost: ``fp`` for a false positive, ``fn`` for a false negative, 0 for a right decision.
-
-    These are the two weights γ₁, γ₂ of a test in which missing the ill is worse than alarming the healthy.
-
-    Shape:
-        s and y (…,) → a scalar, or (…,) with ``reduction="none"``.
 
     Example:
         >>> cost_loss(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]), fp=1, fn=10, reduction="none")
@@ -386,11 +333,6 @@ def cost_loss(
     fp, fn = checks.number("fp", fp, at_least=0), checks.number("fn", fn, at_least=0)
     price = torch.where(y > 0, torch.full_like(s, fn), torch.full_like(s, fp))
     return _reduce(price * (decide(s, threshold) != y), reduction)
-
-
-def _active(s: Tensor, y: Tensor, tie: str) -> Tensor:
-    checks.one_of("tie", tie, LOSS_TIES)
-    return mistakes(s, y, tie="strict" if tie == "ignore" else tie)
 
 
 def _reduce(values: Tensor, reduction: str) -> Tensor:
@@ -411,7 +353,7 @@ def _class_shape(s: Tensor, y: Tensor) -> None:
         )
     if s.shape[-1] < 2:
         raise ValueError(
-            f"scores have shape {tuple(s.shape)}, a single class; K classes need K ≥ 2, and one score a sample needs "
+            f"scores have shape {tuple(s.shape)}, a single class; K classes need K ≥ 2, and one score per sample needs "
             "scores.squeeze(-1)"
         )
 
@@ -425,7 +367,7 @@ def _check_signs(s: Tensor, y: Tensor) -> None:
 def _check_classes(s: Tensor, y: Tensor) -> None:
     _class_shape(s, y)
     if y.is_floating_point():
-        raise TypeError(f"class indices must be whole numbers, found {y.dtype}; use y.long()")
+        raise TypeError(f"class indices must be integers, found {y.dtype}; use y.long()")
     if _seen((y < 0) | (y >= s.shape[-1])):
         raise ValueError(f"labels must be class indices 0 to {s.shape[-1] - 1}, found {y.unique().tolist()[:5]}")
 
@@ -441,22 +383,15 @@ def _seen(condition: Tensor) -> bool:
 
 
 def _one_hot(y: Tensor, classes: int) -> Tensor:
-    """As ``F.one_hot`` but boolean, for any whole type, and under vmap."""
+    """As ``F.one_hot`` but boolean, for any integer type, and under vmap."""
     return torch.arange(classes, device=y.device) == y.unsqueeze(-1)
-
-
-def _own_scores(s: Tensor, y: Tensor) -> Tensor:
-    return s.gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
 
 # --- geometry of the hyperplane -----------------------------------------------------------------------------------
 
 
 def unit_normal(weight: Tensor) -> Tensor:
-    """Unit normal of the hyperplane: w/‖w‖.
-
-    Shape:
-        (1, d) → (d,).
+    """Unit normal of the hyperplane, w/‖w‖: (1, d) → (d,).
 
     Example:
         >>> unit_normal(torch.tensor([[3.0, 4.0]]))
@@ -466,10 +401,7 @@ def unit_normal(weight: Tensor) -> Tensor:
 
 
 def offset(weight: Tensor, bias: Tensor) -> Tensor:
-    """Signed distance of the hyperplane from the origin along its normal: −b/‖w‖.
-
-    Shape:
-        (1, d), (1,) → scalar.
+    """Signed distance of the hyperplane from the origin along its normal, −b/‖w‖: (1, d), (1,) → scalar.
 
     Example:
         >>> offset(torch.tensor([[3.0, 4.0]]), torch.tensor([-10.0]))
@@ -479,10 +411,7 @@ def offset(weight: Tensor, bias: Tensor) -> Tensor:
 
 
 def signed_distance(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Signed distance of points from the hyperplane: (w·x + b)/‖w‖, positive on the +1 side.
-
-    Shape:
-        x (…, d) → (…,).
+    """Signed distance of points from the hyperplane, (w·x + b)/‖w‖, positive on the +1 side: (…, d) → (…,).
 
     Example:
         >>> signed_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[3.0, 4.0]]), torch.tensor([-10.0]))
@@ -491,15 +420,15 @@ def signed_distance(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
     return scores(x, weight, bias) / _norm(weight)
 
 
-def margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Margin of a hyperplane on labelled data: γ = min_n y_n·(w·x_n + b)/‖w‖; negative if a point is on the wrong side.
+def geometric_margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Geometric margin γ = min_n y_n·(w·x_n + b)/‖w‖ of a hyperplane; negative if a point is on the wrong side.
 
-    Shape:
-        x (N, d), y (N,) → scalar.
+    :func:`torchperc.theory.margin` divides by ‖(w, b)‖, the bias in the norm as the mistake bound needs it, and
+    ``RuleTrainer(margin=)`` is a required margin y·s, divided by nothing.
 
     Example:
         >>> x, y = torch.tensor([[0.0], [4.0]]), torch.tensor([-1, 1])
-        >>> margin(x, y, torch.tensor([[1.0]]), torch.tensor([-1.0]))
+        >>> geometric_margin(x, y, torch.tensor([[1.0]]), torch.tensor([-1.0]))
         tensor(1.)
     """
     distance = signed_distance(x, weight, bias)
@@ -507,11 +436,16 @@ def margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> 
     return (y * distance).min()
 
 
-def squared_radius(x: Tensor) -> Tensor:
-    """Squared radius of the data: R² = max_n ‖x_n‖², computed without a root so that integers stay exact.
+def __getattr__(name: str) -> Any:
+    if name == "margin":
+        message = "torchperc.functional.margin is now torchperc.functional.geometric_margin"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return geometric_margin
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
-    Shape:
-        (N, d) → scalar.
+
+def squared_radius(x: Tensor) -> Tensor:
+    """Squared radius of the data, R² = max_n ‖x_n‖², without a root so that integers stay exact: (N, d) → scalar.
 
     Example:
         >>> squared_radius(torch.tensor([[3.0, 4.0], [1.0, 1.0]]))
@@ -530,19 +464,14 @@ def _norm(weight: Tensor) -> Tensor:
 
 
 def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[Tensor, Tensor]:
-    """Starting weights from two samples, the first of either class: the flattest plane s = w·x + b through both.
+    """Starting weights (1, d) and bias (1,): the flattest plane s = w·x + b through the first sample of either class.
 
-    w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁. With one feature this is the slope (t₂ − t₁)/(x₂ − x₁). With
-    more, dividing by each feature's own difference, as one may read, would count the same rise once a feature and fail
-    where two values are equal.
+    w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁; with one feature this is the slope (t₂ − t₁)/(x₂ − x₁).
 
     Args:
-        x: samples.
+        x: samples (N, d).
         y: labels −1/+1, both of which must occur.
-        targets: ``"-1/+1"`` or ``"0/1"``, what the plane takes at the two samples.
-
-    Shape:
-        x (N, d), y (N,) → (1, d), (1,).
+        targets: ``"-1/+1"`` or ``"0/1"``, the plane's values at the two samples.
 
     Example:
         >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([-1, 1]))
@@ -563,15 +492,12 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
 
 
 def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
-    """Homogeneous coordinates: x with a constant feature, so that the bias becomes a weight.
+    """Homogeneous coordinates, x with a constant feature, so that the bias becomes a weight: (…, d) → (…, d + 1).
 
     Args:
         x: samples.
         position: ``"last"`` gives (x, 1), ``"first"`` gives (1, x).
         value: the constant; R instead of 1 makes a unit step on the weight a step of R² on the bias.
-
-    Shape:
-        (…, d) → (…, d + 1).
 
     Example:
         >>> homogeneous(torch.tensor([[5.0, 6.0]]), "first")
@@ -583,10 +509,7 @@ def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor
 
 
 def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float = 1.0) -> Tensor:
-    """Weights of the same model in homogeneous coordinates: (w, b/value).
-
-    Shape:
-        (K, d), (K,) → (K, d + 1).
+    """Weights of the same model in homogeneous coordinates, (w, b/value): (K, d), (K,) → (K, d + 1).
 
     Example:
         >>> fold_bias(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]), "first")
@@ -596,10 +519,7 @@ def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float
 
 
 def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> tuple[Tensor, Tensor]:
-    """Inverse of :func:`fold_bias`: weight and bias of a model in homogeneous coordinates.
-
-    Shape:
-        (K, d + 1) → (K, d), (K,).
+    """Inverse of :func:`fold_bias`: (K, d + 1) → (K, d), (K,).
 
     Example:
         >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
@@ -612,15 +532,8 @@ def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> t
 def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
     """Joint features φ(x, k) for every class k: (x, 1) in the k-th of K blocks, zeros elsewhere.
 
-    One vector w over φ then scores class k as w·φ(x, k), which is w_k·x + b_k with the blocks of w as rows.
-
-    Args:
-        x: samples.
-        num_classes: K.
-        bias: append a 1 to x in each block.
-
-    Shape:
-        x (N, d) → (N, K, K·(d + 1)), or (N, K, K·d) without bias.
+    One vector w over φ then scores class k as w·φ(x, k), which is w_k·x + b_k with the blocks of w as rows:
+    (N, d) → (N, K, K·(d + 1)), or (N, K, K·d) without bias.
 
     Example:
         >>> joint_features(torch.tensor([[5.0]]), 2)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc.nn import derivatives
 from torchperc.nn import functional as tpf
 
 
@@ -46,7 +47,7 @@ def _many(scores: Tensor, y: Tensor | None = None) -> bool:
     """Whether these are scores of K classes: one dimension more than the labels, or more than one."""
     many = scores.dim() > (1 if y is None else y.dim())
     if many and scores.shape[-1] < 2:
-        raise ValueError(f"scores have shape {tuple(scores.shape)}; for one score a sample pass scores.squeeze(-1)")
+        raise ValueError(f"scores have shape {tuple(scores.shape)}; for one score per sample pass scores.squeeze(-1)")
     return many
 
 
@@ -59,6 +60,8 @@ def head(name: str) -> Head:
         >>> head("lms 0/1")
         LMSHead(targets='0/1')
     """
+    if name == "perceptron ignore":  # until 0.1
+        return PerceptronHead(tie="ignore")
     return NAMED_HEADS[checks.one_of("head", name, tuple(NAMED_HEADS))]
 
 
@@ -79,7 +82,7 @@ class PerceptronHead(Head):
     tie: str = "update"
 
     def __post_init__(self) -> None:
-        checks.one_of("tie", self.tie, tpf.LOSS_TIES)
+        object.__setattr__(self, "tie", tpf.tie_name(self.tie))
 
     def output(self, scores: Tensor) -> Tensor:
         """The thresholded score, in the scores' dtype."""
@@ -88,7 +91,7 @@ class PerceptronHead(Head):
 
     def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
         """Samples that the loss moves the weights for."""
-        return tpf.mistakes(scores, y, tie="strict" if self.tie == "ignore" else self.tie)
+        return tpf.mistakes(scores, y, tie=self.tie)
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Perceptron criterion, two or K classes."""
@@ -115,9 +118,14 @@ class LMSHead(Head):
         checks.one_of("targets", self.targets, tpf.TARGETS)
 
     @property
+    def low(self) -> float:
+        """The target of samples that are not of a class: −1 or 0."""
+        return 0.0 if self.targets == "0/1" else -1.0
+
+    @property
     def threshold(self) -> float:
         """0, or ½ with 0/1 targets."""
-        return 0.5 if self.targets == "0/1" else 0.0
+        return (1 + self.low) / 2
 
     def output(self, scores: Tensor) -> Tensor:
         """The score itself."""
@@ -159,9 +167,25 @@ class LogisticHead(Head):
 NAMED_HEADS: dict[str, Head] = {
     "perceptron": PerceptronHead(),
     "perceptron sign": PerceptronHead(tie="sign"),
-    "perceptron ignore": PerceptronHead(tie="ignore"),
+    "perceptron strict": PerceptronHead(tie="strict"),
     "lms": LMSHead(),
     "lms 0/1": LMSHead(targets="0/1"),
     "logistic": LogisticHead(),
 }
 """Every head with every option, by name."""
+
+
+def loss_code(head: Head) -> tuple[int, int, float]:
+    """A head's loss as :mod:`torchperc.nn.derivatives` knows it: kind, tie and the lower target, as numbers.
+
+    Example:
+        >>> loss_code(LMSHead())
+        (1, 0, -1.0)
+    """
+    if isinstance(head, PerceptronHead):
+        return derivatives.PERCEPTRON, tpf.TIES.index(head.tie), 0.0
+    if isinstance(head, LMSHead):
+        return derivatives.LMS, 0, head.low
+    if isinstance(head, LogisticHead):
+        return derivatives.LOGISTIC, 0, 0.0
+    raise TypeError(f"update='sample' knows the heads PerceptronHead, LMSHead and LogisticHead, found {head!r}")

@@ -25,7 +25,7 @@ class PerceptronLoss(_Loss):
 
     Args:
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        tie: derivative at y·s = 0: ``"update"`` −y, ``"ignore"`` 0, ``"sign"`` −y for y = −1 only.
+        tie: derivative at y·s = 0: ``"update"`` −y, ``"strict"`` 0, ``"sign"`` −y for y = −1 only.
 
     Shape:
         scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
@@ -40,7 +40,7 @@ class PerceptronLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", tie: str = "update") -> None:
         super().__init__(reduction)
-        self.tie = checks.one_of("tie", tie, tpf.LOSS_TIES)
+        self.tie = tpf.tie_name(tie)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
         """The loss of scores against labels −1/+1."""
@@ -98,9 +98,6 @@ class LMSLoss(_Loss):
 class LogisticLoss(_Loss):
     """Logistic loss softplus(−y·s), stable for any finite score.
 
-    Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
     Shape:
         scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
 
@@ -117,9 +114,6 @@ class LogisticLoss(_Loss):
 
 class ZeroOneLoss(_Loss):
     """Zero-one loss: 1 where the decision is wrong. The mean is the error rate; there is no gradient.
-
-    Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
 
     Shape:
         scores (…,) with labels −1/+1, or scores (…, K) with class indices → scalar, or (…,) with ``"none"``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -151,8 +151,8 @@ class Perceptron(_LinearNet):
 
     @torch.no_grad()
     def margin(self, x: Tensor, y: Tensor) -> Tensor:
-        """Smallest signed distance to the right side: min y·(w·x + b)/‖w‖."""
-        return tpf.margin(x, y, self.weight, self.bias)
+        """The geometric margin min y·(w·x + b)/‖w‖; see :func:`torchperc.nn.functional.geometric_margin`."""
+        return tpf.geometric_margin(x, y, self.weight, self.bias)
 
     def homogeneous(self, position: str = "last") -> Perceptron:
         """The same model without a bias, over :func:`torchperc.nn.functional.homogeneous` inputs."""
@@ -212,6 +212,10 @@ class MulticlassPerceptron(_LinearNet):
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""
         return f"in_features={self.in_features}, num_classes={self.num_classes}, bias={self.bias is not None}"
+
+
+LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
+"""Nets of one linear score, or one per class."""
 
 
 class JointPerceptron(_LinearNet):

@@ -22,7 +22,7 @@ from torchperc.nn.losses import MulticlassPerceptronLoss, PerceptronLoss
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules.conventions import BIAS_STEPS, TIES
 from torchperc.rules.engines.reference import ReferenceEngine, Task
-from torchperc.rules.log import Mistake, MistakeLog, Mistakes, check_labels
+from torchperc.rules.log import Mistake, MistakeLog, Mistakes
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import check_steps, dtype_of, linear_problem, warn_if_stuck, with_bias_step, zero_net
 from torchperc.rules.spaces import Space, Weights
@@ -175,7 +175,7 @@ class _Problem:
         space, self.start = linear_problem(net, self.X)
         everyone = torch.arange(len(self.X), device=self.X.device)
         self.space = with_bias_step(space, net, bias_step, everyone)
-        self.y = check_labels(y, len(self.X), self.space.classes).to(self.X.device)
+        self.y = checks.labels(y, len(self.X), self.space.classes).to(self.X.device)
         ones = torch.ones(len(self.y), dtype=torch.float64, device=self.X.device)
         steps = check_steps(self.lr, ones, self.space)
         self.rule = ReferenceEngine(Task(self.space, self.y, steps, tie, 0.0), self.start, exact=False)
@@ -240,7 +240,7 @@ class _Autograd:
     def __init__(self, net: Perceptron | MulticlassPerceptron, lr: float, tie: str, space: Space) -> None:
         loss = PerceptronLoss if space.classes is None else MulticlassPerceptronLoss
         assert net.bias is not None
-        self.net, self.lr, self.loss = net, lr, loss("sum", tie="ignore" if tie == "strict" else tie)
+        self.net, self.lr, self.loss = net, lr, loss("sum", tie=tie)
         self.weights = Weights(net.weight, net.bias)
         groups = [{"params": [net.weight], "lr": lr}, {"params": [net.bias], "lr": lr * space.bias_scale}]
         self.optimizer = torch.optim.SGD(groups)

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
-from torchperc._checks import labels as check_labels
 from torchperc.nn import functional as tpf
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Model, decisions
@@ -206,7 +205,7 @@ class MistakeLog:
         if X is None and y is None:
             return self._errors(self.space.rows, self.y, self.cost)
         rows = as_rows(X, dtype=self.space.rows.dtype, device=self.y.device, width=self.space.rows.width)
-        labels = check_labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
+        labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
         return self._errors(rows, labels, torch.ones(len(rows), dtype=torch.float64, device=self.y.device))
 
     def pocket_index(self) -> int:
@@ -268,7 +267,7 @@ class MistakeLog:
         """
         about, columns = _read(Path(path))
         rows = as_rows(X, dtype=getattr(torch, about["dtype"]))
-        labels = check_labels(y, len(rows), about["classes"], both=False)
+        labels = checks.labels(y, len(rows), about["classes"], both=False)
         if rows.hash(labels, "sha256" if len(about["data"]) == 64 else "blake2b") != about["data"]:
             raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
         weight, bias = (columns.pop(name).to(rows.dtype) for name in _START)

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.log import check_labels
 from torchperc.rules.models import Net
 from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
 from torchperc.samples.parts import PartRows, as_rows
@@ -142,7 +141,7 @@ def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | Non
         width=space.rows.width,
         name="validation X",
     )
-    labels = check_labels(validation[1], len(rows), space.classes, name="validation y", both=False)
+    labels = checks.labels(validation[1], len(rows), space.classes, name="validation y", both=False)
     return rows, labels.to(rows.device)
 
 

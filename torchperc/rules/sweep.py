@@ -16,7 +16,6 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
 from torchperc.rules.engines import compiled
-from torchperc.rules.log import check_labels
 from torchperc.rules.models import LinearModel
 from torchperc.rules.problem import check_steps, dtype_of, learning_margin, with_bias_step, zero_net
 from torchperc.rules.spaces import LinearSpace, Space
@@ -154,7 +153,7 @@ def sweep(
     rows = as_rows(X, dtype=dtype_of(X, dtype))
     net = zero_net(rows, num_classes)
     space = with_bias_step(LinearSpace(rows, num_classes, 0.0), net, bias_step, torch.arange(len(rows)))
-    labels = check_labels(y, len(rows), num_classes)
+    labels = checks.labels(y, len(rows), num_classes)
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
     table = None if seeds is not None else _table(orders, len(labels))

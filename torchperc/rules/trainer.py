@@ -16,7 +16,6 @@ from torchperc.rules.conventions import BIAS_STEPS, ENGINES, SELECTS, TIES
 from torchperc.rules.engines.choice import choose_engine
 from torchperc.rules.engines.reference import Engine, Task
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.log import check_labels
 from torchperc.rules.models import Net
 from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
@@ -213,7 +212,7 @@ class RuleTrainer:
             raise ValueError(f"num_classes={num_classes} goes with a kernel; a net has its number of classes already")
         else:
             space, start = linear_problem(net, X)
-        labels = check_labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
+        labels = checks.labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
         factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
         ids = torch.arange(len(labels), device=labels.device)
         if factors.stride(0):  # otherwise nothing is weighted, and every sample takes part

@@ -7,9 +7,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from torchperc.descent.loops import _slope, _slopes
-
-_SMALL = 1e-9  # a scale below this is multiplied into the weights, far before anything overflows
+from torchperc.descent.loops import SMALL
+from torchperc.nn.derivatives import slope, slopes
 
 
 @njit(error_model="numpy")
@@ -35,7 +34,7 @@ def descend_l1(values, columns, starts, shifts, at, y, rates, l1, l2, w, b, has_
     before each step go into ``seen``; returns what is owed.
     """
     classes, width = w.shape
-    scale, out, slope = 1.0, np.empty(classes), np.empty(classes)
+    scale, out, bends = 1.0, np.empty(classes), np.empty(classes)
     for p in range(len(at)):
         i = at[p]
         first, count, shift = starts[i], starts[i + 1] - starts[i], shifts[i]
@@ -47,19 +46,19 @@ def descend_l1(values, columns, starts, shifts, at, y, rates, l1, l2, w, b, has_
             out[k] = scale * score + b[k]
             seen[p, k] = out[k]
         if classes == 1:
-            slope[0] = _slope(out[0], y[i], kind, 0, low)
+            bends[0] = slope(out[0], y[i], kind, 0, low)
         else:
-            _slopes(out, y[i], classes, kind, low, slope)
+            slopes(out, y[i], classes, kind, 0, low, bends)
         scale *= 1.0 - rates[i] * l2
         owed += rates[i] * l1
         for k in range(classes):
-            move = -rates[i] * slope[k]
+            move = -rates[i] * bends[k]
             for e in range(count):
                 w[k, columns[shift + e]] += move * values[first + e] / scale
                 _truncate(w, k, columns[shift + e], scale, owed, paid)
             if has_bias:
                 b[k] += move
-        if scale < _SMALL:
+        if scale < SMALL:
             w *= scale
             scale = 1.0
     for k in range(classes):

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.nn.heads import Head, LMSHead
+from torchperc.nn import derivatives
+from torchperc.nn.heads import Head, LMSHead, loss_code
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 from torchperc.sklearn.base import Array, Samples
@@ -202,27 +203,19 @@ class MeanLoss:
 
     def _terms(self, scores: Array, codes: Array) -> tuple[Array, Array]:
         """The loss of each sample (n,) and its derivative in each score (n, K)."""
+        given, y = torch.from_numpy(scores), self._labels(codes)
         if isinstance(self.head, LMSHead):
-            errors = scores - self._targets(codes)
-            return np.square(errors).sum(1) / 2, errors
-        if self.units == 1:
-            sign = (2 * codes - 1)[:, None].astype(scores.dtype)
-            slack = sign * scores
-            small = np.exp(-np.abs(slack))
-            losses = np.maximum(-slack, 0) + np.log1p(small)
-            return losses[:, 0], -sign * np.where(slack > 0, small, 1) / (1 + small)
-        shifted = scores - scores.max(1, keepdims=True)
-        powers = np.exp(shifted)
-        sums, at = powers.sum(1), np.arange(len(codes))
-        slopes = powers / sums[:, None]
-        slopes[at, codes] -= 1
-        return np.log(sums) - shifted[at, codes], slopes
+            terms = derivatives.lms(given, self._targets(codes).to(given.dtype))
+        else:
+            terms = (derivatives.logistic if self.units == 1 else derivatives.softmax)(given, y)
+        return terms.loss.numpy(), terms.slope.numpy()
 
-    def _targets(self, codes: Array) -> Array:
+    def _labels(self, codes: Array) -> Tensor:
+        return torch.from_numpy(2 * codes - 1 if self.units == 1 else codes)
+
+    def _targets(self, codes: Array) -> Tensor:
         """The targets of the squared loss: (n, K)."""
-        low = 0.0 if isinstance(self.head, LMSHead) and self.head.targets == "0/1" else -1.0
-        hot = (codes if self.units == 1 else codes[:, None]) == (1 if self.units == 1 else np.arange(self.units))
-        return np.where(hot, 1.0, low).astype(self.dtype).reshape(len(codes), self.units)
+        return derivatives.targets(self._labels(codes), self.units, loss_code(self.head)[2])
 
     def descend_l1(self, weight: Array, bias: Array, index: Array, rates: Array, course: Course) -> Array:
         """One step per sample with the penalty ‖w‖₁, in place; the scores (n, K) that each had before its own step.
@@ -234,7 +227,6 @@ class MeanLoss:
             rates: the length of each sample's step.
             course: what has been paid of the penalty.
         """
-        from torchperc.descent.loops import LMS, LOGISTIC
         from torchperc.sklearn.l1_loop import descend_l1
 
         if self.l2 * rates.max() >= 1:
@@ -247,8 +239,7 @@ class MeanLoss:
             stored = (self.X.reshape(-1), np.arange(width), starts, zeros)
         if not course.paid.size:
             course.paid = np.zeros(weight.shape)
-        low = 0.0 if isinstance(self.head, LMSHead) and self.head.targets == "0/1" else -1.0
-        kind, seen = LMS if isinstance(self.head, LMSHead) else LOGISTIC, np.empty((len(index), self.units))
+        (kind, _, low), seen = loss_code(self.head), np.empty((len(index), self.units))
         course.owed = descend_l1(
             *stored, index, self.labels.numpy(), rates, self.l1, self.l2, weight, bias, self.bias, kind, low,
             course.owed, course.paid, seen,
@@ -274,7 +265,7 @@ class MeanLoss:
     @property
     def _bend(self) -> float:
         """The largest second derivative of a sample's loss in its scores."""
-        return 1.0 if isinstance(self.head, LMSHead) else 0.25 if self.units == 1 else 0.5
+        return derivatives.curvature_bound(loss_code(self.head)[0], self.units)
 
     def _squares(self) -> Array:
         """‖φ‖² of each sample."""
@@ -288,7 +279,7 @@ class MeanLoss:
     def _inverse(self, curvature: float) -> float:
         if not math.isfinite(curvature):
             raise ValueError(_OVERFLOW)
-        return 1 / curvature if curvature else 1.0
+        return derivatives.safe_lr(curvature)
 
     def _eigenvalue(self) -> float:
         if not math.isfinite(self._squares().max()):
@@ -322,7 +313,11 @@ class Quadratic(MeanLoss):
         self._A, self._B, self._c = self._A / self.total, self._B / self.total, self._c / self.total
 
     def _add(self, part: slice) -> None:
-        d, x, targets = self.X.shape[1], self.X[part].astype(np.float64, copy=False), self._targets(self.codes[part])
+        d, x, targets = (
+            self.X.shape[1],
+            self.X[part].astype(np.float64, copy=False),
+            self._targets(self.codes[part]).numpy(),
+        )
         weights = np.ones((len(targets), 1)) if self.factors is None else self.factors[part, None]
         weighted = targets * weights
         if checks.is_sparse(x):

@@ -80,7 +80,7 @@ class Samples:
         if bias.any() and not self.bias_scale:
             raise ValueError(
                 f"bias_step={self.bias_step!r} has no place for a bias, found {float(bias[bias != 0][0]):g}; choose "
-                "the bias_step of the run, or torchperc.nn.functional.margin for distances from the hyperplane"
+                "the bias_step of the run, or torchperc.functional.geometric_margin for distances from the hyperplane"
             )
         return math.hypot(np.linalg.norm(weight), np.linalg.norm(bias) / math.sqrt(self.bias_scale or 1.0))
 
@@ -198,7 +198,7 @@ def margin(net: Any, X: checks.Data, y: checks.Data, *, bias_step: str = "unit")
 
     With K classes it is min_n (s_y − max_{r≠y} s_r)/√(Σ ‖w_k‖² + b_k²/β). It is negative if a sample is on the wrong
     side. The largest value that any weights reach is γ* of :func:`max_margin` with ``bias="counted"``. Distances from
-    the hyperplane, with ‖w‖ alone below the line, are :func:`torchperc.nn.functional.margin`.
+    the hyperplane, with ‖w‖ alone below the line, are :func:`torchperc.nn.functional.geometric_margin`.
 
     Args:
         net: a :class:`Perceptron`, a :class:`MulticlassPerceptron`, an ``nn.Linear`` or a pair (weight, bias).

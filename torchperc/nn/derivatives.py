@@ -1,0 +1,212 @@
+"""The losses' values ℓ, derivatives ℓ′ and ℓ″ in the scores, and bounds of the curvature: the one home of each formula.
+
+Each is written twice: for tensors (arrays share their memory), and for one sample in plain Python, which the compiled
+loops compile as it stands. ``slope`` has the sign of dℓ/ds. y is −1/+1 for one score per sample, a class index for K.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+PERCEPTRON, LMS, LOGISTIC = 0, 1, 2
+UPDATE, SIGN, STRICT = 0, 1, 2
+"""What counts as a mistake at y·s = 0, by number, as compiled loops know it."""
+
+# --- for tensors ---
+
+
+class Terms(NamedTuple):
+    """Of scores (N, K): the loss per sample (N,), its slope (N, K) and ``bend`` (N, K).
+
+    ``bend`` is ∂²ℓ/∂s², but for softmax the probabilities p, of which the Hessian is diag(p) − p·pᵀ.
+    """
+
+    loss: Tensor
+    slope: Tensor
+    bend: Tensor
+
+
+def lms_loss(s: Tensor, target: Tensor) -> Tensor:
+    """½·(t − s)².
+
+    Example:
+        >>> lms_loss(torch.tensor([0.5]), torch.tensor([-1.0]))
+        tensor([1.1250])
+    """
+    return (target - s).square() / 2
+
+
+def logistic_loss(slack: Tensor) -> Tensor:
+    """log(1 + e^−m) of slacks m = y·s, without overflow.
+
+    Example:
+        >>> logistic_loss(torch.tensor([-1e4, 0.0]))
+        tensor([1.0000e+04, 6.9315e-01])
+    """
+    return torch.logaddexp(-slack, torch.zeros_like(slack))
+
+
+def softmax_loss(s: Tensor, y: Tensor) -> Tensor:
+    """log Σ_k exp(s_k) − s_y: (…, K), (…,) → (…,).
+
+    Example:
+        >>> softmax_loss(torch.zeros(1, 2), torch.tensor([1]))
+        tensor([0.6931])
+    """
+    return -s.log_softmax(-1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
+
+
+def targets(y: Tensor, units: int, low: float) -> Tensor:
+    """What scores (N, K) are drawn to by LMS: 1 for the right class (or y = +1), ``low`` for the others, in float64.
+
+    Example:
+        >>> targets(torch.tensor([2, 0]), 3, -1.0)
+        tensor([[-1., -1.,  1.],
+                [ 1., -1., -1.]], dtype=torch.float64)
+    """
+    hot = (y > 0)[:, None] if units == 1 else F.one_hot(y, units) > 0
+    return torch.where(hot, 1.0, torch.tensor(low, dtype=torch.float64, device=y.device))
+
+
+def lms(s: Tensor, target: Tensor) -> Terms:
+    """The terms of ½ Σ_k (t_k − s_k)².
+
+    Example:
+        >>> lms(torch.tensor([[0.5]]), torch.tensor([[1.0]])).slope
+        tensor([[-0.5000]])
+    """
+    error = s - target
+    return Terms(lms_loss(s, target).sum(1), error, torch.ones_like(s))
+
+
+def logistic(s: Tensor, y: Tensor) -> Terms:
+    """The terms of log(1 + e^−y·s), one score per sample.
+
+    Example:
+        >>> logistic(torch.zeros(1, 1), torch.tensor([1])).slope
+        tensor([[-0.5000]])
+    """
+    sign = y[:, None].to(s.dtype)
+    slack = sign * s
+    wrong = torch.sigmoid(-slack)
+    return Terms(logistic_loss(slack).squeeze(1), -sign * wrong, wrong * torch.sigmoid(slack))
+
+
+def softmax(s: Tensor, y: Tensor) -> Terms:
+    """The terms of log Σ_k exp(s_k) − s_y.
+
+    Example:
+        >>> softmax(torch.zeros(1, 2), torch.tensor([1])).slope
+        tensor([[ 0.5000, -0.5000]])
+    """
+    log_p, index = s.log_softmax(1), y[:, None]
+    p, loss = log_p.exp(), -log_p.gather(1, index)
+    return Terms(loss.squeeze(1), p.scatter_add(1, index, torch.full_like(loss, -1.0)), p)
+
+
+def perceptron_slope(s: Tensor, y: Tensor, mistake: Tensor) -> Tensor:
+    """dℓ/ds of the perceptron criterion, given which samples are mistakes: −y, or +1 at the rival and −1 at y.
+
+    Example:
+        >>> perceptron_slope(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]), torch.tensor([True]))
+        tensor([[-1.,  1.,  0.]])
+    """
+    if s.shape[1] == 1:
+        return torch.where(mistake, -y, 0)[:, None].to(s.dtype)
+    own = F.one_hot(y, s.shape[1])
+    rival = F.one_hot(s.masked_fill(own.bool(), -math.inf).argmax(-1), s.shape[1])
+    return ((rival - own) * mistake[:, None]).to(s.dtype)
+
+
+# --- for one sample, in plain Python that numba compiles ---
+
+
+def logistic_terms(slack: float) -> tuple[float, float, float]:
+    """e^−|m|, −dℓ/dm = 1/(1 + e^m) and d²ℓ/dm² of ℓ = log(1 + e^−m) = max(−m, 0) + log(1 + e^−|m|).
+
+    Example:
+        >>> logistic_terms(0.0)
+        (1.0, 0.5, 0.25)
+    """
+    small = math.exp(-abs(slack))
+    right = 1.0 / (1.0 + small)
+    return small, small * right if slack > 0 else right, small * right * right
+
+
+def slope(s: float, y: int, kind: int, tie: int, low: float) -> float:
+    """dℓ/ds of one score.
+
+    Example:
+        >>> slope(0.25, 1, LMS, UPDATE, -1.0), slope(0.0, 1, PERCEPTRON, SIGN, 0.0)
+        (-0.75, 0.0)
+    """
+    slack = y * s
+    if kind == LMS:
+        return s - (1.0 if y > 0 else low)
+    if kind == LOGISTIC:
+        return -y * logistic_terms(slack)[1]
+    mistake = slack < 0 or (slack == 0 and (tie == UPDATE or (tie == SIGN and y < 0)))
+    return -1.0 * y if mistake else 0.0
+
+
+def slopes(s: Any, y: int, classes: int, kind: int, tie: int, low: float, out: Any) -> bool:
+    """dℓ/ds of K scores into ``out``; whether all scores are finite.
+
+    Example:
+        >>> out = [0.0, 0.0, 0.0]
+        >>> slopes([1.0, 3.0, 3.0], 0, 3, PERCEPTRON, UPDATE, 0.0, out), out
+        (True, [-1.0, 1.0, 0.0])
+    """
+    rival, top, total = -1, -math.inf, 0.0
+    finite = True
+    for k in range(classes):
+        value = 1.0 * s[k]
+        finite = finite and math.isfinite(value)
+        if kind == PERCEPTRON and k == y:
+            continue
+        if rival < 0 or value > top:
+            rival, top = k, value
+    if kind == PERCEPTRON:
+        slack = 1.0 * s[y] - top
+        mistake = slack < 0 or (slack == 0 and (tie == UPDATE or (tie == SIGN and rival < y)))
+        for k in range(classes):
+            out[k] = (1.0 if k == rival else -1.0 if k == y else 0.0) if mistake else 0.0
+        return finite
+    for k in range(classes):
+        out[k] = math.exp(1.0 * s[k] - top) if kind == LOGISTIC else 1.0 * s[k] - low
+        total += out[k]
+    for k in range(classes):
+        if kind == LOGISTIC:
+            out[k] /= total
+    out[y] -= 1.0 if kind == LOGISTIC else 1.0 - low
+    return finite
+
+
+# --- curvature ---
+
+
+def curvature_bound(kind: int, units: int) -> float:
+    """The largest second derivative of a loss in its scores: 1 for LMS, ¼ for logistic, ½ for softmax, else 0.
+
+    Of softmax because diag(p) − p·pᵀ has no eigenvalue above ½.
+
+    Example:
+        >>> curvature_bound(LOGISTIC, 1)
+        0.25
+    """
+    return (0.0, 1.0, 0.25 if units == 1 else 0.5)[kind]
+
+
+def safe_lr(curvature: float) -> float:
+    """The learning rate 1/L, the largest at which a loss of curvature at most L is certain to fall; 1 for L = 0.
+
+    Example:
+        >>> safe_lr(4.0), safe_lr(0.0)
+        (0.25, 1.0)
+    """
+    return 1 / curvature if curvature else 1.0
