@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 WORKERS ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-faults test-browser lint bench clean
+.PHONY: help setup demo test test-slow test-faults test-browser coverage lint bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,6 +36,9 @@ test-browser: $(READY)  ## TensorBoard in a headless Chromium, which is installe
 	@command -v chromium >/dev/null || { echo "installing Chromium ..."; apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pytest -m browser tests
 
+coverage: $(READY)  ## the test suite with coverage: a table, and htmlcov/index.html
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults' --cov --cov-report=term --cov-report=html
+
 lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,5 +52,5 @@ bench: $(READY)  ## how fast, as ratios against peers measured in the same run; 
 	$(BIN)/python experiments/benchmarks/reading.py
 
 clean:  ## remove .venv, caches and runs
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info runs
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov build dist *.egg-info runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
