@@ -1,27 +1,67 @@
-"""The README's examples run and print what it says they print."""
+"""The examples of the README and of docs/ run and print what they say; their commands exist, with their options."""
 
 import doctest
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 
+from torchperc import cli
 
-def blocks(text):
-    return [match.group(1) for match in re.finditer(r"```python\n(.*?)```", text, re.DOTALL)]
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_the_examples_run(request):
-    text = (request.config.rootpath / "README.md").read_text()
-    examples = blocks(text)
-    assert len(examples) >= 3
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore::UserWarning:pytorch_lightning.*")  # what Lightning says
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+def test_the_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
-    parser = doctest.DocTestParser()
-    for number, example in enumerate(examples):
-        test = parser.get_doctest(example, names, f"README example {number + 1}", "README.md", 0)
+    for number, block in enumerate(blocks(page, "python")):
+        test = doctest.DocTestParser().get_doctest(block, names, f"{page.name}, block {number + 1}", page.name, 0)
         assert test.examples
         output: list[str] = []
         runner.run(test, out=output.append, clear_globs=False)
         names = test.globs
         if runner.failures:
             pytest.fail("".join(output))
+
+
+def test_the_readme_has_five_examples():
+    assert len(blocks(ROOT / "README.md", "python")) >= 4
+    assert "torchperc learn" in "".join(blocks(ROOT / "README.md", "sh"))
+
+
+COMMANDS = [
+    pytest.param(command, id=f"{page.name}: {' '.join(command)}")
+    for page in PAGES
+    for block in blocks(page, "sh")
+    for command in (shlex.split(line, comments=True) for line in block.splitlines())
+    if command
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_exist(command):
+    program, *words = command
+    if program == "make":
+        makefile = (ROOT / "Makefile").read_text()
+        assert all(re.search(rf"^{word}:", makefile, re.MULTILINE) for word in words)
+    elif program == "torchperc" and words[0] in cli._CONFIGURED:
+        assert (ROOT / words[words.index("--config") + 1]).is_file()
+    elif program == "torchperc":
+        cli._parser().parse_args(words)
+    else:
+        assert program in ("pip", "tensorboard", "sha256sum")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
