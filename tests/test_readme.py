@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from torchperc import cli
+from torchperc.cli import entry
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks(page, language):
@@ -53,10 +53,10 @@ def test_the_commands_exist(command):
     if program == "make":
         makefile = (ROOT / "Makefile").read_text()
         assert all(re.search(rf"^{word}:", makefile, re.MULTILINE) for word in words)
-    elif program == "torchperc" and words[0] in cli._CONFIGURED:
+    elif program == "torchperc" and words[0] in entry._CONFIGURED:
         assert (ROOT / words[words.index("--config") + 1]).is_file()
     elif program == "torchperc":
-        cli._parser().parse_args(words)
+        entry._parser().parse_args(words)
     else:
         assert program in ("pip", "tensorboard", "sha256sum")
 
@@ -65,3 +65,5 @@ def test_the_commands_exist(command):
 def test_the_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target
+    for path in re.findall(r"`((?:tests|experiments|configs|docs|torchperc)/[\w/.-]+)`", page.read_text()):
+        assert (ROOT / path).exists(), path

@@ -1,8 +1,9 @@
-"""Names loaded on first use, and old names and module paths that still work, with a ``DeprecationWarning``."""
+"""Names loaded on first use, old names and module paths that still work, with a ``DeprecationWarning``, and extras."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
@@ -69,6 +70,32 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "theory.separating": ("theory.separability.decide",),
     "xorlab": ("lab.xor",),
 }
+
+EXTRAS = {
+    "jsonargparse": "cli",
+    "matplotlib": "plots",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "pyarrow": "files",
+    "sklearn": "sklearn",
+    "tensorboard": "tensorboard",
+}
+"""Packages that only some functions need, each with the extra that installs it."""
+
+
+class MissingPackageError(ModuleNotFoundError, ValueError):
+    """A package of an extra is not installed; also a ``ValueError``, which commands print in one line."""
+
+
+def requires(what: str, *packages: str) -> None:
+    """Raise :class:`MissingPackageError`, naming the extra to install, if ``what`` needs a package that is missing."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError(
+                f"{what} needs {package.replace('sklearn', 'scikit-learn')}; "
+                f"install it with: pip install 'torchperc[{EXTRAS[package]}]'",
+                name=package,
+            )
 
 
 class _Renamed(MetaPathFinder, Loader):

@@ -255,7 +255,7 @@ def test_weights_that_overflow_everywhere_are_refused(tmp_path):
 @pytest.mark.parametrize("missing", ["onnx", "onnxruntime"])
 def test_without_the_extra(tmp_path, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(ValueError, match=rf"and {missing} is not there: pip install 'torchperc\[onnx\]'"):
+    with pytest.raises(ValueError, match=rf"needs {missing}; install it with: pip install 'torchperc\[onnx\]'"):
         tp.save_onnx(FittedModel.of(tp.Perceptron(2)), tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchperc._lazy import requires
 from torchperc.cli import inputs
 from torchperc.reports.text import visible
 
@@ -131,6 +132,7 @@ def _check_out(out: Path, data: Path) -> Path:
 @contextlib.contextmanager
 def _writer(out: Path | None, labels: Sequence[str]) -> Iterator[Callable[[dict[str, Any]], None]]:
     """A function that writes columns; what it wrote takes the file's name when all of it is there."""
+    requires("torchperc apply", "pyarrow")
     import pyarrow as pa
 
     from torchperc._atomic import appearing

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from torchperc._lazy import requires
 from torchperc.cli.ending import Ending
 from torchperc.reports.text import visible
 
@@ -84,6 +85,7 @@ def _unwritten(fault: BaseException) -> str:
 
 def _dispatch(words: list[str]) -> None:
     if words and words[0] in _CONFIGURED:
+        requires(f"torchperc {words[0]}", "jsonargparse")
         from torchperc.cli import configured
 
         configured.run(words)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from torchperc._lazy import requires
 from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ def _title(folder: Path) -> str:
 
 def _made(path: Path, trust: bool = True) -> tuple[LitRule | LitClassifier, TabularDataModule]:
     """The module and the data of a config, made as ``torchperc test`` makes them."""
+    requires("torchperc report", "jsonargparse")
     import pytorch_lightning as pl
     from jsonargparse import ArgumentError
 

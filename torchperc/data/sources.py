@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc._lazy import requires
 from torchperc.data.dataset import Dataset
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import OPTIONS, read
@@ -86,6 +87,7 @@ def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:
 
 
 def _classic(source: str, positive: str | int | None = None) -> Dataset:
+    requires(f"the data set {source!r}", "sklearn")
     from sklearn import datasets
 
     bunch = getattr(datasets, _SKLEARN[source])()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
@@ -61,6 +62,8 @@ class Board(pl.Callback):
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The layout."""
         self._batches, self._room, self._pictured = [], SAMPLES, -1
+        if self.picture_every and _boards(trainer):
+            requires("Board(picture_every > 0)", "matplotlib")
         for board in _boards(trainer):
             board.experiment.add_custom_scalars(LAYOUT)
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
 from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
 from torchperc.lightning.checkpoints import SafeCheckpointIO
@@ -64,13 +65,16 @@ def make_trainer(
     """
     quiet()
     folder = Path(folder)
+    if "logger" not in options:
+        requires("make_trainer", "tensorboard")
+        board = pl.loggers.TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False)
+        options["logger"] = board
     own: list[pl.Callback] = [Board(picture_every), StopOnDivergence(), RandomState()]
     if options.get("enable_checkpointing", True):
         own += [_after_each_epoch(folder), SaveOnSignal(folder / LAST)]
     settings: dict[str, Any] = {
         "accelerator": "auto",
         "devices": 1,
-        "logger": pl.loggers.TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False),
         "plugins": [SafeCheckpointIO()],
         "enable_model_summary": False,
         "log_every_n_steps": 1,

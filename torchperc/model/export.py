@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from torchperc._atomic import write_whole
+from torchperc._lazy import requires
 from torchperc.model.fitted import MODEL, Classifier, FittedModel, Outputs, answers, linear_layers, one_or_many
 from torchperc.model.safetensors import read_safetensors
 from torchperc.nn.modules import MLP
@@ -92,7 +93,10 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         ...     save_onnx(model, f"{folder}/model.onnx").sentence[:52]
         'checked against torch on 1,000 samples: labels equal'
     """
-    onnx, runtime = _onnx()
+    requires("save_onnx", "onnx", "onnxruntime")
+    import onnx
+    import onnxruntime as runtime
+
     content = _graph(onnx, model)
     options = runtime.SessionOptions()
     options.log_severity_level = 3
@@ -252,18 +256,6 @@ def _texts(model: FittedModel) -> dict[str, Any]:
 
 
 # --- the ONNX graph ---
-
-
-def _onnx() -> tuple[Any, Any]:
-    try:
-        import onnx
-        import onnxruntime
-    except ImportError as error:
-        raise ValueError(
-            f"ONNX files need onnx and onnxruntime, and {error.name or error} is not there: "
-            "pip install 'torchperc[onnx]'"
-        ) from None
-    return onnx, onnxruntime
 
 
 @dataclass

@@ -11,6 +11,7 @@ nothing stays open; ``display.figure_.savefig("picture.png")`` writes one. matpl
 (4, 2)
 """
 
-from torchperc._lazy import attach
+from torchperc._lazy import attach, requires
 
+requires(__name__, "matplotlib")
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from torchperc import _checks as checks
+from torchperc._lazy import requires
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.plots.curves import Curve, errors_by_epoch
@@ -169,6 +170,7 @@ def _values(log: MistakeLog, value: str) -> Curve:
 
 def _scalars(folder: Path, tag: str) -> tuple[Curve, Curve]:
     """Steps and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
+    requires("reading event files", "tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
     if not folder.is_dir():

@@ -14,6 +14,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from torchperc._lazy import requires
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
 from torchperc.lightning.trainer import LAST, wrong_decisions
@@ -312,6 +313,7 @@ def _last_picture(folder: Path) -> Picture | None:
 
 
 def _events(folder: Path) -> Any:
+    requires("reading event files", "tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})

@@ -4,6 +4,7 @@ They work in pipelines, searches and cross-validation, take frames, arrays and s
 labels, sample and class weights, and learn in chunks by ``partial_fit``.
 """
 
-from torchperc._lazy import attach
+from torchperc._lazy import attach, requires
 
+requires(__name__, "sklearn")
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeVar
 
 from torchperc import _checks as checks
+from torchperc._lazy import requires
 
 _T = TypeVar("_T")
 
@@ -107,6 +108,8 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
         raise ValueError(
             f"{path} is packed twice, once by {packing}; unpack it first: {kind} files are read as they are"
         )
+    if kind not in ("npy", "npz"):
+        requires(f"reading {path}", "pyarrow")
     begin = _first_bytes(path)
     if not begin:
         raise ValueError(f"{path} is empty")
