@@ -50,11 +50,13 @@ class Dialect:
         return RuleTrainer(**{**conventions, **changes})
 
 
-NOTE_A = Dialect("note A", "update", "unit", "given", "last", 1.0, "bias as weight w₀ of a constant x₀ = 1; rate η")
+NOTE_A = Dialect(
+    "note A", "update", "unit", "given", "last", 1.0, "bias as weight w₀ of a constant x₀ = 1; learning rate η"
+)
 NOTE_B = Dialect("note B", "update", "unit", "given", "voted", 1.0, "online; averaging as the cheap form of voting")
 NOTE_C = Dialect("note C", "sign", "unit", "shuffled", "best-validation", 1.0, "sign(0) = +1; validation every epoch")
 NOTE_D = Dialect("note D", "sign", "unit", "random-mistake", "pocket", 1.0, "any misclassified point; in-sample error")
-NOTE_E = Dialect("note E", "strict", "radius", "given", "last", 1.0, "never moves from zero weights; rate α")
+NOTE_E = Dialect("note E", "strict", "radius", "given", "last", 1.0, "never moves from zero weights; learning rate α")
 SCIKIT_LEARN = Dialect("scikit-learn", "update", "unit", "given", "last", 1.0, "`Perceptron(shuffle=False, tol=None)`")
 MLXTEND = Dialect("mlxtend", "sign", "unit", "shuffled", "last", 0.2, "step η·(y − ŷ) = 2η·y, η = 0.1; random start")
 RIVER = Dialect("river", "update", "unit", "given", "last", 1.0, "one sample at a time, as `partial_fit` does")
@@ -67,7 +69,7 @@ def table() -> str:
 
     Example:
         >>> print(table().splitlines()[2])
-        | note A | update | unit | given | last | 1 | bias as weight w₀ of a constant x₀ = 1; rate η |
+        | note A | update | unit | given | last | 1 | bias as weight w₀ of a constant x₀ = 1; learning rate η |
     """
     names = [field.name for field in fields(Dialect)]
     rows = [names, ["---"] * len(names)]
