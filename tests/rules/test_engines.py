@@ -396,7 +396,7 @@ def test_any_block_size(block, monkeypatch):
 HEADS = [
     tp.PerceptronHead(),
     tp.PerceptronHead(tie="sign"),
-    tp.PerceptronHead(tie="ignore"),
+    tp.PerceptronHead(tie="strict"),
     tp.LMSHead(),
     tp.LMSHead(targets="0/1"),
     tp.LogisticHead(),
