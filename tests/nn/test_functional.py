@@ -240,3 +240,14 @@ def test_geometry_is_that_of_one_hyperplane():
 def test_decisions_take_the_lowest_of_equals():
     assert tpf.decide_class(torch.tensor([[1.0, 2.0, 2.0], [0.0, 0.0, 0.0]])).tolist() == [1, 0]
     assert np.sign(tpf.decide(torch.tensor([-0.0, 0.0])).numpy()).tolist() == [1, 1]
+
+
+def test_spellings_of_the_last_version_still_work_with_a_warning():
+    with pytest.warns(DeprecationWarning, match="tie='ignore' is now tie='strict'"):
+        assert tp.PerceptronLoss(tie="ignore").tie == "strict"
+    with pytest.warns(DeprecationWarning, match="tie='ignore'"):
+        assert tp.PerceptronHead(tie="ignore") == tp.PerceptronHead(tie="strict")
+    with pytest.warns(DeprecationWarning, match="tie='ignore'"):
+        assert tp.heads.head("perceptron ignore") == tp.heads.head("perceptron strict")
+    with pytest.warns(DeprecationWarning, match="geometric_margin"):
+        assert tpf.margin is tpf.geometric_margin
