@@ -216,7 +216,7 @@ def optimum(quick: bool) -> Iterator[Comparison]:
 
     def ours() -> Learned:
         net = Perceptron(width, dtype=torch.float64)
-        minimise(net, LogisticHead(), X, y, l2=l2, tolerance=gap)
+        minimise(net, LogisticHead(), X, y, l2=l2, tol=gap)
         return peers.learned(net)
 
     def objective(found: Learned) -> float:

@@ -117,7 +117,7 @@ def test_a_weight_is_so_many_copies(head, classes, l2, kind, count):
     for data, labels, counts in ((X, y, weights), (np.repeat(X, weights, 0), np.repeat(y, weights), None)):
         net = net_for(6, classes)
         torch.nn.init.zeros_(net.weight)
-        optimum = tp.minimise(net, head, data, labels, l2=l2, tolerance=1e-12, sample_weight=counts)
+        optimum = tp.minimise(net, head, data, labels, l2=l2, tol=1e-12, sample_weight=counts)
         assert optimum.converged
         found.append((net.weight.detach(), net.bias.detach(), optimum.loss))
         steps.append(optimum.iterations)
@@ -133,7 +133,7 @@ def test_a_weighted_minimum_is_that_of_scikit_learn():
     rng = np.random.default_rng(0)
     X, y, weights = rng.normal(size=(200, 4)), rng.choice([-1, 1], 200), rng.random(200)
     net = net_for(4, None)
-    tp.minimise(net, tp.LogisticHead(), X, y, l2=0.01, tolerance=1e-12, sample_weight=weights)
+    tp.minimise(net, tp.LogisticHead(), X, y, l2=0.01, tol=1e-12, sample_weight=weights)
     theirs = LogisticRegression(C=1 / (0.01 * weights.sum()), tol=1e-10).fit(X, y, weights)
     np.testing.assert_allclose(net.weight.detach().numpy(), theirs.coef_, atol=2e-6)
 

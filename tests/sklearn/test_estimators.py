@@ -27,7 +27,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import torchperc as tp
 from torchperc.sklearn import (
-    Ending,
     LMSClassifier,
     LogisticClassifier,
     PerceptronClassifier,
@@ -235,7 +234,7 @@ def test_the_warning_names_the_verdict_and_what_to_do():
     with pytest.warns(ConvergenceWarning, match="LMSClassifier ended on BUDGET.*gradient.*StandardScaler"):
         LMSClassifier(max_iter=3).fit(X, [0, 0, 0, 1])
     with pytest.warns(ConvergenceWarning, match="LogisticClassifier ended UNBOUNDED.*l2 > 0"):
-        assert LogisticClassifier(update="optimum").fit(X, [0, 0, 0, 1]).verdict_ is Ending.UNBOUNDED
+        assert LogisticClassifier(update="optimum").fit(X, [0, 0, 0, 1]).verdict_ is tp.Verdict.UNBOUNDED
 
 
 @quietly
@@ -324,8 +323,8 @@ def test_the_logistic_minimum_is_that_of_scikit_learn(classes, update):
     np.testing.assert_allclose(mine.coef_, theirs.coef_, atol=2e-6)
     np.testing.assert_allclose(mine.predict_proba(X), theirs.predict_proba(X), atol=2e-6)
     np.testing.assert_allclose(mine.predict_log_proba(X), np.log(mine.predict_proba(X)), rtol=1e-9)
-    assert mine.verdict_ is Ending.CONVERGED
-    assert mine.mistakes_ == np.count_nonzero((mine.predict(X) != y) & (weights > 0))
+    assert mine.verdict_ is tp.Verdict.CONVERGED
+    assert mine.n_errors_ == np.count_nonzero((mine.predict(X) != y) & (weights > 0))
 
 
 @pytest.mark.parametrize("update", ["batch", "optimum"])
@@ -390,7 +389,7 @@ def test_early_stopping_by_validation_loss(kind, capsys):
     X, y = integers(11, count=40, width=30, noise=12)
     model = kind(early_stopping=True, validation_fraction=0.3, tol=0, max_iter=5000, verbose=True).fit(X, y)
     losses = [record.validation_loss for record in model.history_]
-    assert model.verdict_ is Ending.STOPPED_EARLY
+    assert model.verdict_ is tp.Verdict.STOPPED_EARLY
     assert len(losses) == int(np.argmin(losses)) + 6 == capsys.readouterr().out.count("\n")
     again = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1, verbose=0)
     with pytest.warns(ConvergenceWarning):
@@ -518,7 +517,7 @@ def test_early_stopping_looks_at_the_averaged_weights():
     options = {"early_stopping": True, "validation_fraction": 0.3, "tol": None, "max_iter": 3000, "average": True}
     model = LogisticClassifier(update="sample", **options).fit(X, y)
     losses = [record.validation_loss for record in model.history_]
-    assert model.verdict_ is Ending.STOPPED_EARLY
+    assert model.verdict_ is tp.Verdict.STOPPED_EARLY
     best = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1).fit(X, y)
     assert np.array_equal(best.coef_, model.coef_)
 
@@ -527,7 +526,7 @@ def test_without_tol_all_epochs_are_made_and_nothing_is_said():
     X, y = noisy()
     for update in ("batch", "sample"):
         assert LogisticClassifier(update=update, tol=None, max_iter=40).fit(X, y).n_iter_ == 40
-    assert LogisticClassifier(update="optimum", tol=None).fit(X, y).verdict_ is Ending.CONVERGED
+    assert LogisticClassifier(update="optimum", tol=None).fit(X, y).verdict_ is tp.Verdict.CONVERGED
 
 
 def test_the_optimum_honours_tol():
@@ -536,7 +535,7 @@ def test_the_optimum_honours_tol():
     for tol in (1e-2, 1e-6, 1e-8, 1e-12):
         model = LogisticClassifier(update="optimum", tol=tol).fit(X, y)
         gaps[tol] = max(np.abs(part).max() for part in loss_of(tp.LogisticHead(), X, (y == "bee").astype(int), np.ones(150), model.coef_, model.intercept_, 0.0)[1:])  # fmt: skip
-        assert model.verdict_ is Ending.CONVERGED
+        assert model.verdict_ is tp.Verdict.CONVERGED
     assert gaps[1e-12] < 1e-14 < gaps[1e-6]
     with pytest.warns(ConvergenceWarning, match=r"rounding to float32 leaves a relative gap of .* tol² = 1e-24"):
         LogisticClassifier(update="optimum", tol=1e-12).fit(X.astype(np.float32), y)
@@ -1039,3 +1038,25 @@ def test_kernels_and_votes_are_no_fitted_models():
     for est in (PerceptronClassifier(kernel="poly", degree=2), PerceptronClassifier(select="voted")):
         with pytest.raises(ValueError, match="does not decide by one weight vector a class"):
             est.fit(X, y).to_fitted()
+
+
+@quietly
+@pytest.mark.parametrize("options", [{}, {"select": "voted"}, {"kernel": "rbf"}, {"select": "averaged"}], ids=str)
+@pytest.mark.parametrize("kind", [lambda X: X, sp.csr_array])
+def test_errors_are_wrong_decisions_and_mistakes_are_updates(options, kind):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(60, 3)), rng.choice(["ant", "bee", "cat"][: 3 if options else 2], size=60)
+    weights = rng.integers(0, 2, size=60)
+    model = PerceptronClassifier(max_iter=3, **options).fit(kind(X), y, weights)
+    assert model.n_errors_ == np.count_nonzero((model.predict(X) != y) & (weights > 0)) > 0
+    assert model.mistakes_ == len(model.log_)
+    other = LogisticClassifier().fit(X, y)
+    with pytest.warns(DeprecationWarning, match="now n_errors_"):
+        assert other.mistakes_ == other.n_errors_ == np.count_nonzero(other.predict(X) != y)
+
+
+def test_one_enum_says_how_training_ended():
+    with pytest.warns(DeprecationWarning, match=r"torchperc\.sklearn\.Ending is now torchperc\.sklearn\.Verdict"):
+        assert tp.sklearn.Ending is tp.Verdict
+    with pytest.warns(DeprecationWarning, match="now tol and max_iter"):
+        tp.minimise(tp.Perceptron(1), tp.LMSHead(), [[0.0], [1.0]], [-1, 1], tolerance=1e-3)

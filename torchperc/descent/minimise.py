@@ -25,14 +25,16 @@ def minimise(
     y: checks.Data,
     *,
     l2: float = 0.0,
-    tolerance: float = 1e-6,
-    max_iterations: int = 100,
+    tol: float = 1e-6,
+    max_iter: int = 100,
     sample_weight: checks.Data | None = None,
+    tolerance: float | None = None,
+    max_iterations: int | None = None,
 ) -> Optimum:
     """Take a linear net to the minimum of its head's loss, in place: mean loss + ½·l2·‖w‖², the bias not penalised.
 
     A squared loss is solved by its normal equations; if features depend on each other, by the solution nearest to the
-    net's weights. A logistic loss is minimised by Newton's method until its relative gap is at most ``tolerance``, from
+    net's weights. A logistic loss is minimised by Newton's method until its relative gap is at most ``tol``, from
     the net's weights or from zero, whichever is lower. All arithmetic is in float64, and the figures returned are those
     of the weights as rounded to the net's type.
 
@@ -46,10 +48,12 @@ def minimise(
         X: samples (N, d), dense or sparse; sparse ones stay so, on the CPU.
         y: labels −1/+1, or class indices for a net of K classes.
         l2: the weight of the penalty.
-        tolerance: the relative gap that is good enough.
-        max_iterations: Newton steps over all rows at most; reaching it is reported, not raised.
+        tol: the relative gap that is good enough.
+        max_iter: Newton steps over all rows at most; reaching it is reported, not raised.
         sample_weight: how much each sample counts in the mean, Σ c·loss/Σ c; 0 leaves it out, and a weight of 3 is the
             same as three copies.
+        tolerance: the old name of ``tol``.
+        max_iterations: the old name of ``max_iter``.
 
     Example:
         >>> from torchperc.nn.modules import Perceptron
@@ -59,8 +63,10 @@ def minimise(
         (True, 0.5869, tensor([[0.9082]]))
     """
     l2 = checks.number("l2", l2, at_least=0)
-    tolerance = checks.number("tolerance", tolerance, above=0)
-    max_iterations = checks.whole("max_iterations", max_iterations, at_least=1)
+    if tolerance is not None or max_iterations is not None:
+        warnings.warn("tolerance and max_iterations are now tol and max_iter", DeprecationWarning, stacklevel=2)
+    tol = checks.number("tol", tol if tolerance is None else tolerance, above=0)
+    max_iter = checks.whole("max_iter", max_iter if max_iterations is None else max_iterations, at_least=1)
     if not isinstance(head, LMSHead | LogisticHead):
         raise TypeError(
             f"head must be an LMSHead or a LogisticHead, found {type(head).__name__}; the perceptron criterion has its "
@@ -93,7 +99,7 @@ def minimise(
     problem = objective(head, rows, labels, units, net.bias is not None, l2, counts)
     try:
         solve = solve_squares if isinstance(head, LMSHead) else solve_logistic
-        weights, found = solve(problem, start, tolerance, max_iterations)
+        weights, found = solve(problem, start, tol, max_iter)
     except FloatingPointError:
         if isinstance(rows, Tensor):
             convert.features(X, dtype=dtype, device=device)  # names the entry that is not finite

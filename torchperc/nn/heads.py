@@ -61,7 +61,7 @@ def head(name: str) -> Head:
         LMSHead(targets='0/1')
     """
     if name == "perceptron ignore":  # until 0.1
-        return PerceptronHead(tie="strict")
+        return PerceptronHead(tie="ignore")
     return NAMED_HEADS[checks.one_of("head", name, tuple(NAMED_HEADS))]
 
 

@@ -30,6 +30,9 @@ class Verdict(Enum):
     NOT_SEPARABLE = "not separable"
     CYCLING = "cycling"
     BUDGET = "budget"
+    CONVERGED = "converged"
+    STOPPED_EARLY = "stopped early"
+    UNBOUNDED = "unbounded"
 
     @property
     def sentence(self) -> str:
@@ -39,6 +42,9 @@ class Verdict(Enum):
             Verdict.NOT_SEPARABLE: "it is proved that no hyperplane separates the training data",
             Verdict.CYCLING: "the weights of an earlier epoch recurred: in this order the run repeats forever",
             Verdict.BUDGET: "reached max_epochs with mistakes left: try more epochs, or select averaged or pocket",
+            Verdict.CONVERGED: "the gradient is below tol, or the loss has stopped falling",
+            Verdict.STOPPED_EARLY: "the loss on the validation samples has stopped falling",
+            Verdict.UNBOUNDED: "the loss has no minimum: a hyperplane separates the samples, so it falls forever",
         }[self]
 
 

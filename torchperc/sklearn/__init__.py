@@ -1,10 +1,10 @@
 """scikit-learn estimators: the perceptron rule, LMS and logistic regression, with everything scikit-learn expects.
 
-They work in pipelines, searches and cross-validation, take frames, arrays and sparse matrices (which stay sparse), any
+They work in pipelines, searches and cross-validation, accept frames, arrays, sparse matrices (which stay sparse), any
 labels, sample and class weights, and learn in chunks by ``partial_fit``.
 """
 
 from torchperc._lazy import attach, requires
 
 requires(__name__, "sklearn")
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach(__name__, __file__, {"Ending": "Verdict"})

@@ -1,9 +1,8 @@
-"""What the three estimators share: checked input, any labels, weights, hold-outs, decisions, conversions."""
+"""What the three estimators share: parameters, input, decisions, conversions."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -19,93 +18,80 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.model.fitted import FittedModel
 from torchperc.nn.heads import Head
-from torchperc.nn.modules import MulticlassPerceptron, Perceptron
+from torchperc.nn.modules import LinearNet, MulticlassPerceptron, Perceptron
+from torchperc.rules.conventions import Verdict as Verdict
 from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts
 from torchperc.sklearn.conversion import Planes, filled, planes
+from torchperc.sklearn.inputs import Array, Samples, codes_of, factors_of
 
-Array: TypeAlias = "np.ndarray[Any, Any]"
 Net: TypeAlias = Perceptron | MulticlassPerceptron
 RECENT = 1000
 """Calls of partial_fit that ``history_`` remembers, so that a stream without end needs no memory without end."""
 
 
-@dataclass(frozen=True)
-class Samples:
-    """Checked samples: X dense or CSR, labels as positions in ``classes``, a factor each or ``None`` for 1."""
-
-    X: Any
-    codes: Array
-    classes: Array
-    factors: Array | None
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    @property
-    def labels(self) -> Tensor:
-        """Labels as nets know them: −1/+1 for two classes, else class indices."""
-        return torch.from_numpy(2 * self.codes - 1 if len(self.classes) == 2 else self.codes)
-
-    def take(self, index: Array) -> Samples:
-        """Some of the samples."""
-        factors = None if self.factors is None else self.factors[index]
-        return Samples(self.X[index], self.codes[index], self.classes, factors)
-
-    def counted(self) -> Samples:
-        """Without those whose factor is 0."""
-        if self.factors is None or self.factors.all():
-            return self
-        return self.take(np.flatnonzero(self.factors))
+class _Fitted(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    net_: Net
+    classes_: Array
+    n_features_in_: int
+    n_iter_: int
+    history_: list[Any]
+    mistakes_: int
+    verdict_: Verdict
 
 
-class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearClassifier(_Fitted):
     """A linear net behind scikit-learn's interface; the three estimators say how it learns.
 
     X may be an array, a frame, lists, or any scipy sparse matrix, which is never made dense. float32 samples are
     learned in float32, all others in float64. Labels may be any two or more values that can be sorted. The net has one
-    weight vector for two classes (``classes_[1]`` is its positive side) and one a class for more.
+    weight vector for two classes (``classes_[1]`` is its positive side) and one per class for more.
+
+    Args:
+        fit_intercept: ``False`` for a hyperplane through the origin.
+        class_weight: a factor for the weight of each label's samples, as ``{label: factor}``, or ``"balanced"`` for all
+            weight over (number of classes · weight of the class).
+        early_stopping: hold ``validation_fraction`` out and stop when it has not improved for ``n_iter_no_change``
+            epochs.
+        validation_fraction: the fraction of each class that is held out.
+        n_iter_no_change: see ``early_stopping`` and ``tol``.
+        warm_start: let ``fit`` start from the weights that the last one left; otherwise it starts from zero.
+        random_state: of orders and hold-outs; a number is the seed itself.
+        verbose: 1 prints a line per epoch.
     """
 
-    fit_intercept: bool
-    class_weight: Mapping[Any, float] | str | None
-    early_stopping: bool
-    validation_fraction: float
-    random_state: Any
-    warm_start: bool
-
-    net_: Net
-    classes_: Array
-    n_features_in_: int
+    max_iter: int = 1000
+    tol: float | None = None
+    fit_intercept: bool = True
+    class_weight: Mapping[Any, float] | str | None = None
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    n_iter_no_change: int = 5
+    warm_start: bool = False
+    random_state: Any = 0
+    verbose: int = 0
 
     zero_is_positive: ClassVar[bool] = True  # the class of a score of exactly 0
 
     # --- decisions ---
 
     def decision_function(self, X: checks.Data) -> Array:
-        """Scores: above 0 for ``classes_[1]``, or one a class.
-
-        Shape:
-            (N, d) → (N,) for two classes, (N, K) for K.
-        """
+        """Scores: above 0 for ``classes_[1]``, or one per class: (N, d) → (N,) for two classes, (N, K) for K."""
         check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        scores: Array = self._scores(X)
+        scores: Array = self._scores(self._validated(X, reset=False))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: checks.Data) -> Array:
-        """Labels, as ``fit`` was given them.
-
-        Shape:
-            (N, d) → (N,).
-        """
-        scores = self.decision_function(X)
-        if scores.ndim == 2:
-            codes = scores.argmax(1)
-        else:
-            codes = (scores >= 0 if self.zero_is_positive else scores > 0).astype(np.int64)
-        labels: Array = self.classes_[codes]
+        """Labels, as ``fit`` was given them: (N, d) → (N,)."""
+        labels: Array = self.classes_[self._decided(self.decision_function(X))]
         return labels
+
+    def _decided(self, scores: Array) -> Array:
+        """Scores (N,) or (N, K) as positions in ``classes_``."""
+        positive = scores >= 0 if self.zero_is_positive else scores > 0
+        codes: Array = scores.argmax(1) if scores.ndim == 2 else positive.astype(np.int64)
+        return codes
 
     @property
     def coef_(self) -> Array:
@@ -155,7 +141,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def to_fitted(self) -> FittedModel:
         """The same classifier as a model that can be saved to one file, and exported to ONNX and torch.export.
 
-        Its labels are words: a label 1 is ``'1'`` there.
+        Its labels are strings: a label 1 is ``'1'`` there.
 
         Example:
             >>> from torchperc.sklearn import LogisticClassifier
@@ -184,8 +170,7 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         Args:
             fitted: a Perceptron, SGDClassifier, LogisticRegression, RidgeClassifier, LinearSVC or any other with
                 ``coef_``, ``intercept_`` and ``classes_`` that decides by coef·x + intercept. Decisions are the same;
-                probabilities of more than two classes are the softmax of the scores, which is not what one-vs-rest
-                classifiers such as SGDClassifier make of them.
+                probabilities of more than two classes are the softmax of the scores, not those of one-vs-rest.
             parameters: of the estimator; ``fit_intercept`` is that of the other by default.
         """
         given = planes(fitted)
@@ -197,14 +182,13 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
         Args:
             net: a :class:`Perceptron`, a :class:`MulticlassPerceptron` or an ``nn.Linear``.
-            classes: the labels in the order of the net's: first that of −1 and then that of +1, or of the indices 0 to
-                K − 1.
+            classes: the labels in the order of the net's: of −1 and +1, or of the indices 0 to K − 1.
             parameters: of the estimator; ``fit_intercept`` is whether the net has a bias by default.
         """
-        if not isinstance(net, Perceptron | MulticlassPerceptron | nn.Linear):
+        if not isinstance(net, LinearNet):
             raise TypeError(
                 f"net must be a Perceptron, MulticlassPerceptron or nn.Linear, found {type(net).__name__}; an "
-                "estimator has one weight vector a class"
+                "estimator has one weight vector per class"
             )
         estimator = cls(**{"fit_intercept": net.bias is not None, **parameters})
         weight = net.weight.detach().cpu()
@@ -265,33 +249,35 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _validated(self, X: checks.Data, y: Any = None, *, reset: bool) -> Any:
         if isinstance(X, CsrParts):
             raise TypeError(
-                "X is in parts on disk, and estimators take samples that are in memory; read it with stream=False, "
-                "give partial_fit one part after the other (X.load(i)), or use RuleTrainer or LitRule"
+                "X is in pieces on disk, and estimators need samples that are in memory; read it with stream=False, "
+                "give partial_fit one piece after the other (X.load(i)), or use RuleTrainer or LitRule"
             )
         X = checks.as_csr(X) if checks.is_sparse(X) else convert.as_array(X)  # which scikit-learn would not look into
-        y = None if y is None else convert.as_array(y, "y")
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)
-        return validate_data(self, X, y, reset=reset, **wanted)
+        X, y = validate_data(self, X, None if y is None else convert.as_array(y, "y"), reset=reset, **wanted)
+        check_classification_targets(y)
+        if checks.is_sparse(X):  # a sorted csr_array without duplicates
+            X = convert.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
+        return X, y
 
     def _samples(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, going_on: bool) -> Samples:
         """Checked samples of a whole fit, with two classes or more that count."""
         X, y = self._validated(X, y, reset=not going_on)
-        check_classification_targets(y)
         if going_on:
-            classes, codes = self.classes_, self._codes(y)
+            classes, codes = self.classes_, codes_of(y, self.classes_)
         else:
             classes, codes = np.unique(y, return_inverse=True)
-        factors = self._factors(codes, classes, sample_weight)
+        factors = factors_of(codes, classes, sample_weight, self.class_weight)
         counted = codes if factors is None else codes[factors > 0]
         if counted.min() == counted.max():
             left = "y" if factors is None else "y, after what sample_weight and class_weight leave out,"
             raise ValueError(
-                f"{left} has one class only, found {classes.tolist()[counted[0]]!r}; there is nothing to separate "
-                "(partial_fit with classes= takes such samples)"
+                f"{left} has one class only, found {classes.tolist()[counted[0]]!r}; at least two classes are required "
+                "(partial_fit with classes= accepts such samples)"
             )
-        return Samples(self._canonical(X), codes, classes, factors)
+        return Samples(X, codes, classes, factors)
 
     def _chunk(self, X: checks.Data, y: checks.Data, classes: Any, sample_weight: checks.Data | None) -> Samples:
         """Checked samples of one call of partial_fit, which may be of one class."""
@@ -303,13 +289,12 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             if not first and not np.array_equal(labels, self.classes_):
                 raise ValueError(f"classes={classes!r} is not what it was before, {self.classes_.tolist()}")
             if len(labels) < 2:
-                raise ValueError(f"classes={classes!r} has one class only; there is nothing to separate")
+                raise ValueError(f"classes={classes!r} has one class only; at least two classes are required")
         X, y = self._validated(X, y, reset=first)
-        check_classification_targets(y)
         if first:
             self.classes_ = labels
-        codes = self._codes(y)
-        return Samples(self._canonical(X), codes, self.classes_, self._factors(codes, self.classes_, sample_weight))
+        codes = codes_of(y, self.classes_)
+        return Samples(X, codes, self.classes_, factors_of(codes, self.classes_, sample_weight, self.class_weight))
 
     def _refuse_in_chunks(self) -> None:
         """Refuse what partial_fit would have to ignore."""
@@ -322,66 +307,28 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 "large enough subset of y, and pass them as class_weight={label: weight}"
             )
 
-    def _canonical(self, X: Any) -> Any:
-        """Sparse samples as a sorted ``csr_array`` without duplicates, in the type of the weights."""
-        if not checks.is_sparse(X):
-            return X
-        return convert.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
-
-    def _codes(self, y: Array) -> Array:
-        """Labels as positions in ``classes_``."""
-        found, inverse = np.unique(y, return_inverse=True)
-        place = np.searchsorted(self.classes_, found).clip(max=len(self.classes_) - 1)
-        if (unknown := found[self.classes_[place] != found]).size:
-            raise ValueError(
-                f"y has the label {unknown.tolist()[0]!r}, which is not one of the classes {self.classes_.tolist()}; "
-                "name all classes on the first call, or fit anew with warm_start=False"
-            )
-        codes: Array = place[inverse]
-        return codes
-
-    def _factors(self, codes: Array, classes: Array, sample_weight: checks.Data | None) -> Array | None:
-        factors: Array | None = None
-        if sample_weight is not None:
-            given = np.asarray(sample_weight, dtype=np.float64)
-            if given.size and not given.any():
-                raise ValueError("sample_weight is zero for every sample; at least one must count")
-            factors = checks.nonnegative_weights(given, len(codes)).numpy()
-        by_class = self._class_factors(codes, classes, factors)
-        if by_class is None:
-            return factors
-        return by_class[codes] if factors is None else factors * by_class[codes]
-
-    def _class_factors(self, codes: Array, classes: Array, factors: Array | None) -> Array | None:
-        """A factor for each class; ``"balanced"``: all weight/(number of classes · weight of the class)."""
-        weight = self.class_weight
-        if weight is None:
-            return None
-        if isinstance(weight, str):
-            checks.one_of("class_weight", weight, ("balanced",))
-            total = np.bincount(codes, factors, minlength=len(classes))
-            counted = np.where(total > 0, total, 1.0)
-            return np.where(total > 0, total.sum() / (np.count_nonzero(total) * counted), 1.0)
-        if not isinstance(weight, Mapping):
-            raise TypeError(f"class_weight must be 'balanced' or a mapping {{label: factor}}, found {weight!r}")
-        by_class = [checks.number(f"class_weight[{c!r}]", weight.get(c, 1.0), at_least=0) for c in classes.tolist()]
-        known = [c in weight for c in classes.tolist()]
-        if not all(known) and sum(known) < len(weight):  # a class without a factor, a factor without a class: a slip
-            unknown = next(label for label in weight if label not in classes.tolist())
-            raise ValueError(f"class_weight names {unknown!r}; the classes are {classes.tolist()}")
-        return np.array(by_class)
-
     # --- starting ---
+
+    def _check_shared(self) -> None:
+        """The parameters of every estimator, checked whether they are used or not."""
+        checks.whole("max_iter", self.max_iter, at_least=1)
+        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
+        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
+        checks.flag("early_stopping", self.early_stopping)
+        if checks.number("validation_fraction", self.validation_fraction, above=0) >= 1:
+            raise ValueError(
+                f"validation_fraction={self.validation_fraction} must be below 1; something has to be learned from"
+            )
+        if self.tol is not None:
+            checks.number("tol", self.tol, at_least=0)
 
     def _goes_on(self) -> bool:
         """Whether this fit starts from the weights of the last."""
         return checks.flag("warm_start", self.warm_start) and vars(self).get("net_") is not None
 
     def _new_net(self, width: int, classes: int, dtype: Any) -> Net:
-        kind, bias = (
-            torch.float32 if dtype == np.float32 else torch.float64,
-            checks.flag("fit_intercept", self.fit_intercept),
-        )
+        kind = torch.float32 if dtype == np.float32 else torch.float64
+        bias = checks.flag("fit_intercept", self.fit_intercept)
         if classes == 2:
             return Perceptron(width, bias, dtype=kind)
         return MulticlassPerceptron(width, classes, bias, dtype=kind)
@@ -403,34 +350,6 @@ class LinearClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             return checks.whole("random_state", state, at_least=0)
         return int(check_random_state(state).randint(2**31 - 1))
 
-    def _fraction(self) -> float:
-        """``validation_fraction``, checked whether it is used or not."""
-        fraction = checks.number("validation_fraction", self.validation_fraction, above=0)
-        if fraction >= 1:
-            raise ValueError(f"validation_fraction={fraction} must be below 1; something has to be learned from")
-        return fraction
-
-    def _hold_out(self, samples: Samples, seed: int) -> tuple[Samples, Samples]:
-        """The samples to learn from and those to validate with, a share of each class that leaves one to learn from."""
-        fraction, samples = self._fraction(), samples.counted()
-        shuffled = np.random.RandomState(seed % 2**32).permutation(len(samples))
-        of_class = [shuffled[samples.codes[shuffled] == code] for code in range(len(samples.classes))]
-        wanted = math.ceil(fraction * len(samples))
-        ideal = np.array([fraction * len(members) for members in of_class])
-        quota = np.floor(ideal).astype(int)
-        room = np.array([max(len(members) - 1, 0) for members in of_class])
-        for place in np.argsort(quota - ideal, kind="stable"):  # what rounding left over goes where it left most
-            quota[place] += quota.sum() < wanted
-        quota = np.minimum(quota, room)
-        if not quota.any():
-            raise ValueError(
-                f"validation_fraction={fraction} of {len(samples)} samples leaves none to validate with and one of "
-                "each class to learn from; give more samples or use early_stopping=False"
-            )
-        held = np.concatenate([members[:count] for members, count in zip(of_class, quota, strict=True)])
-        rest = np.setdiff1d(np.arange(len(samples)), held)
-        return samples.take(rest), samples.take(np.sort(held))
-
 
 def say(verbose: Any, line: object) -> None:
     """Print a line, or what has one, if ``verbose`` asks for it.
@@ -449,8 +368,7 @@ def expected_failed_checks(estimator: LinearClassifier) -> dict[str, str]:
     Where the result depends on the order of samples, or on which are held out, a weight of 3 is not three copies. The
     rule with held-out samples chooses among its epochs by very few of them in one check, whose class weights are too
     far apart for some schedules. Parameters that ``partial_fit`` refuses, as scikit-learn's own does, fail the checks
-    that call it. No others are expected to fail, unless a learning rate (``lr``, or that of ``schedule="optimal"``) is
-    too large for a check's samples.
+    that call it. No others are expected to fail, unless a learning rate is too large for a check's samples.
 
     Example:
         >>> from torchperc.sklearn import LMSClassifier

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from torchperc import _checks as checks
-
-Array: TypeAlias = "np.ndarray[Any, Any]"
+from torchperc.sklearn.inputs import Array
 
 
 class Planes(NamedTuple):

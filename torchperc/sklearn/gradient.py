@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,38 +20,16 @@ from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
 from torchperc.nn.functional import TARGETS
 from torchperc.nn.heads import Head, LMSHead, LogisticHead
-from torchperc.rules.conventions import ENGINES
+from torchperc.rules.conventions import ENGINES, Verdict
 from torchperc.rules.orders import Order
-from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples, say
+from torchperc.sklearn.base import RECENT, LinearClassifier, Net, say
+from torchperc.sklearn.inputs import Array, Samples
 from torchperc.sklearn.passes import SCHEDULES, Course, MeanLoss, Slope, mean_loss
 
 UPDATES = ("batch", "sample", "optimum")
 SLOWEST = 1e-6  # the learning rate at which schedule="adaptive" ends
 ORDERS = ("given", "shuffled")
-
-
-class Ending(Enum):
-    """How descent ended.
-
-    Example:
-        >>> Ending.CONVERGED.sentence
-        'the gradient is below tol, or the loss has stopped falling'
-    """
-
-    CONVERGED = "converged"
-    STOPPED_EARLY = "stopped early"
-    BUDGET = "budget"
-    UNBOUNDED = "unbounded"
-
-    @property
-    def sentence(self) -> str:
-        """What it means."""
-        return {
-            Ending.CONVERGED: "the gradient is below tol, or the loss has stopped falling",
-            Ending.STOPPED_EARLY: "the loss on the validation samples has stopped falling",
-            Ending.BUDGET: "the iterations are used up and the loss is still falling",
-            Ending.UNBOUNDED: "the loss has no minimum: a hyperplane separates the samples, so that it falls for ever",
-        }[self]
+Ending = Verdict  # its name in pickles of version 0.1
 
 
 @dataclass(frozen=True)
@@ -90,53 +67,69 @@ class _Best(NamedTuple):
     since: int
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GradientClassifier(LinearClassifier):
-    """Descent on the mean loss of a head, Σ c·loss/Σ c + ½·l2·‖w‖²; see the two estimators."""
+    """What :class:`LMSClassifier` and :class:`LogisticClassifier` share: descent on Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁.
 
-    def __init__(
-        self,
-        *,
-        update: str = "batch",
-        lr: float | str = "auto",
-        max_iter: int = 1000,
-        tol: float | None = 1e-4,
-        l2: float = 0.0,
-        l1: float = 0.0,
-        schedule: str = "constant",
-        power_t: float = 0.5,
-        average: bool | int = False,
-        batch_size: int | None = None,
-        order: str = "shuffled",
-        engine: str = "auto",
-        fit_intercept: bool = True,
-        class_weight: Mapping[Any, float] | str | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.update = update
-        self.lr = lr
-        self.max_iter = max_iter
-        self.tol = tol
-        self.l2 = l2
-        self.l1 = l1
-        self.schedule = schedule
-        self.power_t = power_t
-        self.average = average
-        self.batch_size = batch_size
-        self.order = order
-        self.engine = engine
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
+    Parameters not listed here are those of :class:`LinearClassifier`; with ``early_stopping``, the mean loss of the
+    held-out samples decides and the weights of the best epoch are restored.
+
+    Args:
+        update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
+            ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
+            :func:`torchperc.minimise`.
+        lr: the learning rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the
+            curvature of the loss, of any batch or of any sample. ``"optimum"`` has none.
+        max_iter: epochs at most.
+        tol: all samples at once: converged when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen
+            by more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol². ``None``:
+            all ``max_iter`` epochs are made, without a warning.
+        l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
+        l1: the weight of the penalty ‖w‖₁, for ``update="sample"``: after each step, weights of the sample's non-zeros
+            move towards 0 by all the penalty that they have not had yet, and stop there. With ``l2`` it is the elastic
+            net; SGDClassifier's ``alpha`` and ``l1_ratio`` are l2 = alpha·(1 − l1_ratio) and l1 = alpha·l1_ratio.
+        schedule: the learning rate of step t = 1, 2, …, as SGDClassifier has it. ``"constant"``: lr; ``"invscaling"``:
+            lr/t^power_t; ``"optimal"``: 1/(α·(t₀ + t − 1)) with α = l1 + l2 and t₀ = α^(−3/4); ``"adaptive"``: lr,
+            divided by 5 whenever training would stop for ``tol`` or early stopping, until it is at most 1e-6.
+            ``partial_fit`` goes on counting, ``fit`` begins anew.
+        power_t: the exponent of ``"invscaling"``.
+        average: ``True`` makes ``coef_`` and ``intercept_`` the mean of the weights after each step, an integer the
+            mean from that step on.
+        batch_size: samples in a batch; all by default.
+        order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
+        engine: of single-sample steps; see :func:`torchperc.descend`.
+
+    Attributes:
+        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
+        classes_: the labels, sorted.
+        net_: the same weights as a torch module.
+        n_iter_: epochs made.
+        lr_: the learning rate of the first step.
+        loss_: the loss of the weights on the training samples, with the penalty.
+        n_errors_: how many training samples they decide wrongly.
+        verdict_: how the run ended, a :class:`torchperc.Verdict`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or
+            ``UNBOUNDED``.
+        history_: a :class:`DescentRecord` for each epoch; by ``partial_fit`` for each of the last 1000 calls.
+        log_: ``None``; a log of mistakes is the rule's.
+    """
+
+    update: str = "batch"
+    lr: float | str = "auto"
+    tol: float | None = 1e-4
+    l2: float = 0.0
+    l1: float = 0.0
+    schedule: str = "constant"
+    power_t: float = 0.5
+    average: bool | int = False
+    batch_size: int | None = None
+    order: str = "shuffled"
+    engine: str = "auto"
+
+    @property
+    def mistakes_(self) -> int:  # type: ignore[override]
+        """The old name of ``n_errors_``; mistakes are the updates of the rule."""
+        warnings.warn("mistakes_ of a gradient estimator is now n_errors_", DeprecationWarning, stacklevel=2)
+        return self.n_errors_
 
     @property
     def _unlike_copies(self) -> str | None:
@@ -166,8 +159,6 @@ class GradientClassifier(LinearClassifier):
             sample_weight: how much each sample counts in the mean; 0 leaves it out. With single-sample steps, how long
                 its step is.
 
-        Shape:
-            X (N, d), y (N,), sample_weight (N,).
         """
         self._check_parameters()
         seed, going_on = self._seed(), self._goes_on()
@@ -177,7 +168,7 @@ class GradientClassifier(LinearClassifier):
             records, ending = self._minimise(net, samples)
             loss, rate = self._loss(samples), math.nan
         else:
-            part, held = self._hold_out(samples, seed) if self.early_stopping else (samples, None)
+            part, held = samples.hold_out(self.validation_fraction, seed) if self.early_stopping else (samples, None)
             loss = self._loss(part, MeanLoss if self._in_batches(len(part)) else mean_loss)
             rate = self._rate(loss)
             watch = None if held is None else self._loss(held)
@@ -186,7 +177,7 @@ class GradientClassifier(LinearClassifier):
         self.classes_ = samples.classes
         self._chunks: list[DescentRecord] = []
         self._online: tuple[Net | None, Course] | None = None  # with the last weights where net_ has averaged ones
-        if ending is Ending.UNBOUNDED or (ending is Ending.BUDGET and self.tol is not None):
+        if ending is Verdict.UNBOUNDED or (ending is Verdict.BUDGET and self.tol is not None):
             warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
         return self
 
@@ -209,8 +200,6 @@ class GradientClassifier(LinearClassifier):
             classes: all labels that will ever come; needed on the first call.
             sample_weight: how much each sample counts.
 
-        Shape:
-            X (N, d), y (N,), sample_weight (N,).
         """
         self._refuse_in_chunks()
         self._check_parameters()
@@ -228,26 +217,22 @@ class GradientClassifier(LinearClassifier):
         at = self._epoch(net, _numbers(net), loss, course, order, 0)
         record = self._checked(DescentRecord(calls + 1, at.loss, at.gradient), rate)
         say(self.verbose, record)
-        self._keep(_averaged(net, course), loss, rate, [*before, record], Ending.BUDGET)
+        self._keep(_averaged(net, course), loss, rate, [*before, record], Verdict.BUDGET)
         self._chunks, self._online = self.history_, (net if course.first else None, course)
         return self
 
     def _check_parameters(self) -> None:
+        self._check_shared()
         checks.one_of("update", self.update, UPDATES)
         checks.one_of("order", self.order, ORDERS)
         if isinstance(self.lr, str):
             checks.one_of("lr", self.lr, ("auto",))
         else:
             checks.number("lr", self.lr, above=0)
-        checks.whole("max_iter", self.max_iter, at_least=1)
         checks.one_of("engine", self.engine, ENGINES)
-        self._fraction()
-        if self.tol is not None:
-            checks.number("tol", self.tol, at_least=0)
-        checks.number("l2", self.l2, at_least=0)
-        checks.number("l1", self.l1, at_least=0)
+        for name in ("l2", "l1", "power_t"):
+            checks.number(name, getattr(self, name), at_least=0)
         checks.one_of("schedule", self.schedule, SCHEDULES)
-        checks.number("power_t", self.power_t, at_least=0)
         if not isinstance(self.average, bool):
             checks.whole("average", self.average, at_least=0)
         if self.l1 and self.update != "sample":
@@ -260,19 +245,15 @@ class GradientClassifier(LinearClassifier):
             raise ValueError(f"average={self.average} goes with l2 only, found l1={self.l1:g}; leave one of them out")
         if self.schedule == "optimal" and not self.l1 + self.l2:
             raise ValueError("schedule='optimal' is computed from the penalty; use l2 > 0, or another schedule")
-        for name, plain in (("schedule", "constant"), ("average", False)):
+        for name, plain in (("schedule", "constant"), ("average", False), ("early_stopping", False)):
             if self.update == "optimum" and getattr(self, name) != plain:
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} means nothing to update='optimum', which makes no steps"
                 )
-        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
-        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
         if self.batch_size is not None:
             checks.whole("batch_size", self.batch_size, at_least=1)
             if self.update != "batch":
                 raise ValueError(f"batch_size={self.batch_size} goes with update='batch', found {self.update!r}")
-        if checks.flag("early_stopping", self.early_stopping) and self.update == "optimum":
-            raise ValueError("early_stopping=True means nothing to update='optimum', which makes no epochs; use l2")
 
     def _loss(self, samples: Samples, kind: Callable[..., MeanLoss] = MeanLoss) -> MeanLoss:
         return kind(self._head, samples, self.fit_intercept, float(self.l2), float(self.l1))
@@ -298,14 +279,14 @@ class GradientClassifier(LinearClassifier):
 
     def _descend(
         self, net: Net, loss: MeanLoss, watch: MeanLoss | None, course: Course, seed: int
-    ) -> tuple[Net, list[DescentRecord], Ending]:
+    ) -> tuple[Net, list[DescentRecord], Verdict]:
         """The epochs: the net they end with, what happened in each, and how they ended."""
         kind = net.weight.dtype
         net = net.to(torch.float64 if loss.dtype is np.float64 else torch.float32)
         order, full = Order(self.order, torch.arange(len(loss)), seed), not self._in_batches(len(loss))
         records: list[DescentRecord] = []
         numbers = _numbers(net)
-        best, lowest, since, ending = _Best(math.inf, net, 0), math.inf, 0, Ending.BUDGET
+        best, lowest, since, ending = _Best(math.inf, net, 0), math.inf, 0, Verdict.BUDGET
         for number in range(self.max_iter):
             at = self._epoch(net, numbers, loss, course, order, number)
             record = self._checked(DescentRecord(number + 1, at.loss, at.gradient), course.rate)
@@ -326,10 +307,10 @@ class GradientClassifier(LinearClassifier):
                     course.rate, since, best = course.rate / 5, 0, best._replace(since=0)
                 continue
             if at.arrived or stalled:
-                ending = Ending.CONVERGED
+                ending = Verdict.CONVERGED
                 break
             if best.since >= self.n_iter_no_change:
-                ending = Ending.STOPPED_EARLY
+                ending = Verdict.STOPPED_EARLY
                 break
         return (_averaged(net, course) if watch is None else best.net).to(kind), records, ending
 
@@ -390,16 +371,16 @@ class GradientClassifier(LinearClassifier):
             "or scale X, for instance with StandardScaler"
         )
 
-    def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Ending]:
+    def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Verdict]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="the loss has no minimum")
             found = minimise(
-                net, self._head, samples.X, samples.labels, l2=self.l2, max_iterations=self.max_iter,
-                tolerance=max((self.tol or 0.0) ** 2, np.finfo(float).tiny), sample_weight=samples.factors,
+                net, self._head, samples.X, samples.labels, l2=self.l2, max_iter=self.max_iter,
+                tol=max((self.tol or 0.0) ** 2, np.finfo(float).tiny), sample_weight=samples.factors,
             )  # fmt: skip
         done = found.converged or found.iterations < self.max_iter  # else there is nothing better but for rounding
-        ending = Ending.UNBOUNDED if found.unbounded else Ending.CONVERGED if done else Ending.BUDGET
-        if self.tol and ending is Ending.CONVERGED and not found.converged:
+        ending = Verdict.UNBOUNDED if found.unbounded else Verdict.CONVERGED if done else Verdict.BUDGET
+        if self.tol and ending is Verdict.CONVERGED and not found.converged:
             warnings.warn(
                 f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than tol² = "
                 f"{self.tol**2:.2g}; raise tol={self.tol:g}, or pass float64",
@@ -408,18 +389,18 @@ class GradientClassifier(LinearClassifier):
             )
         return [DescentRecord(max(found.iterations, 1), found.loss, found.gradient_norm)], ending
 
-    def _keep(self, net: Net, loss: MeanLoss, rate: float, records: list[DescentRecord], ending: Ending) -> None:
+    def _keep(self, net: Net, loss: MeanLoss, rate: float, records: list[DescentRecord], ending: Verdict) -> None:
         weight, bias = _numbers(net)
         with np.errstate(over="ignore", invalid="ignore"):
             value, wrong = loss.value(weight, bias)
         self._checked(replace(records[-1], loss=value), rate)
         self.net_, self.lr_, self.loss_ = net, rate, value + loss.penalty(weight)
-        self.mistakes_, self.verdict_, self.history_ = wrong, ending, records
+        self.n_errors_, self.verdict_, self.history_ = wrong, ending, records
         self.n_iter_, self.log_ = records[-1].epoch, None  # a log is the rule's
 
     def _warning(self) -> str:
         name, last = type(self).__name__, self.history_[-1]
-        if self.verdict_ is Ending.UNBOUNDED:
+        if self.verdict_ is Verdict.UNBOUNDED:
             return f"{name} ended UNBOUNDED: {self.verdict_.sentence}. Use l2 > 0."
         reached = "" if last.gradient is None else f" (max |gradient| {last.gradient:.2g}, tol={self._tol:g})"
         ways = ["scale the samples, for instance with StandardScaler", f"raise max_iter={self.max_iter}", "raise tol"]
@@ -429,7 +410,8 @@ class GradientClassifier(LinearClassifier):
             ways.append("use update='sample', which comes near the minimum in fewer passes")
         if self.update != "optimum":
             ways.append("use update='optimum', which goes to the minimum directly")
-        return f"{name} ended on BUDGET: {self.verdict_.sentence}{reached}. What may help: {'; '.join(ways)}."
+        said = f"{name} ended on BUDGET: reached max_iter while the loss is still falling{reached}"
+        return f"{said}. What may help: {'; '.join(ways)}."
 
 
 class _Pass(NamedTuple):
@@ -464,59 +446,16 @@ def _averaged(net: Net, course: Course) -> Net:
     return mean
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LMSClassifier(GradientClassifier):
     """Least mean squares (Adaline): gradient descent on the mean of ½·(t − s)², plus ½·l2·‖w‖².
 
     Scores are s = w·x + b and targets t are those of the sample's class. With K classes the squares are summed over
-    them. The decision is s ≥ 0, or s ≥ ½ with targets 0/1; ``decision_function`` is s less that threshold.
+    them. The decision is s ≥ 0, or s ≥ ½ with targets 0/1; ``decision_function`` is s less that threshold. All other
+    parameters and the attributes are those of :class:`GradientClassifier`.
 
     Args:
         targets: ``"-1/+1"`` or ``"0/1"``.
-        update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
-            ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
-            :func:`torchperc.minimise`.
-        lr: the rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the curvature
-            of the loss, of any batch or of any sample. ``"optimum"`` has none.
-        max_iter: epochs at most.
-        tol: all samples at once: arrived when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen by
-            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol². ``None``:
-            all ``max_iter`` epochs are made, without a warning.
-        l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
-        l1: the weight of the penalty ‖w‖₁, for ``update="sample"``: after each step, weights of the sample's non-zeros
-            move towards 0 by all the penalty that they have not had yet, and stop there. With ``l2`` it is the elastic
-            net; SGDClassifier's ``alpha`` and ``l1_ratio`` are l2 = alpha·(1 − l1_ratio) and l1 = alpha·l1_ratio.
-        schedule: the learning rate of step t = 1, 2, …, as SGDClassifier has it. ``"constant"``: lr; ``"invscaling"``:
-            lr/t^power_t; ``"optimal"``: 1/(α·(t₀ + t − 1)) with α = l1 + l2 and t₀ = α^(−3/4); ``"adaptive"``: lr,
-            divided by 5 whenever training would stop for ``tol`` or early stopping, until it is at most 1e-6.
-            ``partial_fit`` goes on counting, ``fit`` begins anew.
-        power_t: the exponent of ``"invscaling"``.
-        average: ``True`` makes ``coef_`` and ``intercept_`` the mean of the weights after each step, an integer the
-            mean from that step on.
-        batch_size: samples in a batch; all by default.
-        order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
-        engine: of single-sample steps; see :func:`torchperc.descend`.
-        fit_intercept: ``False`` for a hyperplane through the origin.
-        class_weight: a factor for the weight of each label's samples, as ``{label: factor}``, or ``"balanced"`` for all
-            weight over (number of classes · weight of the class).
-        early_stopping: hold ``validation_fraction`` out, stop when its mean loss has not fallen for
-            ``n_iter_no_change`` epochs, and restore the weights of the best epoch.
-        validation_fraction: the share of each class that is held out.
-        n_iter_no_change: see ``tol`` and ``early_stopping``.
-        warm_start: let ``fit`` start from the weights that the last one left; otherwise it starts from zero.
-        random_state: of orders and hold-outs; a number is the seed itself.
-        verbose: 1 prints a line an epoch.
-
-    Attributes:
-        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
-        classes_: the labels, sorted.
-        net_: the same weights as a torch module.
-        n_iter_: epochs made.
-        lr_: the learning rate of the first step.
-        loss_: the loss of the weights on the training samples, with the penalty.
-        mistakes_: how many training samples they decide wrongly.
-        verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
-        history_: a :class:`DescentRecord` for each epoch; by ``partial_fit`` for each of the last 1000 calls.
-        log_: ``None``; a log of mistakes is the rule's.
 
     Example:
         >>> from torchperc.sklearn import LMSClassifier
@@ -528,54 +467,7 @@ class LMSClassifier(GradientClassifier):
         array([False,  True])
     """
 
-    def __init__(
-        self,
-        *,
-        targets: str = "-1/+1",
-        update: str = "batch",
-        lr: float | str = "auto",
-        max_iter: int = 1000,
-        tol: float | None = 1e-4,
-        l2: float = 0.0,
-        l1: float = 0.0,
-        schedule: str = "constant",
-        power_t: float = 0.5,
-        average: bool | int = False,
-        batch_size: int | None = None,
-        order: str = "shuffled",
-        engine: str = "auto",
-        fit_intercept: bool = True,
-        class_weight: Mapping[Any, float] | str | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        n_iter_no_change: int = 5,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        super().__init__(
-            update=update,
-            lr=lr,
-            max_iter=max_iter,
-            tol=tol,
-            l2=l2,
-            l1=l1,
-            schedule=schedule,
-            power_t=power_t,
-            average=average,
-            batch_size=batch_size,
-            order=order,
-            engine=engine,
-            fit_intercept=fit_intercept,
-            class_weight=class_weight,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            n_iter_no_change=n_iter_no_change,
-            warm_start=warm_start,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.targets = targets
+    targets: str = "-1/+1"
 
     @property
     def _head(self) -> Head:
@@ -597,52 +489,7 @@ class LogisticClassifier(GradientClassifier):
     log Σ exp(s_k) − s_y. The decision is P > ½, or the most probable class. scikit-learn's ``LogisticRegression`` has
     its minimum in the same place for C = 1/(l2·N), N being the number of samples, or the sum of their weights.
 
-    Args:
-        update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
-            ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
-            :func:`torchperc.minimise`.
-        lr: the rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the curvature
-            of the loss, of any batch or of any sample. ``"optimum"`` has none.
-        max_iter: epochs at most.
-        tol: all samples at once: arrived when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen by
-            more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol². ``None``:
-            all ``max_iter`` epochs are made, without a warning.
-        l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
-        l1: the weight of the penalty ‖w‖₁, for ``update="sample"``: after each step, weights of the sample's non-zeros
-            move towards 0 by all the penalty that they have not had yet, and stop there. With ``l2`` it is the elastic
-            net; SGDClassifier's ``alpha`` and ``l1_ratio`` are l2 = alpha·(1 − l1_ratio) and l1 = alpha·l1_ratio.
-        schedule: the learning rate of step t = 1, 2, …, as SGDClassifier has it. ``"constant"``: lr; ``"invscaling"``:
-            lr/t^power_t; ``"optimal"``: 1/(α·(t₀ + t − 1)) with α = l1 + l2 and t₀ = α^(−3/4); ``"adaptive"``: lr,
-            divided by 5 whenever training would stop for ``tol`` or early stopping, until it is at most 1e-6.
-            ``partial_fit`` goes on counting, ``fit`` begins anew.
-        power_t: the exponent of ``"invscaling"``.
-        average: ``True`` makes ``coef_`` and ``intercept_`` the mean of the weights after each step, an integer the
-            mean from that step on.
-        batch_size: samples in a batch; all by default.
-        order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
-        engine: of single-sample steps; see :func:`torchperc.descend`.
-        fit_intercept: ``False`` for a hyperplane through the origin.
-        class_weight: a factor for the weight of each label's samples, as ``{label: factor}``, or ``"balanced"`` for all
-            weight over (number of classes · weight of the class).
-        early_stopping: hold ``validation_fraction`` out, stop when its mean loss has not fallen for
-            ``n_iter_no_change`` epochs, and restore the weights of the best epoch.
-        validation_fraction: the share of each class that is held out.
-        n_iter_no_change: see ``tol`` and ``early_stopping``.
-        warm_start: let ``fit`` start from the weights that the last one left; otherwise it starts from zero.
-        random_state: of orders and hold-outs; a number is the seed itself.
-        verbose: 1 prints a line an epoch.
-
-    Attributes:
-        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
-        classes_: the labels, sorted.
-        net_: the same weights as a torch module.
-        n_iter_: epochs made.
-        lr_: the learning rate of the first step.
-        loss_: the loss of the weights on the training samples, with the penalty.
-        mistakes_: how many training samples they decide wrongly.
-        verdict_: how the run ended, an :class:`Ending`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or ``UNBOUNDED``.
-        history_: a :class:`DescentRecord` for each epoch; by ``partial_fit`` for each of the last 1000 calls.
-        log_: ``None``; a log of mistakes is the rule's.
+    Parameters and attributes are those of :class:`GradientClassifier`.
 
     Example:
         >>> from torchperc.sklearn import LogisticClassifier
@@ -661,20 +508,12 @@ class LogisticClassifier(GradientClassifier):
         return LogisticHead()
 
     def predict_proba(self, X: checks.Data) -> Array:
-        """The probability of each class.
-
-        Shape:
-            (N, d) → (N, K), in the order of ``classes_``.
-        """
+        """The probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
         probabilities: Array = np.exp(self.predict_log_proba(X))
         return probabilities
 
     def predict_log_proba(self, X: checks.Data) -> Array:
-        """Its logarithm, without a loss of precision where the probability is next to 0.
-
-        Shape:
-            (N, d) → (N, K).
-        """
+        """Its logarithm, without a loss of precision where the probability is next to 0: (N, d) → (N, K)."""
         scores = torch.from_numpy(self.decision_function(X))
         if scores.dim() == 1:
             both = torch.stack((-scores, scores), 1)

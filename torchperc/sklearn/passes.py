@@ -19,7 +19,7 @@ from torchperc.nn import derivatives
 from torchperc.nn.heads import Head, LMSHead, loss_code
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
-from torchperc.sklearn.base import Array, Samples
+from torchperc.sklearn.inputs import Array, Samples
 from torchperc.theory.rates import largest_eigenvalue
 
 SQUARES_UP_TO = 1024  # features up to which the squared loss is written down as a quadratic, if samples are more

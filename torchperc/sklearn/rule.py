@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,10 @@ from torchperc.rules.models import KernelModel, Model
 from torchperc.rules.online import Stream
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples import compiling
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
-from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Samples, say
+from torchperc.sklearn.base import RECENT, LinearClassifier, say
+from torchperc.sklearn.inputs import Array, Samples
 
 WORTH_IT = 2**15  # presentations of samples, at most, from which loading the compiled loop is repaid
 
@@ -47,24 +47,27 @@ def _can_stream(estimator: PerceptronClassifier) -> bool:
     return True
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PerceptronClassifier(LinearClassifier):
     """The perceptron rule: for each sample that is a mistake, w ← w + η·y·x and b ← b + η·y·(bias step).
 
     With K classes, the right class's vector gains η·x and the strongest wrong one loses it. Everything that
     :class:`torchperc.RuleTrainer` can do is reached by the parameters that it names so.
 
+    Parameters not listed here are those of :class:`LinearClassifier`.
+
     Args:
         max_iter: passes at most; the run ends earlier at a clean pass or when its weights repeat.
-        lr: the rate η.
+        lr: the learning rate η.
         tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
         bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"``, and
             ``"none"`` without an intercept and for kernels, which bring a constant of their own.
         order: ``"shuffled"`` anew in each epoch, ``"given"``, ``"random-mistake"``, sample numbers for every epoch, or
-            a row for each. ``partial_fit`` takes samples as they come.
+            a row for each. ``partial_fit`` presents samples as they come.
         select: which weights it has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (decisions are votes;
             ``coef_`` are the averaged weights), ``"pocket"`` (which looks at all samples for every mistake),
             or ``"best-validation"``, for which ``validation_fraction`` is held out.
-        margin: the slack y·s that every sample must exceed; 0 is the classic rule.
+        margin: the required margin, a slack y·s that every sample must exceed; 0 is the classic rule.
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
             (M, d) to (N, M). Then there is no ``coef_`` but ``dual_coef_``, ``support_`` and ``support_vectors_``.
         degree: of the polynomial kernel; 3 by default.
@@ -72,22 +75,14 @@ class PerceptronClassifier(LinearClassifier):
         engine: how passes are made; the mistakes are the same. See :class:`torchperc.RuleTrainer`.
         prove: if the run ends without separating the samples, find out whether that is possible: the verdict becomes
             ``NOT_SEPARABLE`` where a proof says no, and ``certificate_`` has the proof.
-        fit_intercept: ``False`` for a hyperplane through the origin.
-        class_weight: a factor for each label's updates, as ``{label: factor}``, or ``"balanced"`` for all weight over
-            (number of classes · weight of the class).
-        early_stopping: hold ``validation_fraction`` out and stop when the (weighted) share of it that is decided
-            wrongly has not fallen for ``n_iter_no_change`` epochs. The weights of the best epoch are restored, unless
-            ``select`` asks for others than the last; then it selects among those of the run so far.
-        validation_fraction: the share of each class that is held out.
+        early_stopping: stop when the (weighted) error of the held-out samples has not fallen. The weights of the best
+            epoch are restored, unless ``select`` asks for others than the last; then it selects among those of the run
+            so far.
         tol: if it is not ``None``, stop as well when the mean of max(0, −y·s) over the training samples (with K
             classes, of the strongest wrong score less the right one), under the weights after the epoch, has not fallen
             by more than tol below its lowest for ``n_iter_no_change`` epochs. scikit-learn's Perceptron sums that
             loss up as samples are presented. With ``early_stopping``, what the error of the held-out samples must
             fall by instead.
-        n_iter_no_change: see ``early_stopping`` and ``tol``.
-        warm_start: let ``fit`` start from the weights that the last one left.
-        random_state: of orders and hold-outs; a number is the seed itself.
-        verbose: 1 prints a line an epoch.
 
     Attributes:
         coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
@@ -95,8 +90,9 @@ class PerceptronClassifier(LinearClassifier):
         net_: the same weights as a torch module; ``None`` with a kernel.
         n_iter_: epochs made, by ``partial_fit`` the calls.
         mistakes_: mistakes made in them, each one an update.
+        n_errors_: how many training samples (by ``partial_fit``, of the last call) are decided wrongly in the end.
         log_: the :class:`torchperc.MistakeLog` of the run, or of the last chunk. It holds the training samples, so it
-            is not pickled with the estimator; ``log_.save`` keeps it.
+            is not pickled with the estimator, nor is ``n_errors_``; ``log_.save`` keeps it.
         verdict_: how the run ended, a :class:`torchperc.Verdict`; ``BUDGET`` if early stopping or ``tol`` did.
         history_: a record for each epoch: mistakes, norm of the weights, validation error; by ``partial_fit`` for each
             of the last 1000 calls.
@@ -117,55 +113,18 @@ class PerceptronClassifier(LinearClassifier):
         array(['yes', 'no'], dtype='<U3')
     """
 
-    def __init__(
-        self,
-        *,
-        max_iter: int = 100,
-        lr: float = 1.0,
-        tie: str = "update",
-        bias_step: str | None = None,
-        order: str | Sequence[Any] | Tensor | Array = "shuffled",
-        select: str = "last",
-        margin: float = 0.0,
-        kernel: str | Callable[[Any, Any], Any] | None = None,
-        degree: int | None = None,
-        gamma: float | str | None = None,
-        engine: str = "auto",
-        prove: bool = False,
-        fit_intercept: bool = True,
-        class_weight: Mapping[Any, float] | str | None = None,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        tol: float | None = None,
-        n_iter_no_change: int = 5,
-        warm_start: bool = False,
-        random_state: Any = 0,
-        verbose: int = 0,
-    ) -> None:
-        self.max_iter = max_iter
-        self.lr = lr
-        self.tie = tie
-        self.bias_step = bias_step
-        self.order = order
-        self.select = select
-        self.margin = margin
-        self.kernel = kernel
-        self.degree = degree
-        self.gamma = gamma
-        self.engine = engine
-        self.prove = prove
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.warm_start = warm_start
-        self.random_state = random_state
-        self.verbose = verbose
-
-    history_: list[EpochRecord]
-    mistakes_: int
+    max_iter: int = 100
+    lr: float = 1.0
+    tie: str = "update"
+    bias_step: str | None = None
+    order: str | Sequence[Any] | Tensor | Array = "shuffled"
+    select: str = "last"
+    margin: float = 0.0
+    kernel: str | Callable[[Any, Any], Any] | None = None
+    degree: int | None = None
+    gamma: float | str | None = None
+    engine: str = "auto"
+    prove: bool = False
 
     # --- learning ---
 
@@ -176,9 +135,6 @@ class PerceptronClassifier(LinearClassifier):
             X: samples, dense or sparse.
             y: labels.
             sample_weight: a factor for each sample's updates; 0 leaves the sample out.
-
-        Shape:
-            X (N, d), y (N,), sample_weight (N,).
         """
         seed = self._seed()
         trainer, going_on = self._trainer(seed), self._goes_on()
@@ -186,7 +142,7 @@ class PerceptronClassifier(LinearClassifier):
         net = None
         if self.kernel is None:
             net, samples = self._start(samples, going_on)
-        part, held = self._hold_out(samples, seed) if self._holds_out() else (samples, None)
+        part, held = samples.hold_out(self.validation_fraction, seed) if self._holds_out() else (samples, None)
         self._fit_to(trainer, part)
         many = len(samples.classes) if net is None and len(samples.classes) > 2 else None
         run = trainer.start(net, part.X, part.labels, sample_weight=part.factors, num_classes=many)
@@ -220,9 +176,6 @@ class PerceptronClassifier(LinearClassifier):
             y: labels.
             classes: all labels that will ever come; needed on the first call.
             sample_weight: a factor for each sample's updates.
-
-        Shape:
-            X (N, d), y (N,), sample_weight (N,).
         """
         self._refuse_in_chunks()
         trainer = self._trainer(0, online=True)
@@ -248,12 +201,7 @@ class PerceptronClassifier(LinearClassifier):
 
     def _trainer(self, seed: int, online: bool = False) -> RuleTrainer:
         """The trainer that these parameters describe."""
-        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
-        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
-        checks.flag("early_stopping", self.early_stopping)
-        self._fraction()
-        if self.tol is not None:
-            checks.number("tol", self.tol, at_least=0)
+        self._check_shared()
         if not checks.flag("fit_intercept", self.fit_intercept) and self.bias_step not in (None, "none"):
             raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
         if self.kernel is not None and checks.flag("warm_start", self.warm_start):
@@ -263,7 +211,7 @@ class PerceptronClassifier(LinearClassifier):
             if self.kernel != "rbf":
                 raise ValueError(f"gamma='scale' goes with kernel='rbf', found kernel={self.kernel!r}; leave it out")
         trainer = RuleTrainer(
-            max_epochs=checks.whole("max_iter", self.max_iter, at_least=1),
+            max_epochs=self.max_iter,
             lr=self.lr,
             tie=self.tie,
             bias_step=self.bias_step,
@@ -290,7 +238,7 @@ class PerceptronClassifier(LinearClassifier):
             if self.gamma == "scale":
                 spread = _variance(samples.X) * samples.X.shape[1]
                 trainer.kernel = replace(trainer.kernel, gamma=1 / spread if spread else 1.0)  # type: ignore[type-var]
-        elif self.engine == "auto" and len(samples) * self.max_iter >= WORTH_IT and compiling.numba_is_there():
+        elif self.engine == "auto" and len(samples) * self.max_iter >= WORTH_IT:
             trainer.engine = "compiled"
 
     def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
@@ -404,6 +352,15 @@ class PerceptronClassifier(LinearClassifier):
             )
         return log
 
+    @property
+    def n_errors_(self) -> int:
+        """How many training samples are decided wrongly, counted when it is asked for."""
+        log, X = self.log_, self.log_.space.rows.raw()
+        scores = self._scores(X.numpy() if isinstance(X, Tensor) else X)
+        codes = self._decided(scores[:, 0] if scores.shape[1] == 1 else scores)
+        truth = (log.y > 0).long() if len(self.classes_) == 2 else log.y
+        return int(np.count_nonzero((codes != truth.numpy()) & (log.cost > 0).numpy()))
+
     def _of_kernel(self, name: str) -> KernelModel:
         machine: KernelModel | None = vars(self).get("_machine")
         if machine is None:
@@ -452,7 +409,7 @@ def _compact(log: MistakeLog) -> MistakeLog:
 
 
 def _error(model: Model, rows: Rows, held: Samples) -> float:
-    """The share of held-out samples that a model decides wrongly, by their weight."""
+    """The fraction of held-out samples that a model decides wrongly, by their weight."""
     scores = model.row_scores(rows).numpy()
     codes = scores[:, 0] >= 0 if scores.shape[1] == 1 else scores.argmax(1)
     return float(np.average(codes != held.codes, weights=held.factors))
