@@ -194,16 +194,13 @@ class Squares(Objective):
     """½ Σ_k (t_k − s_k)²; targets (N, K)."""
 
     def terms(self, s: Tensor, t: Tensor) -> tuple[Terms, float]:
-        """Of the squared loss, which has no margin."""
         return derivatives.lms(s, t), -math.inf
 
     @property
     def zero_loss(self) -> float:
-        """The mean of ½ Σ_k t_k²."""
         return float(self.counted(self.targets.square().sum(1), _ALL).sum()) / 2 / len(self)
 
     def squares(self, curvature: Tensor, count: int) -> Tensor:
-        """The same block for each class, as the curvature is 1."""
         if self.counts is not None:
             return super().squares(curvature, 1).expand(count, -1, -1).clone()
         result = self.penalty.new_zeros(1, self.width, self.width)
@@ -220,7 +217,6 @@ class Softmax(Objective):
     """log Σ_k exp(s_k) − s_t; targets are class indices (N,), the curvature is kept as the probabilities p."""
 
     def terms(self, s: Tensor, t: Tensor) -> tuple[Terms, float]:
-        """Of softmax; the margin is that over the strongest wrong class."""
         if self.l2:
             return derivatives.softmax(s, t), 0.0
         index = t[:, None]
@@ -229,15 +225,12 @@ class Softmax(Objective):
 
     @property
     def zero_loss(self) -> float:
-        """Log K."""
         return math.log(self.units)
 
     def own_curvature(self, curvature: Tensor) -> Tensor:
-        """p·(1 − p)."""
         return curvature * (1 - curvature)
 
     def bent(self, curvature: Tensor, u: Tensor) -> Tensor:
-        """(diag(p) − p·pᵀ)·u."""
         weighted = curvature * u
         return weighted - curvature * weighted.sum(1, keepdim=True)
 
@@ -246,12 +239,10 @@ class Logistic(Objective):
     """log(1 + exp(−t·s)); targets are signs (N,) in float64."""
 
     def terms(self, s: Tensor, t: Tensor) -> tuple[Terms, float]:
-        """Of the logistic loss; the margin is t·s."""
         return derivatives.logistic(s, t), float((s * t[:, None]).min())
 
     @property
     def zero_loss(self) -> float:
-        """Log 2."""
         return math.log(2)
 
 

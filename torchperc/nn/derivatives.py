@@ -32,65 +32,34 @@ class Terms(NamedTuple):
 
 
 def lms_loss(s: Tensor, target: Tensor) -> Tensor:
-    """½·(t − s)².
-
-    Example:
-        >>> lms_loss(torch.tensor([0.5]), torch.tensor([-1.0]))
-        tensor([1.1250])
-    """
+    """½·(t − s)²."""
     return (target - s).square() / 2
 
 
 def logistic_loss(slack: Tensor) -> Tensor:
-    """log(1 + e^−m) of slacks m = y·s, without overflow.
-
-    Example:
-        >>> logistic_loss(torch.tensor([-1e4, 0.0]))
-        tensor([1.0000e+04, 6.9315e-01])
-    """
+    """log(1 + e^−m) of slacks m = y·s, without overflow."""
     return torch.logaddexp(-slack, torch.zeros_like(slack))
 
 
 def softmax_loss(s: Tensor, y: Tensor) -> Tensor:
-    """log Σ_k exp(s_k) − s_y: (…, K), (…,) → (…,).
-
-    Example:
-        >>> softmax_loss(torch.zeros(1, 2), torch.tensor([1]))
-        tensor([0.6931])
-    """
+    """log Σ_k exp(s_k) − s_y: (…, K), (…,) → (…,)."""
     return -s.log_softmax(-1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
 
 def targets(y: Tensor, units: int, low: float) -> Tensor:
-    """What scores (N, K) are drawn to by LMS: 1 for the right class (or y = +1), ``low`` for the others, in float64.
-
-    Example:
-        >>> targets(torch.tensor([2, 0]), 3, -1.0)
-        tensor([[-1., -1.,  1.],
-                [ 1., -1., -1.]], dtype=torch.float64)
-    """
+    """What scores (N, K) are drawn to by LMS: 1 for the right class (or y = +1), ``low`` for the others, in float64."""
     hot = (y > 0)[:, None] if units == 1 else F.one_hot(y, units) > 0
     return torch.where(hot, 1.0, torch.tensor(low, dtype=torch.float64, device=y.device))
 
 
 def lms(s: Tensor, target: Tensor) -> Terms:
-    """The terms of ½ Σ_k (t_k − s_k)².
-
-    Example:
-        >>> lms(torch.tensor([[0.5]]), torch.tensor([[1.0]])).slope
-        tensor([[-0.5000]])
-    """
+    """The terms of ½ Σ_k (t_k − s_k)²."""
     error = s - target
     return Terms(lms_loss(s, target).sum(1), error, torch.ones_like(s))
 
 
 def logistic(s: Tensor, y: Tensor) -> Terms:
-    """The terms of log(1 + e^−y·s), one score per sample.
-
-    Example:
-        >>> logistic(torch.zeros(1, 1), torch.tensor([1])).slope
-        tensor([[-0.5000]])
-    """
+    """The terms of log(1 + e^−y·s), one score per sample."""
     sign = y[:, None].to(s.dtype)
     slack = sign * s
     wrong = torch.sigmoid(-slack)
@@ -98,24 +67,14 @@ def logistic(s: Tensor, y: Tensor) -> Terms:
 
 
 def softmax(s: Tensor, y: Tensor) -> Terms:
-    """The terms of log Σ_k exp(s_k) − s_y.
-
-    Example:
-        >>> softmax(torch.zeros(1, 2), torch.tensor([1])).slope
-        tensor([[ 0.5000, -0.5000]])
-    """
+    """The terms of log Σ_k exp(s_k) − s_y."""
     log_p, index = s.log_softmax(1), y[:, None]
     p, loss = log_p.exp(), -log_p.gather(1, index)
     return Terms(loss.squeeze(1), p.scatter_add(1, index, torch.full_like(loss, -1.0)), p)
 
 
 def perceptron_slope(s: Tensor, y: Tensor, mistake: Tensor) -> Tensor:
-    """dℓ/ds of the perceptron criterion, given which samples are mistakes: −y, or +1 at the rival and −1 at y.
-
-    Example:
-        >>> perceptron_slope(torch.tensor([[1.0, 3.0, 0.0]]), torch.tensor([0]), torch.tensor([True]))
-        tensor([[-1.,  1.,  0.]])
-    """
+    """dℓ/ds of the perceptron criterion, given which samples are mistakes: −y, or +1 at the rival and −1 at y."""
     if s.shape[1] == 1:
         return torch.where(mistake, -y, 0)[:, None].to(s.dtype)
     own = F.one_hot(y, s.shape[1])
@@ -127,24 +86,14 @@ def perceptron_slope(s: Tensor, y: Tensor, mistake: Tensor) -> Tensor:
 
 
 def logistic_terms(slack: float) -> tuple[float, float, float]:
-    """e^−|m|, −dℓ/dm = 1/(1 + e^m) and d²ℓ/dm² of ℓ = log(1 + e^−m) = max(−m, 0) + log(1 + e^−|m|).
-
-    Example:
-        >>> logistic_terms(0.0)
-        (1.0, 0.5, 0.25)
-    """
+    """e^−|m|, −dℓ/dm = 1/(1 + e^m) and d²ℓ/dm² of ℓ = log(1 + e^−m) = max(−m, 0) + log(1 + e^−|m|)."""
     small = math.exp(-abs(slack))
     right = 1.0 / (1.0 + small)
     return small, small * right if slack > 0 else right, small * right * right
 
 
 def slope(s: float, y: int, kind: int, tie: int, low: float) -> float:
-    """dℓ/ds of one score.
-
-    Example:
-        >>> slope(0.25, 1, LMS, UPDATE, -1.0), slope(0.0, 1, PERCEPTRON, SIGN, 0.0)
-        (-0.75, 0.0)
-    """
+    """dℓ/ds of one score."""
     slack = y * s
     if kind == LMS:
         return s - (1.0 if y > 0 else low)
@@ -155,13 +104,7 @@ def slope(s: float, y: int, kind: int, tie: int, low: float) -> float:
 
 
 def slopes(s: Any, y: int, classes: int, kind: int, tie: int, low: float, out: Any) -> bool:
-    """dℓ/ds of K scores into ``out``; whether all scores are finite.
-
-    Example:
-        >>> out = [0.0, 0.0, 0.0]
-        >>> slopes([1.0, 3.0, 3.0], 0, 3, PERCEPTRON, UPDATE, 0.0, out), out
-        (True, [-1.0, 1.0, 0.0])
-    """
+    """dℓ/ds of K scores into ``out``; whether all scores are finite."""
     rival, top, total = -1, -math.inf, 0.0
     finite = True
     for k in range(classes):
@@ -193,20 +136,10 @@ def slopes(s: Any, y: int, classes: int, kind: int, tie: int, low: float, out: A
 def curvature_bound(kind: int, units: int) -> float:
     """The largest second derivative of a loss in its scores: 1 for LMS, ¼ for logistic, ½ for softmax, else 0.
 
-    Of softmax because diag(p) − p·pᵀ has no eigenvalue above ½.
-
-    Example:
-        >>> curvature_bound(LOGISTIC, 1)
-        0.25
-    """
+    Of softmax because diag(p) − p·pᵀ has no eigenvalue above ½."""
     return (0.0, 1.0, 0.25 if units == 1 else 0.5)[kind]
 
 
 def safe_lr(curvature: float) -> float:
-    """The learning rate 1/L, the largest at which a loss of curvature at most L is certain to fall; 1 for L = 0.
-
-    Example:
-        >>> safe_lr(4.0), safe_lr(0.0)
-        (0.25, 1.0)
-    """
+    """The learning rate 1/L, the largest at which a loss of curvature at most L is certain to fall; 1 for L = 0."""
     return 1 / curvature if curvature else 1.0

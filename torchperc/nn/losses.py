@@ -1,4 +1,7 @@
-"""Losses as modules: each ``forward`` is one call into :mod:`torchperc.nn.functional`, which holds the formula."""
+"""Losses as modules: each ``forward`` is one call into :mod:`torchperc.nn.functional`, which holds the formula.
+
+``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``. Scores (…,) need labels −1/+1, scores (…, K) class indices.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from torchperc.nn import functional as tpf
 
 
 class _Loss(nn.Module):
+    _shown: tuple[str, ...] = ("reduction",)
+
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = checks.one_of("reduction", reduction, tpf.REDUCTIONS)
@@ -17,8 +22,6 @@ class _Loss(nn.Module):
         """The options, for ``print(loss)``."""
         return ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in self._shown)
 
-    _shown: tuple[str, ...] = ("reduction",)
-
 
 class PerceptronLoss(_Loss):
     """Perceptron criterion max(0, −y·s); see :func:`torchperc.nn.functional.perceptron_loss`.
@@ -26,9 +29,6 @@ class PerceptronLoss(_Loss):
     Args:
         reduction: ``"mean"``, ``"sum"`` or ``"none"``.
         tie: derivative at y·s = 0: ``"update"`` −y, ``"strict"`` 0, ``"sign"`` −y for y = −1 only.
-
-    Shape:
-        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
 
     Example:
         >>> import torch
@@ -48,14 +48,7 @@ class PerceptronLoss(_Loss):
 
 
 class MulticlassPerceptronLoss(PerceptronLoss):
-    """K-class perceptron criterion max(0, max_{r≠y} s_r − s_y).
-
-    Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        tie: the choice at slack 0, as in :class:`PerceptronLoss`.
-
-    Shape:
-        scores (…, K), class indices (…,) → scalar, or (…,) with ``"none"``.
+    """K-class perceptron criterion max(0, max_{r≠y} s_r − s_y), with the options of :class:`PerceptronLoss`.
 
     Example:
         >>> import torch
@@ -69,14 +62,7 @@ class MulticlassPerceptronLoss(PerceptronLoss):
 
 
 class LMSLoss(_Loss):
-    """Squared error ½(t − s)² with t = y or, with ``targets="0/1"``, t = (y + 1)/2.
-
-    Args:
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-        targets: ``"-1/+1"`` or ``"0/1"``; labels are −1/+1 in either case.
-
-    Shape:
-        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
+    """Squared error ½(t − s)² with t = y or, with ``targets="0/1"``, t = (y + 1)/2; labels are −1/+1 in either case.
 
     Example:
         >>> import torch
@@ -98,9 +84,6 @@ class LMSLoss(_Loss):
 class LogisticLoss(_Loss):
     """Logistic loss softplus(−y·s), stable for any finite score.
 
-    Shape:
-        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
-
     Example:
         >>> import torch
         >>> LogisticLoss()(torch.tensor([0.0]), torch.tensor([1]))
@@ -115,9 +98,6 @@ class LogisticLoss(_Loss):
 class ZeroOneLoss(_Loss):
     """Zero-one loss: 1 where the decision is wrong. The mean is the error rate; there is no gradient.
 
-    Shape:
-        scores (…,) with labels −1/+1, or scores (…, K) with class indices → scalar, or (…,) with ``"none"``.
-
     Example:
         >>> import torch
         >>> ZeroOneLoss(reduction="sum")(torch.tensor([0.0, -1.0]), torch.tensor([1, 1]))
@@ -130,15 +110,7 @@ class ZeroOneLoss(_Loss):
 
 
 class CostLoss(_Loss):
-    """Asymmetric cost of a decision: ``fp`` for a false positive, ``fn`` for a false negative.
-
-    Args:
-        fp: cost of deciding +1 where y = −1, at least 0.
-        fn: cost of deciding −1 where y = +1, at least 0.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Shape:
-        scores (…,), labels −1/+1 (…,) → scalar, or (…,) with ``"none"``.
+    """Asymmetric cost of a decision: ``fp`` for a false positive, ``fn`` for a false negative, each at least 0.
 
     Example:
         >>> import torch

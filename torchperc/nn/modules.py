@@ -87,21 +87,16 @@ class _LinearNet(nn.Module):
 
 
 class Perceptron(_LinearNet):
-    """One linear unit: scores s = w·x + b, decision s ≥ 0 → +1, else −1.
+    """One linear unit: scores s = w·x + b, (N, d) → (N,), decision s ≥ 0 → +1, else −1; weight (1, d), bias (1,).
 
-    Its ``state_dict`` loads into ``nn.Linear(d, 1)`` and back. Weights start at zero, as the rule has it; a convex
-    loss does not mind.
+    Its ``state_dict`` loads into ``nn.Linear(d, 1)`` and back. Weights start at zero, as the rule has it.
 
     Args:
         in_features: d.
         bias: ``False`` for a hyperplane through the origin.
         init: ``"zeros"``, ``"uniform"`` for U(−1, 1) or ``"normal"`` for N(0, 1).
         seed: makes a random start repeatable; ``None`` draws from torch's global generator.
-        device: as for any module.
-        dtype: as for any module.
-
-    Shape:
-        x (N, d) → (N,); weight (1, d), bias (1,).
+        device, dtype: as for any module.
 
     Example:
         >>> net = Perceptron(2)
@@ -128,11 +123,7 @@ class Perceptron(_LinearNet):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """Labels −1/+1.
-
-        Shape:
-            (N, d) → (N,) int64.
-        """
+        """Labels −1/+1: (N, d) → (N,) int64."""
         return tpf.decide(tpf.finite_scores(self(x)))
 
     def unit_normal(self) -> Tensor:
@@ -165,19 +156,15 @@ class Perceptron(_LinearNet):
 
 
 class MulticlassPerceptron(_LinearNet):
-    """K linear units, one weight vector a class: scores s_k = w_k·x + b_k, decision argmax (lowest index on ties).
+    """K linear units, one weight vector per class: scores s_k = w_k·x + b_k, decision argmax (lowest index on ties).
+
+    x (N, d) → (N, K); weight (K, d), bias (K,).
 
     Args:
         in_features: d.
         num_classes: K, at least 2.
         bias: ``False`` for hyperplanes through the origin.
-        init: as for :class:`Perceptron`.
-        seed: as for :class:`Perceptron`.
-        device: as for any module.
-        dtype: as for any module.
-
-    Shape:
-        x (N, d) → (N, K); weight (K, d), bias (K,).
+        init, seed, device, dtype: as for :class:`Perceptron`.
 
     Example:
         >>> net = MulticlassPerceptron(64, 10)
@@ -202,11 +189,7 @@ class MulticlassPerceptron(_LinearNet):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """Class indices.
-
-        Shape:
-            (N, d) → (N,) int64.
-        """
+        """Class indices: (N, d) → (N,) int64."""
         return tpf.decide_class(tpf.finite_scores(self(x)))
 
     def extra_repr(self) -> str:
@@ -221,6 +204,8 @@ LinearNet: TypeAlias = Perceptron | MulticlassPerceptron | nn.Linear
 class JointPerceptron(_LinearNet):
     """One weight vector over joint features: scores s_k = w·φ(x, k), decision argmax.
 
+    x (N, d) → (N, K); weight (1, D) with D = K·(d + 1) by default.
+
     With the block features of :func:`torchperc.nn.functional.joint_features` (the default) this is
     :class:`MulticlassPerceptron` written as one vector; any other φ, such as features that classes share, is as good.
     Since φ may be any function, ``torch.jit.script`` and ``torch.fx.symbolic_trace`` do not take this net, unlike the
@@ -231,13 +216,7 @@ class JointPerceptron(_LinearNet):
         num_classes: K, at least 2.
         bias: append a 1 to x in the default block features; not with ``features``.
         features: φ as a function from x (N, d) to (N, K, D).
-        init: as for :class:`Perceptron`.
-        seed: as for :class:`Perceptron`.
-        device: as for any module.
-        dtype: as for any module.
-
-    Shape:
-        x (N, d) → (N, K); weight (1, D) with D = K·(d + 1) by default.
+        init, seed, device, dtype: as for :class:`Perceptron`.
 
     Example:
         >>> net = JointPerceptron(2, 3)
@@ -274,11 +253,7 @@ class JointPerceptron(_LinearNet):
         self.features = joint
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores w·φ(x, k), where ``net.features(x)`` gives φ(x, k) for every class, shape (N, K, D).
-
-        Shape:
-            (N, d) → (N, K), or (…, d) → (…, K); φ is called with (N, d).
-        """
+        """Scores w·φ(x, k), (…, d) → (…, K); φ is ``net.features``, called with (N, d)."""
         if tpf.is_sparse(x):
             raise TypeError("x is sparse, which joint features are not made for; pass x.to_dense()")
         if x.dim() == 2:
@@ -292,31 +267,23 @@ class JointPerceptron(_LinearNet):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """Class indices.
-
-        Shape:
-            (N, d) → (N,) int64.
-        """
+        """Class indices: (N, d) → (N,) int64."""
         return tpf.decide_class(tpf.finite_scores(self(x)))
 
 
 class MLP(nn.Module):
-    """Layers of units: what a single perceptron cannot do, such as XOR.
+    """Layers of units: what a single perceptron cannot do, such as XOR; (N, d) → (N,), or (N, K) with ``num_classes``.
 
     Args:
         in_features: d.
         hidden: the width of each hidden layer; ``()`` leaves a linear net.
-        num_classes: ``None`` for one score a sample, K ≥ 2 for K.
+        num_classes: ``None`` for one score per sample, K ≥ 2 for K.
         activation: a name from ``tanh relu sigmoid leaky_relu elu gelu silu softplus identity``, or a function. The
             step function of the perceptron itself is not among them: its derivative is 0 wherever it has one.
         init: ``"default"`` as ``nn.Linear`` does it, ``"uniform"`` for U(−1, 1) or ``"normal"`` for N(0, 1),
             weights and biases alike.
         seed: makes the start repeatable without touching torch's global generator.
-        device: as for any module.
-        dtype: as for any module.
-
-    Shape:
-        x (N, d) → (N,), or (N, K) with ``num_classes``.
+        device, dtype: as for any module.
 
     Example:
         >>> net = MLP(2, hidden=(2,), activation="tanh", seed=0)
@@ -367,11 +334,7 @@ class MLP(nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> Tensor:
-        """Labels −1/+1, or class indices.
-
-        Shape:
-            (N, d) → (N,) int64.
-        """
+        """Labels −1/+1, or class indices: (N, d) → (N,) int64."""
         scores = tpf.finite_scores(self(x))
         return tpf.decide(scores) if self.num_classes is None else tpf.decide_class(scores)
 

@@ -103,7 +103,6 @@ class PartRows(Rows):
 
     @property
     def width(self) -> int:
-        """d."""
         return self._width
 
     @property
@@ -124,7 +123,6 @@ class PartRows(Rows):
         return self._now[1]
 
     def pieces(self) -> Iterator[Rows]:
-        """One part after the other."""
         for number in range(len(self._parts)):
             yield self._part(number)
 
@@ -133,7 +131,6 @@ class PartRows(Rows):
         return self._part(number), i - self._parts[number].start
 
     def parts(self, order: Tensor) -> Iterator[tuple[Rows, Tensor]]:
-        """Stretches of the order that lie within one part."""
         done = 0
         for some in order.split(PART // 64):
             numbers = torch.searchsorted(self._starts, some, right=True) - 1
@@ -160,30 +157,24 @@ class PartRows(Rows):
         rows.add(at, coef, target)
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """w·x + b for all samples."""
         return torch.cat([rows.scores(weight, bias) for rows in self.pieces()])
 
     def combine(self, coefs: Tensor) -> Tensor:
-        """Σ_i coef_ik·x_i, a part after the other."""
         total = torch.zeros(coefs.shape[1], self.width, dtype=torch.float64)
         for part, rows in zip(self._parts, self.pieces(), strict=True):
             total += rows.combine(coefs[part.start : part.stop])
         return total
 
     def mix(self, coefs: Tensor) -> Tensor:
-        """Σ_i coef_ik·x_i."""
         return self.combine(coefs).to(self.dtype)
 
     def dots(self, other: Rows) -> Tensor:
-        """X·Zᵀ."""
         return torch.cat([rows.dots(other) for rows in self.pieces()])
 
     def squared_norms(self) -> Tensor:
-        """‖x_i‖²."""
         return torch.cat([rows.squared_norms() for rows in self.pieces()])
 
     def take(self, index: Tensor) -> Rows:
-        """Some of the samples, in memory."""
         numbers = torch.searchsorted(self._starts, index, right=True) - 1
         by_part = numbers.argsort(stable=True)
         pieces = [
@@ -193,7 +184,6 @@ class PartRows(Rows):
         return _joined(pieces, self.sparse).take(by_part.argsort())
 
     def double(self) -> PartRows:
-        """The samples in float64, converted as they are read."""
         return self.mapped(lambda rows, _: rows.double(), torch.float64)
 
     def mapped(self, change: Callable[[Rows, int], Rows], dtype: torch.dtype) -> PartRows:
@@ -212,28 +202,22 @@ class PartRows(Rows):
         return changed
 
     def dense(self) -> Tensor:
-        """All samples as a tensor, in memory."""
         return torch.cat([rows.dense().clone() for rows in self.pieces()])
 
     def raw(self) -> Any:
-        """All samples, in memory."""
         return self.take(torch.arange(len(self))).raw()
 
     @property
     def row_bytes(self) -> int:
-        """As in the first part."""
         return self._bytes
 
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """All samples, in memory."""
         return self.take(torch.arange(len(self))).plain()
 
     def kind(self) -> str:
-        """As its parts, so that a log made in parts belongs to the same data in one piece."""
         return self._part(0).kind()
 
     def arrays(self) -> Iterator[np.ndarray[Any, Any]]:
-        """The numbers of the parts, one after the other."""
         for rows in self.pieces():
             yield from rows.arrays()
 

@@ -175,7 +175,6 @@ class DenseRows(Rows):
 
     @property
     def width(self) -> int:
-        """d."""
         return self.X.shape[1]
 
     def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
@@ -187,11 +186,9 @@ class DenseRows(Rows):
         target.add_(self.X[i], alpha=coef)
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """w·x + b for all samples."""
         return F.linear(self.X, weight, bias)
 
     def combine(self, coefs: Tensor) -> Tensor:
-        """Σ_i coef_ik·x_i, over the samples that have a coefficient."""
         used = coefs.abs().sum(-1).nonzero().squeeze(-1)
         total = torch.zeros(coefs.shape[1], self.width, dtype=torch.float64, device=self.device)
         for part in used.split(_BLOCK):
@@ -199,47 +196,37 @@ class DenseRows(Rows):
         return total
 
     def mix(self, coefs: Tensor) -> Tensor:
-        """Σ_i coef_ik·x_i."""
         return coefs.T @ self.X
 
     def dots(self, other: Rows) -> Tensor:
-        """X·Zᵀ."""
         return self.X @ other.dense().T
 
     def squared_norms(self) -> Tensor:
-        """‖x_i‖²."""
         return torch.cat([part.square().sum(-1) for part in self.X.split(_BLOCK)])
 
     def _longest_plain(self) -> float:
         return max(float(part.double().square().sum(-1).max()) for part in self.X.split(_BLOCK))
 
     def take(self, index: Tensor) -> DenseRows:
-        """Some of the samples."""
         return DenseRows(self.X[index])
 
     def double(self) -> DenseRows:
-        """The samples in float64."""
         return DenseRows(self.X.double())
 
     def dense(self) -> Tensor:
-        """The tensor itself."""
         return self.X
 
     def raw(self) -> Tensor:
-        """The tensor itself."""
         return self.X
 
     @property
     def row_bytes(self) -> int:
-        """d numbers."""
         return self.X.shape[1] * self.X.element_size()
 
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """The tensor as an array, sharing its memory."""
         return (self.X.numpy(),)
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """The tensor's numbers, as bits (numpy has no bfloat16)."""
         return [self.X.contiguous().cpu().view(torch.uint8).numpy()]
 
 
@@ -271,12 +258,10 @@ class CsrRows(Rows):
 
     @property
     def width(self) -> int:
-        """d."""
         return int(self.X.shape[1])
 
     @cached_property
     def terms(self) -> int:
-        """How many non-zeros a row has at most."""
         return int(np.diff(self.X.indptr).max(initial=1))
 
     def _row(self, i: int) -> tuple[Tensor, Tensor]:
@@ -294,53 +279,41 @@ class CsrRows(Rows):
         target.index_add_(0, columns, values, alpha=coef)
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
-        """w·x + b for all samples."""
         return torch.from_numpy(self.X @ weight.detach().numpy().T) + bias
 
     def combine(self, coefs: Tensor) -> Tensor:
-        """Σ_i coef_ik·x_i."""
         return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
 
     def mix(self, coefs: Tensor) -> Tensor:
-        """Σ_i coef_ik·x_i."""
         return torch.from_numpy((self.X.T @ coefs.numpy()).T)
 
     def dots(self, other: Rows) -> Tensor:
-        """X·Zᵀ, sparse times sparse where both are."""
         if isinstance(other, CsrRows):
             return torch.from_numpy((self.X @ other.X.T).toarray())
         return torch.from_numpy(self.X @ other.dense().numpy().T)
 
     def squared_norms(self) -> Tensor:
-        """‖x_i‖²."""
         return torch.from_numpy(np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)).to(self.dtype)
 
     def take(self, index: Tensor) -> CsrRows:
-        """Some of the samples."""
         return CsrRows(self.X[index.numpy()])
 
     def double(self) -> CsrRows:
-        """The samples in float64."""
         return CsrRows(self.X.astype(np.float64))
 
     def dense(self) -> Tensor:
-        """The samples as a tensor."""
         return torch.from_numpy(self.X.toarray())
 
     def raw(self) -> csr_array:
-        """The CSR array itself."""
         return self.X
 
     @property
     def row_bytes(self) -> int:
-        """A value and a column for each non-zero."""
         size = self.X.data.itemsize + self.X.indices.itemsize
         return max(1, int(self.X.nnz) * int(size) // len(self))
 
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """Values, columns and starts."""
         return self.X.data, self.X.indices, self.X.indptr
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """Starts, columns and values."""
         return [self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data]
