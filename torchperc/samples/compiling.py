@@ -1,4 +1,4 @@
-"""What compiled loops need to know: is there a compiler, how do weights lie in memory, how many cores are there."""
+"""What compiled loops need to know: how weights lie in memory, how many cores there are."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,12 +21,6 @@ WORTH_TWO = 2**18
 """Bytes of samples below which two cores are slower than one."""
 
 
-@cache
-def numba_is_there() -> bool:
-    """Whether loops can be compiled."""
-    return find_spec("numba") is not None
-
-
 def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
     """Whether a compiled loop can go through so many samples, and is faster than loading it.
 
@@ -36,7 +29,7 @@ def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
         False
     """
     known = dtype in (torch.float32, torch.float64) and device.type == "cpu"
-    return known and count >= WORTH_IT and numba_is_there()
+    return known and count >= WORTH_IT
 
 
 class Laid(NamedTuple):

@@ -242,49 +242,45 @@ def in_parts(X: object) -> bool:
     return isinstance(X, CsrParts) or (isinstance(X, np.memmap) and X.nbytes > PART)
 
 
-def mapped_rows(
-    X: np.memmap[Any, Any], *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False
+def _in_memory_by_parts(
+    bounds: Sequence[int], load: Callable[[int, bool], Rows], as_read: bool, release: Callable[[], None] = lambda: None
 ) -> PartRows:
-    """Rows of a memory-mapped array; what has been looked at does not stay in memory.
-
-    They are checked once before, or each time they are read.
-    """
-    checks.shape(X.shape, width, name)
-    size = max(1, PART // max(1, X.shape[1] * X.itemsize))
-
-    def load(start: int, finite: bool = as_read) -> Rows:
-        part = np.asarray(X[start : start + size])
-        return DenseRows(convert.features(part, dtype=dtype, name=name, first=start, finite=finite))
-
-    release, longest = _forget(X), 0.0
-    for start in range(0, 1 if as_read else len(X), size):
-        first = load(start, finite=True)
+    """Rows between bounds, loaded by the number of a part; checked once before, or each time they are read."""
+    used, longest = [k for k in range(len(bounds) - 1) if bounds[k] < bounds[k + 1]], 0.0
+    for number in used[:1] if as_read else used:
+        first = load(number, True)
         longest = longest if as_read else max(longest, first.longest)
         release()
-    parts = [Part(s, min(s + size, len(X)), lambda s=s: load(s)) for s in range(0, len(X), size)]  # type: ignore[misc]
+    parts = [Part(bounds[k], bounds[k + 1], lambda k=k: load(k, as_read)) for k in used]  # type: ignore[misc]
     rows = PartRows(parts, first, release)
     if not as_read:
         rows.longest = longest
     return rows
 
 
+def mapped_rows(
+    X: np.memmap[Any, Any], *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False
+) -> PartRows:
+    """Rows of a memory-mapped array; what has been looked at does not stay in memory."""
+    checks.shape(X.shape, width, name)
+    size = max(1, PART // max(1, X.shape[1] * X.itemsize))
+
+    def load(number: int, finite: bool) -> Rows:
+        part = np.asarray(X[number * size : (number + 1) * size])
+        return DenseRows(convert.features(part, dtype=dtype, name=name, first=number * size, finite=finite))
+
+    return _in_memory_by_parts([*range(0, len(X), size), len(X)], load, as_read, _forget(X))
+
+
 def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False) -> PartRows:
-    """Rows of CSR pieces, checked as they are read, and once before unless that is enough."""
-    starts = np.cumsum((0, *X.counts))
+    """Rows of CSR pieces."""
+    bounds = np.cumsum((0, *X.counts)).tolist()
 
-    def load(number: int) -> Rows:
-        piece = convert.sparse_features(X.load(number), dtype=dtype, width=width, name=name, first=int(starts[number]))
-        return CsrRows(piece)
+    def load(number: int, _: bool) -> Rows:
+        piece = X.load(number)
+        return CsrRows(convert.sparse_features(piece, dtype=dtype, width=width, name=name, first=bounds[number]))
 
-    used, longest = [number for number, count in enumerate(X.counts) if count], 0.0
-    for number in used[:1] if as_read else used:
-        first = load(number)
-        longest = longest if as_read else max(longest, first.longest)
-    parts = [Part(int(starts[n]), int(starts[n + 1]), lambda n=n: load(n)) for n in used]  # type: ignore[misc]
-    rows = PartRows(parts, first)
-    if not as_read:
-        rows.longest = longest
-    return rows
+    return _in_memory_by_parts(bounds, load, as_read)
 
 
 def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:

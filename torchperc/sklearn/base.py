@@ -84,7 +84,8 @@ class LinearClassifier(_Fitted):
 
     def predict(self, X: checks.Data) -> Array:
         """Labels, as ``fit`` was given them: (N, d) → (N,)."""
-        labels: Array = self.classes_[self._decided(self.decision_function(X))]
+        codes = self._decided(self.decision_function(X))
+        labels: Array = self.classes_[codes]
         return labels
 
     def _decided(self, scores: Array) -> Array:

@@ -151,14 +151,10 @@ class GradientClassifier(LinearClassifier):
     # --- learning ---
 
     def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> GradientClassifier:
-        """Learn.
+        """Learn from samples X (N, d), dense or sparse, and labels y (N,).
 
-        Args:
-            X: samples, dense or sparse.
-            y: labels.
-            sample_weight: how much each sample counts in the mean; 0 leaves it out. With single-sample steps, how long
-                its step is.
-
+        ``sample_weight`` (N,) is how much each sample counts in the mean, with single-sample steps how long its step
+        is; 0 leaves it out.
         """
         self._check_parameters()
         seed, going_on = self._seed(), self._goes_on()
@@ -189,17 +185,10 @@ class GradientClassifier(LinearClassifier):
         classes: checks.Data | None = None,
         sample_weight: checks.Data | None = None,
     ) -> GradientClassifier:
-        """One epoch over these samples, going on from the weights at hand: a step, or a step a batch or a sample.
+        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
 
-        A chunk may hold one class only. Nothing is held out. With ``lr="auto"`` the rate is 1/L for the largest L of
-        all chunks so far.
-
-        Args:
-            X: samples, dense or sparse.
-            y: labels.
-            classes: all labels that will ever come; needed on the first call.
-            sample_weight: how much each sample counts.
-
+        A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
+        Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
         """
         self._refuse_in_chunks()
         self._check_parameters()

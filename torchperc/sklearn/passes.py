@@ -49,8 +49,7 @@ class Course:
 
     Args:
         rate: the learning rate that a schedule starts from.
-        schedule: see :class:`torchperc.sklearn.LMSClassifier`.
-        power: the exponent of ``"invscaling"``.
+        schedule: see :class:`torchperc.sklearn.GradientClassifier`, as for ``power`` (of ``"invscaling"``).
         alpha: the weight of the penalty, for ``"optimal"``.
         first: the step from which on weights are averaged, counted from 1; 0 for no average.
 
@@ -90,10 +89,7 @@ class Course:
         """Count the weights after each of the last steps, w ← kept·w + move·x, b ← b + move, without making them.
 
         A step's move is in all weights from there on, shrunk by every later step: Σ_t w_t is a sum over samples, each
-        with the sum of what is left of its move.
-
-        Shape:
-            weight (K, d) and bias (K,) before the first step; X (N, d), index (N,), moves (N, K), kept (N,).
+        with the sum of what is left of its move. ``weight`` and ``bias`` are those before the first step; moves (N, K).
         """
         skipped = max(self.first - 1 - (self.made - len(index)), 0)
         if (left := len(index) - skipped) <= 0:
@@ -115,14 +111,7 @@ class Course:
 
 
 class MeanLoss:
-    """Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁ of a head under a linear net, over samples that all count.
-
-    Args:
-        head: an :class:`LMSHead` or a :class:`LogisticHead`.
-        samples: which samples.
-        bias: whether the net has one.
-        l2: the weight of the penalty ½·‖w‖².
-        l1: the weight of the penalty ‖w‖₁, which is in losses but not in gradients.
+    """Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁ of a head under a linear net, over samples that all count; gradients are without l1.
 
     Example:
         >>> samples = Samples(np.array([[1.0], [3.0]]), np.array([1, 0]), np.array(["a", "b"]), None)
@@ -218,15 +207,7 @@ class MeanLoss:
         return derivatives.targets(self._labels(codes), self.units, loss_code(self.head)[2])
 
     def descend_l1(self, weight: Array, bias: Array, index: Array, rates: Array, course: Course) -> Array:
-        """One step per sample with the penalty ‖w‖₁, in place; the scores (n, K) that each had before its own step.
-
-        Args:
-            weight: (K, d).
-            bias: (K,).
-            index: sample numbers in their order.
-            rates: the length of each sample's step.
-            course: what has been paid of the penalty.
-        """
+        """One step of length ``rates`` per sample with the penalty ‖w‖₁, in place; the scores (n, K) before each."""
         from torchperc.sklearn.l1_loop import descend_l1
 
         if self.l2 * rates.max() >= 1:

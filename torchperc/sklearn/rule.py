@@ -129,12 +129,9 @@ class PerceptronClassifier(LinearClassifier):
     # --- learning ---
 
     def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> PerceptronClassifier:
-        """Learn.
+        """Learn from samples X (N, d), dense or sparse, and labels y (N,).
 
-        Args:
-            X: samples, dense or sparse.
-            y: labels.
-            sample_weight: a factor for each sample's updates; 0 leaves the sample out.
+        ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
         """
         seed = self._seed()
         trainer, going_on = self._trainer(seed), self._goes_on()
@@ -168,14 +165,8 @@ class PerceptronClassifier(LinearClassifier):
     ) -> PerceptronClassifier:
         """Online learning: one pass over these samples, going on from where the last call left off.
 
-        A chunk may hold one class only. With ``select="averaged"`` or ``"voted"`` all samples since the first call
-        count. Nothing is held out.
-
-        Args:
-            X: samples, dense or sparse.
-            y: labels.
-            classes: all labels that will ever come; needed on the first call.
-            sample_weight: a factor for each sample's updates.
+        A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call. With
+        ``select="averaged"`` or ``"voted"`` all samples since the first call count. Nothing is held out.
         """
         self._refuse_in_chunks()
         trainer = self._trainer(0, online=True)

@@ -11,7 +11,7 @@ import numpy as np
 from torchperc.data.encoding import is_absent, word
 from torchperc.data.io.blocks import Array, Words, from_dictionary
 from torchperc.data.io.opening import Checksums, Stream, ahead, threads
-from torchperc.samples.compiling import cores, numba_is_there
+from torchperc.samples.compiling import cores
 
 PIECE = 2**24
 """Bytes of text that are read together."""
@@ -106,7 +106,7 @@ class SvmlightFile:
 
     def _parsed(self, data: bytes, offset: int) -> SparseBlock:
         found = None
-        if len(data) >= WORTH_IT and numba_is_there():
+        if len(data) >= WORTH_IT:
             found = _compiled(data, self.labelled)
         if found is None:
             try:
