@@ -70,24 +70,14 @@ class ParameterError(ValueError):
 
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
-    """Return ``value`` if it is one of ``choices``.
-
-    Example:
-        >>> one_of("tie", "sign", ("update", "sign"))
-        'sign'
-    """
+    """Return ``value`` if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise ParameterError(Option(name, value), f" is unknown; choose one of {', '.join(map(repr, choices))}")
     return value
 
 
 def number(name: str, value: object, *, above: float = -math.inf, at_least: float = -math.inf) -> float:
-    """Return ``value`` as a finite float with ``value > above`` and ``value >= at_least``.
-
-    Example:
-        >>> number("lr", 1, above=0)
-        1.0
-    """
+    """Return ``value`` as a finite float with ``value > above`` and ``value >= at_least``."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} must be a number, found {type(value).__name__} {value!r}")
     try:
@@ -101,12 +91,7 @@ def number(name: str, value: object, *, above: float = -math.inf, at_least: floa
 
 
 def whole(name: str, value: object, *, at_least: int) -> int:
-    """Return ``value`` as an int with ``value >= at_least``.
-
-    Example:
-        >>> whole("max_epochs", 3, at_least=1)
-        3
-    """
+    """Return ``value`` as an int with ``value >= at_least``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, found {type(value).__name__} {value!r}")
     if not at_least <= value < 2**63:
@@ -116,24 +101,14 @@ def whole(name: str, value: object, *, at_least: int) -> int:
 
 
 def flag(name: str, value: object) -> bool:
-    """Return ``value`` if it is True or False.
-
-    Example:
-        >>> flag("bias", True)
-        True
-    """
+    """Return ``value`` if it is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, found {type(value).__name__} {value!r}")
     return value
 
 
 def floating(name: str, dtype: torch.dtype) -> torch.dtype:
-    """Return ``dtype`` if it is a real floating type.
-
-    Example:
-        >>> floating("dtype", torch.float64)
-        torch.float64
-    """
+    """Return ``dtype`` if it is a real floating type."""
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise TypeError(f"{name}={dtype} must be a floating type such as torch.float32 or torch.float64")
     return dtype
@@ -251,12 +226,7 @@ def _some(values: list[Any]) -> str:
 
 
 def is_sparse(X: object) -> bool:
-    """Whether ``X`` is a scipy sparse matrix or a sparse tensor (CSR or COO); does not import scipy to find out.
-
-    Example:
-        >>> is_sparse(torch.zeros(2, 2)), is_sparse(torch.zeros(2, 2).to_sparse())
-        (False, True)
-    """
+    """Whether ``X`` is a scipy sparse matrix or a sparse tensor (CSR or COO); does not import scipy to find out."""
     if isinstance(X, Tensor):
         return X.layout in _SPARSE_LAYOUTS
     module = sys.modules.get("scipy.sparse")
@@ -264,11 +234,7 @@ def is_sparse(X: object) -> bool:
 
 
 def shape(shape: tuple[int, ...], width: int | None = None, name: str = "X") -> None:
-    """Refuse samples that are not N rows of d numbers, or not of the given width.
-
-    Example:
-        >>> shape((4, 2), width=2)
-    """
+    """Refuse samples that are not N rows of d numbers, or not of the given width."""
     if len(shape) != 2:
         raise ValueError(
             f"{name} must have two dimensions (samples, features), found shape {shape}; "
@@ -317,12 +283,7 @@ def as_csr(X: Data, name: str = "X") -> csr_array:
 
 
 def as_tensor(values: Data, name: str) -> Tensor:
-    """Dense real numbers as a detached tensor, on their own memory where that is possible; not to be written to.
-
-    Example:
-        >>> as_tensor([1, 2], "y")
-        tensor([1, 2])
-    """
+    """Dense real numbers as a detached tensor, on their own memory where that is possible; not to be written to."""
     if isinstance(values, Tensor):
         if values.layout in _SPARSE_LAYOUTS:
             raise TypeError(f"{name} is a sparse tensor, which is not accepted here; pass {name}.to_dense()")
@@ -348,24 +309,14 @@ def as_tensor(values: Data, name: str) -> Tensor:
 
 
 def unmasked(values: Data, name: str) -> Data:
-    """Return ``values`` unless a numpy mask hides some of them.
-
-    Example:
-        >>> unmasked([1, 2], "y")
-        [1, 2]
-    """
+    """Return ``values`` unless a numpy mask hides some of them."""
     if np.ma.is_masked(values):
         raise ValueError(f"{name} has masked values; fill them or leave them out")
     return values
 
 
 def shared(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on an array's own memory, copied only if torch cannot have it as it lies; not to be written to.
-
-    Example:
-        >>> shared(np.arange(3.0)[::2])
-        tensor([0., 2.], dtype=torch.float64)
-    """
+    """A tensor on an array's own memory, copied only if torch cannot have it as it lies; not to be written to."""
     if any(stride < 0 or stride % array.itemsize for stride in array.strides) or not array.flags.aligned:
         array = array.copy()
     with warnings.catch_warnings():

@@ -66,12 +66,7 @@ class Samples:
 
 
 def codes_of(y: Array, classes: Array) -> Array:
-    """Labels as positions in ``classes``.
-
-    Example:
-        >>> codes_of(np.array(["b", "a"]), np.array(["a", "b"])).tolist()
-        [1, 0]
-    """
+    """Labels as positions in ``classes``."""
     found, inverse = np.unique(y, return_inverse=True)
     place = np.searchsorted(classes, found).clip(max=len(classes) - 1)
     if (unknown := found[classes[place] != found]).size:
@@ -86,12 +81,7 @@ def codes_of(y: Array, classes: Array) -> Array:
 def factors_of(
     codes: Array, classes: Array, sample_weight: checks.Data | None, class_weight: Mapping[Any, float] | str | None
 ) -> Array | None:
-    """The factor of each sample, by its own weight and that of its class; ``None`` where all are 1.
-
-    Example:
-        >>> factors_of(np.array([0, 1]), np.array(["a", "b"]), [1, 2], {"b": 3}).tolist()
-        [1.0, 6.0]
-    """
+    """The factor of each sample, by its own weight and that of its class; ``None`` where all are 1."""
     factors: Array | None = None
     if sample_weight is not None:
         given = np.asarray(sample_weight, dtype=np.float64)

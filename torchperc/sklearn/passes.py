@@ -111,7 +111,7 @@ class Course:
 
 
 class MeanLoss:
-    """Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁ of a head under a linear net, over samples that all count; gradients are without l1.
+    """Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁ of a head under a linear net, over samples that count; gradients have no l1.
 
     Example:
         >>> samples = Samples(np.array([[1.0], [3.0]]), np.array([1, 0]), np.array(["a", "b"]), None)
