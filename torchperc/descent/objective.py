@@ -200,18 +200,6 @@ class Squares(Objective):
     def zero_loss(self) -> float:
         return float(self.counted(self.targets.square().sum(1), _ALL).sum()) / 2 / len(self)
 
-    def squares(self, curvature: Tensor, count: int) -> Tensor:
-        if self.counts is not None:
-            return super().squares(curvature, 1).expand(count, -1, -1).clone()
-        result = self.penalty.new_zeros(1, self.width, self.width)
-        for x, _ in self._chunks():
-            result[0, : x.shape[1], : x.shape[1]].addmm_(x.T, x)
-            if self.bias:
-                result[0, -1, :-1] += x.sum(0)
-        if self.bias:
-            result[0, :-1, -1], result[0, -1, -1] = result[0, -1, :-1], len(self)
-        return result.expand(count, -1, -1).clone()
-
 
 class Softmax(Objective):
     """log Σ_k exp(s_k) − s_t; targets are class indices (N,), the curvature is kept as the probabilities p."""
@@ -304,10 +292,6 @@ class _CompiledLogistic(Logistic):
     What little is left to do beside them is done without torch's own threads: where others use the machine too, they
     wait for one another longer than they work.
     """
-
-    def part(self, index: Tensor) -> Objective:
-        rows, targets = (torch.from_numpy(values.numpy()[index.numpy()]) for values in (self.rows, self.targets))
-        return type(self)(rows, targets, self.units, self.bias, self.l2)
 
     def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
         from torchperc.descent.loops import slope_rows

@@ -62,7 +62,7 @@ class Course:
         self.rate, self.schedule, self.power, self.alpha, self.first = rate, schedule, power, alpha, first
         self.made = self.count = 0  # steps made, and steps averaged over
         self.total: tuple[Any, Any] = (0.0, 0.0)
-        self.owed, self.paid = 0.0, cast(Array, np.zeros(0))  # of the penalty ‖w‖₁, see l1_loop
+        self.owed, self.paid = 0.0, cast(Array, np.zeros(0))  # of the penalty ‖w‖₁, see descent/loops
 
     @property
     def varies(self) -> bool:
@@ -208,7 +208,7 @@ class MeanLoss:
 
     def descend_l1(self, weight: Array, bias: Array, index: Array, rates: Array, course: Course) -> Array:
         """One step of length ``rates`` per sample with the penalty ‖w‖₁, in place; the scores (n, K) before each."""
-        from torchperc.sklearn.l1_loop import descend_l1
+        from torchperc.descent.loops import descend_l1
 
         if self.l2 * rates.max() >= 1:
             raise ValueError(f"l2={self.l2:g} with steps of up to {rates.max():g} turns weights round; lower l2 or lr")
@@ -268,12 +268,21 @@ class MeanLoss:
         if self.factors is None:
             return largest_eigenvalue(self.X, bias=self.bias)
         root = np.sqrt(self.factors * (len(self) / self.total))[:, None]
-        if checks.is_sparse(self.X):
-            from scipy.sparse import csr_array, hstack
+        return largest_eigenvalue(_joined(_scaled(self.X.astype(np.float64), root), root * self.bias), bias=False)
 
-            scaled = csr_array(self.X.astype(np.float64).multiply(root))
-            return largest_eigenvalue(csr_array(hstack((scaled, csr_array(root * self.bias)))), bias=False)
-        return largest_eigenvalue(np.hstack((self.X * root, root * self.bias)), bias=False)
+
+def _scaled(X: Any, factors: Array) -> Any:
+    """Rows times factors (N, 1), dense or CSR."""
+    return X.multiply(factors).tocsr() if checks.is_sparse(X) else X * factors
+
+
+def _joined(X: Any, column: Array) -> Any:
+    """Rows with one more feature (N, 1), dense or CSR."""
+    if not checks.is_sparse(X):
+        return np.hstack((X, column))
+    from scipy.sparse import csr_array, hstack
+
+    return csr_array(hstack((X, csr_array(column))))
 
 
 class Quadratic(MeanLoss):
@@ -282,36 +291,24 @@ class Quadratic(MeanLoss):
     def __init__(self, head: Head, samples: Samples, bias: bool, l2: float, l1: float = 0.0) -> None:
         super().__init__(head, samples, bias, l2, l1)
         self.dtype = np.float64
-        d = self.X.shape[1]
-        self._A, self._B, self._c = np.zeros((d + 1, d + 1)), np.zeros((self.units, d + 1)), 0.0
-        step = max(_BLOCK // (d + 1), 1)
+        d = self.X.shape[1] + 1
+        step = max(_BLOCK // d, 1)
+        self._A, self._B, self._c = np.zeros((d, d)), np.zeros((self.units, d)), 0.0
         with np.errstate(over="ignore", invalid="ignore"):
             for first in range(0, len(self), step):
                 self._add(slice(first, first + step))
         if not np.isfinite(self._A).all():
             raise ValueError(_OVERFLOW)
-        self._A[:d, d] = self._A[d, :d]
-        self._A, self._B, self._c = self._A / self.total, self._B / self.total, self._c / self.total
 
     def _add(self, part: slice) -> None:
-        d, x, targets = (
-            self.X.shape[1],
-            self.X[part].astype(np.float64, copy=False),
-            self._targets(self.codes[part]).numpy(),
-        )
+        targets = self._targets(self.codes[part]).numpy()
         weights = np.ones((len(targets), 1)) if self.factors is None else self.factors[part, None]
-        weighted = targets * weights
-        if checks.is_sparse(x):
-            scaled = x if self.factors is None else x.multiply(weights).tocsr()
-            self._A[:d, :d] += (x.T @ scaled).toarray()
-        else:
-            scaled = x if self.factors is None else x * weights
-            self._A[:d, :d] += x.T @ scaled
-        self._A[d, :d] += np.asarray(scaled.sum(axis=0)).reshape(-1)
-        self._A[d, d] += weights.sum()
-        self._B[:, :d] += (x.T @ weighted).T
-        self._B[:, d] += weighted.sum(0)
-        self._c += float((targets * weighted).sum()) / 2
+        x = _joined(self.X[part].astype(np.float64, copy=False), np.ones((len(targets), 1)))
+        weights = weights / self.total
+        squares = x.T @ _scaled(x, weights)
+        self._A += squares.toarray() if checks.is_sparse(squares) else squares
+        self._B += (x.T @ (targets * weights)).T
+        self._c += float((targets * targets * weights).sum()) / 2
 
     def at(self, weight: Array, bias: Array) -> Slope:
         """Loss and gradient, without a look at the samples."""

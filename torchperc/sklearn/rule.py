@@ -30,19 +30,16 @@ from torchperc.sklearn.inputs import Array, Samples
 WORTH_IT = 2**15  # presentations of samples, at most, from which loading the compiled loop is repaid
 
 
-def _obstacle_to_streams(estimator: PerceptronClassifier) -> str | None:
-    """Which parameter needs all samples together, which partial_fit never sees."""
-    if estimator.kernel is not None:
-        return "a kernel would have to keep its support vectors"
-    if estimator.select in ("pocket", "best-validation"):
-        return f"select={estimator.select!r} looks back at all samples"
-    if estimator.bias_step == "radius":
-        return "bias_step='radius' is computed from all samples"
-    return None
-
-
 def _can_stream(estimator: PerceptronClassifier) -> bool:
-    if why := _obstacle_to_streams(estimator):
+    """Refuse parameters that need all samples together, which partial_fit never sees."""
+    why = None
+    if estimator.kernel is not None:
+        why = "a kernel would have to keep its support vectors"
+    elif estimator.select in ("pocket", "best-validation"):
+        why = f"select={estimator.select!r} looks back at all samples"
+    elif estimator.bias_step == "radius":
+        why = "bias_step='radius' is computed from all samples"
+    if why:
         raise AttributeError(f"PerceptronClassifier has no partial_fit with these parameters: {why}; use fit")
     return True
 
