@@ -227,7 +227,7 @@ def test_the_warning_names_the_verdict_and_what_to_do():
         PerceptronClassifier(order="given").fit(X, y)
     with pytest.warns(ConvergenceWarning, match="BUDGET after 5 epochs.*raise max_iter=5"):
         PerceptronClassifier(max_iter=5).fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="NOT_SEPARABLE.*which was proved"):
+    with pytest.warns(ConvergenceWarning, match="NOT_SEPARABLE.*it is proved"):
         model = PerceptronClassifier(prove=True).fit(X, y)
     assert model.verdict_ is tp.Verdict.NOT_SEPARABLE
     assert model.certificate_.verify(np.array(X, float), 2 * np.array(y) - 1)
