@@ -100,7 +100,9 @@ def show(folder: Path, figure: Figure, title: str, columns: Sequence[str], rows:
 
 def command_line(main: Callable[[Path, bool], dict[str, float]], folder: Path, about: str | None) -> None:
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=folder, help="for event files and picture (%(default)s)")
+    parser.add_argument(
+        "--out", "--folder", dest="folder", type=Path, default=folder, help="for event files and picture (%(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="less of everything, in a few seconds")
     options = parser.parse_args()
     main(options.folder, options.quick)

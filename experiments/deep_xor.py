@@ -163,6 +163,8 @@ def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="for event files and pictures (%(default)s)")
+    parser.add_argument(
+        "--out", "--folder", dest="folder", type=Path, default=FOLDER, help="for event files and pictures (%(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="XOR only, two seeds, in a few seconds")
     main(**vars(parser.parse_args()))

@@ -21,7 +21,9 @@ parser.add_argument("--epochs", type=int, default=100, help="at most")
 parser.add_argument("--accelerator", default="auto", help="cpu, gpu, ...")
 parser.add_argument("--devices", type=int, default=1, help="how many of them")
 parser.add_argument("--precision", default="32-true", help="32-true, 64-true, bf16-mixed, ...")
-parser.add_argument("--folder", default="runs/lightning-script", help="for checkpoints and event files")
+parser.add_argument(
+    "--out", "--folder", dest="folder", default="runs/lightning-script", help="for checkpoints and event files"
+)
 
 
 def main(options: argparse.Namespace) -> None:

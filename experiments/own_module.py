@@ -90,7 +90,9 @@ def main(folder: Path = FOLDER, epochs: int = 60, quick: bool = False) -> dict[s
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="for event files (%(default)s)")
+    parser.add_argument(
+        "--out", "--folder", dest="folder", type=Path, default=FOLDER, help="for event files (%(default)s)"
+    )
     parser.add_argument("--epochs", type=int, default=60, help="(%(default)s)")
     parser.add_argument("--quick", action="store_true", help="at most 10 epochs")
     main(**vars(parser.parse_args()))

@@ -1,4 +1,5 @@
 import os
+import warnings
 
 import pytest
 import torch
@@ -17,6 +18,23 @@ settings.load_profile("repeatable")
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    """Run a command in this process: exit code, standard output, standard error."""
+    from torchperc.cli import main
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)  # which some commands replace
+        code = 0
+        try:
+            main([str(word) for word in words])
+        except SystemExit as leave:
+            code = leave.code or 0
+        return code, *capsys.readouterr()
+
+    return run
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,8 +15,8 @@ from .descent.minimise import Optimum as Optimum
 from .descent.minimise import minimise as minimise
 from .descent.sgd import descend as descend
 from .model.export import save_exported as save_exported
-from .model.export import save_onnx as save_onnx
 from .model.fitted import FittedModel as FittedModel
+from .model.onnx import save_onnx as save_onnx
 from .nn import functional as functional
 from .nn import heads as heads
 from .nn import losses as losses

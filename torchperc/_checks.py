@@ -333,6 +333,16 @@ def _torch_dtype(array: np.ndarray[Any, Any], name: str) -> np.dtype[Any]:
     return np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
 
 
+def first_line(error: Exception) -> str:
+    """The first line of what another library says, or the name of its error.
+
+    Example:
+        >>> first_line(ValueError("too long\\nsee the manual"))
+        'too long'
+    """
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 def non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
     """Say which of some named tensors is the first with NaN or an infinity; ``None`` if all are finite.
 

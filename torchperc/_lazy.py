@@ -41,7 +41,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "lightning.running": ("lightning.trainer",),
     "optimum": ("descent.minimise", "descent.objective", "descent.newton", "descent.least_squares"),
     "plots.xor": ("lab.xor_figures",),
-    "portable": ("model.export",),
+    "portable": ("model.export", "model.onnx"),
     "reporting": ("reports",),
     "reporting.chapters": ("reports.sections",),
     "reporting.learned": ("reports.learned",),

@@ -11,10 +11,10 @@ from benchmarks.cases import CASES, about
 from benchmarks.report import summary, table, write
 from benchmarks.timing import Row, measure
 from torchperc import _checks as checks
+from torchperc.cli import inputs
 from torchperc.reports.text import visible
 
 _ROUNDS = 5
-_WIDTH = 140  # of the tables where there is no terminal to fit them to
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -25,9 +25,7 @@ def run(arguments: argparse.Namespace) -> None:
             print(f"{name:12}{about(case)}")
         return
     names, rounds, out = _options(arguments)
-    console = Console(highlight=False, markup=False)
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)
+    console = inputs.console(width=140)
     rows, absent = _measure(names, rounds, arguments.quick, console)
     files = write(out, rows, absent, rounds=rounds, quick=arguments.quick)
     for line in summary(rows, absent):
@@ -44,13 +42,8 @@ def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
     rounds = least if arguments.rounds is None else arguments.rounds
     if rounds < least:
         remedy = "" if arguments.quick else ", as fewer say little; add --quick to see it run"
-        raise ValueError(f"--rounds={rounds} must be at least {least}{remedy}")
-    out = Path(arguments.out)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"--out={out} cannot be made: {error.strerror or error}; name another directory") from None
-    return names, rounds, out
+        raise checks.ParameterError(checks.Option("rounds", rounds), f" must be at least {least}{remedy}")
+    return names, rounds, inputs.output_folder(arguments.out)
 
 
 def _measure(names: list[str], rounds: int, quick: bool, console: Console) -> tuple[list[Row], dict[str, str]]:

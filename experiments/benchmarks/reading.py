@@ -94,7 +94,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=float, default=1000)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where the files are made; a temporary folder by default")
+    parser.add_argument(
+        "--out", "--folder", dest="folder", type=Path, help="where the files are made; a temporary folder by default"
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for name, words in (("numbers.csv", False), ("words.csv", True)):

@@ -6,19 +6,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import torchperc as tp
-from torchperc.cli import main
 from torchperc.data import read_csv
-
-
-def call(capsys, *words):
-    """Exit code, stdout, stderr of a command."""
-    code = 0
-    try:
-        main(words)
-    except SystemExit as leave:
-        code = leave.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
 
 
 @pytest.fixture
@@ -33,9 +21,9 @@ def iris_csv(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
-def test_demo(capsys, tmp_path, monkeypatch):
+def test_demo(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, _ = call(capsys, "demo")
+    code, out, _ = call("demo")
     assert code == 0
     assert len(re.findall(r"│ mistake ", out)) == 18
     assert len(re.findall(r"│ yes ", out)) == 36
@@ -47,52 +35,50 @@ def test_demo(capsys, tmp_path, monkeypatch):
     rows = {
         row[0]: row[1:] for row in ([cell.strip() for cell in line.split("│")[1:-1]] for line in out.split("\n")) if row
     }
-    assert rows["AND by rule"] == ["9", "SEPARATED (-4; 3, 2)", "0.0%", ""]
-    assert rows["AND by gradient"] == ["20", "(-4; 3, 2)", "0.0%", ""]
-    assert rows["XOR, one layer"][2] == "50.0%"
-    assert rows["XOR, two layers"][2] == "0.0%"
-    assert float(rows["noisy, averaged"][3][:-1]) < float(rows["noisy, last"][3][:-1])
+    assert rows["AND by rule"] == ["9", "SEPARATED (-4; 3, 2)", "0.0 %", ""]
+    assert rows["AND by gradient"] == ["20", "(-4; 3, 2)", "0.0 %", ""]
+    assert rows["XOR, one layer"][2] == "50.0 %"
+    assert rows["XOR, two layers"][2] == "0.0 %"
+    assert float(rows["noisy, averaged"][3][:-2]) < float(rows["noisy, last"][3][:-2])
     assert len(list((tmp_path / "runs/demo").glob("*.png"))) == 6
     assert len(list((tmp_path / "runs/demo").glob("*/events*"))) == 6
 
 
 @pytest.mark.parametrize("mode", ["sample", "batch"])
-def test_crosscheck_of_a_gate(capsys, mode):
-    code, out, _ = call(capsys, "crosscheck", "and", "--mode", mode)
+def test_crosscheck_of_a_gate(call, mode):
+    code, out, _ = call("crosscheck", "and", "--mode", mode)
     assert code == 0
     assert "equal: the same" in out
     assert "to the bit" in out
 
 
-def test_crosscheck_of_a_file_with_many_labels(capsys, iris_csv):
-    code, out, _ = call(capsys, "crosscheck", str(iris_csv), "--target", "kind", "--order", "shuffled", "--epochs", "3")
+def test_crosscheck_of_a_file_with_many_labels(call, iris_csv):
+    code, out, _ = call("crosscheck", str(iris_csv), "--target", "kind", "--order", "shuffled", "--epochs", "3")
     assert code == 0
     text = " ".join(out.split())  # the path may be long enough to wrap
     assert "150 samples, 4 features, labels setosa → 0, versicolor → 1, virginica → 2" in text
     assert "equal: the same" in text
-    code, by_position, _ = call(
-        capsys, "crosscheck", str(iris_csv), "--target", "1", "--order", "shuffled", "--epochs", "3"
-    )
+    code, by_position, _ = call("crosscheck", str(iris_csv), "--target", "1", "--order", "shuffled", "--epochs", "3")
     assert by_position == out
 
 
-def test_crosscheck_of_two_labels_without_header(capsys, tmp_path):
+def test_crosscheck_of_two_labels_without_header(call, tmp_path):
     path = tmp_path / "and.csv"
     path.write_text("0,0,no\n0,1,no\n1,0,no\n1,1,yes\n")
-    code, out, _ = call(capsys, "crosscheck", str(path), "--dtype", "float32")
+    code, out, _ = call("crosscheck", str(path), "--dtype", "float32")
     assert code == 0
     assert "no → -1, yes → +1" in " ".join(out.split())
     assert "18 mistakes" in out
     assert "(-4; 3, 2)" in out
 
 
-def test_a_difference_exits_with_one(capsys, monkeypatch):
+def test_a_difference_exits_with_one(call, monkeypatch):
     import torch
 
     from torchperc.rules import crosscheck as crosschecking
 
     monkeypatch.setattr(crosschecking.PerceptronLoss, "forward", lambda self, s, y: torch.relu(-y * s).sum())
-    code, out, _ = call(capsys, "crosscheck", "AND")
+    code, out, _ = call("crosscheck", "AND")
     assert code == 1
     assert "different: first in epoch 1 at sample 0; scores 0 by rule, 0 by gradient" in " ".join(out.split())
 
@@ -129,20 +115,20 @@ def test_tables_are_read_as_they_are_meant(tmp_path, name):
     assert len(table.names) == table.X.shape[1]
 
 
-def test_labels_with_brackets_are_printed_as_they_are(capsys, tmp_path):
+def test_labels_with_brackets_are_printed_as_they_are(call, tmp_path):
     path = tmp_path / "[bold]data.csv"
     path.write_text("0,1,[/]\n1,0,[red]\n")
-    code, out, _ = call(capsys, "crosscheck", str(path))
+    code, out, _ = call("crosscheck", str(path))
     assert code == 0
     assert "[/] → -1, [red] → +1" in " ".join(out.split())
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_bad_files_are_one_line_and_exit_code_two(capsys, tmp_path, name):
+def test_bad_files_are_one_line_and_exit_code_two(call, tmp_path, name):
     text, message = FILES[name]
     path = tmp_path / "data.csv"
     path.write_text(text)
-    code, out, err = call(capsys, "crosscheck", str(path))
+    code, out, err = call("crosscheck", str(path))
     assert (code, out) == (2, "")
     assert err.startswith("torchperc: error: ")
     assert message in err
@@ -154,11 +140,11 @@ def test_bad_files_are_one_line_and_exit_code_two(capsys, tmp_path, name):
     [
         (["crosscheck", "nowhere.csv"], "cannot read nowhere.csv: No such file"),
         (["crosscheck", "."], "cannot read .: Is a directory"),
-        (["crosscheck", "AND", "--lr", "nan"], "lr=nan must be a finite number > 0"),
+        (["crosscheck", "AND", "--lr", "nan"], "--lr nan must be a finite number > 0"),
         (["crosscheck", "AND", "--lr", "fast"], "invalid float value: 'fast'"),
-        (["crosscheck", "AND", "--epochs", "0"], "epochs=0 must be at least 1"),
+        (["crosscheck", "AND", "--epochs", "0"], "--epochs 0 must be at least 1"),
         (["crosscheck", "AND", "--tie", "soft"], "invalid choice: 'soft'"),
-        (["crosscheck", "AND", "--target", "x"], "--target=x goes with a file"),
+        (["crosscheck", "AND", "--target", "x"], "--target x goes with a file"),
         (["crosscheck", "AND", "--mode", "batch", "--order", "shuffled"], "order must be 'given'"),
         (["crosscheck", "AND", "--lr", "1e300", "--dtype", "float32"], "lr=1e+300 makes steps of 1e+300"),
         (["crosscheck", "AND", "--seed", "1" + "0" * 30], "must be below 2**63"),
@@ -168,32 +154,32 @@ def test_bad_files_are_one_line_and_exit_code_two(capsys, tmp_path, name):
         ([], "the following arguments are required: command"),
     ],
 )
-def test_wrong_commands_are_one_line_and_exit_code_two(capsys, words, message):
-    code, out, err = call(capsys, *words)
+def test_wrong_commands_are_one_line_and_exit_code_two(call, words, message):
+    code, out, err = call(*words)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
 
 
-def test_binary_files_are_no_tables(capsys, tmp_path):
+def test_binary_files_are_no_tables(call, tmp_path):
     path = tmp_path / "data.csv"
     path.write_bytes(bytes(range(256)))
-    code, _, err = call(capsys, "crosscheck", str(path))
+    code, _, err = call("crosscheck", str(path))
     assert code == 2
     assert "not a CSV file" in err
 
 
-def test_a_missing_column_is_named(capsys, iris_csv):
-    code, _, err = call(capsys, "crosscheck", str(iris_csv), "--target", "species")
+def test_a_missing_column_is_named(call, iris_csv):
+    code, _, err = call("crosscheck", str(iris_csv), "--target", "species")
     assert code == 2
     assert "has no column 'species'; it has kind, f0, f1, f2, f3" in err
 
 
-def test_help_and_version(capsys):
-    code, out, _ = call(capsys, "--help")
+def test_help_and_version(call):
+    code, out, _ = call("--help")
     assert code == 0
     assert "crosscheck" in out
-    code, out, _ = call(capsys, "crosscheck", "--help")
+    code, out, _ = call("crosscheck", "--help")
     assert code == 0
     assert "--bias-step" in out
-    assert call(capsys, "--version")[1] == f"torchperc {tp.__version__}\n"
+    assert call("--version")[1] == f"torchperc {tp.__version__}\n"

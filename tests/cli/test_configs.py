@@ -8,7 +8,7 @@ import yaml
 from torch import nn
 
 import torchperc as tp
-from torchperc.cli import configured, main
+from torchperc.cli import configured
 from torchperc.model.safetensors import load_safetensors
 
 CONFIGS = Path(tp.__file__).parent.parent / "configs"
@@ -25,28 +25,10 @@ pytestmark = [
 QUIET = ("--trainer.enable_progress_bar", "false", "--trainer.accelerator", "cpu", "--picture_every", "0")
 
 
-@pytest.fixture(autouse=True)
-def _showwarning(monkeypatch):
-    """The commands replace the way warnings are shown; put it back."""
-    import warnings
-
-    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-
-
-def call(capsys, *words):
-    code = 0
-    try:
-        main([str(word) for word in words])
-    except SystemExit as leave:
-        code = leave.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_every_experiment_runs_one_epoch(capsys, tmp_path, path):
-    words = ("--config", path, "--folder", tmp_path / "run", *QUIET, "--trainer.max_epochs", 1)
-    code, out, err = call(capsys, "fit", *words)
+def test_every_experiment_runs_one_epoch(call, tmp_path, path):
+    words = ("--config", path, "--out", tmp_path / "run", *QUIET, "--trainer.max_epochs", 1)
+    code, out, err = call("fit", *words)
     assert (code, err) == (0, "")
     assert "loss/train" in out
     files = {file.name.split(".")[0] for file in (tmp_path / "run").iterdir()}
@@ -73,11 +55,9 @@ def test_experiments_state_only_differences(path):
     assert not [key for key, value in own.items() if key in lower and lower[key] == value]
 
 
-def test_and_by_rule_and_by_gradient(capsys, tmp_path):
+def test_and_by_rule_and_by_gradient(call, tmp_path):
     for name in ("and-rule", "and-gradient"):
-        code, out, _ = call(
-            capsys, "fit", "--config", CONFIGS / f"experiment/{name}.yaml", "--folder", tmp_path / name, *QUIET
-        )
+        code, out, _ = call("fit", "--config", CONFIGS / f"experiment/{name}.yaml", "--out", tmp_path / name, *QUIET)
         assert code == 0
         linear = nn.Linear(2, 1)
         load_safetensors(tmp_path / name / "weights.safetensors", linear)
@@ -87,7 +67,7 @@ def test_and_by_rule_and_by_gradient(capsys, tmp_path):
             assert "SEPARATED after 9 epochs and 18 mistakes" in " ".join(out.replace("│", " ").split())
 
 
-def test_optimizer_and_scheduler_come_from_the_config(capsys, tmp_path):
+def test_optimizer_and_scheduler_come_from_the_config(call, tmp_path):
     config = tmp_path / "adam.yaml"
     choice = {
         "lr": None,
@@ -96,8 +76,8 @@ def test_optimizer_and_scheduler_come_from_the_config(capsys, tmp_path):
     }
     base = str(CONFIGS / "experiment/xor-mlp.yaml")
     config.write_text(yaml.safe_dump({"base": [base], "model": {"init_args": choice}}))
-    words = ("--config", config, "--folder", tmp_path / "run", *QUIET, "--trainer.max_epochs", 5)
-    code, out, err = call(capsys, "fit", *words)
+    words = ("--config", config, "--out", tmp_path / "run", *QUIET, "--trainer.max_epochs", 5)
+    code, out, err = call("fit", *words)
     assert (code, err) == (0, "")
     assert "│ lr │ 0.02 │" in " ".join(out.split())
     kept = yaml.safe_load((tmp_path / "run/config.yaml").read_text())
@@ -105,40 +85,40 @@ def test_optimizer_and_scheduler_come_from_the_config(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["taken/run", "taken"])
-def test_a_folder_that_cannot_be_made_is_one_line(capsys, tmp_path, folder):
+def test_a_folder_that_cannot_be_made_is_one_line(call, tmp_path, folder):
     (tmp_path / "taken").write_text("a file")
-    code, _, err = call(capsys, "fit", "--config", RULE, "--folder", tmp_path / folder, *QUIET)
+    code, _, err = call("fit", "--config", RULE, "--out", tmp_path / folder, *QUIET)
     assert code == 2
     assert "taken" in err
     assert err.count("\n") == 1
 
 
-def test_xor_by_two_layers(capsys, tmp_path):
+def test_xor_by_two_layers(call, tmp_path):
     config = CONFIGS / "experiment/xor-mlp.yaml"
-    code, out, _ = call(capsys, "fit", "--config", config, "--folder", tmp_path / "run", *QUIET)
+    code, out, _ = call("fit", "--config", config, "--out", tmp_path / "run", *QUIET)
     assert code == 0
     assert "│ error/train │ 0 │" in " ".join(out.split())
 
 
-def test_a_checkpoint_is_validated_tested_and_applied(capsys, tmp_path):
-    words = ("--config", CONFIGS / "experiment/iris-rule.yaml", "--folder", tmp_path / "run", *QUIET)
-    assert call(capsys, "fit", *words)[0] == 0
+def test_a_checkpoint_is_validated_tested_and_applied(call, tmp_path):
+    words = ("--config", CONFIGS / "experiment/iris-rule.yaml", "--out", tmp_path / "run", *QUIET)
+    assert call("fit", *words)[0] == 0
     checkpoint = tmp_path / "run/last.ckpt"
     for command in ("validate", "test"):
-        code, out, _ = call(capsys, command, *words, "--ckpt_path", checkpoint)
+        code, out, _ = call(command, *words, "--ckpt_path", checkpoint)
         assert code == 0
         assert f"error/{'val' if command == 'validate' else 'test'}" in out
-    code, out, _ = call(capsys, "predict", *words, "--ckpt_path", checkpoint)
+    code, out, _ = call("predict", *words, "--ckpt_path", checkpoint)
     assert code == 0
     labels = (tmp_path / "run/predictions.csv").read_text().split("\n")
     assert labels[0].strip() == "label"
     assert sum(label.strip() == "setosa" for label in labels) == 50
 
 
-def test_the_config_kept_with_a_run_makes_the_run_again(capsys, tmp_path):
-    first = ("--config", CONFIGS / "experiment/noisy-averaged.yaml", "--folder", tmp_path / "one", *QUIET)
-    assert call(capsys, "fit", *first)[0] == 0
-    assert call(capsys, "fit", "--config", tmp_path / "one/config.yaml", "--folder", tmp_path / "two")[0] == 0
+def test_the_config_kept_with_a_run_makes_the_run_again(call, tmp_path):
+    first = ("--config", CONFIGS / "experiment/noisy-averaged.yaml", "--out", tmp_path / "one", *QUIET)
+    assert call("fit", *first)[0] == 0
+    assert call("fit", "--config", tmp_path / "one/config.yaml", "--out", tmp_path / "two")[0] == 0
     nets = [nn.Linear(2, 1), nn.Linear(2, 1)]
     for net, name in zip(nets, ("one", "two"), strict=True):
         load_safetensors(tmp_path / name / "weights.safetensors", net)
@@ -147,9 +127,9 @@ def test_the_config_kept_with_a_run_makes_the_run_again(capsys, tmp_path):
 
 @pytest.mark.filterwarnings("default::torchperc.lightning.callbacks.DivergenceWarning")
 @pytest.mark.filterwarnings("default:lr=.* is above 2/L")
-def test_a_diverging_run_says_so_before_and_after_in_a_line_each(capsys, tmp_path):
-    words = ("--config", CONFIGS / "experiment/cancer-lms-epsilon.yaml", "--folder", tmp_path / "run", *QUIET)
-    code, _, err = call(capsys, "fit", *words, "--model.init_args.lr", 50)
+def test_a_diverging_run_says_so_before_and_after_in_a_line_each(call, tmp_path):
+    words = ("--config", CONFIGS / "experiment/cancer-lms-epsilon.yaml", "--out", tmp_path / "run", *QUIET)
+    code, _, err = call("fit", *words, "--model.init_args.lr", 50)
     assert code == 0
     before, after = err.splitlines()
     assert before.startswith("torchperc: warning: lr=50 is above 2/L = 0.15")
@@ -183,9 +163,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_configs_are_one_line_and_exit_code_two(capsys, tmp_path, name):
+def test_wrong_configs_are_one_line_and_exit_code_two(call, tmp_path, name):
     words, message = WRONG[name]
-    code, out, err = call(capsys, "fit", *words, *(["--folder", tmp_path / "run"] if words else []))
+    code, out, err = call("fit", *words, *(["--out", tmp_path / "run"] if words else []))
     assert code == 2
     assert "Traceback" not in out
     assert message in err
@@ -202,11 +182,11 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_broken_configs_are_one_line_and_exit_code_two(capsys, tmp_path, name):
+def test_broken_configs_are_one_line_and_exit_code_two(call, tmp_path, name):
     text, message = BROKEN[name]
     path = tmp_path / "config.yaml"
     path.write_text(text)
-    code, _, err = call(capsys, "fit", "--config", path)
+    code, _, err = call("fit", "--config", path)
     assert code == 2
     assert message in err
     assert err.count("\n") == 1
@@ -234,16 +214,16 @@ def foreign(tmp_path, monkeypatch):
     return path
 
 
-def test_a_class_of_somebodys_own_is_warned_of(capsys, foreign):
+def test_a_class_of_somebodys_own_is_warned_of(call, foreign):
     folder = foreign.parent / "run"
-    code, _, err = call(capsys, "fit", f"--config={foreign}", *QUIET)
+    code, _, err = call("fit", f"--config={foreign}", *QUIET)
     assert code == 0
     assert err.startswith("torchperc: warning: the config names somebodys_own.Stop: a config is a program")
     assert err.count("\n") == 1
-    assert call(capsys, "fit", "--config", foreign, "--trust", *QUIET)[::2] == (0, "")
+    assert call("fit", "--config", foreign, "--trust", *QUIET)[::2] == (0, "")
     assert "trust" not in (folder / "config.yaml").read_text()
-    assert "somebodys_own.Stop" in call(capsys, "report", folder)[2]
-    assert call(capsys, "report", folder, "--trust")[::2] == (0, "")
+    assert "somebodys_own.Stop" in call("report", folder)[2]
+    assert call("report", folder, "--trust")[::2] == (0, "")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from benchmarks.cases import CASES, about
 from benchmarks.timing import Comparison, Contender, Finding, Goal, Row, measure, threads
 
 import torchperc as tp
-from torchperc.cli import main
 
 
 class Clock:
@@ -262,20 +261,8 @@ def test_missed_targets_are_named():
 # --- the command ---
 
 
-def call(capsys, *words):
-    code = 0
-    try:
-        main(words)
-    except SystemExit as leave:
-        code = leave.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_the_command(capsys, tmp_path):
-    code, out, err = call(
-        capsys, "bench", "dense-784", "dense-784", "--quick", "--rounds", "2", "--out", str(tmp_path / "a/b")
-    )
+def test_the_command(call, tmp_path):
+    code, out, err = call("bench", "dense-784", "dense-784", "--quick", "--rounds", "2", "--out", str(tmp_path / "a/b"))
     assert (code, err) == (0, "")
     assert out.count("dense-784: noisy") == 2  # two dtypes, the case once
     assert "scikit-learn Perceptron" in out
@@ -286,16 +273,16 @@ def test_the_command(capsys, tmp_path):
     assert found["quick"]
 
 
-def test_the_command_fails_when_results_differ(capsys, tmp_path, monkeypatch):
+def test_the_command_fails_when_results_differ(call, tmp_path, monkeypatch):
     pair = [Contender("ours", lambda: 3, 1), Contender("theirs", lambda: 4, 1)]
     monkeypatch.setitem(CASES, "limit", lambda quick: iter([Comparison("data", pair, equal)]))
-    code, out, _ = call(capsys, "bench", "limit", "--quick", "--out", str(tmp_path))
+    code, out, _ = call("bench", "limit", "--quick", "--out", str(tmp_path))
     assert code == 1
     assert "DIFFERENT: 3 and 4" in out
 
 
-def test_the_list(capsys):
-    code, out, _ = call(capsys, "bench", "--list")
+def test_the_list(call):
+    code, out, _ = call("bench", "--list")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines()] == list(CASES)
     assert "`" not in out
@@ -305,16 +292,16 @@ def test_the_list(capsys):
     ("words", "message"),
     [
         (["dense"], "CASE='dense' is unknown; choose one of 'dense-100'"),
-        (["--rounds", "4"], "--rounds=4 must be at least 5, as fewer say little; add --quick"),
-        (["--rounds", "0", "--quick"], "--rounds=0 must be at least 1"),
+        (["--rounds", "4"], "--rounds 4 must be at least 5, as fewer say little; add --quick"),
+        (["--rounds", "0", "--quick"], "--rounds 0 must be at least 1"),
         (["--rounds", "many"], "invalid int value: 'many'"),
         (["--out", "FILE/x"], "cannot be made"),
     ],
 )
-def test_wrong_words(capsys, tmp_path, monkeypatch, words, message):
+def test_wrong_words(call, tmp_path, monkeypatch, words, message):
     monkeypatch.setattr("benchmarks.bench._measure", lambda *_: pytest.fail("it ran"))
     (tmp_path / "file").write_text("")
-    code, out, err = call(capsys, "bench", *(word.replace("FILE", str(tmp_path / "file")) for word in words))
+    code, out, err = call("bench", *(word.replace("FILE", str(tmp_path / "file")) for word in words))
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

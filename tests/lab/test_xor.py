@@ -445,12 +445,12 @@ def test_the_command_offers_what_there_is():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--seeds 0", "--seeds=0 must be at least 1"),
-        ("--steps 0", "--steps=0"),
-        ("--hidden 2 0", "--hidden=0"),
-        ("--lr 1 0", "--lr=0.0"),
-        ("--lr 1e300", "--lr=1e\\+300 is 0 or infinite in torch.float32"),
-        ("--lr 1e-60", "--lr=1e-60 is 0 or infinite"),
+        ("--seeds 0", "seeds=0 must be at least 1"),
+        ("--steps 0", "steps=0"),
+        ("--hidden 2 0", "hidden=0"),
+        ("--lr 1 0", "lr=0.0"),
+        ("--lr 1e300", "lr=1e\\+300 is 0 or infinite in torch.float32"),
+        ("--lr 1e-60", "lr=1e-60 is 0 or infinite"),
     ],
 )
 def test_the_command_checks_before_it_trains(tmp_path, words, message):
@@ -461,7 +461,7 @@ def test_the_command_checks_before_it_trains(tmp_path, words, message):
 
 def test_the_command_names_a_directory_that_cannot_be(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"--out=.*cannot be made: .*; name another directory"):
+    with pytest.raises(ValueError, match=r"out=.*cannot be made: .*; name another folder"):
         command.run(parse("--steps", "1", "--out", str(tmp_path / "file")))
 
 

@@ -17,10 +17,9 @@ import torch
 from torch import nn
 
 import torchperc as tp
-from torchperc.cli import export, fail
-from torchperc.cli.entry import _Parser
 from torchperc.data.scaling import MinMax, Standard
 from torchperc.model import export as portable
+from torchperc.model import onnx as onnx_files
 from torchperc.model.fitted import MODEL, FittedModel
 from torchperc.model.safetensors import save_safetensors
 from torchperc.nn.modules import ACTIVATIONS
@@ -209,7 +208,7 @@ def last_of_the_largest(add):
 )
 def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch, net, head, change, message):
     nets = {**NETS, "zero": lambda: tp.Perceptron(3), "zero 3": lambda: tp.MulticlassPerceptron(3, 3)}
-    monkeypatch.setattr(portable._Graph, "add", change(portable._Graph.add))
+    monkeypatch.setattr(onnx_files._Graph, "add", change(onnx_files._Graph.add))
     path = tmp_path / "m.onnx"
     path.write_bytes(b"before")
     with pytest.raises(ValueError, match=rf"cannot write .*m\.onnx: onnxruntime .*{message}"):
@@ -341,30 +340,14 @@ def test_an_exported_program_that_differs_is_not_written(tmp_path, monkeypatch, 
 # --- the command ---
 
 
-def call(capsys, *words):
-    """Exit code, stdout and stderr of ``torchperc export``, failing as the command line does."""
-    code = 0
-    try:
-        parser = _Parser(prog="torchperc export")
-        export.add_arguments(parser)
-        try:
-            export.run(parser.parse_args([str(word) for word in words]))
-        except (ValueError, TypeError, OSError) as error:
-            fail(str(error))
-    except SystemExit as leave:
-        code = leave.code
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 @pytest.mark.parametrize(
     ("to", "name"), [("onnx", "model.onnx"), ("torch", "model.pt2"), ("safetensors", "model.safetensors")]
 )
-def test_the_command_writes_beside_the_run_or_where_told(tmp_path, capsys, model, to, name):
+def test_the_command_writes_beside_the_run_or_where_told(tmp_path, call, model, to, name):
     folder = tmp_path / "run"
     folder.mkdir()
     model.save(folder / MODEL)
-    code, out, err = call(capsys, folder, "--to", to)
+    code, out, err = call("export", folder, "--to", to)
     assert (code, err) == (0, "")
     size = (folder / name).stat().st_size
     assert out.startswith(
@@ -373,17 +356,17 @@ def test_the_command_writes_beside_the_run_or_where_told(tmp_path, capsys, model
     assert out.count("\n") == 1
     digest = set() if to == "safetensors" else {f"{name}.sha256"}
     assert {path.name for path in folder.iterdir()} == {MODEL, name} | digest
-    assert call(capsys, "--check", folder / name)[::2] == (0, "")
+    assert call("export", "--check", folder / name)[::2] == (0, "")
     if to == "torch":
         return  # once is enough, at two seconds
-    code, out, _ = call(capsys, folder / MODEL, "--to", to, "-o", tmp_path / "other")
+    code, out, _ = call("export", folder / MODEL, "--to", to, "-o", tmp_path / "other")
     assert code == 0
     assert (tmp_path / "other").stat().st_size == size
     if to == "safetensors":
         assert torch.equal(FittedModel.load(tmp_path / "other").scores(RAW), model.scores(RAW))
 
 
-def test_the_command_fails_in_one_line(tmp_path, capsys, monkeypatch, model):
+def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
     run, weights = tmp_path / "run", tmp_path / "weights.safetensors"
     run.mkdir()
     save_safetensors(model.net, weights)
@@ -395,33 +378,33 @@ def test_the_command_fails_in_one_line(tmp_path, capsys, monkeypatch, model):
         ([run], "the following arguments are required: --to"),
     ]
     for words, message in cases:
-        code, out, err = call(capsys, *words)
+        code, out, err = call("export", *words)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert err.startswith("torchperc: error: ")
         assert message in err
     model.save(run / MODEL)
     for out in (run, tmp_path / "no" / "m.onnx"):
-        code, _, err = call(capsys, run, "--to", "onnx", "-o", out)
+        code, _, err = call("export", run, "--to", "onnx", "-o", out)
         assert code == 2
         assert f"--out={out} is not a file in a folder that exists" in err
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    assert "pip install 'torchperc[onnx]'" in call(capsys, run, "--to", "onnx")[2]
+    assert "pip install 'torchperc[onnx]'" in call("export", run, "--to", "onnx")[2]
     (run / MODEL).write_bytes((run / MODEL).read_bytes()[:-3])
-    code, _, err = call(capsys, run, "--to", "onnx")
+    code, _, err = call("export", run, "--to", "onnx")
     assert code == 2
     assert "is not a safetensors file, or is damaged" in err
     assert [path.name for path in run.iterdir()] == [MODEL]
     assert {path.name for path in tmp_path.iterdir()} == {"run", "weights.safetensors"}
 
 
-def test_flipped_bytes_are_found_by_the_digest_beside(tmp_path, capsys, model):
+def test_flipped_bytes_are_found_by_the_digest_beside(tmp_path, call, model):
     path = tmp_path / "model.onnx"
     tp.save_onnx(model, path)
     beside, content = tmp_path / "model.onnx.sha256", path.read_bytes()
     assert beside.read_text() == f"{hashlib.sha256(content).hexdigest()}  model.onnx\n"
     if shutil.which("sha256sum"):
         subprocess.run(["sha256sum", "--check", "--strict", "--quiet", beside.name], cwd=tmp_path, check=True)
-    assert call(capsys, "--check", path) == (
+    assert call("export", "--check", path) == (
         0,
         f"{path}: as written, sha256 {hashlib.sha256(content).hexdigest()}\n",
         "",
@@ -430,19 +413,19 @@ def test_flipped_bytes_are_found_by_the_digest_beside(tmp_path, capsys, model):
     for _ in range(50):
         at, bit = draw.randrange(len(content)), 1 << draw.randrange(8)
         path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
-        code, out, err = call(capsys, "--check", path)
+        code, out, err = call("export", "--check", path)
         assert (code, out) == (2, "")
         assert err == (
             f"torchperc: error: {path} is not as it was written: its digest differs from that in model.onnx.sha256; "
             "export the model again\n"
         )
     tp.save_onnx(model, path)  # which writes both again
-    assert call(capsys, "--check", path)[0] == 0
+    assert call("export", "--check", path)[0] == 0
 
 
-def test_what_cannot_be_checked_is_said_in_one_line(tmp_path, capsys, model):
+def test_what_cannot_be_checked_is_said_in_one_line(tmp_path, call, model):
     save_safetensors(model.net, tmp_path / "model.safetensors")
-    assert call(capsys, "--check", tmp_path / "model.safetensors")[0] == 0
+    assert call("export", "--check", tmp_path / "model.safetensors")[0] == 0
     torch_only = tmp_path / "other.safetensors"
     torch_only.write_bytes(safetensors.torch.save({"weight": torch.ones(1, 2)}))
     (tmp_path / "damaged.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes()[:-1] + b"x")
@@ -458,6 +441,6 @@ def test_what_cannot_be_checked_is_said_in_one_line(tmp_path, capsys, model):
         ([], "the following arguments are required: RUN, --to"),
     ]
     for words, message in cases:
-        code, out, err = call(capsys, *words)
+        code, out, err = call("export", *words)
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert message in err

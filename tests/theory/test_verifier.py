@@ -40,7 +40,7 @@ def proved(name, folder, *options):
     data, proof = folder / "data.csv", folder / "proof.json"
     data.write_text(FILES.get(name, name))
     with pytest.raises(SystemExit) as leave:
-        main(["separable", str(data), "--save", str(proof), *options])
+        main(["separable", str(data), "--out", str(proof), *options])
     assert leave.value.code == 0
     return data, proof
 
@@ -325,7 +325,7 @@ def test_undecided_proves_nothing(tmp_path, capsys):
     data = tmp_path / "data.csv"
     data.write_text(FILES["separable"])
     with pytest.raises(SystemExit) as leave:
-        main(["separable", str(data), "--time-limit", "1e-9", "--save", str(tmp_path / "proof.json")])
+        main(["separable", str(data), "--time-limit", "1e-9", "--out", str(tmp_path / "proof.json")])
     assert leave.value.code == 1
     assert "undecided: the time limit of 1e-09 s was reached" in capsys.readouterr().out
     assert verifier.main([str(tmp_path / "proof.json"), str(data)]) == 1
@@ -425,41 +425,35 @@ def test_numbers_are_written_exactly():
 # --- the command --------------------------------------------------------------------------------------------------
 
 
-def call(capsys, *words):
-    with pytest.raises(SystemExit) as leave:
-        main(["separable", *words])
-    return leave.value.code, *capsys.readouterr()
-
-
-def test_the_command_says_what_it_proved(capsys, tmp_path):
-    code, out, err = call(capsys, "XOR")
+def test_the_command_says_what_it_proved(call, tmp_path):
+    code, out, err = call("separable", "XOR")
     assert (code, err) == (0, "")
     assert out == (
         "XOR: 4 samples, 2 features, labels -1, +1\n"
         "not separable: a point in both convex hulls, made of 4 samples (rows 1, 2, 3, 4 of the data)\n"
     )
-    code, out, _ = call(capsys, "AND")
+    code, out, _ = call("separable", "AND")
     assert "separable: every sample is on its side of the hyperplane, with a geometric margin of 0.353553\n" in out
     data = tmp_path / "data.csv"
     data.write_text(FILES["weakly separable"])
-    code, out, _ = call(capsys, str(data), "--save", str(tmp_path / "proof.json"))
+    code, out, _ = call("separable", str(data), "--out", str(tmp_path / "proof.json"))
     assert "weakly separable: a point in both convex hulls, made of 2 samples; but a hyperplane has every" in out
     assert f"to check it: torchperc separable --verify {tmp_path / 'proof.json'} {data}\n" in out
 
 
-def test_iris_from_a_file(capsys, tmp_path):
+def test_iris_from_a_file(call, tmp_path):
     iris = load_iris()
     lines = ["kind," + ",".join(f"f{j}" for j in range(4))]
     lines += [f"{iris.target_names[t]},{','.join(map(str, x))}" for x, t in zip(iris.data, iris.target, strict=True)]
     data, proof = tmp_path / "iris.csv", tmp_path / "iris.json"
     data.write_text("\n".join(lines))
-    code, out, _ = call(capsys, str(data), "--target", "kind", "--save", str(proof))
+    code, out, _ = call("separable", str(data), "--target", "kind", "--out", str(proof))
     assert (code, "weakly separable: the differences φ(x, y) − φ(x, k) have a weighted mean of zero" in out) == (
         0,
         True,
     )
-    assert call(capsys, str(data), "--target", "1", "--verify", str(proof))[0] == 0
-    assert call(capsys, str(data), "--verify", str(proof))[0] == 1  # the last column is not what it is about
+    assert call("separable", str(data), "--target", "1", "--verify", str(proof))[0] == 0
+    assert call("separable", str(data), "--verify", str(proof))[0] == 1  # the last column is not what it is about
     assert tp.theory.Certificate.load(proof).verify(iris.data, iris.target)
 
 
@@ -467,18 +461,18 @@ def test_iris_from_a_file(capsys, tmp_path):
     ("words", "message"),
     [
         (["nowhere.csv"], "cannot read nowhere.csv"),
-        (["XOR", "--target", "a"], "--target=a goes with a file; XOR is a gate"),
-        (["XOR", "--save", "no/where/x.json"], "is in no folder that exists"),
-        (["XOR", "--time-limit", "0"], "time_limit=0.0 must be a finite number > 0"),
+        (["XOR", "--target", "a"], "--target a goes with a file; XOR is a gate"),
+        (["XOR", "--out", "no/where/x.json"], "is not a file in a folder that exists"),
+        (["XOR", "--time-limit", "0"], "--time-limit 0.0 must be a finite number > 0"),
         (["XOR", "--verify", "x.json"], "cannot read x.json"),
-        (["XOR", "--verify", "x.json", "--save", "y.json"], "--save=y.json goes with a new proof"),
+        (["XOR", "--verify", "x.json", "--out", "y.json"], "--out y.json goes with a new proof"),
         (["XOR", "--verify", "x.json", "--no-bias"], "--no-bias goes with a new proof"),
         (["XOR", "--time-limit", "soon"], "invalid float value"),
     ],
 )
-def test_the_command_says_what_is_wrong(words, message, capsys, tmp_path, monkeypatch):
+def test_the_command_says_what_is_wrong(words, message, call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, out, err = call(capsys, *words)
+    code, out, err = call("separable", *words)
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1

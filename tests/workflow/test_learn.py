@@ -45,16 +45,16 @@ def people(path, rows=240, seed=0, gaps=0, classes=2):
     return frame
 
 
-def run(capsys, *words, code=0):
+@pytest.fixture
+def run(call):
     """A command's two outputs; its exit code is as expected."""
-    try:
-        main(list(map(str, words)))
-        found = 0
-    except SystemExit as left:
-        found = left.code or 0
-    out, err = capsys.readouterr()
-    assert found == code, f"{found}: {err}"
-    return out, err
+
+    def checked(*words, code=0):
+        found, out, err = call(*words)
+        assert found == code, f"{found}: {err}"
+        return out, err
+
+    return checked
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_errors_are_those_of_the_saved_weights_on_the_same_split(learned):
         assert each.training == (int((decided != y)[train].sum()), len(train))
         if each is found.best:
             assert found.test == (int((decided != y)[test].sum()), len(test))
-    assert found.guess.wrong == min((y[validation] > 0).sum(), (y[validation] < 0).sum())
+    assert found.baseline.wrong == min((y[validation] > 0).sum(), (y[validation] < 0).sum())
 
 
 def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned):
@@ -113,35 +113,35 @@ def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned)
 
 
 @pytest.mark.parametrize("name", ["rule", "perceptron", "lms", "logistic"])
-def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, capsys):
+def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, run):
     _, _, found = learned
     config = found.folder / name / "config.yaml"
     assert yaml.safe_load(config.read_text())["folder"] == str(found.folder / name)
-    run(capsys, "fit", "--config", config, "--folder", tmp_path / "again")
+    run("fit", "--config", config, "--out", tmp_path / "again")
     first, again = (tp.FittedModel.load(path) for path in (found.folder / name, tmp_path / "again"))
     assert torch.equal(first.net.weight, again.net.weight)
     assert torch.equal(first.net.bias, again.net.bias)
     assert first.scaler.state() == again.scaler.state()
 
 
-def test_the_report_compares_and_can_be_made_again(learned, capsys):
+def test_the_report_compares_and_can_be_made_again(learned, run):
     _, _, found = learned
     page = found.folder / "report.html"
     before = page.read_text()
-    assert "a guess" in before
+    assert "majority-class baseline" in before
     assert str(found.best.validation) in before
-    run(capsys, "report", found.folder)
+    run("report", found.folder)
     assert page.read_text() == before
 
 
-def test_apply_writes_a_label_and_its_scores_for_every_row(learned, tmp_path, capsys):
+def test_apply_writes_a_label_and_its_scores_for_every_row(learned, tmp_path, run):
     _, _, found = learned
     new = people(tmp_path / "new.csv", rows=50, seed=9)
     shuffled = new[["colour", "bought", "income", "age"]].assign(note="x, y")
     shuffled.to_csv(tmp_path / "other.csv", index=False)
-    said, _ = run(capsys, "apply", found.folder, tmp_path / "new.csv", "-o", tmp_path / "a.csv")
+    said, _ = run("apply", found.folder, tmp_path / "new.csv", "-o", tmp_path / "a.csv")
     assert "50 labels in" in said
-    said, _ = run(capsys, "apply", found.folder, tmp_path / "other.csv", "-o", tmp_path / "b.csv")
+    said, _ = run("apply", found.folder, tmp_path / "other.csv", "-o", tmp_path / "b.csv")
     assert "left aside: note" in said
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
@@ -156,36 +156,36 @@ def test_apply_writes_a_label_and_its_scores_for_every_row(learned, tmp_path, ca
 
 
 @pytest.mark.parametrize("ending", [".csv.gz", ".tsv", ".parquet"])
-def test_apply_writes_what_the_ending_says(learned, tmp_path, ending, capsys):
+def test_apply_writes_what_the_ending_says(learned, tmp_path, ending, run):
     _, path, found = learned
     out = tmp_path / f"out{ending}"
-    run(capsys, "apply", found.folder, path, "-o", out)
+    run("apply", found.folder, path, "-o", out)
     if ending == ".parquet":
         frame = pd.read_parquet(out)
         rows = [list(frame.columns), *([str(label), str(score)] for label, score in frame.itertuples(index=False))]
     else:
         content = gzip.decompress(out.read_bytes()) if ending.endswith(".gz") else out.read_bytes()
         rows = list(csv.reader(content.decode().splitlines(), delimiter="\t" if ending == ".tsv" else ","))
-    said, _ = run(capsys, "apply", found.folder, path)
+    said, _ = run("apply", found.folder, path)
     lines = list(csv.reader(said.splitlines()))
     assert rows[0] == lines[0]
     assert [row[0] for row in rows[1:]] == [line[0] for line in lines[1:]]
     assert [float(row[1]) for row in rows[1:]] == [float(line[1]) for line in lines[1:]]
 
 
-def test_many_classes_have_a_score_each(tmp_path, capsys):
+def test_many_classes_have_a_score_each(tmp_path, run):
     people(tmp_path / "three.csv", classes=3)
     found = learn(tmp_path / "three.csv", folder=tmp_path / "run", max_epochs=5)
-    run(capsys, "apply", found.folder, tmp_path / "three.csv", "-o", tmp_path / "out.csv")
+    run("apply", found.folder, tmp_path / "three.csv", "-o", tmp_path / "out.csv")
     table = pd.read_csv(tmp_path / "out.csv")
     scores = table[[f"score_{label}" for label in ("high", "low", "mid")]].to_numpy()
     assert table.label.tolist() == np.array(["high", "low", "mid"])[scores.argmax(1)].tolist()
     assert ("probability_high" in table) == (found.best.name == "logistic")
 
 
-def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path, capsys):
+def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path, run):
     frame = people(tmp_path / "gaps.csv", gaps=30)
-    _, said = run(capsys, "learn", tmp_path / "gaps.csv", "--folder", tmp_path / "run", code=2)
+    _, said = run("learn", tmp_path / "gaps.csv", "--out", tmp_path / "run", code=2)
     first = int(np.flatnonzero(frame.income.isna())[0])
     assert f"line {first + 2}" in said
     assert "income" in said
@@ -194,37 +194,37 @@ def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path,
     found = learn(tmp_path / "gaps.csv", folder=tmp_path / "run", missing="mean", max_epochs=3)
     train = tp.data.split(np.array(frame.bought), (0.6, 0.2, 0.2), 0)[0].numpy()
     assert math.isclose(found.model.encoding.fills[1], frame.income[train].mean(), rel_tol=1e-12)
-    run(capsys, "apply", found.folder, tmp_path / "gaps.csv", "-o", tmp_path / "out.csv")
+    run("apply", found.folder, tmp_path / "gaps.csv", "-o", tmp_path / "out.csv")
     X = np.column_stack([frame.age, frame.income.fillna(frame.income[train].mean())])
     X = np.column_stack([X, *(frame.colour == level for level in ("blue", "green", "red"))]).astype(float)
     assert pd.read_csv(tmp_path / "out.csv").label.tolist() == found.model.predict(X)
 
 
-def test_the_command_prints_a_table_and_what_to_do_next(tmp_path, capsys, monkeypatch):
+def test_the_command_prints_a_table_and_what_to_do_next(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     people("my people.csv")
-    said, _ = run(capsys, "learn", "my people.csv", "--target", "bought", "--epochs", 3)
+    said, _ = run("learn", "my people.csv", "--target", "bought", "--epochs", 3)
     assert "240 samples, 5 features, labels high, low" in said
-    for word in ("rule", "perceptron", "lms", "logistic", "kept", "a guess", "torchperc apply"):
+    for word in ("rule", "perceptron", "lms", "logistic", "kept", "majority class", "torchperc apply"):
         assert word in said
-    said, _ = run(capsys, "learn", "my people.csv", "--epochs", 3)
+    said, _ = run("learn", "my people.csv", "--epochs", 3)
     assert "my people-2" in said
     assert (tmp_path / "runs" / "my people-2" / "report.html").is_file()
 
 
-def test_a_run_is_replaced_only_if_asked(tmp_path, capsys):
+def test_a_run_is_replaced_only_if_asked(tmp_path, run):
     people(tmp_path / "a.csv")
-    words = ("learn", tmp_path / "a.csv", "--folder", tmp_path / "run", "--epochs", 2)
-    run(capsys, *words)
+    words = ("learn", tmp_path / "a.csv", "--out", tmp_path / "run", "--epochs", 2)
+    run(*words)
     stamp = (tmp_path / "run" / "report.html").stat().st_mtime_ns
-    _, said = run(capsys, *words, code=2)
+    _, said = run(*words, code=2)
     assert "--overwrite" in said
     assert (tmp_path / "run" / "report.html").stat().st_mtime_ns == stamp
-    run(capsys, *words, "--overwrite")
+    run(*words, "--overwrite")
     assert (tmp_path / "run" / "report.html").stat().st_mtime_ns > stamp
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("mine")
-    _, said = run(capsys, "learn", tmp_path / "a.csv", "--folder", tmp_path / "mine", "--overwrite", code=2)
+    _, said = run("learn", tmp_path / "a.csv", "--out", tmp_path / "mine", "--overwrite", code=2)
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "mine"
 
 
@@ -250,19 +250,19 @@ APPLY_FAULTS = {
 }
 
 
-def test_apply_says_nothing_on_standard_output_before_a_first_fault(learned, tmp_path, capsys):
+def test_apply_says_nothing_on_standard_output_before_a_first_fault(learned, tmp_path, run):
     (tmp_path / "new.csv").write_text("age,income,colour\n30,,red\n")
-    out, err = run(capsys, "apply", learned[2].folder, tmp_path / "new.csv", code=2)
+    out, err = run("apply", learned[2].folder, tmp_path / "new.csv", code=2)
     assert out == ""
     assert "train with --missing mean" in err
 
 
 @pytest.mark.parametrize("fault", APPLY_FAULTS)
-def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, capsys):
+def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, run):
     text, word = APPLY_FAULTS[fault]
     (tmp_path / "new.csv").write_text(text)
     (tmp_path / "out.csv").write_text("before")
-    _, err = run(capsys, "apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv", code=2)
+    _, err = run("apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv", code=2)
     assert err.count("\n") == 1
     assert word in err
     assert (tmp_path / "out.csv").read_text() == "before"
@@ -288,21 +288,21 @@ def test_apply_refuses_in_one_line_and_writes_nothing(learned, tmp_path, fault, 
         (("apply", "run", "none.csv"), "none.csv"),
     ],
 )
-def test_bad_input_is_one_line(learned, tmp_path, capsys, monkeypatch, words, part):
+def test_bad_input_is_one_line(learned, tmp_path, run, monkeypatch, words, part):
     monkeypatch.chdir(tmp_path)
     people("a.csv")
     (tmp_path / "one.csv").write_text("a,b\n1,x\n2,x\n")
     (tmp_path / "few.csv").write_text("a,b\n1,x\n2,y\n")
     (tmp_path / "run").symlink_to(learned[2].folder)
     before = (tmp_path / "a.csv").read_bytes()
-    _, err = run(capsys, *words, code=2)
+    _, err = run(*words, code=2)
     assert err.count("\n") == 1
     assert part in err
     assert not (tmp_path / "runs").exists()
     assert (tmp_path / "a.csv").read_bytes() == before
 
 
-def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, capsys, monkeypatch):
+def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, run, monkeypatch):
     monkeypatch.setattr("torchperc.workflow.learn.MANY", 100)
     people(tmp_path / "a.csv")
     found = learn(tmp_path / "a.csv", folder=tmp_path / "run", max_epochs=3, dtype="float64")
@@ -313,7 +313,7 @@ def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, capsys, mo
     assert {name: given.get("update", "batch") for name, given in options.items()} == {
         "rule": "batch", "perceptron": "batch", "lms": "sample", "logistic": "sample",
     }  # fmt: skip
-    run(capsys, "fit", "--config", found.folder / "logistic" / "config.yaml", "--folder", tmp_path / "again")
+    run("fit", "--config", found.folder / "logistic" / "config.yaml", "--out", tmp_path / "again")
     first, again = (tp.FittedModel.load(path) for path in (found.folder / "logistic", tmp_path / "again"))
     assert torch.equal(first.net.weight, again.net.weight)
     assert first.dtype == torch.float64
@@ -326,12 +326,12 @@ def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
     for name in ("perceptron", "lms", "logistic"):  # the rule's shuffled order of parts is another order
         a, b = (tp.FittedModel.load(each / name).net for each in (streamed.folder, found.folder))
         torch.testing.assert_close(a.weight, b.weight, rtol=1e-4, atol=1e-5)
-    assert streamed.guess == found.guess
+    assert streamed.baseline == found.baseline
     assert streamed.test is not None
     assert streamed.test.samples == found.test.samples
 
 
-def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys, monkeypatch):
+def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeypatch):
     from scipy.sparse import csr_array, random_array
     from sklearn.datasets import dump_svmlight_file
 
@@ -347,7 +347,7 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys, monk
     assert f"({found.best.validation.wrong} of 60); test error" in page
     assert "30 of 60 validation samples" in page
     assert found.model.scaler.kind == "maxabs"
-    run(capsys, "apply", found.folder, tmp_path / "mail.svm", "-o", tmp_path / "out.csv")
+    run("apply", found.folder, tmp_path / "mail.svm", "-o", tmp_path / "out.csv")
     table = pd.read_csv(tmp_path / "out.csv")
     width = found.model.width
     weight, bias = found.model.net.weight[0].double().numpy(), float(found.model.net.bias)
@@ -356,81 +356,81 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, capsys, monk
     assert table.label.tolist() == [int(label) for label in np.where(table.score >= 0, 1, -1)]
 
 
-def test_one_label_against_the_rest_is_counted_as_such(tmp_path, capsys):
+def test_one_label_against_the_rest_is_counted_as_such(tmp_path, run):
     frame = people(tmp_path / "three.csv", classes=3)
     found = learn(tmp_path / "three.csv", folder=tmp_path / "run", positive="mid", max_epochs=5)
     frame.loc[[3, 4], "bought"] = ""
     frame.to_csv(tmp_path / "some.csv", index=False)
-    said, _ = run(capsys, "apply", found.folder, tmp_path / "some.csv", "-o", tmp_path / "out.csv")
+    said, _ = run("apply", found.folder, tmp_path / "some.csv", "-o", tmp_path / "out.csv")
     labels = pd.read_csv(tmp_path / "out.csv").label
     known = frame.bought != ""
     wrong = int(((labels == "mid") != (frame.bought == "mid"))[known].sum())
     assert f"{wrong} of {known.sum()} differ" in said
 
 
-def test_a_run_is_tested_by_the_weights_it_kept(learned, capsys, tmp_path):
+def test_a_run_is_tested_by_the_weights_it_kept(learned, run, tmp_path):
     """The last of 20 epochs of the rule are not the averaged weights; without --ckpt_path these are meant."""
     _, _, found = learned
     rule = next(each for each in found.candidates if each.name == "rule")
-    said, _ = run(capsys, "validate", "--config", found.folder / "rule" / "config.yaml")
+    said, _ = run("validate", "--config", found.folder / "rule" / "config.yaml")
     assert f"{rule.validation.error:.6g}" in said
-    _, err = run(capsys, "test", "--config", found.folder / "rule" / "config.yaml", "--folder", tmp_path, code=2)
+    _, err = run("test", "--config", found.folder / "rule" / "config.yaml", "--out", tmp_path, code=2)
     assert "weights.safetensors; run `torchperc fit` first" in err
 
 
-def test_errors_of_the_library_are_told_in_options(tmp_path, capsys):
+def test_errors_of_the_library_are_told_in_options(tmp_path, run):
     people(tmp_path / "a.csv", gaps=2)
-    _, err = run(capsys, "learn", tmp_path / "a.csv", code=2)
+    _, err = run("learn", tmp_path / "a.csv", code=2)
     assert "--missing drop leaves them out, --missing mean fills" in err
-    _, err = run(capsys, "learn", tmp_path / "a.csv", "--missing", "mean", "--epochs", "-1", code=2)
+    _, err = run("learn", tmp_path / "a.csv", "--missing", "mean", "--epochs", "-1", code=2)
     assert "--epochs -1 must be at least 1" in err
     (tmp_path / "ids.csv").write_text("id,a,y\n" + "".join(f"n{i},{i},{i % 2}\n" for i in range(60)))
-    _, err = run(capsys, "separable", tmp_path / "ids.csv", code=2)
+    _, err = run("separable", tmp_path / "ids.csv", code=2)
     assert "(--ignore id)" in err
-    run(capsys, "separable", tmp_path / "ids.csv", "--ignore", "id")
+    run("separable", tmp_path / "ids.csv", "--ignore", "id")
 
 
-def test_labels_that_training_did_not_have_are_not_counted(learned, tmp_path, capsys):
+def test_labels_that_training_did_not_have_are_not_counted(learned, tmp_path, run):
     _, path, found = learned
     frame = pd.read_csv(path)
     frame.loc[:9, "bought"] = "medium"
     frame.to_csv(tmp_path / "new.csv", index=False)
-    said, _ = run(capsys, "apply", found.folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    said, _ = run("apply", found.folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
     assert "of 230 differ" in said
     assert "labels that did not occur in training, 'medium'" in said
 
 
-def test_proofs_about_any_table_can_be_checked_by_the_command_that_is_printed(tmp_path, capsys):
+def test_proofs_about_any_table_can_be_checked_by_the_command_that_is_printed(tmp_path, run):
     people(tmp_path / "a b.csv", rows=60)
     pd.read_csv(tmp_path / "a b.csv").to_csv(tmp_path / "semi.csv", sep=";", index=False)
     for name in ("a b.csv", "semi.csv"):
-        said, _ = run(capsys, "separable", tmp_path / name, "--save", tmp_path / "p.json", "--ignore", "income")
+        said, _ = run("separable", tmp_path / name, "--out", tmp_path / "p.json", "--ignore", "income")
         command = shlex.split(said.partition("to check it: ")[2])
-        assert "holds" in run(capsys, *command[1:])[0]
-        said, _ = run(capsys, "separable", tmp_path / name, "--save", tmp_path / "p.json")
-        assert "holds" in run(capsys, *shlex.split(said.partition("to check it: ")[2])[1:])[0]
+        assert "holds" in run(*command[1:])[0]
+        said, _ = run("separable", tmp_path / name, "--out", tmp_path / "p.json")
+        assert "holds" in run(*shlex.split(said.partition("to check it: ")[2])[1:])[0]
     people(tmp_path / "other.csv", rows=60, seed=1)
-    said, _ = run(capsys, "separable", "--verify", tmp_path / "p.json", tmp_path / "other.csv", code=1)
+    said, _ = run("separable", "--verify", tmp_path / "p.json", tmp_path / "other.csv", code=1)
     assert said.startswith("rejected")
 
 
-def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, capsys):
+def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, run):
     _, _, found = learned
     (tmp_path / ".torchperc-1.part").mkdir()
     (tmp_path / ".torchperc-1.part" / "config.yaml").write_text("broken: [")
     (tmp_path / "rule").symlink_to(found.folder / "rule")
-    run(capsys, "report", tmp_path, "--out", tmp_path / "page.html")
+    run("report", tmp_path, "--out", tmp_path / "page.html")
     assert "part" not in (tmp_path / "page.html").read_text().partition("All runs")[0]
 
 
-def test_an_interrupted_run_says_so(tmp_path, capsys, monkeypatch):
+def test_an_interrupted_run_says_so(tmp_path, run, monkeypatch):
     people(tmp_path / "a.csv")
 
     def stop(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("torchperc.lightning.LitClassifier.training_step", stop)
-    _, err = run(capsys, "learn", tmp_path / "a.csv", "--folder", tmp_path / "run", code=130)
+    _, err = run("learn", tmp_path / "a.csv", "--out", tmp_path / "run", code=130)
     assert err.splitlines()[-1] == "torchperc: interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
@@ -441,9 +441,9 @@ def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys):
     frame.to_csv(tmp_path / "a.csv", index=False)
     found = learn(tmp_path / "a.csv", folder=tmp_path / "run", missing="drop", max_epochs=2)
     assert found.notes == (
-        "7 rows with missing values left out",
-        "the validation part has no sample of 'never', of which there are very few",
-        "the test part has no sample of 'never', of which there are very few",
+        "7 rows with missing values dropped",
+        "the validation set has no sample of 'never', of which there are very few",
+        "the test set has no sample of 'never', of which there are very few",
     )
 
 
@@ -469,14 +469,13 @@ def test_two_runs_at_once_take_two_folders(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [[], ["--overwrite"]], ids=["", "overwrite"])
-def test_a_folder_in_use_is_refused(tmp_path, capsys, monkeypatch, words):
+def test_a_folder_in_use_is_refused(tmp_path, run, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     people(tmp_path / "a.csv")
     with claimed(tmp_path / "run"):
-        _, err = run(capsys, "learn", "a.csv", "--folder", "run", *words, code=2)
+        _, err = run("learn", "a.csv", "--out", "run", *words, code=2)
     assert (
-        err
-        == f"torchperc: error: --folder run is in use by process {os.getpid()}; wait for it, or name another folder\n"
+        err == f"torchperc: error: --out run is in use by process {os.getpid()}; wait for it, or name another folder\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
@@ -509,7 +508,7 @@ def test_the_empty_folder_of_a_killed_run_is_taken_up(tmp_path, monkeypatch):
     assert not (tmp_path / "runs" / "a" / ".torchperc-lock").exists()
 
 
-def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, capsys, monkeypatch):
+def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, run, monkeypatch):
     monkeypatch.chdir(tmp_path)
     bad = "\x1b]0;title\x07\x1b[2J"
     frame = people(tmp_path / "a.csv", rows=60)
@@ -519,16 +518,16 @@ def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, capsys, monkey
     frame.to_csv(file, index=False)
     frame.assign(**{f"new{bad}": 1, "bought": f"other{bad}"}).to_csv("b.csv", index=False)
     seen = [
-        *run(capsys, "learn", file, "--folder", run_folder, "--epochs", "2"),
-        *run(capsys, "learn", file, "--folder", run_folder, code=2),
-        *run(capsys, "learn", file, "--target", bad, code=2),
-        *run(capsys, "apply", run_folder, "b.csv", "-o", f"out{bad}.csv"),
-        *run(capsys, "separable", file, "--save", f"proof{bad}"),
-        *run(capsys, "separable", "--verify", f"proof{bad}", file),
-        *run(capsys, "crosscheck", file, "--epochs", "1"),
-        *run(capsys, "export", run_folder, "--to", "safetensors"),
-        *run(capsys, "report", run_folder),
-        *run(capsys, f"no such command {bad}", code=2),
+        *run("learn", file, "--out", run_folder, "--epochs", "2"),
+        *run("learn", file, "--out", run_folder, code=2),
+        *run("learn", file, "--target", bad, code=2),
+        *run("apply", run_folder, "b.csv", "-o", f"out{bad}.csv"),
+        *run("separable", file, "--out", f"proof{bad}"),
+        *run("separable", "--verify", f"proof{bad}", file),
+        *run("crosscheck", file, "--epochs", "1"),
+        *run("export", run_folder, "--to", "safetensors"),
+        *run("report", run_folder),
+        *run(f"no such command {bad}", code=2),
         (tmp_path / run_folder / "report.html").read_text(),
         (tmp_path / run_folder / "card.md").read_text(),
     ]
@@ -536,12 +535,12 @@ def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, capsys, monkey
     assert r"low\x1b]0;title\x07\x1b[2J" in seen[0]
 
 
-def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, capsys):
+def test_a_file_without_rows_gives_an_answer_without_rows(learned, tmp_path, run):
     (tmp_path / "new.csv").write_text("age,income,colour\n")
-    said, _ = run(capsys, "apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
+    said, _ = run("apply", learned[2].folder, tmp_path / "new.csv", "-o", tmp_path / "out.csv")
     assert "0 labels in" in said
     assert (tmp_path / "out.csv").read_text() == "label,score\n"
-    assert run(capsys, "apply", learned[2].folder, tmp_path / "new.csv")[0] == "label,score\n"
+    assert run("apply", learned[2].folder, tmp_path / "new.csv")[0] == "label,score\n"
 
 
 def test_frames_are_encoded_by_the_names_of_their_columns(learned):

@@ -21,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help="which of them (default: all; see --list)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes and one round: does it run, not how fast")
     parser.add_argument(
-        "--rounds", type=int, help=f"times that each is timed, the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
+        "--rounds", type=int, help=f"repetitions, of which the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
     )
-    parser.add_argument("--out", default="runs/bench", help="directory of the files (default: %(default)s)")
-    parser.add_argument("--list", action="store_true", help="name the cases and leave")
+    parser.add_argument("--out", default="runs/bench", help="folder of the files (default: %(default)s)")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
 
 
 def run(arguments: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import csv
 import importlib.util
@@ -17,35 +18,30 @@ import torch
 import yaml
 from jsonargparse import ArgumentError
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from rich.console import Console
 from rich.table import Table
 
 from torchperc._atomic import claimed, replaced, write_whole
+from torchperc._checks import ParameterError
 from torchperc.cli import inputs
+from torchperc.cli.entry import warn
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
 from torchperc.lightning.trainer import LAST, wrong_decisions
 from torchperc.model.fitted import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 from torchperc.reports.learned import RESULTS
 from torchperc.reports.runs import CONFIG
-from torchperc.reports.text import visible
 
+OPTIONS = {"folder": "out"}  # names of the library's parameters that differ here; others stand in the config
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-_NO_CLASSES = ("data", "folder", "ckpt_path")  # options whose text is never the name of a class
+_NO_CLASSES = ("data", "out", "folder", "ckpt_path")  # options whose text is never the name of a class
 
 
 class _Place:
-    """A run's place in its folder. An earlier run stays there, complete, until this one has something to keep.
-
-    Args:
-        folder: of the run.
-        config: the text to keep there.
-        resumed: the checkpoint that the run goes on from, if any; in the same folder it is the same run.
-    """
+    """A run's place in its folder. An earlier run stays there, complete, until this one has something to keep."""
 
     def __init__(self, folder: Path, config: str, resumed: str | Path | None) -> None:
-        names = [MODEL, RESULTS]
+        names = [MODEL, RESULTS]  # and all else, unless it is this run that is resumed there
         if resumed is None or Path(resumed).absolute().parent != folder.absolute():
             names += [LAST, "hparams.yaml", "events.out.tfevents.*"]
         self._folder, self._config = folder, config.encode()
@@ -71,19 +67,15 @@ class _Placing(pl.plugins.CheckpointIO):
         self.way, self.place = way, place
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any | None = None) -> None:
-        """Save a checkpoint."""
         self.place.keep(lambda: self.way.save_checkpoint(checkpoint, path, storage_options))
 
     def load_checkpoint(self, path: Any, *args: Any, **options: Any) -> dict[str, Any]:
-        """Load a checkpoint."""
         return self.way.load_checkpoint(path, *args, **options)
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Remove a checkpoint."""
         self.way.remove_checkpoint(path)
 
     def teardown(self) -> None:
-        """Finish what is still being saved."""
         self.way.teardown()
 
 
@@ -93,31 +85,27 @@ class _CLI(LightningCLI):
             super().__init__(*args, **options)
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        """The run's folder, and what the net learns from the data."""
         parser.epilog = "--trust: do not warn of classes in a config that are not of torch, lightning or torchperc."
-        parser.add_argument("--folder", default="runs/last", help="of the run: event files, checkpoint, weights")
+        parser.add_argument("--out", default="runs/last", help="folder of the run: event files, checkpoint, weights")
         parser.add_argument("--picture_every", type=int, default=10, help="epochs between pictures (0: none)")
         for name, option in (("width", "in_features"), ("classes", "num_classes")):
             parser.link_arguments(f"data.{name}", f"model.init_args.net.init_args.{option}", apply_on="instantiate")
 
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
-        """torchperc's own Trainer, with what the config says on top."""
         config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
         options = {name: value for name, value in config.items() if value is not None}
         callbacks = options.pop("callbacks", [])
-        folder, every = self._get(self.config, "folder"), self._get(self.config, "picture_every")
-        epochs = options.pop("max_epochs", 100)
-        return make_trainer(folder, epochs, callbacks=callbacks, picture_every=every, **options)
+        every, epochs = self._get(self.config, "picture_every"), options.pop("max_epochs", 100)
+        return make_trainer(self._folder, epochs, callbacks=callbacks, picture_every=every, **options)
 
     @property
     def _folder(self) -> Path:
-        return Path(self._get(self.config, "folder"))
+        return Path(self._get(self.config, "out"))
 
     def _parse_ckpt_path(self) -> None:
         """Lightning would overrule the config by the checkpoint's hyper-parameters; here the config says what runs."""
 
     def before_fit(self) -> None:
-        """Claim the folder; keep the config beside the run."""
         text = self._parser("fit").dump(self.config["fit"], skip_unset=True)
         if self.trainer.is_global_zero:  # one of several processes claims the folder for all of them
             self._claims.enter_context(claimed(self._folder))
@@ -126,47 +114,59 @@ class _CLI(LightningCLI):
             strategy.checkpoint_io = _Placing(strategy.checkpoint_io, self._place)
 
     def before_validate(self) -> None:
-        """The weights that the run kept, unless a checkpoint is named."""
         if self._get(self.config, "ckpt_path") is None:
             path = self._folder / MODEL
             if not path.is_file():
-                raise ValueError(f"there is no {path}; run `torchperc fit` first, or name a checkpoint by --ckpt_path")
+                raise ValueError(f"there is no {path}; run `torchperc fit` first, or name a checkpoint by --ckpt-path")
             load_safetensors(path, self.model.net)
 
     before_test = before_predict = before_validate
 
     def after_fit(self) -> None:
-        """Keep the weights, and say what came out."""
         if self.trainer.is_global_zero:
             self._place.keep(lambda: _save(self.model, self.datamodule, self._folder / MODEL))
         _summary(self.trainer, self.model, self.datamodule, self._folder)
 
     def after_validate(self) -> None:
-        """Say what came out."""
         _print_metrics(self.trainer, [])
 
     after_test = after_validate
 
     def after_predict(self) -> None:
-        """Write the labels by their names."""
-        folder = self._folder
         codes = torch.cat(self.trainer.predict_loop.predictions)
         text = io.StringIO()
         csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes.cpu()))])
-        write_whole(folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
-        said = visible(f"{len(codes)} labels in {folder / 'predictions.csv'}")
-        Console(highlight=False, markup=False).print(said)
+        write_whole(self._folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
+        inputs.say(f"{len(codes)} labels in {self._folder / 'predictions.csv'}")
 
 
-def run(argv: list[str]) -> None:
+class _Reader(_CLI):
+    def instantiate_trainer(self, **kwargs: Any) -> Any:
+        """None: nothing is run."""
+
+
+def run(arguments: argparse.Namespace) -> None:
     """Parse the config, make everything, run the command."""
-    quiet()
     inputs.one_line_warnings()
-    words = with_bases([word for word in argv if word != "--trust"])
-    if "--trust" not in argv:
+    _made(_CLI, [word for word in arguments.words if word != "--trust"], "--trust" in arguments.words)
+
+
+def read(path: Path, trust: bool) -> tuple[Any, TabularDataModule]:
+    """The module and the data of a config, made as ``torchperc test`` makes them; nothing is run."""
+    try:
+        made = _made(_Reader, ["--config", str(path)], trust, run=False)
+    except ValueError as error:
+        raise ValueError(f"cannot read {path}: {error}") from None
+    return made.model, made.datamodule
+
+
+def _made(kind: type[_CLI], words: list[str], trust: bool, **options: Any) -> _CLI:
+    quiet()
+    words = with_bases(words)
+    if not trust:
         warn_of_foreign(words)
     try:
-        _CLI(
+        return kind(
             pl.LightningModule,
             TabularDataModule,
             subclass_mode_model=True,
@@ -174,7 +174,10 @@ def run(argv: list[str]) -> None:
             seed_everything_default=0,
             parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
             args=words,
+            **options,
         )
+    except ParameterError:
+        raise
     except (ArgumentError, ValueError, TypeError) as error:
         raise ValueError(_readable(str(error))) from None
 
@@ -200,9 +203,13 @@ def _readable(message: str) -> str:
 
 
 def with_bases(argv: list[str]) -> list[str]:
-    """Config files may name others to build on, ``base: [data/iris.yaml, …]``: put those before them."""
+    """Config files may name others to build on, ``base: [data/iris.yaml, …]``: put those before them.
+
+    Options may be written with dashes, ``--ckpt-path``, as those of the other commands are.
+    """
     result: list[str] = []
     words = iter([part for word in argv for part in (word.split("=", 1) if word.startswith("--config=") else [word])])
+    words = (_with_underscores(word) for word in words)
     for word in words:
         if word in ("--config", "-c"):
             for layer in _layers(Path(next(words, "")), ()):
@@ -210,6 +217,11 @@ def with_bases(argv: list[str]) -> list[str]:
         else:
             result.append(word)
     return result
+
+
+def _with_underscores(word: str) -> str:
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
 
 
 def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
@@ -224,6 +236,8 @@ def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
         raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} must be a mapping of options, found {type(content).__name__}")
+    if "folder" in content:  # until 0.1
+        content = {"out" if name == "folder" else name: value for name, value in content.items()}
     bases = content.pop("base", [])
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise ValueError(f"{path}: base must be a list of files, found {bases!r}")
@@ -239,7 +253,7 @@ def warn_of_foreign(words: list[str]) -> None:
     configs = (yaml.safe_load(text) for option, text in itertools.pairwise(words) if option == "--config")
     found = list(dict.fromkeys(name for config in configs for name in _foreign(config)))
     if found:
-        inputs.warn(
+        warn(
             f"the config names {', '.join(found)}: a config is a program, and this part of it is not of torch, "
             "lightning or torchperc; read it before you run it, and add --trust to run it without this warning"
         )
@@ -275,17 +289,15 @@ def _summary(trainer: pl.Trainer, model: pl.LightningModule, data: TabularDataMo
         for name, (X, y) in zip(("training", "validation"), data.parts, strict=False):
             if len(y):
                 rows.append((f"{name} error of the weights kept", f"{wrong_decisions(model, X, y) / len(y):.6g}"))
-    console = _print_metrics(trainer, rows)
-    console.print(visible(f"weights, checkpoint and curves are in {folder}; look at them with"))
-    console.print(visible(f"  tensorboard --logdir {folder.parent}"))
+    _print_metrics(trainer, rows)
+    inputs.say(f"weights, checkpoint and curves are in {folder}; look at them with")
+    inputs.say(f"  tensorboard --logdir {folder.parent}")
 
 
-def _print_metrics(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> Console:
+def _print_metrics(trainer: pl.Trainer, rows: list[tuple[str, str]]) -> None:
     table = Table("what", "result")
     known = sorted(trainer.callback_metrics.items())
     metrics = [(name, f"{float(value):.6g}") for name, value in known if name != "step"]  # which is the x-axis
     for row in (*rows, *metrics):
         table.add_row(*row)
-    console = Console(highlight=False, markup=False)
-    console.print(table)
-    return console
+    inputs.console().print(table)

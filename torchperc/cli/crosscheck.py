@@ -6,16 +6,11 @@ import argparse
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
-from torchperc.reports.text import visible
+from torchperc.reports.text import figures, visible, weights
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from torchperc.data import Dataset
     from torchperc.rules.crosscheck import CrossCheck
-
-_TIES = ("update", "sign", "strict")
-_BIAS_STEPS = ("unit", "radius", "none")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,76 +21,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("data", help=f"AND, OR, NAND, NOR, XOR, XNOR, parity-n, iris, …, or {inputs.FORMATS}")
     inputs.add_arguments(parser)
-    parser.add_argument("--lr", type=float, default=1.0, help="rate η of both sides (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=20, help="passes at most (default: %(default)s)")
-    parser.add_argument("--tie", choices=_TIES, default="update", help="what is a mistake (default: %(default)s)")
-    parser.add_argument("--bias-step", choices=_BIAS_STEPS, default="unit", help="(default: %(default)s)")
-    parser.add_argument("--order", choices=("given", "shuffled", "random-mistake"), default="given")
-    parser.add_argument("--seed", type=int, default=0, help="of the order (default: %(default)s)")
-    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64", help="(default: %(default)s)")
-    parser.add_argument("--mode", choices=("sample", "batch"), default="sample", help="(default: %(default)s)")
+    default = "(default: %(default)s)"
+    parser.add_argument("--lr", type=float, default=1.0, help=f"learning rate η of both sides {default}")
+    parser.add_argument("--epochs", type=int, default=20, help=f"most passes over the samples {default}")
+    ties = ("update", "sign", "strict")
+    parser.add_argument("--tie", choices=ties, default="update", help=f"what is a mistake {default}")
+    parser.add_argument("--bias-step", choices=("unit", "radius", "none"), default="unit", help=default)
+    parser.add_argument("--order", choices=("given", "shuffled", "random-mistake"), default="given", help=default)
+    parser.add_argument("--seed", type=int, default=0, help=f"of the order {default}")
+    parser.add_argument("--dtype", choices=("float32", "float64"), default="float64", help=default)
+    parser.add_argument("--mode", choices=("sample", "batch"), default="sample", help=default)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the comparison and print what it found; exit code 1 if the two sides differ."""
     import torch
-    from rich.console import Console
-
-    from torchperc.rules.crosscheck import crosscheck
-
-    table = inputs.load_dense(arguments)
-    check = crosscheck(
-        table.X,
-        table.y,
-        lr=arguments.lr,
-        epochs=arguments.epochs,
-        tie=arguments.tie,
-        dtype=getattr(torch, arguments.dtype),
-        order=arguments.order,
-        seed=arguments.seed,
-        bias_step=arguments.bias_step,
-        num_classes=table.classes,
-        mode=arguments.mode,
-    )
-    console = Console(highlight=False, markup=False)  # names and labels are the user's, brackets and all
-    samples, features = table.X.shape
-    console.print(visible(f"{arguments.data}: {samples} samples, {features} features, labels {_codes(table)}"))
-    console.print(_table(check))
-    console.print(_conclusion(check))
-    raise SystemExit(0 if check.equal else 1)
-
-
-def _codes(table: Dataset) -> str:
-    codes = ("-1", "+1") if table.classes is None else tuple(map(str, range(table.classes)))
-    pairs = zip(table.labels, codes, strict=True)
-    return ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
-
-
-def _table(check: CrossCheck) -> Table:
     from rich.table import Table
 
-    from torchperc.cli.show import weights
+    from torchperc.rules.crosscheck import crosscheck
     from torchperc.rules.models import LinearModel
 
+    data = inputs.load_dense(arguments)
+    names = ("lr", "epochs", "tie", "order", "seed", "bias_step", "mode")
+    given = {name: getattr(arguments, name) for name in names}
+    check = crosscheck(data.X, data.y, dtype=getattr(torch, arguments.dtype), num_classes=data.classes, **given)
     table = Table("", "epochs", "mistakes", "bias; weights")
     for name, log in (("rule", check.rule), ("gradient", check.gradient)):
         last = log.last()
         assert isinstance(last, LinearModel)
         table.add_row(name, str(len(log.epoch_ends)), str(len(log)), weights(last.weight, last.bias))
-    return table
+    console = inputs.console()
+    samples, features = data.X.shape
+    console.print(visible(f"{arguments.data}: {samples} samples, {features} features, labels {_codes(data)}"))
+    console.print(table)
+    console.print(_conclusion(check))
+    raise SystemExit(0 if check.equal else 1)
+
+
+def _codes(data: Dataset) -> str:
+    codes = ("-1", "+1") if data.classes is None else tuple(map(str, range(data.classes)))
+    pairs = zip(data.labels, codes, strict=True)
+    return ", ".join(f"{label} → {code}" if label != code else label for label, code in pairs)
 
 
 def _conclusion(check: CrossCheck) -> str:
-    from torchperc.cli.show import figures, weights
-
     if check.equal:
         how = "to the bit" if check.exact else f"to {check.ulps:.2g} units in the last place"
         return f"equal: the same {len(check.rule)} mistakes, and the same weights {how}"
-    part = check.first_difference
-    assert part is not None
+    first = check.first_difference
+    assert first is not None
     return (
-        f"different: first in epoch {part.epoch} at sample {part.sample}; scores {figures(part.rule_scores)} by rule, "
-        f"{figures(part.gradient_scores)} by gradient; weights "
-        f"{weights(part.rule_weights.weight, part.rule_weights.bias)} and "
-        f"{weights(part.gradient_weights.weight, part.gradient_weights.bias)}"
+        f"different: first in epoch {first.epoch} at sample {first.sample}; scores {figures(first.rule_scores)} by "
+        f"rule, {figures(first.gradient_scores)} by gradient; weights "
+        f"{weights(first.rule_weights.weight, first.rule_weights.bias)} and "
+        f"{weights(first.gradient_weights.weight, first.gradient_weights.bias)}"
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torchperc._lazy import requires
@@ -31,7 +32,10 @@ _COMMANDS = {
     "xor": "the XOR lab: thousands of small nets trained at once",
     "bench": "how fast, against peers measured in the same run",
 }
-_WITHOUT_OPTIONS = ("demo",)
+_OLD = {  # spellings of version 0.1
+    **dict.fromkeys([(command, "--folder") for command in ("learn", *_CONFIGURED)], "--out"),
+    ("separable", "--save"): "--out",
+}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,7 +43,6 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> None:  # type: ignore[override]  # argparse prints the whole usage first
-        """One line on stderr, exit code 2."""
         fail(f"{message} (see {self.prog} --help)")
 
 
@@ -47,6 +50,11 @@ def fail(message: str) -> None:
     """Say what is wrong in one line on stderr and leave with exit code 2."""
     print(f"torchperc: error: {visible(' '.join(str(message).split()))}", file=sys.stderr)
     raise SystemExit(2)
+
+
+def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning in one line on standard error."""
+    print(f"torchperc: warning: {visible(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -63,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str], ending: Ending) -> None:
     try:
-        _dispatch(words)
+        _dispatch(_renewed(words))
         sys.stdout.flush()
     except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,19 +91,44 @@ def _unwritten(fault: BaseException) -> str:
     return f"cannot write the event files of the run ({reason}); make room there, or name a folder that can be written"
 
 
+def _renewed(words: list[str]) -> list[str]:
+    """Old spellings of options replaced, with a warning."""
+    result = words[:1]
+    for word in words[1:]:
+        name, equals, value = word.partition("=")
+        new = _OLD.get((words[0], name), name)
+        if new != name:
+            warn(DeprecationWarning(f"{name} is now {new}"))
+        result.append(f"{new}{equals}{value}")
+    return result
+
+
 def _dispatch(words: list[str]) -> None:
     if words and words[0] in _CONFIGURED:
         requires(f"torchperc {words[0]}", "jsonargparse")
-        from torchperc.cli import configured
-
-        configured.run(words)
-        return
-    arguments = _parser().parse_args(words)
-    command = importlib.import_module(f"torchperc.cli.{arguments.command}")
-    if arguments.command in _WITHOUT_OPTIONS:
-        command.run()
+        command, arguments = importlib.import_module("torchperc.cli.configured"), argparse.Namespace(words=words)
     else:
+        arguments = _parser().parse_args(words)
+        command = importlib.import_module(f"torchperc.cli.{arguments.command}")
+    try:
         command.run(arguments)
+    except ValueError as error:
+        if not hasattr(error, "text"):  # a ParameterError has: its parameters are data
+            raise
+        names = getattr(command, "OPTIONS", {})
+        raise ValueError(error.text(lambda option: _spelled(option, arguments, names))) from None
+
+
+def _spelled(option: Any, arguments: argparse.Namespace, names: Mapping[str, str]) -> str:
+    """A parameter of a library's error as the command's own option; others as in Python."""
+    known = vars(arguments)
+    name, value = names.get(option.name, option.name), option.value
+    if name not in known and option.name not in names:
+        return str(option)
+    flag = f"--{name.replace('_', '-')}"
+    if isinstance(value, bool):
+        return flag if isinstance(known.get(name), bool | None) else f"{flag} {'yes' if value else 'no'}"
+    return shlex.join([flag, *map(str, value if isinstance(value, list | tuple) else [value])])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -104,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, text in _COMMANDS.items():
         added = commands.add_parser(name, help=text)
-        if name not in (*_CONFIGURED, *_WITHOUT_OPTIONS):
+        if name not in _CONFIGURED:
             importlib.import_module(f"torchperc.cli.{name}").add_arguments(added)
     return parser
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchperc._lazy import requires
-from torchperc.reports.text import visible
+from torchperc.cli import inputs
 
 if TYPE_CHECKING:
-    from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
     from torchperc.reports import Report
 
 
@@ -34,13 +33,10 @@ def run(arguments: argparse.Namespace) -> None:
     folder = Path(arguments.run)
     if not folder.is_dir():
         raise ValueError(f"no such folder: {folder}; name the folder of a run, such as runs/last")
-    page = Path(arguments.out) if arguments.out is not None else folder / "report.html"
-    card = None if arguments.card is None else Path(arguments.card)
-    for option, path in (("--out", page), ("--card", card)):
-        if path is not None and (path.is_dir() or not path.parent.is_dir()):
-            raise ValueError(f"{option}={path} is not a file in a folder that exists; make the folder first")
+    page = inputs.output_file(arguments.out or folder / "report.html")
+    card = None if arguments.card is None else inputs.output_file(arguments.card, "card")
     of_folder(folder, arguments.trust).save(page, card)
-    print(visible(f"report of {folder}: {page}{'' if card is None else f', model card: {card}'}"))
+    inputs.say(f"report of {folder}: {page}{'' if card is None else f', model card: {card}'}")
 
 
 def of_folder(folder: Path, trust: bool = True) -> Report:
@@ -64,10 +60,15 @@ def of_folder(folder: Path, trust: bool = True) -> Report:
 
 
 def _of_run(folder: Path, trust: bool) -> Report:
+    requires("torchperc report", "jsonargparse")
+    from torchperc.cli import configured
+    from torchperc.lightning import LitClassifier, LitRule
     from torchperc.reports import learned, runs
 
     path = folder / runs.CONFIG
-    module, data = _made(path, trust)
+    module, data = configured.read(path, trust)
+    if not isinstance(module, (LitRule, LitClassifier)):
+        raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a LitRule or LitClassifier")
     sentence = runs.restore(module, data, folder)
     again = runs.command_and_config(folder, path.read_text())
     if (folder / learned.RESULTS).is_file():
@@ -77,38 +78,3 @@ def _of_run(folder: Path, trust: bool) -> Report:
 
 def _title(folder: Path) -> str:
     return folder.resolve().name or str(folder)
-
-
-def _made(path: Path, trust: bool = True) -> tuple[LitRule | LitClassifier, TabularDataModule]:
-    """The module and the data of a config, made as ``torchperc test`` makes them."""
-    requires("torchperc report", "jsonargparse")
-    import pytorch_lightning as pl
-    from jsonargparse import ArgumentError
-
-    from torchperc.cli import configured
-    from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, quiet
-
-    class Reader(configured._CLI):
-        def instantiate_trainer(self, **kwargs: Any) -> Any:
-            """None: nothing is run."""
-
-    quiet()
-    words = configured.with_bases(["--config", str(path)])
-    if not trust:
-        configured.warn_of_foreign(words)
-    try:
-        made = Reader(
-            pl.LightningModule,
-            TabularDataModule,
-            subclass_mode_model=True,
-            save_config_callback=None,
-            seed_everything_default=0,
-            parser_kwargs={"exit_on_error": False, "prog": "torchperc", "allow_abbrev": False},
-            run=False,
-            args=words,
-        )
-    except (ArgumentError, ValueError, TypeError) as error:
-        raise ValueError(f"cannot read {path}: {configured._readable(str(error))}") from None
-    if not isinstance(made.model, (LitRule, LitClassifier)):
-        raise ValueError(f"{path} describes a {type(made.model).__name__}; a report is of a LitRule or LitClassifier")
-    return made.model, made.datamodule

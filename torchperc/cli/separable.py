@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from torchperc.cli import inputs
-from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs.add_arguments(parser)
     parser.add_argument("--no-bias", action="store_true", help="hyperplanes through the origin only")
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="give up after that (default: never)")
-    parser.add_argument("--save", metavar="FILE", help="write the proof to a JSON file")
+    parser.add_argument("--out", metavar="FILE", help="write the proof to a JSON file")
     parser.add_argument("--verify", metavar="FILE", help="check the proof in this file instead")
 
 
@@ -41,17 +40,17 @@ def run(arguments: argparse.Namespace) -> None:
 def _verify(arguments: argparse.Namespace) -> None:
     from torchperc.theory import verifier  # needs neither torch nor numpy
 
-    for option, given in (("--save", arguments.save), ("--time-limit", arguments.time_limit)):
+    for option, given in (("--out", arguments.out), ("--time-limit", arguments.time_limit)):
         if given is not None:
-            raise ValueError(f"{option}={given} goes with a new proof, not with --verify")
+            raise ValueError(f"{option} {given} goes with a new proof, not with --verify")
     if arguments.no_bias:
         raise ValueError("--no-bias goes with a new proof; one that is in a file says itself whether there is a bias")
     try:
         if set(inputs.options(arguments)) <= {"target"}:
-            print(visible(str(verifier.verify_file(arguments.verify, arguments.data, arguments.target))))
+            inputs.say(str(verifier.verify_file(arguments.verify, arguments.data, arguments.target)))
             raise SystemExit(0)
     except verifier.RejectedError as reason:
-        print(visible(f"rejected: {' '.join(str(reason).split())}"))
+        inputs.say(f"rejected: {' '.join(str(reason).split())}")
         raise SystemExit(1) from None
     except ValueError:  # no plain table of numbers; whatever is wrong besides, the other way says
         verifier.read_certificate(arguments.verify)
@@ -66,15 +65,15 @@ def _verify_encoded(arguments: argparse.Namespace) -> int:
     fault = certificate.fault(table.X, table.y)
     if certificate.labels != table.labels:
         fault = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
-    print(visible(f"{certificate.kind}: the proof holds" if fault is None else f"rejected: {fault}"))
+    inputs.say(f"{certificate.kind}: the proof holds" if fault is None else f"rejected: {fault}")
     return 0 if fault is None else 1
 
 
 def _decide(arguments: argparse.Namespace) -> None:
     from torchperc.theory.separability.decide import separability
 
-    if arguments.save is not None and not Path(arguments.save).parent.is_dir():
-        raise ValueError(f"--save={arguments.save} is in no folder that exists; make the folder first")
+    if arguments.out is not None:
+        inputs.output_file(arguments.out)
     table = inputs.load_dense(arguments)
     certificate = separability(
         table.X,
@@ -86,27 +85,18 @@ def _decide(arguments: argparse.Namespace) -> None:
     )
     certificate = replace(certificate, labels=table.labels)
     samples, features = table.X.shape
-    labels = ", ".join(table.labels)
-    print(visible(f"{arguments.data}: {samples:,} samples, {features:,} features, labels {labels}"))
-    print(visible(f"{certificate}{_rows(certificate)}"))
-    if arguments.save is not None:
-        certificate.save(arguments.save)
-        print(visible(f"the proof is in {arguments.save}; to check it: {_command(arguments)}"))
+    inputs.say(f"{arguments.data}: {samples:,} samples, {features:,} features, labels {', '.join(table.labels)}")
+    inputs.say(f"{certificate}{_rows(certificate)}")
+    if arguments.out is not None:
+        certificate.save(arguments.out)
+        words = ["torchperc", "separable", "--verify", arguments.out, arguments.data, *inputs.words(arguments)]
+        inputs.say(f"the proof is in {arguments.out}; to check it: {shlex.join(words)}")
     raise SystemExit(1 if certificate.separable is None else 0)
 
 
 def _rows(certificate: Certificate) -> str:
     """The samples of a witness by their position in the file, from 1, if they are few."""
-    if certificate.witness is None:
-        return ""
-    samples = sorted(set(certificate.witness.samples))
-    if len(samples) > _SHOWN:
+    samples = [] if certificate.witness is None else sorted(set(certificate.witness.samples))
+    if not 0 < len(samples) <= _SHOWN:
         return ""
     return f" (row{'s' * (len(samples) > 1)} {', '.join(str(sample + 1) for sample in samples)} of the data)"
-
-
-def _command(arguments: argparse.Namespace) -> str:
-    import shlex
-
-    words = inputs.words(arguments)
-    return shlex.join(["torchperc", "separable", "--verify", arguments.save, arguments.data, *words])

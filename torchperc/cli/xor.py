@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from torchperc.cli import inputs
 from torchperc.reports.text import visible
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
     from rich.table import Table
 
     from torchperc.lab.xor import LabResult
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 _ACTIVATIONS = ("tanh", "relu", "sigmoid", "leaky_relu", "elu", "gelu", "silu", "softplus", "identity")
 _LOSSES = ("perceptron", "lms", "logistic")
 _INPUTS = ("0/1", "-1/+1")
-_WIDTH = 100  # of the table where there is no terminal to fit it to
-_WORDS = ("width", "acti-\nvation", "loss")
-_FIGURES = ("rate", "solved\n%", "95 %\ninterval")
 _FAILURES = {
     "stuck at 75 %": "stuck\n75 %",
     "stuck at 50 %": "stuck\n50 %",
@@ -35,26 +31,19 @@ _FAILURES = {
 }
 
 
-@dataclass(frozen=True)
-class _Setting:
-    """One row of the table."""
+class _Row(NamedTuple):
+    """One combination of options, and what came of it."""
 
-    width: int
+    hidden: int
     activation: str
     loss: str
-    rate: float
+    lr: float
+    result: LabResult
+    seconds: float
 
     @property
     def picture(self) -> str:
-        """File name of its curves."""
-        return f"curves-{self.width}-{self.activation}-{self.loss}-{self.rate:g}.png"
-
-
-@dataclass(frozen=True)
-class _Row:
-    setting: _Setting
-    result: LabResult
-    seconds: float
+        return f"curves-{self.hidden}-{self.activation}-{self.loss}-{self.lr:g}.png"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,55 +65,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--loss", choices=_LOSSES, default=["logistic"], **many, help=f"of {' '.join(_LOSSES)} (default: logistic)"
     )
-    parser.add_argument("--lr", type=float, default=[1.0], **many, help="rates (default: 1.0)")
+    parser.add_argument("--lr", type=float, default=[1.0], **many, help="learning rates (default: 1.0)")
     parser.add_argument("--steps", type=int, default=5000, help="full-batch steps (default: %(default)s)")
     parser.add_argument("--inputs", choices=_INPUTS, default="0/1", help="the truth values (default: %(default)s)")
-    parser.add_argument("--out", default="runs/xor", help="directory of the pictures (default: %(default)s)")
+    parser.add_argument("--out", default="runs/xor", help="folder of the pictures (default: %(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Train every combination, print the table, write the pictures."""
-    from rich.console import Console
-
     from torchperc._atomic import write_whole
 
     settings = _settings(arguments)
-    out = _directory(arguments.out)
+    out = inputs.output_folder(arguments.out)
     rows = _train(settings, arguments)
-    pictures = _draw(rows, out)
-    write_whole(out / "results.json", _report(rows, pictures, arguments).encode())
-    console = Console(highlight=False, markup=False)  # the directory's name is the user's, brackets and all
-    if not console.is_terminal:
-        console.width = max(console.width, _WIDTH)
+    report = {
+        **{name: getattr(arguments, name) for name in ("seeds", "steps", "inputs")},
+        "rows": [_row_report(row) for row in rows],
+        "pictures": _draw(rows, out),
+    }
+    text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    write_whole(out / "results.json", text.encode())
+    console = inputs.console(width=100)
     console.print(_table(rows, arguments))
     console.print(visible(f"pictures and results.json are in {out}"), soft_wrap=True)
 
 
-def _settings(arguments: argparse.Namespace) -> list[_Setting]:
+def _settings(arguments: argparse.Namespace) -> list[tuple[int, str, str, float]]:
     """All combinations, every value checked before the first of them is trained."""
     from torchperc import _checks as checks
     from torchperc.lab.xor import check_rate
 
-    checks.whole("--seeds", arguments.seeds, at_least=1)
-    checks.whole("--steps", arguments.steps, at_least=1)
-    checks.one_of("--inputs", arguments.inputs, _INPUTS)
-    widths = [checks.whole("--hidden", width, at_least=1) for width in arguments.hidden]
-    activations = [checks.one_of("--activation", name, _ACTIVATIONS) for name in arguments.activation]
-    losses = [checks.one_of("--loss", name, _LOSSES) for name in arguments.loss]
-    rates = [check_rate("--lr", rate) for rate in arguments.lr]
-    return [_Setting(*values) for values in dict.fromkeys(product(widths, activations, losses, rates))]
+    for name in ("seeds", "steps"):
+        checks.whole(name, getattr(arguments, name), at_least=1)
+    hidden = [checks.whole("hidden", width, at_least=1) for width in arguments.hidden]
+    rates = [check_rate("lr", lr) for lr in arguments.lr]
+    return list(dict.fromkeys(product(hidden, arguments.activation, arguments.loss, rates)))
 
 
-def _directory(name: str) -> Path:
-    out = Path(name)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(f"--out={name} cannot be made: {error.strerror or error}; name another directory") from None
-    return out
-
-
-def _train(settings: list[_Setting], arguments: argparse.Namespace) -> list[_Row]:
+def _train(settings: list[tuple[int, str, str, float]], arguments: argparse.Namespace) -> list[_Row]:
     from rich.console import Console
     from rich.progress import Progress
 
@@ -133,27 +111,25 @@ def _train(settings: list[_Setting], arguments: argparse.Namespace) -> list[_Row
     errors = Console(stderr=True)
     rows = []
     with Progress(console=errors, transient=True, disable=not errors.is_terminal) as progress:
-        task = progress.add_task("", total=len(settings) * arguments.steps)
-        for number, setting in enumerate(settings):
-            progress.update(task, description=f"2-{setting.width}-1 {setting.activation} {setting.loss}")
-            report = partial(_advance, progress, task, number * arguments.steps)
+        for hidden, activation, loss, lr in settings:
+            task = progress.add_task(f"2-{hidden}-1 {activation} {loss}", total=arguments.steps)
             start = time.perf_counter()
             result = train(
                 range(arguments.seeds),
-                setting.width,
-                setting.activation,
-                HEADS[setting.loss],
-                lr=setting.rate,
+                hidden,
+                activation,
+                HEADS[loss],
+                lr=lr,
                 steps=arguments.steps,
                 inputs=arguments.inputs,
-                progress=report,
+                progress=partial(_advance, progress, task),
             )
-            rows.append(_Row(setting, result, time.perf_counter() - start))
+            rows.append(_Row(hidden, activation, loss, lr, result, time.perf_counter() - start))
     return rows
 
 
-def _advance(progress: Progress, task: TaskID, before: int, step: int) -> None:
-    progress.update(task, completed=before + step)
+def _advance(progress: Any, task: Any, step: int) -> None:
+    progress.update(task, completed=step)
 
 
 def _draw(rows: list[_Row], out: Path) -> list[str]:
@@ -161,7 +137,7 @@ def _draw(rows: list[_Row], out: Path) -> list[str]:
     from torchperc._atomic import appearing
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
-    figures = {row.setting.picture: plot_curves(row.result) for row in rows}
+    figures = {row.picture: plot_curves(row.result) for row in rows}
     solved = next((row.result for row in rows if "solved" in row.result.kinds), None)
     if solved is not None:
         net = solved.net(solved.kinds.index("solved"))
@@ -172,28 +148,14 @@ def _draw(rows: list[_Row], out: Path) -> list[str]:
     return list(figures)
 
 
-def _report(rows: list[_Row], pictures: list[str], arguments: argparse.Namespace) -> str:
-    report = {
-        "seeds": arguments.seeds,
-        "steps": arguments.steps,
-        "inputs": arguments.inputs,
-        "rows": [_row_report(row) for row in rows],
-        "pictures": pictures,
-    }
-    return json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
 def _row_report(row: _Row) -> dict[str, Any]:
     return {
-        "hidden": row.setting.width,
-        "activation": row.setting.activation,
-        "loss": row.setting.loss,
-        "lr": row.setting.rate,
+        **{name: getattr(row, name) for name in ("hidden", "activation", "loss", "lr")},
         "success_rate": row.result.success_rate,
         "wilson_95": row.result.interval,
         "counts": row.result.counts,
         "seconds": round(row.seconds, 3),
-        "curves": row.setting.picture,
+        "curves": row.picture,
         "kinds": row.result.kinds,  # by seed
     }
 
@@ -203,16 +165,17 @@ def _table(rows: list[_Row], arguments: argparse.Namespace) -> Table:
     from rich.table import Table
 
     title = f"XOR from {arguments.seeds:,} seeds, {arguments.steps:,} full-batch steps, inputs {arguments.inputs}"
-    table = Table(*_WORDS, title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for heading in (*_FIGURES, *_FAILURES.values(), "sec"):
+    look: dict[str, Any] = {"title": title, "title_justify": "left", "box": box.SIMPLE_HEAD, "pad_edge": False}
+    table = Table("hidden", "acti-\nvation", "loss", padding=(0, 1, 0, 0), **look)
+    for heading in ("learning\nrate", "solved\n%", "95 %\ninterval", *_FAILURES.values(), "sec"):
         table.add_column(heading, justify="right")
     for row in rows:
-        setting, low, high = row.setting, *row.result.interval
+        low, high = row.result.interval
         table.add_row(
-            str(setting.width),
-            setting.activation,
-            setting.loss,
-            f"{setting.rate:g}",
+            str(row.hidden),
+            row.activation,
+            row.loss,
+            f"{row.lr:g}",
             f"{100 * row.result.success_rate:.1f}",
             f"{100 * low:.1f}–{100 * high:.1f}",
             *(f"{row.result.counts[kind]:,}" for kind in _FAILURES),

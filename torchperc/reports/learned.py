@@ -11,6 +11,7 @@ from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.reports import runs
 from torchperc.reports.page import Block, Section, Table, Text
 from torchperc.reports.report import Report
+from torchperc.reports.text import percent
 from torchperc.theory.bounds import wilson
 
 RESULTS = "results.json"
@@ -31,17 +32,17 @@ class Tally(NamedTuple):
 
     @property
     def error(self) -> float:
-        """The share of wrong decisions."""
+        """The fraction of wrong decisions."""
         return self.wrong / self.samples
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the share, see :func:`torchperc.theory.bounds.wilson`."""
+        """Wilson's 95 % interval of the error, see :func:`torchperc.theory.bounds.wilson`."""
         return wilson(self.wrong, self.samples)
 
     def __str__(self) -> str:
         low, high = self.interval
-        return f"{self.error:.1%} ({low * 100:.1f}–{high * 100:.1f})".replace("%", " %")
+        return f"{percent(self.error, '.1f')} ({low * 100:.1f}–{high * 100:.1f})"
 
 
 def of_learned(
@@ -53,15 +54,7 @@ def of_learned(
     again: Sequence[Block] = (),
     sentence: str = "",
 ) -> Report:
-    """Report the classifier that was kept, after a comparison with the others.
-
-    Args:
-        folder: of the run, with ``results.json`` and the candidates below it.
-        module: the one that was kept.
-        data: that all were trained on.
-        title: of the page.
-        again: how the run is made again.
-        sentence: how the run ended, if the result does not know.
+    """Report the classifier that was kept, after a comparison with the others: those in ``results.json``.
 
     Example:
         >>> import tempfile
@@ -89,19 +82,20 @@ def _compared(found: Mapping[str, Any]) -> Section:
         )
         for each in found["candidates"]
     ]
-    rows.append(("a guess", str(Tally(*found["guess"])), "", "", "", ""))
+    rows.append(("majority-class baseline", str(Tally(*found["baseline"])), "", "", "", ""))
     heads = ("learned by", "validation error", "training error", "training verdict", "epochs", "time")
-    kept = f"Kept: {found['best']}, which has the fewest wrong decisions on the validation data (the first of equals)."
+    kept = f"Kept: {found['best']}, the first with the lowest validation error."
     test = found["test"]
-    judged = "" if test is None else f" Its error on the test data, which chose nothing: {Tally(*test)}."
-    legend = " Intervals are Wilson's, 95 %; a guess is always the most frequent label."
+    judged = "" if test is None else f" Its error on the test set, which chose nothing: {Tally(*test)}."
+    legend = " Intervals are Wilson's, 95 %; the baseline always predicts the most frequent label."
     return Section("Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}")))
 
 
 def _results(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text())
-        return {name: found[name] for name in ("best", "guess", "test", "candidates")}
+        found["baseline"] = found["guess"] if "guess" in found else found["baseline"]  # its name until 0.1
+        return {name: found[name] for name in ("best", "baseline", "test", "candidates")}
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:

@@ -46,7 +46,7 @@ pre { background: var(--shade); border: 1px solid var(--line); border-radius: 4p
 # whatever a reader's browser finds in the page, it is told to fetch nothing
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _MARKS = re.compile(r"([\\`*_\[\]|#~$])")
-_NUMBER = re.compile(r"[+−-]?[\d.,]+(e[+−-]?\d+|/\d+)?%?")
+_NUMBER = re.compile(r"[+−-]?[\d.,]+(e[+−-]?\d+|/\d+)?( %)?")
 
 
 @dataclass(frozen=True)
@@ -130,13 +130,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """A PNG inside the page, with what it shows in words.
-
-    Args:
-        png: the bytes.
-        alt: what is to be seen, for those who do not see it.
-        caption: what it says, with its figures; in Markdown it stands for the picture.
-        size: width and height in pixels as shown.
+    """A PNG inside the page, with a text for those who do not see it; in Markdown the caption replaces it.
 
     Example:
         >>> Picture(b"", "a line", "The line rises from 1 to 2.", (7, 4)).card()
@@ -150,13 +144,7 @@ class Picture:
 
     @classmethod
     def of(cls, figure: Figure | SubFigure, alt: str, caption: str) -> Picture:
-        """Draw a matplotlib figure; the same figure gives the same bytes.
-
-        Example:
-            >>> from torchperc.plots.style import new_figure
-            >>> Picture.of(new_figure((2, 1)), "nothing", "An empty picture.").size
-            (200, 100)
-        """
+        """Draw a matplotlib figure; the same figure gives the same bytes."""
         from matplotlib.figure import Figure as WholeFigure
 
         assert isinstance(figure, WholeFigure)
@@ -182,12 +170,7 @@ Block = Text | Code | Table | Picture
 
 @dataclass(frozen=True)
 class Section:
-    """A heading and what stands below it.
-
-    Args:
-        title: the heading.
-        blocks: below it.
-        level: 2, or 3 for a part of the section before it.
+    """A heading and what stands below it; of level 3 if it belongs to the section before it.
 
     Example:
         >>> Section("Data", (Text("4 samples"),)).card()
@@ -211,11 +194,6 @@ class Section:
 
 def report_page(title: str, sections: Sequence[Section], lead: str = "") -> str:
     """One HTML page that needs no other file and no network; every text is shown as text, whatever is in it.
-
-    Args:
-        title: of the page.
-        sections: one below the other.
-        lead: a sentence under the title.
 
     Example:
         >>> page = report_page("AND & <OR>", [Section("Data", [Text("4 samples")])])

@@ -10,19 +10,15 @@ from typing import Any
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.nn.heads import Head
-from torchperc.reports.page import Block, Code, Section, Text, report_card, report_page
-from torchperc.reports.sections import Subject, chapters, versions
+from torchperc.reports.page import Code, Section, Text, report_card, report_page
+from torchperc.reports.sections import sections, versions
+from torchperc.reports.subject import Subject
 from torchperc.rules.run import RuleResult
 
 
 @dataclass(frozen=True)
 class Report:
     """What was learned, from what, with proof, curves and pictures: one HTML page, or a model card in Markdown.
-
-    Args:
-        title: of the page.
-        lead: the outcome in a sentence.
-        sections: one below the other.
 
     Example:
         >>> import torchperc as tp
@@ -42,12 +38,6 @@ class Report:
     def of_result(cls, result: RuleResult, X: checks.Data, y: checks.Data, **options: Any) -> Report:
         """Report a run by rule: :func:`report` for results alone.
 
-        Args:
-            result: what :meth:`RuleTrainer.fit` gave back.
-            X: the samples it was given.
-            y: their labels.
-            options: as for :func:`report`.
-
         Example:
             >>> import torchperc as tp
             >>> Report.of_result(tp.Perceptron(2), *tp.data.gate("AND"))
@@ -61,7 +51,7 @@ class Report:
     @classmethod
     def of_subject(cls, title: str, subject: Subject) -> Report:
         """Report a model of which everything that is known has been put together."""
-        return cls(title, subject.lead(), tuple(chapters(subject)))
+        return cls(title, subject.lead(), tuple(sections(subject)))
 
     @classmethod
     def joined(cls, title: str, lead: str, reports: Sequence[Report], first: Sequence[Section] = ()) -> Report:
@@ -72,12 +62,11 @@ class Report:
             >>> [(section.title, section.level) for section in Report.joined("both", "", [one, one]).sections]
             [('a', 2), ('Data', 3), ('a', 2), ('Data', 3), ('Versions', 2)]
         """
-        sections = list(first)
+        joined = list(first)
         for one in reports:
-            blocks: tuple[Block, ...] = (Text(one.lead),) if one.lead else ()
-            sections.append(Section(one.title, blocks))
-            sections += [replace(section, level=3) for section in one.sections if section.title != "Versions"]
-        return cls(title, lead, (*sections, versions()))
+            joined.append(Section(one.title, (Text(one.lead),) if one.lead else ()))
+            joined += [replace(section, level=3) for section in one.sections if section.title != "Versions"]
+        return cls(title, lead, (*joined, versions()))
 
     def html(self) -> str:
         """The page: one file, no network. The same run gives the same page."""
@@ -88,10 +77,10 @@ class Report:
         return report_card(self.title, self.sections, self.lead)
 
     def save(self, path: str | Path, card: str | Path | None = None) -> None:
-        """Write the page, and the card if a file is named for it, each whole or not at all."""
-        written = [(Path(path), self.html()), *([] if card is None else [(Path(card), self.card())])]
-        for target, text in written:
-            write_whole(target, text.encode())
+        """Write the page, and the card if a file is named for it, each atomically."""
+        write_whole(Path(path), self.html().encode())
+        if card is not None:
+            write_whole(Path(card), self.card().encode())
 
 
 def report(
@@ -118,7 +107,7 @@ def report(
         head: decides; a net's own by default, else a perceptron's.
         names: of the features.
         labels: names of the classes, in the order −1, +1 or 0 … K−1.
-        margin: the slack that a run by rule demanded, if its trainer had one.
+        margin: the margin y·s that a run by rule required, if its trainer had one.
         config: how the run is made again, as text that is shown as it is.
 
     Shape:
@@ -128,15 +117,11 @@ def report(
         >>> import torchperc as tp
         >>> X, y = tp.data.gate("AND")
         >>> report(tp.Perceptron(2), X, y).lead
-        'Training error 75% (3 of 4).'
+        'Training error 75 % (3 of 4).'
     """
     given = {"training": (X, y), **(held_out or {})}
-    parts = {name: (_dense(samples), target) for name, (samples, target) in given.items()}
+    parts = {name: (A.toarray() if checks.is_sparse(A) else A, target) for name, (A, target) in given.items()}
     again = () if config is None else (Code(config),)
     margin = checks.number("margin", margin, at_least=0)
     subject = Subject(model, parts, head=head, names=names, labels=labels, margin=margin, again=again)
     return Report.of_subject(str(title), subject)
-
-
-def _dense(X: checks.Data) -> Any:
-    return X.toarray() if checks.is_sparse(X) else X

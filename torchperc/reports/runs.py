@@ -20,10 +20,11 @@ from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
 from torchperc.lightning.trainer import LAST, wrong_decisions
 from torchperc.model.fitted import MODEL
 from torchperc.model.safetensors import load_safetensors
-from torchperc.plots.curves import Curve
 from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reports.report import Report
-from torchperc.reports.sections import Subject, curve_picture, logged_curves, number, percent
+from torchperc.reports.sections import curve_picture, logged_curves
+from torchperc.reports.subject import Curves, Subject
+from torchperc.reports.text import number, percent
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.run import RuleResult
@@ -31,9 +32,9 @@ from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.parts import in_parts, rows_as_read
 
 CONFIG = "config.yaml"
-_PARTS = ("training", "validation", "test")
+_SETS = ("training", "validation", "test")
 _LOOKED_AT = 2 * 10**7
-"""How many numbers of a sparse part, or of one that is larger than memory, a page looks at: more than a proof takes."""
+"""How many numbers of a sparse set, or of one that is larger than memory, a page looks at: more than a proof needs."""
 _COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
 
 
@@ -60,7 +61,7 @@ def runs_below(folder: Path) -> list[Path]:
     return sorted(path for path in shown if is_run(path))
 
 
-def curves_of(folder: Path) -> dict[str, tuple[Curve, Curve]]:
+def curves_of(folder: Path) -> Curves:
     """Epochs and values of every scalar in the event files of a folder; of an epoch logged twice the later value.
 
     Example:
@@ -78,12 +79,9 @@ def curves_of(folder: Path) -> dict[str, tuple[Curve, Curve]]:
 
 
 def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Path) -> str:
-    """Bring a module to the end of the run in a folder, and say if the run was broken off.
+    """Bring a module, made from a run's config, to the end of the run in a folder; say if the run was broken off.
 
-    Args:
-        module: made from the run's config; of a :class:`LitRule` the result is restored too.
-        data: made from the config; refused if they are not those of the run.
-        folder: with ``last.ckpt``, and ``weights.safetensors`` if the run came to its end.
+    Of a :class:`LitRule` the result is restored, too. Data that are not those of the run are refused.
     """
     checkpoint = SafeCheckpointIO().load_checkpoint(folder / LAST)
     module.on_load_checkpoint(checkpoint)
@@ -128,15 +126,7 @@ def of_module(
     again: Sequence[Block] = (),
     sentence: str = "",
 ) -> Report:
-    """Report a module that was trained on the data of a data module.
-
-    Args:
-        title: of the page.
-        module: after its run.
-        data: that it was trained on.
-        folder: with the event files of the run, for its curves.
-        again: how the run is made again.
-        sentence: how the run ended, if the result does not know.
+    """Report a module after its run, and the data it was trained on; curves are read from the run's folder.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -147,9 +137,10 @@ def of_module(
         'SEPARATED'
     """
     result: RuleResult | None = module.result if isinstance(module, LitRule) else None
-    parts = {name: _looked_at(*part) for name, part in zip(_PARTS, data.parts, strict=True) if len(part[1])}
-    every = {name: len(part[1]) for name, part in zip(_PARTS, data.parts, strict=True)}
-    few = [f"{len(y):,} of {every[name]:,} {name} samples" for name, (_, y) in parts.items() if len(y) < every[name]]
+    every = {name: given for name, given in zip(_SETS, data.parts, strict=True) if len(given[1])}
+    parts = {name: _looked_at(*given) for name, given in every.items()}
+    some = {name: (len(y), len(every[name][1])) for name, (_, y) in parts.items() if len(y) < len(every[name][1])}
+    few = [f"{count:,} of {total:,} {name} samples" for name, (count, total) in some.items()]
     table = data.dataset
     subject = Subject(
         module if result is None else result,
@@ -166,18 +157,9 @@ def of_module(
         image_shape=table.image_shape,
         again=again,
         sentence=sentence,
-        counted=_counted(module, data, parts),
+        counted={name: (wrong_decisions(module, *every[name]), total) for name, (_, total) in some.items()},
     )
     return Report.of_subject(title, subject)
-
-
-def _counted(
-    module: LitRule | LitClassifier, data: TabularDataModule, looked_at: Mapping[str, tuple[Tensor, Tensor]]
-) -> dict[str, tuple[int, int]]:
-    """Wrong decisions over all samples of the parts of which only some are looked at."""
-    every = dict(zip(_PARTS, data.parts, strict=True))
-    short = [name for name, (_, y) in looked_at.items() if len(y) < len(every[name][1])]
-    return {name: (wrong_decisions(module, *every[name]), len(every[name][1])) for name in short}
 
 
 def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,7 +186,7 @@ def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:
 
 def _scaling(data: TabularDataModule) -> list[tuple[str, str]]:
     kind = data.scaler.kind
-    return [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training part)")]
+    return [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training set)")]
 
 
 def _word(value: object) -> str:
@@ -219,11 +201,11 @@ def command_and_config(folder: Path, text: str) -> list[Block]:
 
     Example:
         >>> command_and_config(Path("runs/and"), "lr: 1")[1].text
-        'torchperc fit --config runs/and/config.yaml --folder runs/and-again'
+        'torchperc fit --config runs/and/config.yaml --out runs/and-again'
     """
     return [
         Text("The config says everything; with the versions below the run comes out the same:"),
-        Code(shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--folder", f"{folder}-again"])),
+        Code(shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--out", f"{folder}-again"])),
         Code(text),
     ]
 
@@ -238,7 +220,7 @@ def of_traces(folder: Path) -> Report:
         ...     with SummaryWriter(folder) as board:
         ...         board.add_scalar("error/train", 0.5, 1)
         ...     of_traces(Path(folder)).lead
-        'Training error 50% in epoch 1.'
+        'Training error 50 % in epoch 1.'
     """
     curves = curves_of(folder)
     sections = [_options(folder)]
@@ -296,7 +278,7 @@ def _verdict(folder: Path) -> str:
     return f"{verdict.name} after {many}: {verdict.sentence}"
 
 
-def _last_error(curves: Mapping[str, tuple[Curve, Curve]]) -> str:
+def _last_error(curves: Curves) -> str:
     if "error/train" not in curves:
         return ""
     steps, values = curves["error/train"]

@@ -1,8 +1,15 @@
-"""Text of the data (names of columns and files, labels) made fit to be shown."""
+"""Figures in words, and text of the data (names of columns and files, labels) made fit to be shown."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from torch import Tensor
 
 # what moves the cursor, changes the terminal or turns the line round, and halves of characters that cannot be printed;
 # a line break and a tab are harmless
@@ -12,11 +19,63 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 def visible(text: str) -> str:
     r"""Write out the characters that a terminal or a browser would act on instead of showing them.
 
-    Args:
-        text: any, of one line or several.
-
     Example:
         >>> print(visible("age\x1b[2J \r of 3"))
         age\x1b[2J \r of 3
     """
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def number(value: Any) -> str:
+    """Six figures at most, with a true minus.
+
+    Example:
+        >>> number(-0.25), number(51.0000000001), number(1e-9)
+        ('−0.25', '51', '1e−09')
+    """
+    return f"{float(value):.6g}".replace("-", "−")
+
+
+def percent(fraction: Any, form: str = ".4g") -> str:
+    """A fraction as a percentage, of four figures at most unless another form is asked for.
+
+    Example:
+        >>> percent(0.5), percent(2 / 3), percent(0.035, ".1f")
+        ('50 %', '66.67 %', '3.5 %')
+    """
+    return f"{100 * float(fraction):{form}} %"
+
+
+def exact(value: Fraction) -> str:
+    """A fraction as it is, or rounded if it is long.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> exact(Fraction(-1, 4)), exact(Fraction(10**9, 10**9 + 1))
+        ('−1/4', '≈ 1')
+    """
+    text = str(value).replace("-", "−")
+    return text if len(text) <= 14 else f"≈ {number(value)}"
+
+
+def figures(values: Sequence[float], most: int = 4, digits: int = 6) -> str:
+    """The first of some numbers, rounded.
+
+    Example:
+        >>> figures([3.0, -0.5, 1, 2, 3])
+        '3, -0.5, 1, 2, …'
+    """
+    shown = [f"{value + 0.0:.{digits}g}" for value in values[:most]]  # + 0.0 turns −0 into 0
+    return ", ".join([*shown, "…"] if len(values) > most else shown)
+
+
+def weights(weight: Tensor, bias: Tensor, digits: int = 6) -> str:
+    """Bias and weights of each unit.
+
+    Example:
+        >>> import torch
+        >>> weights(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]))
+        '(-4; 3, 2)'
+    """
+    rows = zip(bias.tolist(), weight.tolist(), strict=True)
+    return " ".join(f"({figures([b], digits=digits)}; {figures(w, digits=digits)})" for b, w in rows)

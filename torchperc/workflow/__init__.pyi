@@ -1,1 +1,3 @@
+from .apply import Applied as Applied
+from .learn import Candidate as Candidate
 from .learn import Learned as Learned

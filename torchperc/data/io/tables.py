@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from torchperc._checks import Option, ParameterError
+from torchperc._checks import Option, ParameterError, first_line
 from torchperc.data.io.blocks import (
     Array,
     Block,
@@ -103,7 +103,7 @@ class ParquetTable:
     def _damaged(self, error: Exception) -> ValueError:
         if isinstance(error, OSError) and error.strerror:
             return unreadable(self.path, error)
-        return ValueError(f"{self.path} is not a whole Parquet file ({_first_line(error)}); fetch or write it again")
+        return ValueError(f"{self.path} is not a whole Parquet file ({first_line(error)}); fetch or write it again")
 
     def blocks(self, words: Mapping[int, bool], watch: Callable[[int], None] = lambda done: None) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
@@ -163,10 +163,6 @@ def cells_of(array: Any, words: bool) -> Cells:
     return from_numbers(array, words)
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
 class ArrayTable:
     """A matrix of numbers: of an ``.npy`` file, read some rows at a time, or as given."""
 
@@ -218,7 +214,7 @@ def mapped(path: Path) -> Array:
     except OSError as error:
         raise unreadable(path, error) from None
     except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
-        raise ValueError(f"{path} is not a whole array of numbers ({_first_line(error)}); write it again") from None
+        raise ValueError(f"{path} is not a whole array of numbers ({first_line(error)}); write it again") from None
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise ValueError(
             f"{path} holds an array of {array.dtype} of shape {array.shape}; a matrix of numbers is needed, with the "

@@ -1,0 +1,139 @@
+"""The demo: AND learned twice, side by side; XOR, which one layer cannot learn and two can; noisy data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from torchperc import data
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
+from torchperc.lightning.trainer import wrong_decisions
+from torchperc.nn.modules import MLP, Perceptron
+from torchperc.plots import decision_boundary
+from torchperc.reports import Report, Text, runs
+from torchperc.reports.text import figures, percent, weights
+from torchperc.rules.crosscheck import crosscheck, trace
+from torchperc.rules.trainer import RuleTrainer
+
+_EPOCHS = 20
+_LEAD = "AND learned by rule and by gradient, XOR by one layer and by two, noisy data by last and averaged weights."
+
+
+class _Run(NamedTuple):
+    lit: LitRule | LitClassifier
+    data: TabularDataModule
+    epochs: int = _EPOCHS
+    shown: str = ""
+
+
+class _Row(NamedTuple):
+    epochs: str
+    result: str
+    train_error: str
+    test_error: str
+    report: Report
+
+
+def demo(folder: Path) -> None:
+    """Print the tour; leave curves, pictures and ``report.html`` in the folder."""
+    console = Console(highlight=False)
+    _and(console)
+    _xor(console)
+    console.print("\n[bold]The same under a Lightning Trainer[/bold], with curves for TensorBoard")
+    table = Table("run", "epochs", "result", "train error", "test error")
+    reports, folders = [], {}
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        for name, run in progress.track(_runs().items(), description="training"):
+            folders[name] = folder / name.replace(" ", "-").replace(",", "")
+            *row, report = _train(run, folders[name])
+            table.add_row(name, *row)
+            reports.append(report)
+    console.print(table)
+    pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
+    console.print(f"pictures in {folder}: {pictures}")
+    console.print(f"curves, boundaries and weights:  [bold].venv/bin/tensorboard --logdir {folder}[/bold]")
+    Report.joined("torchperc demo", _LEAD, reports, runs.compared(folders)).save(folder / "report.html")
+    console.print(f"everything on one page, with proofs:  [bold]{folder / 'report.html'}[/bold]")
+    console.print("next: README.md, or data of your own:")
+    console.print("      [bold].venv/bin/torchperc learn yours.csv[/bold]")
+
+
+def _runs() -> dict[str, _Run]:
+    blobs = {"samples": 600, "noise": 0.1}
+    noisy = {
+        f"noisy, {select}": _Run(
+            LitRule(Perceptron(2), order="shuffled", select=select, seed=1),
+            TabularDataModule("noisy-blobs", blobs, split=(0.5, 0.0, 0.5), seed=1),
+        )
+        for select in ("last", "averaged")
+    }
+    mlp = LitClassifier(MLP(2, (4,), init="uniform", seed=0), "logistic", lr=1.0)
+    return {
+        "AND by rule": _Run(LitRule(Perceptron(2)), TabularDataModule("AND")),
+        "AND by gradient": _Run(LitClassifier(Perceptron(2), lr=1.0), TabularDataModule("AND", batch_size=1)),
+        "XOR, one layer": _Run(LitRule(Perceptron(2)), TabularDataModule("XOR")),
+        "XOR, two layers": _Run(mlp, TabularDataModule("XOR"), 200, "2-4-1 tanh, logistic loss"),
+        **noisy,
+    }
+
+
+def _train(run: _Run, folder: Path) -> _Row:
+    lit, data = run.lit, run.data
+    quiet: dict[str, Any] = {"enable_progress_bar": False, "accelerator": "cpu"}
+    trainer = make_trainer(folder, run.epochs, picture_every=max(1, run.epochs // 4), **quiet)
+    trainer.fit(lit, data)
+    train, _, test = (percent(wrong_decisions(lit, X, y) / len(y), ".1f") if len(y) else "" for X, y in data.parts)
+    figure = decision_boundary(lit, *data.parts[0], title=folder.name)
+    figure.savefig(folder.parent / f"{folder.name}.png", dpi=100)
+    shown = lit.result.verdict.name if isinstance(lit, LitRule) and lit.result is not None else run.shown
+    if isinstance(lit.net, Perceptron) and lit.net.bias is not None:
+        shown = f"{shown} {weights(lit.net.weight, lit.net.bias, 3)}".strip()
+    again = [Text("The run is one of those that torchperc demo makes.")]
+    report = runs.of_module(folder.name.replace("-", " "), lit, data, folder=folder, again=again)
+    return _Row(str(trainer.current_epoch), shown, train, test, report)
+
+
+def _and(console: Console) -> None:
+    X, y = data.gate("AND")
+    console.print("[bold]AND, learned twice[/bold]: by the rule, where a mistake adds y·x to the weights, and")
+    console.print("by gradient, autograd and SGD on max(0, −y·s), one sample at a time. A sample is a")
+    console.print("mistake if y·s ≤ 0, with the score s = w·x + b. Weights are shown as (b; w₁, w₂).\n")
+    table = Table("epoch", "sample", "y", "score", "mistake?", "by rule", "by gradient", "same")
+    epoch = 1
+    for step in trace(X, y, epochs=_EPOCHS):
+        if step.epoch > epoch:
+            table.add_section()
+            epoch = step.epoch
+        rule, gradient = (weights(w.weight, w.bias) for w in (step.rule_weights, step.gradient_weights))
+        table.add_row(
+            str(step.epoch),
+            f"({figures(X[step.sample].tolist())})",
+            f"{int(y[step.sample]):+d}",
+            figures(step.rule.scores),
+            "mistake" if step.rule.wrong is not None else "",
+            rule,
+            gradient,
+            "yes" if step.rule == step.gradient and rule == gradient else "NO",
+        )
+    console.print(table)
+    _verdict(console, "AND")
+    check = crosscheck(X, y, epochs=_EPOCHS)
+    agree = "equal to the bit" if check.equal and check.exact else "DIFFERENT"
+    console.print(f"cross-check  {len(check.rule)} mistakes by rule, {len(check.gradient)} by gradient: {agree}")
+
+
+def _xor(console: Console) -> None:
+    console.print("\n[bold]XOR[/bold]: no line separates it, and the run notices.")
+    _verdict(console, "XOR")
+
+
+def _verdict(console: Console, gate: str) -> None:
+    net = Perceptron(2)
+    result = RuleTrainer(max_epochs=_EPOCHS).fit(net, *data.gate(gate))
+    assert net.bias is not None
+    console.print(f"weights      {weights(net.weight, net.bias)}")
+    console.print(f"verdict      {result.sentence}")

@@ -1,0 +1,175 @@
+"""The sections of a report about the data: whether they are separable, with a proof, and the mistake bound."""
+
+from __future__ import annotations
+
+from torchperc import plots, theory
+from torchperc.reports.page import Block, Picture, Section, Table, Text
+from torchperc.reports.subject import Subject
+from torchperc.reports.text import exact, number
+from torchperc.rules.run import RuleResult
+from torchperc.theory.certificate import Certificate, Hyperplane
+
+_LISTED = 20  # features or rows that are listed one by one
+_SAMPLES, _ENTRIES = 5000, 400_000  # up to which data are moderate enough to be proved separable on the way
+_SECONDS = 30.0  # that a proof may take
+
+
+def certificate(subject: Subject) -> Certificate | str:
+    """The proof that a hyperplane separates the training data, or that none does; or why there is no proof.
+
+    Example:
+        >>> import torchperc as tp
+        >>> X, y = tp.data.gate("XOR")
+        >>> certificate(Subject(tp.Perceptron(2), {"training": (X, y)})).kind
+        'not separable'
+        >>> certificate(Subject(tp.MLP(2, (2,)), {"training": (X, y)}))
+        'Left out: the model is not linear; proof and bound are about a hyperplane.'
+    """
+    X, y, result = subject.X, subject.y, subject.result
+    known = None if result is None or len(result.log.y) != len(y) else result.certificate
+    if known is not None and known.separable is not None:
+        return known
+    if not subject.linear:
+        return "Left out: the model is not linear; proof and bound are about a hyperplane."
+    if len(y.unique()) < 2:
+        return "Left out: the training data have one class only; at least two classes are required."
+    if len(X) > _SAMPLES or X.numel() > _ENTRIES:
+        size = f"{len(X):,} samples with {X.shape[1]:,} feature{'s' * (X.shape[1] != 1)}"
+        return f"Left out: {size} are many; torchperc separable, or theory.separability, decides in its own time."
+    bias = subject.bias_step != "none"
+    return theory.separability(X.cpu(), y, bias=bias, num_classes=subject.classes, time_limit=_SECONDS)
+
+
+def verdict(subject: Subject, proof: Certificate | str) -> Section:
+    """How the run ended, and the proof.
+
+    Example:
+        >>> import torchperc as tp
+        >>> verdict(Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")}), "Left out.").blocks[0].text
+        'Left out.'
+    """
+    blocks: list[Block] = [Text(f"{subject.sentence}.")] if subject.sentence else []
+    if isinstance(proof, str):
+        return Section("Verdict and proof", (*blocks, Text(proof)))
+    blocks.append(Text(f"The training data are {proof}."))
+    if proof.hyperplane is not None:
+        blocks += _hyperplane(subject, proof.hyperplane, proof.kind)
+    if proof.witness is not None:
+        blocks += _witness(subject, proof)
+    if proof.kind != "undecided":
+        fault = proof.fault()
+        held = "it holds" if fault is None else f"it does NOT hold: {fault}"
+        blocks.append(Text(f"verify() checked the proof again, in exact rational arithmetic: {held}."))
+    return Section("Verdict and proof", blocks)
+
+
+def _hyperplane(subject: Subject, plane: Hyperplane, kind: str) -> list[Block]:
+    where = "on its side or on it" if kind == "weakly separable" else "on its side"
+    has = "a hyperplane that has every sample" if len(plane.weight) == 1 else "weights that have every sample"
+    margin = f"least y·s = {exact(plane.least)}, geometric margin y·s/‖w‖ = {number(plane.margin)}"
+    said = Text(f"Certificate: {has} {where} ({margin}).")
+    if len(plane.weight[0]) > _LISTED or len(plane.weight) > 6:
+        return [said]
+    rows = [(name, *(exact(row[k]) for row in plane.weight)) for k, name in enumerate(subject.feature_names)]
+    if plane.bias is not None:
+        rows.append(("bias", *map(exact, plane.bias)))
+    return [said, Table(("feature", *weight_heads(subject, len(plane.weight))), rows)]
+
+
+def weight_heads(subject: Subject, count: int) -> tuple[str, ...]:
+    """The heads of columns of weights.
+
+    Example:
+        >>> import torchperc as tp
+        >>> weight_heads(Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")}), 1)
+        ('weight',)
+    """
+    return ("weight",) if count == 1 else tuple(f"weight of {name}" for name in subject.class_names)
+
+
+def _witness(subject: Subject, proof: Certificate) -> list[Block]:
+    witness, two = proof.witness, subject.classes is None
+    assert witness is not None
+    sums = "Σ α·y·(x, 1) = 0" if two and proof.bias else "Σ α·y·x = 0" if two else "Σ α·(φ(x, y) − φ(x, k)) = 0"
+    said = f"Certificate: {sums} over the rows below, with α > 0 and Σ α = 1; no hyperplane can separate such rows."
+    listed = len(subject.feature_names) <= 6
+    head = ["sample", *(subject.feature_names if listed else ()), "label", *(() if two else ("against",)), "α"]
+    rows = []
+    for sample, rival, alpha in list(zip(witness.samples, witness.rivals, witness.alpha, strict=True))[:_LISTED]:
+        values = [number(value) for value in subject.X[sample]] if listed else []
+        own = subject.class_names[subject.codes.index(int(subject.y[sample]))]
+        rows.append([str(sample + 1), *values, own, *(() if two else (subject.class_names[rival],)), exact(alpha)])
+    blocks: list[Block] = [Text(said), Table(head, rows)]
+    if len(witness.samples) > _LISTED:
+        blocks.append(Text(f"These are the first {_LISTED} of {len(witness.samples)} rows."))
+    if two and proof.bias and listed:
+        blocks.append(Text(f"The point in both convex hulls: ({', '.join(map(exact, proof.point()))})."))
+    return blocks
+
+
+def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, Section]:
+    """(R/γ*)² if it is one of this run, and the section about it.
+
+    Example:
+        >>> import torchperc as tp
+        >>> subject = Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")})
+        >>> bound(subject, certificate(subject))[1].blocks[0].text
+        'The run was not by rule; from zero weights the rule would make at most 51 mistakes here.'
+    """
+    limit, blocks = _bound(subject, proof)
+    return limit, Section("Mistakes against the bound", blocks)
+
+
+def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
+    result = subject.result
+    made = "" if result is None else f" The run made {mistakes(result)}."
+    if isinstance(proof, str):
+        return None, [Text(proof)]
+    if not proof.separable:
+        why = "were not decided to be" if proof.separable is None else "are not"
+        return None, [Text(f"No bound: there is one for separable data, and these {why}.{made}")]
+    bias_step, K = subject.bias_step, subject.classes
+    X, y = subject.X.cpu(), subject.y
+    gamma = theory.max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=K).margin
+    if gamma <= 0:
+        return None, [Text("No bound: the largest margin is too small for floating point.")]
+    R = theory.radius(X, bias_step=bias_step, num_classes=K)
+    lr = 1.0 if result is None or not len(result.log) else float(result.log.coef.abs().max())
+    slack = {"margin": subject.margin, "lr": lr} if subject.margin else {}
+    limit = theory.mistake_bound(X, y, bias_step=bias_step, gamma=gamma, num_classes=K, **slack)
+    counted = "" if bias_step == "none" else ", with the bias in the norm of the weights,"
+    formula = "(R² + 2·margin/η)/γ*²" if subject.margin else "(R/γ*)²"
+    figures = Text(f"R = {number(R)}, the largest margin{counted} γ* = {number(gamma)}: {formula} = {number(limit)}.")
+    if result is None:
+        said = f"The run was not by rule; from zero weights the rule would make at most {number(limit)} mistakes here."
+        return None, [Text(said), figures]
+    if (exception := _exception(result)) is not None:
+        return None, [Text(f"{exception}{made}"), figures]
+    said = f"The run made {mistakes(result)}; the bound is {number(limit)}, whatever the order of the samples."
+    display = plots.BracketDisplay.from_log(result.log, gamma=gamma)
+    low, high = (float(line.get_ydata()[-1]) for line in (display.lower_, display.upper_))  # type: ignore[index, arg-type]  # an array
+    alt = "Two lines by epoch that close around the largest margin from below and from above."
+    caption = f"What the run itself tells of γ*: by its end between {number(low)} and {number(high)}; "
+    picture = Picture.of(display.figure_, alt, f"{caption}it is {number(gamma)}.")
+    return limit, [Text(said), figures, picture]
+
+
+def _exception(result: RuleResult) -> str | None:
+    """Why the bound does not speak of a run."""
+    log = result.log
+    if bool(log.start.weight.any()) or bool(log.start.bias.any()):
+        return "The bound is for runs from zero weights, and this one started from others."
+    if len(log) and float(log.coef.abs().min()) != float(log.coef.abs().max()):
+        return "The bound is for updates of one size, and here samples were weighted."
+    return None
+
+
+def mistakes(result: RuleResult) -> str:
+    """How many a run made, in words.
+
+    Example:
+        >>> import torchperc as tp
+        >>> mistakes(tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND")))
+        '18 mistakes'
+    """
+    return f"{result.mistakes:,} mistake{'s' * (result.mistakes != 1)}"

@@ -1,0 +1,177 @@
+"""From a model and a file to labels and scores, one block of the file at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from torchperc._atomic import appearing
+from torchperc._checks import Option, ParameterError
+from torchperc._lazy import requires
+from torchperc.data import batches
+from torchperc.data.dataset import is_number
+from torchperc.data.encoding import Column, Encoding
+from torchperc.model.fitted import FittedModel
+
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+"""Of the files that are written."""
+
+
+@dataclass
+class Applied:
+    """What :func:`apply` found: how many rows, how many with known labels, and how many of those it got wrong."""
+
+    rows: int = 0
+    known: int = 0
+    wrong: int = 0
+    strange: set[str] = field(default_factory=set)
+    """Labels in the file that did not occur in training."""
+    ignored: tuple[str, ...] = ()
+    """Columns of the file that the model does not use."""
+
+
+def apply(
+    model: FittedModel,
+    source: str | Path,
+    out: str | Path | None = None,
+    *,
+    spreadsheet_safe: bool = False,
+    max_unpacked: int | None = None,
+) -> Applied:
+    """Write a label and its scores for every row of a file, in the order of the rows.
+
+    Args:
+        model: of :func:`learn`, or :meth:`FittedModel.load`.
+        source: a file with the columns of training, found by name; with that of the labels the error is counted, too.
+        out: a file that ends in one of :data:`SUFFIXES`, written atomically; CSV on standard output by default.
+        spreadsheet_safe: put ' before labels that a spreadsheet would run as formulas.
+        max_unpacked: see :func:`torchperc.data.read`.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "new.csv").write_text("x1,x2\\n0,1\\n")
+        >>> apply(FittedModel.of(tp.Perceptron(2)), folder / "new.csv", folder / "labels.csv").rows
+        1
+        >>> (folder / "labels.csv").read_text()
+        'label,score\\n+1,0\\n'
+    """
+    out = None if out is None else _check_out(Path(out), Path(source))
+    if spreadsheet_safe and out is not None and out.suffix.lower() == ".parquet":
+        why = " goes with CSV and TSV, not with "
+        raise ParameterError(Option("spreadsheet_safe", True), why, Option("out", out), ", which no spreadsheet runs")
+    encoding = model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
+    stream = batches(source, encoding, max_unpacked=max_unpacked)
+    applied = Applied()
+    with _writer(out, model.labels) as write:
+        for batch in stream:
+            columns = _columns(model, batch.X)
+            if batch.labels is not None:
+                _compare(applied, model, columns["label"], batch.labels)
+            if spreadsheet_safe:
+                columns["label"] = np.vectorize(_safe, [object])(columns["label"])
+            write(columns)
+            applied.rows += len(columns["label"])
+        if not applied.rows:  # the names of the columns alone
+            write({name: values[:0] for name, values in _columns(model, np.zeros((1, model.width))).items()})
+    applied.ignored = stream.extra
+    return applied
+
+
+def _columns(model: FittedModel, X: Any) -> dict[str, Any]:
+    """The columns of the output: label, scores, and probabilities where the model has them."""
+    outputs = model.outputs(X)
+    columns: dict[str, Any] = {"label": np.array(model.labels, dtype=object)[outputs.label.numpy()]}
+    for kind, values in (("score", outputs.scores), ("probability", outputs.probabilities)):
+        if values is None:
+            continue
+        table = values.double().numpy()
+        if len(model.labels) == 2:
+            columns[kind] = table if table.ndim == 1 else table[:, 1]
+        else:
+            columns.update({f"{kind}_{name}": table[:, k] for k, name in enumerate(model.labels)})
+    return columns
+
+
+def _compare(applied: Applied, model: FittedModel, predicted: Any, labels: list[str]) -> None:
+    """Count what the file itself says, in the labels of the model; empty where it says nothing."""
+    told = np.array(labels, dtype=object)
+    rest, one = model.labels[0], model.labels[-1]
+    if len(model.labels) == 2 and rest == f"not {one}":  # learned against all others together
+        told[(told != one) & (told != "")] = rest
+    learned = np.isin(told, model.labels)
+    applied.strange |= set(told[~learned & (told != "")])
+    applied.known += int(learned.sum())
+    applied.wrong += int((learned & (predicted != told)).sum())
+
+
+def _safe(label: str) -> str:
+    """The label as a spreadsheet shows it and does not run it."""
+    return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(label) else label
+
+
+# --- the file ---
+
+
+def _check_out(out: Path, source: Path) -> Path:
+    given = Option("out", out)
+    if not out.name.lower().endswith(SUFFIXES):
+        raise ParameterError(given, f" must end in {', '.join(SUFFIXES)}")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise ParameterError(given, " is not a file in a folder that exists; make the folder first")
+    if out.exists() and out.samefile(source):
+        raise ParameterError(given, " is the file that is read; name another")
+    return out
+
+
+@contextlib.contextmanager
+def _writer(out: Path | None, labels: Sequence[str]) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """A function that writes columns; what it wrote takes the file's name when all of it is there."""
+    requires("torchperc apply", "pyarrow")
+    import pyarrow as pa
+
+    with contextlib.ExitStack() as stack:
+        part = None if out is None else stack.enter_context(appearing(out))
+        opened: list[Any] = []
+
+        def write(columns: dict[str, Any]) -> None:
+            kinds = {name: pa.string() if values.dtype == object else pa.float64() for name, values in columns.items()}
+            table = pa.table(columns, schema=pa.schema(kinds))
+            if not opened:
+                opened.append(stack.enter_context(_sink(out, part, table.schema, labels)))
+            opened[0].write_table(table)
+
+        yield write
+
+
+@contextlib.contextmanager
+def _sink(out: Path | None, part: Path | None, schema: Any, labels: Sequence[str]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
+
+    if out is not None and out.suffix.lower() == ".parquet":
+        with parquet.ParquetWriter(part, schema) as writer:
+            yield writer
+        return
+    suffixes = [] if out is None else [suffix.lower() for suffix in out.suffixes[-2:]]
+    delimiter = "\t" if ".tsv" in suffixes else ","
+    quotes = "none" if not any(set(label) & {delimiter, '"', "\n", "\r"} for label in labels) else "needed"
+    options = arrow_csv.WriteOptions(include_header=False, delimiter=delimiter, quoting_style=quotes)
+    header = io.StringIO()
+    csv.writer(header, delimiter=delimiter, lineterminator="\n").writerow(schema.names)
+    with contextlib.ExitStack() as stack:
+        if part is None:
+            file: Any = pa.PythonFile(sys.stdout.buffer, mode="w")
+        else:
+            file = stack.enter_context(pa.output_stream(part, compression="gzip" if ".gz" in suffixes else None))
+        file.write(header.getvalue().encode())
+        yield stack.enter_context(arrow_csv.CSVWriter(file, schema, write_options=options))

@@ -1,0 +1,80 @@
+"""Where a run is written, and the config that makes it again."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from torch.optim.lr_scheduler import CosineAnnealingLR
+
+from torchperc._atomic import LOCK, FolderInUseError, claimed
+from torchperc._checks import Option, ParameterError
+from torchperc.lightning import TabularDataModule
+from torchperc.reports import runs
+
+
+def claimed_folder(source: str | Path, folder: str | Path | None, overwrite: bool, stack: contextlib.ExitStack) -> Path:
+    """The folder of a run, claimed until the stack is closed; refused if something else is there.
+
+    Example:
+        >>> import tempfile
+        >>> with contextlib.ExitStack() as stack:
+        ...     claimed_folder("a.csv", tempfile.mkdtemp() + "/run", False, stack).name
+        'run'
+    """
+    stem = Path(source).name.split(".")[0] or "data"
+    if folder is not None or overwrite:
+        path = Path("runs", stem) if folder is None else Path(folder)
+        _check_free(path, overwrite)
+        stack.enter_context(claimed(path))
+        _check_free(path, overwrite)  # another process may have been quicker
+        return path
+    for path in (Path("runs", stem if n == 1 else f"{stem}-{n}") for n in itertools.count(1)):
+        with contextlib.suppress(FolderInUseError), contextlib.ExitStack() as attempt:
+            if _is_free(path):
+                attempt.enter_context(claimed(path))
+                if _is_free(path):
+                    stack.push(attempt.pop_all())
+                    return path
+    raise AssertionError("there is always a next number")
+
+
+def _is_free(path: Path) -> bool:
+    return not path.exists() or (path.is_dir() and all(entry.name == LOCK for entry in path.iterdir()))
+
+
+def _check_free(path: Path, overwrite: bool) -> None:
+    if _is_free(path):
+        return
+    if not (path.is_dir() and runs.is_run(path)):
+        raise ParameterError(Option("folder", path), " exists and is not a run; name another")
+    if not overwrite:
+        remedy = Option("overwrite", True)
+        raise ParameterError(Option("folder", path), " exists already; name another, or use ", remedy)
+
+
+def config(
+    kind: type, options: dict[str, Any], data: TabularDataModule, settings: dict[str, Any], folder: Path, epochs: int
+) -> str:
+    """A run as ``torchperc fit --config`` reads it: its module by class and options, its data by their settings."""
+    if "scheduler" in options:
+        path = f"{CosineAnnealingLR.__module__}.{CosineAnnealingLR.__name__}"
+        options = {**options, "scheduler": {"class_path": path, "init_args": {"T_max": epochs}}}
+    net = "Perceptron" if data.classes is None else "MulticlassPerceptron"
+    dtype = {} if data.dtype == torch.float32 else {"dtype": str(data.dtype)}
+    content = {
+        "seed_everything": 0,
+        "out": str(folder),
+        "trainer": {"max_epochs": epochs},
+        "data": {**settings, "split": list(settings["split"]), "batch_size": "full", "order": "given"},
+        "model": {
+            "class_path": f"torchperc.lightning.{kind.__name__}",
+            "init_args": {**options, "net": {"class_path": f"torchperc.{net}", "init_args": dtype}},
+        },
+    }
+    text: str = yaml.safe_dump(content, sort_keys=False)
+    return text
