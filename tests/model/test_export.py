@@ -386,7 +386,7 @@ def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
     for out in (run, tmp_path / "no" / "m.onnx"):
         code, _, err = call("export", run, "--to", "onnx", "-o", out)
         assert code == 2
-        assert f"--out={out} is not a file in a folder that exists" in err
+        assert f"--out {out} is not a file in a folder that exists" in err
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     assert "pip install 'torchperc[onnx]'" in call("export", run, "--to", "onnx")[2]
     (run / MODEL).write_bytes((run / MODEL).read_bytes()[:-3])
@@ -436,7 +436,7 @@ def test_what_cannot_be_checked_is_said_in_one_line(tmp_path, call, model):
         (["--check", tmp_path], "there is no file"),
         (["--check", torch_only], "has no checksum to check it by"),
         (["--check", tmp_path / "damaged.safetensors"], "is damaged"),
-        (["--check", "a.onnx", "--to", "onnx"], "--check=a.onnx stands alone"),
+        (["--check", "a.onnx", "--to", "onnx"], "--check a.onnx stands alone"),
         (["--to", "onnx"], "the following arguments are required: RUN"),
         ([], "the following arguments are required: RUN, --to"),
     ]

@@ -116,7 +116,7 @@ def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned)
 def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, run):
     _, _, found = learned
     config = found.folder / name / "config.yaml"
-    assert yaml.safe_load(config.read_text())["folder"] == str(found.folder / name)
+    assert yaml.safe_load(config.read_text())["out"] == str(found.folder / name)
     run("fit", "--config", config, "--out", tmp_path / "again")
     first, again = (tp.FittedModel.load(path) for path in (found.folder / name, tmp_path / "again"))
     assert torch.equal(first.net.weight, again.net.weight)
@@ -142,7 +142,7 @@ def test_apply_writes_a_label_and_its_scores_for_every_row(learned, tmp_path, ru
     said, _ = run("apply", found.folder, tmp_path / "new.csv", "-o", tmp_path / "a.csv")
     assert "50 labels in" in said
     said, _ = run("apply", found.folder, tmp_path / "other.csv", "-o", tmp_path / "b.csv")
-    assert "left aside: note" in said
+    assert "ignored: note" in said
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
     X = np.column_stack([new.age, new.income, *(new.colour == level for level in ("blue", "green", "red"))]).astype(
@@ -491,7 +491,7 @@ def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatc
                 (folder / "config.yaml").write_text("of another run")
             yield folder
 
-    monkeypatch.setattr("torchperc.workflow.learn.claimed", late)
+    monkeypatch.setattr("torchperc.workflow.places.claimed", late)
     assert learn("a.csv", max_epochs=1).folder.name == "a-2"
     with pytest.raises(ValueError, match="is there already"):
         learn("a.csv", folder="mine", max_epochs=1)
@@ -562,5 +562,5 @@ def test_frames_are_encoded_by_the_names_of_their_columns(learned):
 
 def test_archives_take_no_word_about_missing_values(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(4), y=[0, 1, 0, 1])
-    with pytest.raises(ValueError, match="missing=mean goes with tables"):
+    with pytest.raises(ValueError, match="missing='mean' goes with tables"):
         tp.data.read(tmp_path / "a.npz", missing="mean")

@@ -8,6 +8,7 @@ import sys
 from torchperc.cli import inputs
 from torchperc.reports.text import visible
 
+OPTIONS = {"missing": "missing"}  # of torchperc learn
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 
 

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,12 +18,12 @@ from torchperc import _checks as checks
 from torchperc._checks import Data, non_finite
 from torchperc.data.dataset import shortest
 from torchperc.data.scaling import Scaler
-from torchperc.model.describe import NETS, has_bias, why_not_described
+from torchperc.model.describe import NETS, has_bias, net_from_state, net_shapes, net_state, why_not_described
 from torchperc.model.safetensors import load_safetensors, read_safetensors, save_safetensors
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.heads import head as head_by_name
-from torchperc.nn.modules import MLP, JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc.nn.modules import MLP, JointPerceptron
 from torchperc.samples import convert
 
 if TYPE_CHECKING:
@@ -35,30 +34,24 @@ MODEL = "weights.safetensors"
 FORMAT = 1
 _DESCRIPTION = "torchperc.model"
 _HEADS: dict[str, type[Head]] = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead}
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _LARGE, _FAR = 1e30, 2.0**12
 """From |shift|/scale = 2¹² on, a raw feature in float32 is coarser than 1/4096 of its scale."""
 
 
 class Outputs(NamedTuple):
-    """What a model says of N samples.
-
-    Example:
-        >>> Outputs(torch.tensor([1.5]), torch.tensor([1])).probabilities is None
-        True
-    """
+    """What a model says of N samples."""
 
     scores: Tensor
-    """(N,) with one score a sample, else (N, K)."""
+    """(N,) with one score per sample, else (N, K)."""
     label: Tensor
-    """(N,) int64: where the label stands in ``labels``, from 0, with two labels too."""
+    """(N,) int64: the index of the label in ``labels``, with two labels too."""
     probabilities: Tensor | None = None
     """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
 class FittedModel:
-    """A net with all that stands around it: the features it takes, their scaling, what its scores mean, the labels.
+    """A net with its features, their scaling, what its scores mean, and the labels.
 
         X → (X − shift) / scale → net → scores → head → labels
 
@@ -69,10 +62,10 @@ class FittedModel:
         net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
             an activation that has a name), of float32 or float64.
         head: a PerceptronHead, LMSHead or LogisticHead.
-        labels: their names. One score a sample goes with two, of which the second is +1; K scores with K, in the order
-            of the class indices.
+        labels: their names. One score per sample goes with two, of which the second is +1; K scores with K, in the
+            order of the class indices.
         names: of the features.
-        scaler: fitted on the training samples; ``None`` if they were taken as they are.
+        scaler: fitted on the training samples; ``None`` if they were not scaled.
         encoding: how the columns of a table become these features, if they come from one.
         about: further text to keep with the model, by name: data, seed, error …
 
@@ -126,17 +119,17 @@ class FittedModel:
         encoding: Encoding | None = None,
         about: Mapping[str, str] | None = None,
     ) -> FittedModel:
-        """A model from what training left, with names for what has none.
+        """A model from what training left, with names for what has none; other arguments as for the class.
 
         Args:
-            net: trained; see the class.
+            net: trained.
             head: a head, or its name, see :func:`torchperc.nn.heads.head`.
             labels: of any kind, such as an estimator's ``classes_``; those of the encoding by default, else −1 and +1
                 or 0 … K−1.
             names: of the features; those of the encoding by default, else x1, x2, …
-            scaler: as for the class.
-            encoding: as for the class.
-            about: as for the class.
+            scaler: fitted on the training samples.
+            encoding: of the table.
+            about: further text.
 
         Example:
             >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
@@ -172,7 +165,7 @@ class FittedModel:
 
     @torch.no_grad()
     def outputs(self, X: Data) -> Outputs:
-        """Scores, labels by number and, from a logistic head, probabilities, all in one go.
+        """Scores, indices of labels and, from a logistic head, probabilities.
 
         Args:
             X: raw features, before scaling, dense or sparse (scipy's or torch's). Sparse ones go with a scaler that
@@ -183,43 +176,23 @@ class FittedModel:
             X (N, d); see :class:`Outputs`.
 
         Example:
-            >>> FittedModel.of(Perceptron(1), "logistic").outputs([[3.0]])
+            >>> import torchperc as tp
+            >>> FittedModel.of(tp.Perceptron(1), "logistic").outputs([[3.0]])
             Outputs(scores=tensor([0.]), label=tensor([0]), probabilities=tensor([[0.5000, 0.5000]]))
         """
         X = self._by_name(X)
         return answers(self.head, self._sparse_scores(X) if checks.is_sparse(X) else self._dense_scores(X))
 
     def scores(self, X: Data) -> Tensor:
-        """The scores of the net.
-
-        Args:
-            X: as for :meth:`outputs`.
-
-        Shape:
-            (N, d) → (N,), or (N, K).
-        """
+        """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts."""
         return self.outputs(X).scores
 
     def predict(self, X: Data) -> list[str]:
-        """The labels, by name.
-
-        Args:
-            X: as for :meth:`outputs`.
-
-        Shape:
-            (N, d) → N names.
-        """
+        """The labels, by name, for what :meth:`outputs` accepts."""
         return [self.labels[k] for k in self.outputs(X).label.tolist()]
 
     def probabilities(self, X: Data) -> Tensor | None:
-        """The probability of each label, in the order of ``labels``; ``None`` unless the head is logistic.
-
-        Args:
-            X: as for :meth:`outputs`.
-
-        Shape:
-            (N, d) → (N, K), (N, 2) with two labels.
-        """
+        """The probability of each label, (N, K), or (N, 2) with two; ``None`` unless the head is logistic."""
         return self.outputs(X).probabilities
 
     def _by_name(self, X: Data) -> Data:
@@ -256,11 +229,7 @@ class FittedModel:
     # --- elsewhere ---
 
     def scaling(self) -> tuple[Tensor, Tensor] | None:
-        """Shift and scale of the features; ``None`` if they are taken as they are.
-
-        Shape:
-            (d,), (d,).
-        """
+        """Shift and scale of the features, (d,) each; ``None`` if they are not scaled."""
         if self.scaler is None:
             return None
         shift, scale = _statistics(self.scaler)
@@ -286,12 +255,12 @@ class FittedModel:
         less, but w′·x + b′ takes the difference of two large numbers where the data lie far from the origin; as it is,
         the module gives what :meth:`outputs` gives, to the bit, for features that ``input_dtype`` holds exactly.
 
-        Returns:
-            A module from X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores,
-            label, probabilities), as in :class:`Outputs`.
+        It maps X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores, label,
+        probabilities), as in :class:`Outputs`.
 
         Example:
-            >>> FittedModel.of(Perceptron(2), "logistic").module()(torch.zeros(1, 2))
+            >>> import torchperc as tp
+            >>> FittedModel.of(tp.Perceptron(2), "logistic").module()(torch.zeros(1, 2))
             (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
         """
         return Classifier(self)
@@ -299,7 +268,7 @@ class FittedModel:
     # --- files ---
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one safetensors file, which carries a checksum and appears whole or not at all.
+        """Write the model to one safetensors file, atomically and with a checksum.
 
         The weights have the names of the net's ``state_dict``, so that the file still loads into an ``nn.Linear`` (for
         scaled features); everything else is text in the file's metadata. Nothing in it runs when it is read.
@@ -334,9 +303,9 @@ class FittedModel:
         state = _described(path, texts, sealed)
         try:
             found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-            if found != _shapes(state["net"]):  # before a net of those sizes is made
-                raise ValueError(f"it describes a net of {_shapes(state['net'])} and holds {found}")
-            net = _made(state["net"])
+            if found != net_shapes(state["net"]):  # before a net of those sizes is made
+                raise ValueError(f"it describes a net of {net_shapes(state['net'])} and holds {found}")
+            net = net_from_state(state["net"])
             load_safetensors(path, net)
             return cls._of_state(net, state)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -348,7 +317,7 @@ class FittedModel:
         return {
             "format": FORMAT,
             "torchperc": version("torchperc"),
-            "net": _net_state(self.net),
+            "net": net_state(self.net, _scores(self.net)),
             "head": {"kind": kind, **asdict(self.head)},
             "labels": self.labels,
             "names": self.names,
@@ -378,16 +347,10 @@ class FittedModel:
 
 
 class Classifier(nn.Module):
-    """Raw features to scores, labels by number and, of a logistic head, probabilities; see :meth:`FittedModel.module`.
+    """Raw features to scores, indices of labels and, of a logistic head, probabilities; see :meth:`FittedModel.module`.
 
     It has torch's own operations only and looks at no value of its input, so that it can be traced: what is not finite
     is not refused here.
-
-    Args:
-        model: whose net and scaling are copied.
-
-    Shape:
-        X (N, d) → (N,) or (N, K), (N,) int64, and (N, K).
 
     Example:
         >>> len(Classifier(FittedModel.of(nn.Linear(2, 3)))(torch.zeros(5, 2)))
@@ -413,14 +376,7 @@ class Classifier(nn.Module):
 
 
 def answers(head: Head, scores: Tensor) -> Outputs:
-    """What a head makes of scores: labels by number, from 0, and probabilities if it is logistic.
-
-    Args:
-        head: one of the three.
-        scores: of the net.
-
-    Shape:
-        (N,) or (N, K).
+    """What a head makes of scores (N,) or (N, K): indices of labels, and probabilities if it is logistic.
 
     Example:
         >>> answers(PerceptronHead(), torch.tensor([-1.0, 0.0])).label
@@ -491,7 +447,7 @@ def _check_texts(what: str, values: object, count: int, each: str) -> None:
         raise ValueError(f"{what} has {len(values)} entries; give {count}, one for each {each}")
 
 
-# --- nets and their description ---
+# --- nets and files ---
 
 
 def _check_net(net: object) -> None:
@@ -501,7 +457,7 @@ def _check_net(net: object) -> None:
         raise TypeError(reason if known else f"{reason}; save other nets with save_safetensors")
     assert isinstance(net, nn.Module)
     dtypes = {parameter.dtype for parameter in net.parameters()}
-    if len(dtypes) != 1 or not dtypes <= set(_DTYPES.values()):
+    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
         found = ", ".join(sorted(map(str, dtypes)))
         raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
     found_bad = non_finite(net.named_parameters())
@@ -515,53 +471,8 @@ def _width(net: nn.Module) -> int:
 
 
 def _scores(net: nn.Module) -> int:
-    """The number of scores a sample."""
+    """The number of scores per sample."""
     return len(linear_layers(net)[-1][0])
-
-
-def _net_state(net: nn.Module) -> dict[str, Any]:
-    state: dict[str, Any] = {
-        "class": type(net).__name__,
-        "dtype": str(next(net.parameters()).dtype).removeprefix("torch."),
-        "in_features": _width(net),
-        "scores": _scores(net),
-    }
-    if isinstance(net, MLP):
-        state |= {"hidden": list(net.hidden), "many": net.num_classes is not None}
-        return {**state, "activation": net.activation_name}
-    return {**state, "bias": has_bias(net)}
-
-
-def _shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """The tensors of a described net, by name."""
-    dtype = _DTYPES[checks.one_of("dtype", state["dtype"], tuple(_DTYPES))]
-    width, scores = (checks.whole(name, state[name], at_least=1) for name in ("in_features", "scores"))
-    if state["class"] == "MLP":
-        sizes = list(pairwise((width, *state["hidden"], scores)))
-        weights = {f"layers.{i}.weight": ((n, m), dtype) for i, (m, n) in enumerate(sizes)}
-        return {**weights, **{f"layers.{i}.bias": ((n,), dtype) for i, (_, n) in enumerate(sizes)}}
-    bias = checks.flag("bias", state["bias"])
-    if state["class"] == "JointPerceptron":
-        return {"weight": ((1, scores * (width + bias)), dtype)}
-    return {"weight": ((scores, width), dtype), **({"bias": ((scores,), dtype)} if bias else {})}
-
-
-def _made(state: Mapping[str, Any]) -> nn.Module:
-    """The described net, its weights yet to be loaded; draws nothing from torch's own generator."""
-    kind, width, scores = state["class"], state["in_features"], state["scores"]
-    options: dict[str, Any] = {"dtype": _DTYPES[state["dtype"]]}
-    if kind == "MLP":
-        options |= {"num_classes": scores if state["many"] else None, "activation": state["activation"], "seed": 0}
-        return MLP(width, state["hidden"], **options)
-    options["bias"] = state["bias"]
-    if kind == "Perceptron":
-        return Perceptron(width, **options)
-    if kind == "Linear":
-        linear: nn.Module = nn.utils.skip_init(nn.Linear, width, scores, **options)
-        return linear
-    many: dict[str, Any] = {"MulticlassPerceptron": MulticlassPerceptron, "JointPerceptron": JointPerceptron}
-    net: nn.Module = many[checks.one_of("class", kind, tuple(many))](width, scores, **options)
-    return net
 
 
 def _model_file(path: Path) -> Path:
