@@ -28,12 +28,7 @@ class FolderInUseError(ParameterError):
 
 
 def checksum(*content: bytes, size: int = 16) -> str:
-    """The checksum that torchperc's own files carry: BLAKE2b of so many bytes, in hexadecimal digits.
-
-    Example:
-        >>> checksum(b"ab") == checksum(b"a", b"b"), len(checksum(b"ab"))
-        (True, 32)
-    """
+    """The checksum that torchperc's own files carry: BLAKE2b of so many bytes, in hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=size)
     for piece in content:
         digest.update(piece)
@@ -164,32 +159,20 @@ def hidden(folder: Path, what: str = "part") -> Path:
 
     If the process is killed, the next one that asks for a name in the same folder removes what is left under it;
     what is named ``"old"`` was complete once and is never removed by others.
-
-    Example:
-        >>> hidden(Path(tempfile.mkdtemp()), "cache").name.split("-")[:3] == [".torchperc", "cache", str(os.getpid())]
-        True
     """
     _sweep_once(folder.absolute())
     return folder / f".torchperc-{what}-{os.getpid()}-{_host()}{secrets.token_hex(4)}"
 
 
 def temporary(what: str, inside: str | Path | None = None) -> Path:
-    """Make a folder with a :func:`hidden` name that only this user can read, by default in the temporary folder.
-
-    Example:
-        >>> remove(temporary("cache"))
-    """
+    """Make a folder with a :func:`hidden` name that only this user can read, by default in the temporary folder."""
     folder = hidden(Path(tempfile.gettempdir() if inside is None else inside), what)
     folder.mkdir(mode=0o700)
     return folder
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes of this machine left under :func:`hidden` names when they were killed; nothing else.
-
-    Example:
-        >>> sweep(Path(tempfile.mkdtemp()))
-    """
+    """Remove what processes of this machine left under :func:`hidden` names when they were killed; nothing else."""
     if os.name == "nt":  # there is no asking whether a process lives without ending it
         return
     with contextlib.suppress(OSError):  # a folder that cannot be listed has nothing that we could remove
@@ -203,11 +186,7 @@ _sweep_once = cache(sweep)
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a link or a folder with all that is in it, as far as that can be done.
-
-    Example:
-        >>> remove(Path("is not there"))
-    """
+    """Remove a file, a link or a folder with all that is in it, as far as that can be done."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)  # which leaves links to folders alone
     with contextlib.suppress(OSError):

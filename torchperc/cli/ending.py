@@ -16,14 +16,6 @@ class Ending:
     """Within the block a signal raises ``SystemExit``, so that what was begun is cleared away; a second ends at once.
 
     Signals that are ignored, as by ``nohup``, stay so. What a thread raises is kept as :attr:`fault` and not printed.
-
-    Example:
-        >>> with Ending() as ending:
-        ...     thread = threading.Thread(target=open, args=["is not there"])
-        ...     thread.start()
-        ...     thread.join()
-        >>> ending.fault
-        FileNotFoundError(2, 'No such file or directory')
     """
 
     def __init__(self) -> None:

@@ -65,11 +65,6 @@ class LabResult:
 
     Shape:
         recorded (T,), curves (T, S), weight1 (S, h, 2), bias1 and weight2 (S, h), the others (S,).
-
-    Example:
-        >>> result = train(range(8), steps=100)
-        >>> result.curves.shape, len(result.kinds), sum(result.counts.values())
-        (torch.Size([101, 8]), 8, 8)
     """
 
     seeds: tuple[int, ...]
@@ -306,12 +301,7 @@ def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype) -> _Task
 
 
 def check_rate(name: str, value: float, dtype: torch.dtype = torch.float32) -> float:
-    """Return a rate that is above 0 and finite, in ``dtype`` too.
-
-    Example:
-        >>> check_rate("lr", 1)
-        1.0
-    """
+    """Return a rate that is above 0 and finite, in ``dtype`` too."""
     rate = checks.number(name, value, above=0)
     if torch.tensor(rate, dtype=dtype).item() in (0.0, math.inf):
         raise ValueError(f"{name}={rate:g} is 0 or infinite in {dtype}; choose a rate nearer to 1")

@@ -38,12 +38,7 @@ _NOT_SAVED = "not saved"
 
 
 def described_net(net: nn.Module) -> Description:
-    """A net as its class and arguments; one that cannot be made again from those as its class alone.
-
-    Example:
-        >>> described_net(nn.Linear(2, 3))["init_args"]
-        {'in_features': 2, 'out_features': 3, 'bias': True, 'dtype': 'torch.float32'}
-    """
+    """A net as its class and arguments; one that cannot be made again from those as its class alone."""
     net = uncompiled(net)
     if why_not_described(net):
         return {"class_path": f"{type(net).__module__}.{type(net).__qualname__}"}
@@ -58,12 +53,7 @@ def described_net(net: nn.Module) -> Description:
 
 
 def why_not_described(net: object) -> str | None:
-    """Why a net cannot be made again from its class and arguments, or ``None``.
-
-    Example:
-        >>> why_not_described(nn.Bilinear(2, 2, 1))
-        'net must be a Perceptron, MulticlassPerceptron, JointPerceptron, MLP or nn.Linear, found Bilinear'
-    """
+    """Why a net cannot be made again from its class and arguments, or ``None``."""
     if type(net) not in NETS.values():
         known = "Perceptron, MulticlassPerceptron, JointPerceptron, MLP or nn.Linear"
         return f"net must be a {known}, found {type(net).__name__}"
@@ -78,12 +68,7 @@ def why_not_described(net: object) -> str | None:
 
 
 def has_bias(net: nn.Module) -> bool:
-    """Whether a net has a bias; that of joint features is a constant feature.
-
-    Example:
-        >>> has_bias(nn.Linear(2, 1)), has_bias(JointPerceptron(2, 3))
-        (True, True)
-    """
+    """Whether a net has a bias; that of joint features is a constant feature."""
     if isinstance(net, JointPerceptron):
         assert isinstance(net.features, partial)
         return bool(net.features.keywords["bias"])
@@ -91,23 +76,13 @@ def has_bias(net: nn.Module) -> bool:
 
 
 def uncompiled(net: nn.Module) -> nn.Module:
-    """The net inside ``torch.compile(net)``; any other net as it is.
-
-    Example:
-        >>> uncompiled(torch.compile(nn.Linear(2, 1), backend="eager"))
-        Linear(in_features=2, out_features=1, bias=True)
-    """
+    """The net inside ``torch.compile(net)``; any other net as it is."""
     inner = getattr(net, "_orig_mod", None)
     return inner if isinstance(inner, nn.Module) else net
 
 
 def as_net(net: object) -> nn.Module:
-    """A net, or the one that a checkpoint describes, its weights yet to be loaded.
-
-    Example:
-        >>> as_net({"class_path": "torchperc.Perceptron", "init_args": {"in_features": 2, "dtype": "torch.float64"}})
-        Perceptron(in_features=2, bias=True)
-    """
+    """A net, or the one that a checkpoint describes, its weights yet to be loaded."""
     if isinstance(net, nn.Module):
         return net
     if not isinstance(net, Mapping):
@@ -125,25 +100,12 @@ def as_net(net: object) -> nn.Module:
 
 
 def described_head(head: Head) -> str:
-    """A head by name; one that has none by its class, which is refused when it is read.
-
-    Example:
-        >>> from torchperc.nn.heads import LMSHead
-        >>> described_head(LMSHead("0/1"))
-        'lms 0/1'
-    """
+    """A head by name; one that has none by its class, which is refused when it is read."""
     return next((name for name, known in NAMED_HEADS.items() if known == head), repr(head))
 
 
 def described_factory(make: Callable[..., Any] | None) -> Description | str | None:
-    """A function that makes an optimizer or a scheduler, if it is one of torch's classes with plain arguments.
-
-    Example:
-        >>> described_factory(partial(torch.optim.Adam, lr=0.5))
-        {'class_path': 'torch.optim.Adam', 'init_args': {'lr': 0.5}}
-        >>> described_factory(lambda parameters: torch.optim.Adam(parameters))
-        'not saved'
-    """
+    """A function that makes an optimizer or a scheduler, if it is one of torch's classes with plain arguments."""
     if make is None:
         return None
     options: dict[str, Any] = {}
@@ -177,12 +139,7 @@ def _is_plain(value: object) -> bool:
 
 
 def as_factory(name: str, make: object) -> Callable[..., Any] | None:
-    """A function that makes an optimizer or a scheduler, or the one that a checkpoint describes.
-
-    Example:
-        >>> as_factory("optimizer", {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.5}}).keywords
-        {'lr': 0.5}
-    """
+    """A function that makes an optimizer or a scheduler, or the one that a checkpoint describes."""
     if isinstance(make, partial):  # numbers of numpy would end up in the optimizer's state, which is saved, too
         numbers = {key: value.item() for key, value in make.keywords.items() if isinstance(value, np.generic)}
         return partial(make, **numbers) if numbers else make
@@ -207,12 +164,7 @@ def as_factory(name: str, make: object) -> Callable[..., Any] | None:
 
 
 def net_state(net: nn.Module, scores: int) -> Description:
-    """A net as a model's file describes it.
-
-    Example:
-        >>> net_state(nn.Linear(2, 3), 3)
-        {'class': 'Linear', 'dtype': 'float32', 'in_features': 2, 'scores': 3, 'bias': True}
-    """
+    """A net as a model's file describes it."""
     options = described_net(net)["init_args"]
     state = {"class": type(net).__name__, "dtype": options["dtype"].removeprefix("torch.")}
     state |= {"in_features": options["in_features"], "scores": scores}
@@ -227,12 +179,7 @@ def net_state(net: nn.Module, scores: int) -> Description:
 
 
 def net_shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """The tensors of a described net, by name.
-
-    Example:
-        >>> net_shapes(net_state(nn.Linear(2, 3), 3))
-        {'weight': ((3, 2), torch.float32), 'bias': ((3,), torch.float32)}
-    """
+    """The tensors of a described net, by name."""
     dtype = _DTYPES["torch." + checks.one_of("dtype", state["dtype"], ("float32", "float64"))]
     width, scores = (checks.whole(name, state[name], at_least=1) for name in ("in_features", "scores"))
     if state["class"] == "MLP":
@@ -246,12 +193,7 @@ def net_shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], tor
 
 
 def net_from_state(state: Mapping[str, Any]) -> nn.Module:
-    """The described net, its weights yet to be loaded.
-
-    Example:
-        >>> net_from_state(net_state(nn.Linear(2, 3), 3))
-        Linear(in_features=2, out_features=3, bias=True)
-    """
+    """The described net, its weights yet to be loaded."""
     paths = {path.rpartition(".")[2]: path for path in NETS}
     kind, scores = checks.one_of("class", state["class"], tuple(paths)), state["scores"]
     options = {"in_features": state["in_features"], "dtype": f"torch.{state['dtype']}"}

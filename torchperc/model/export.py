@@ -57,13 +57,7 @@ class Checked:
 
 
 def save_model(model: FittedModel, path: str | Path) -> Checked:
-    """Write a model as :meth:`FittedModel.save` does, after reading it back and running it.
-
-    Example:
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_model(FittedModel.of(torch.nn.Linear(2, 1)), f"{folder}/model.safetensors").largest
-        0.0
-    """
+    """Write a model as :meth:`FittedModel.save` does, after reading it back and running it."""
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder, MODEL))
         again, content = FittedModel.load(folder), Path(folder, MODEL).read_bytes()
@@ -109,12 +103,7 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 
 
 def texts(model: FittedModel) -> dict[str, Any]:
-    """What an exported file says of its model.
-
-    Example:
-        >>> texts(FittedModel.of(torch.nn.Linear(2, 1)))["features"]
-        ['x1', 'x2']
-    """
+    """What an exported file says of its model."""
     return {
         "labels": list(model.labels),
         "features": list(model.names),
@@ -128,14 +117,7 @@ def texts(model: FittedModel) -> dict[str, Any]:
 
 
 def write_with_digest(path: Path, content: bytes) -> None:
-    """Write a file and, beside it, its SHA-256 as sha256sum does.
-
-    Example:
-        >>> path = Path(tempfile.mkdtemp(), "a")
-        >>> write_with_digest(path, b"hello")
-        >>> check_file(path)[:22]
-        'as written, sha256 2cf'
-    """
+    """Write a file and, beside it, its SHA-256 as sha256sum does."""
     write_whole(path, content)
     write_whole(_digest_file(path), f"{hashlib.sha256(content).hexdigest()}  {path.name}\n".encode())
 
@@ -184,13 +166,7 @@ def check_file(path: str | Path) -> str:
 
 @torch.no_grad()
 def compare(model: FittedModel, run: Callable[[Tensor], Outputs], size: int, who: str, *, exact: bool) -> Checked:
-    """Run a file beside torch; a difference that rounding does not explain is an error.
-
-    Example:
-        >>> model = FittedModel.of(torch.nn.Linear(2, 1))
-        >>> compare(model, model.outputs, 0, "the model", exact=True).largest
-        0.0
-    """
+    """Run a file beside torch; a difference that rounding does not explain is an error."""
     module = model.module()
     X = samples(model, module)
     torchs, theirs = Outputs(*module(X)), run(X)
@@ -225,11 +201,6 @@ def samples(model: FittedModel, module: Classifier) -> Tensor:
 
     Shape:
         (1000, d); fewer rows where d is above some thousands, or where scores would overflow.
-
-    Example:
-        >>> model = FittedModel.of(torch.nn.Linear(2, 1))
-        >>> samples(model, model.module()).shape
-        torch.Size([1000, 2])
     """
     generator = torch.Generator().manual_seed(0)
     shift, scale = model.scaling() or (torch.zeros(model.width), torch.ones(model.width))
@@ -277,11 +248,6 @@ def rounding(model: FittedModel, X: Tensor) -> Tensor:
 
     Shape:
         X (N, d) → as the scores, float64.
-
-    Example:
-        >>> model = FittedModel.of(torch.nn.Linear(2, 1))
-        >>> bool(rounding(model, torch.ones(1, 2)) < 1e-5)
-        True
     """
     eps = torch.finfo(model.dtype).eps
     shift, scale = model.scaling() or (torch.zeros(()), torch.ones(()))

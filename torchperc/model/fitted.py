@@ -351,10 +351,6 @@ class Classifier(nn.Module):
 
     It has torch's own operations only and looks at no value of its input, so that it can be traced: what is not finite
     is not refused here.
-
-    Example:
-        >>> len(Classifier(FittedModel.of(nn.Linear(2, 3)))(torch.zeros(5, 2)))
-        2
     """
 
     shift: Tensor | None
@@ -376,12 +372,7 @@ class Classifier(nn.Module):
 
 
 def answers(head: Head, scores: Tensor) -> Outputs:
-    """What a head makes of scores (N,) or (N, K): indices of labels, and probabilities if it is logistic.
-
-    Example:
-        >>> answers(PerceptronHead(), torch.tensor([-1.0, 0.0])).label
-        tensor([0, 1])
-    """
+    """What a head makes of scores (N,) or (N, K): indices of labels, and probabilities if it is logistic."""
     many, decided = scores.dim() == 2, head.decide(scores)
     label = decided if many else (decided + 1) // 2
     if not isinstance(head, LogisticHead):
@@ -391,22 +382,12 @@ def answers(head: Head, scores: Tensor) -> Outputs:
 
 
 def one_or_many(scores: Tensor) -> Tensor:
-    """Scores (N, 1), as of ``nn.Linear(d, 1)``, in the shape (N,); others as they are.
-
-    Example:
-        >>> one_or_many(torch.zeros(3, 1)).shape, one_or_many(torch.zeros(3, 2)).shape
-        (torch.Size([3]), torch.Size([3, 2]))
-    """
+    """Scores (N, 1), as of ``nn.Linear(d, 1)``, in the shape (N,); others as they are."""
     return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[-1] == 1 else scores
 
 
 def linear_layers(net: nn.Module) -> list[tuple[Tensor, Tensor | None]]:
-    """Weight (n, m) and bias (n,) of each layer of a model's net; one layer for a linear net.
-
-    Example:
-        >>> [tuple(weight.shape) for weight, _ in linear_layers(MLP(4, hidden=(3,), num_classes=2))]
-        [(3, 4), (2, 3)]
-    """
+    """Weight (n, m) and bias (n,) of each layer of a model's net; one layer for a linear net."""
     if isinstance(net, JointPerceptron):
         blocks = net.weight.reshape(net.num_classes, -1)
         return [(blocks[:, : net.in_features], blocks[:, -1] if has_bias(net) else None)]

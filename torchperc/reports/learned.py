@@ -54,14 +54,7 @@ def of_learned(
     again: Sequence[Block] = (),
     sentence: str = "",
 ) -> Report:
-    """Report the classifier that was kept, after a comparison with the others: those in ``results.json``.
-
-    Example:
-        >>> import tempfile
-        >>> of_learned(Path(tempfile.mkdtemp()), None, None, title="nothing")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ValueError: cannot read ...results.json: No such file or directory
-    """
+    """Report the classifier that was kept, after a comparison with the others: those in ``results.json``."""
     found = _results(folder / RESULTS)
     best = found["best"]
     report = runs.of_module(title, module, data, folder=folder / best, again=again, sentence=sentence)

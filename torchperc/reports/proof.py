@@ -41,13 +41,7 @@ def certificate(subject: Subject) -> Certificate | str:
 
 
 def verdict(subject: Subject, proof: Certificate | str) -> Section:
-    """How the run ended, and the proof.
-
-    Example:
-        >>> import torchperc as tp
-        >>> verdict(Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")}), "Left out.").blocks[0].text
-        'Left out.'
-    """
+    """How the run ended, and the proof."""
     blocks: list[Block] = [Text(f"{subject.sentence}.")] if subject.sentence else []
     if isinstance(proof, str):
         return Section("Verdict and proof", (*blocks, Text(proof)))
@@ -77,13 +71,7 @@ def _hyperplane(subject: Subject, plane: Hyperplane, kind: str) -> list[Block]:
 
 
 def weight_heads(subject: Subject, count: int) -> tuple[str, ...]:
-    """The heads of columns of weights.
-
-    Example:
-        >>> import torchperc as tp
-        >>> weight_heads(Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")}), 1)
-        ('weight',)
-    """
+    """The heads of columns of weights."""
     return ("weight",) if count == 1 else tuple(f"weight of {name}" for name in subject.class_names)
 
 
@@ -108,14 +96,7 @@ def _witness(subject: Subject, proof: Certificate) -> list[Block]:
 
 
 def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, Section]:
-    """(R/γ*)² if it is one of this run, and the section about it.
-
-    Example:
-        >>> import torchperc as tp
-        >>> subject = Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")})
-        >>> bound(subject, certificate(subject))[1].blocks[0].text
-        'The run was not by rule; from zero weights the rule would make at most 51 mistakes here.'
-    """
+    """(R/γ*)² if it is one of this run, and the section about it."""
     limit, blocks = _bound(subject, proof)
     return limit, Section("Mistakes against the bound", blocks)
 
@@ -165,11 +146,5 @@ def _exception(result: RuleResult) -> str | None:
 
 
 def mistakes(result: RuleResult) -> str:
-    """How many a run made, in words.
-
-    Example:
-        >>> import torchperc as tp
-        >>> mistakes(tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND")))
-        '18 mistakes'
-    """
+    """How many a run made, in words."""
     return f"{result.mistakes:,} mistake{'s' * (result.mistakes != 1)}"

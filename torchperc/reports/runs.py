@@ -39,36 +39,18 @@ _COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run left something in a folder: a config, a checkpoint or event files.
-
-    Example:
-        >>> import tempfile
-        >>> is_run(Path(tempfile.mkdtemp()))
-        False
-    """
+    """Whether a run left something in a folder: a config, a checkpoint or event files."""
     return (folder / CONFIG).is_file() or (folder / LAST).is_file() or any(folder.glob("events.out.tfevents.*"))
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """The folders of runs directly below a folder, by name.
-
-    Example:
-        >>> import tempfile
-        >>> runs_below(Path(tempfile.mkdtemp()))
-        []
-    """
+    """The folders of runs directly below a folder, by name."""
     shown = (path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     return sorted(path for path in shown if is_run(path))
 
 
 def curves_of(folder: Path) -> Curves:
-    """Epochs and values of every scalar in the event files of a folder; of an epoch logged twice the later value.
-
-    Example:
-        >>> import tempfile
-        >>> curves_of(Path(tempfile.mkdtemp()))
-        {}
-    """
+    """Epochs and values of every scalar in the event files of a folder; of an epoch logged twice the later value."""
     events = _events(folder)
     found = {}
     for tag in events.Tags()["scalars"]:
@@ -236,12 +218,7 @@ def of_traces(folder: Path) -> Report:
 
 
 def compared(folders: Mapping[str, Path]) -> list[Section]:
-    """The errors of several runs on one chart each.
-
-    Example:
-        >>> compared({})
-        []
-    """
+    """The errors of several runs on one chart each."""
     found = {name: curves_of(folder) for name, folder in folders.items()}
     pictures = []
     for tag, (scale, ylabel, what) in _COMPARED.items():

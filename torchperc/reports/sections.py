@@ -52,12 +52,7 @@ def sections(subject: Subject) -> list[Section]:
 
 
 def versions() -> Section:
-    """The versions that made the page.
-
-    Example:
-        >>> versions().title
-        'Versions'
-    """
+    """The versions that made the page."""
     rows = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
     return Section("Versions", (Table(("package", "version"), rows),))
 
@@ -142,12 +137,7 @@ def _curves(subject: Subject, bound: float | None) -> Section:
 
 
 def logged_curves(curves: Curves) -> Section:
-    """Error and loss as a logger has them, training and validation on one chart.
-
-    Example:
-        >>> logged_curves({}).blocks[0].text
-        'None: nothing was logged while the model was trained.'
-    """
+    """Error and loss as a logger has them, training and validation on one chart."""
     blocks = []
     for what, scale, ylabel in (("error", 100, "error (%)"), ("loss", 1, "loss")):
         names = {"training": f"{what}/train", "validation": f"{what}/val"}
@@ -157,13 +147,7 @@ def logged_curves(curves: Curves) -> Section:
 
 
 def curve_picture(curves: Curves, scale: float, ylabel: str, what: str) -> Picture | None:
-    """Curves by epoch on one chart; ``None`` if there are none.
-
-    Example:
-        >>> import numpy as np
-        >>> curve_picture({"a": (np.array([1.0, 2.0]), np.array([0.5, 0.0]))}, 100, "error (%)", "error").caption
-        'The error by epoch: a from 50 % in epoch 1 to 0 % in epoch 2.'
-    """
+    """Curves by epoch on one chart; ``None`` if there are none."""
     if not curves:
         return None
     shown = {_drawn([name])[0]: (steps, scale * values) for name, (steps, values) in curves.items()}

@@ -160,10 +160,5 @@ class Subject:
 
 
 def of_total(count: int, total: int) -> str:
-    """A count as a percentage.
-
-    Example:
-        >>> of_total(3, 4)
-        '75 % (3 of 4)'
-    """
+    """A count as a percentage."""
     return f"{percent(count / total)} ({count:,} of {total:,})"

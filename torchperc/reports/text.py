@@ -47,24 +47,13 @@ def percent(fraction: Any, form: str = ".4g") -> str:
 
 
 def exact(value: Fraction) -> str:
-    """A fraction as it is, or rounded if it is long.
-
-    Example:
-        >>> from fractions import Fraction
-        >>> exact(Fraction(-1, 4)), exact(Fraction(10**9, 10**9 + 1))
-        ('−1/4', '≈ 1')
-    """
+    """A fraction as it is, or rounded if it is long."""
     text = str(value).replace("-", "−")
     return text if len(text) <= 14 else f"≈ {number(value)}"
 
 
 def figures(values: Sequence[float], most: int = 4, digits: int = 6) -> str:
-    """The first of some numbers, rounded.
-
-    Example:
-        >>> figures([3.0, -0.5, 1, 2, 3])
-        '3, -0.5, 1, 2, …'
-    """
+    """The first of some numbers, rounded."""
     shown = [f"{value + 0.0:.{digits}g}" for value in values[:most]]  # + 0.0 turns −0 into 0
     return ", ".join([*shown, "…"] if len(values) > most else shown)
 

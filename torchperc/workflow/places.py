@@ -18,14 +18,7 @@ from torchperc.reports import runs
 
 
 def claimed_folder(source: str | Path, folder: str | Path | None, overwrite: bool, stack: contextlib.ExitStack) -> Path:
-    """The folder of a run, claimed until the stack is closed; refused if something else is there.
-
-    Example:
-        >>> import tempfile
-        >>> with contextlib.ExitStack() as stack:
-        ...     claimed_folder("a.csv", tempfile.mkdtemp() + "/run", False, stack).name
-        'run'
-    """
+    """The folder of a run, claimed until the stack is closed; refused if something else is there."""
     stem = Path(source).name.split(".")[0] or "data"
     if folder is not None or overwrite:
         path = Path("runs", stem) if folder is None else Path(folder)
