@@ -37,6 +37,17 @@ def call(capsys, monkeypatch):
     return run
 
 
+@pytest.fixture
+def unpainted(monkeypatch):
+    """Pictures made but not painted, for tests that look at words only."""
+    from torch.utils.tensorboard import SummaryWriter
+
+    from torchperc.reports import Picture
+
+    monkeypatch.setattr(Picture, "of", lambda figure, alt, caption: Picture(b"", alt, caption, (1, 1)))
+    monkeypatch.setattr(SummaryWriter, "add_figure", lambda *_, **__: None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if not torch.cuda.is_available():
         for item in items:

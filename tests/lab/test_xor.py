@@ -154,7 +154,7 @@ def test_the_result_is_frozen_and_says_what_it_is():
     result = xorlab.train(range(3), steps=1)
     with pytest.raises(AttributeError):
         result.lr = 2.0
-    assert repr(result) == "LabResult(XOR by 2-2-1, tanh, logistic loss, rate 1: 0 of 3 seeds solved)"
+    assert repr(result) == "LabResult(XOR by 2-2-1, tanh, logistic loss, learning rate 1: 0 of 3 seeds solved)"
     assert result.net(-1).seed == 2
     with pytest.raises(IndexError, match="k=3 is no member; there are 3"):
         result.net(3)

@@ -84,12 +84,6 @@ def copied(fitted, tmp_path):
     return tmp_path
 
 
-@pytest.fixture
-def unpainted(monkeypatch):
-    """Pictures made but not painted, for tests that look at words only."""
-    monkeypatch.setattr(Picture, "of", lambda figure, alt, caption: Picture(b"", alt, caption, (1, 1)))
-
-
 def both(made):
     """What page and card say, in words alone."""
     return Page(made.html()).text, re.sub(r"\\(.)", r"\1", made.card())

@@ -173,7 +173,7 @@ def test_apply_writes_what_the_ending_says(learned, tmp_path, ending, run):
     assert [float(row[1]) for row in rows[1:]] == [float(line[1]) for line in lines[1:]]
 
 
-def test_many_classes_have_a_score_each(tmp_path, run):
+def test_many_classes_have_a_score_each(tmp_path, run, unpainted):
     people(tmp_path / "three.csv", classes=3)
     found = learn(tmp_path / "three.csv", folder=tmp_path / "run", max_epochs=5)
     run("apply", found.folder, tmp_path / "three.csv", "-o", tmp_path / "out.csv")
@@ -183,7 +183,7 @@ def test_many_classes_have_a_score_each(tmp_path, run):
     assert ("probability_high" in table) == (found.best.name == "logistic")
 
 
-def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path, run):
+def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path, run, unpainted):
     frame = people(tmp_path / "gaps.csv", gaps=30)
     _, said = run("learn", tmp_path / "gaps.csv", "--out", tmp_path / "run", code=2)
     first = int(np.flatnonzero(frame.income.isna())[0])
@@ -200,7 +200,7 @@ def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path,
     assert pd.read_csv(tmp_path / "out.csv").label.tolist() == found.model.predict(X)
 
 
-def test_the_command_prints_a_table_and_what_to_do_next(tmp_path, run, monkeypatch):
+def test_the_command_prints_a_table_and_what_to_do_next(tmp_path, run, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     people("my people.csv")
     said, _ = run("learn", "my people.csv", "--target", "bought", "--epochs", 3)
@@ -212,7 +212,7 @@ def test_the_command_prints_a_table_and_what_to_do_next(tmp_path, run, monkeypat
     assert (tmp_path / "runs" / "my people-2" / "report.html").is_file()
 
 
-def test_a_run_is_replaced_only_if_asked(tmp_path, run):
+def test_a_run_is_replaced_only_if_asked(tmp_path, run, unpainted):
     people(tmp_path / "a.csv")
     words = ("learn", tmp_path / "a.csv", "--out", tmp_path / "run", "--epochs", 2)
     run(*words)
@@ -302,7 +302,7 @@ def test_bad_input_is_one_line(learned, tmp_path, run, monkeypatch, words, part)
     assert (tmp_path / "a.csv").read_bytes() == before
 
 
-def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, run, monkeypatch):
+def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, run, monkeypatch, unpainted):
     monkeypatch.setattr("torchperc.workflow.learn.MANY", 100)
     people(tmp_path / "a.csv")
     found = learn(tmp_path / "a.csv", folder=tmp_path / "run", max_epochs=3, dtype="float64")
@@ -319,7 +319,7 @@ def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, run, monke
     assert first.dtype == torch.float64
 
 
-def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
+def test_streaming_learns_the_same(learned, tmp_path, monkeypatch, unpainted):
     _, path, found = learned
     monkeypatch.setattr("torchperc.samples.parts.PART", 4096)  # so that some of this file is too much to hold
     streamed = learn(path, folder=tmp_path / "run", max_epochs=20, stream=True)
@@ -331,7 +331,7 @@ def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
     assert streamed.test.samples == found.test.samples
 
 
-def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeypatch):
+def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeypatch, unpainted):
     from scipy.sparse import csr_array, random_array
     from sklearn.datasets import dump_svmlight_file
 
@@ -356,7 +356,7 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     assert table.label.tolist() == [int(label) for label in np.where(table.score >= 0, 1, -1)]
 
 
-def test_one_label_against_the_rest_is_counted_as_such(tmp_path, run):
+def test_one_label_against_the_rest_is_counted_as_such(tmp_path, run, unpainted):
     frame = people(tmp_path / "three.csv", classes=3)
     found = learn(tmp_path / "three.csv", folder=tmp_path / "run", positive="mid", max_epochs=5)
     frame.loc[[3, 4], "bought"] = ""
@@ -423,7 +423,7 @@ def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, run):
     assert "part" not in (tmp_path / "page.html").read_text().partition("All runs")[0]
 
 
-def test_an_interrupted_run_says_so(tmp_path, run, monkeypatch):
+def test_an_interrupted_run_says_so(tmp_path, run, monkeypatch, unpainted):
     people(tmp_path / "a.csv")
 
     def stop(*_):
@@ -435,7 +435,7 @@ def test_an_interrupted_run_says_so(tmp_path, run, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
-def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys):
+def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys, unpainted):
     frame = people(tmp_path / "a.csv", gaps=7)
     frame.loc[frame.income.notna().idxmax(), "bought"] = "never"
     frame.to_csv(tmp_path / "a.csv", index=False)
@@ -448,7 +448,7 @@ def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
-def test_two_runs_at_once_take_two_folders(tmp_path, monkeypatch):
+def test_two_runs_at_once_take_two_folders(tmp_path, monkeypatch, unpainted):
     """Two processes that begin together, by default."""
     monkeypatch.chdir(tmp_path)
     people(tmp_path / "a.csv")
@@ -480,7 +480,7 @@ def test_a_folder_in_use_is_refused(tmp_path, run, monkeypatch, words):
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
-def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatch):
+def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     people(tmp_path / "a.csv")
 
@@ -499,7 +499,7 @@ def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatc
     assert (tmp_path / "mine" / "config.yaml").read_text() == "of another run"
 
 
-def test_the_empty_folder_of_a_killed_run_is_taken_up(tmp_path, monkeypatch):
+def test_the_empty_folder_of_a_killed_run_is_taken_up(tmp_path, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     people(tmp_path / "a.csv")
     (tmp_path / "runs" / "a").mkdir(parents=True)
@@ -508,7 +508,7 @@ def test_the_empty_folder_of_a_killed_run_is_taken_up(tmp_path, monkeypatch):
     assert not (tmp_path / "runs" / "a" / ".torchperc-lock").exists()
 
 
-def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, run, monkeypatch):
+def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, run, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     bad = "\x1b]0;title\x07\x1b[2J"
     frame = people(tmp_path / "a.csv", rows=60)

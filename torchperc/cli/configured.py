@@ -61,7 +61,7 @@ class _Place:
 
 
 class _Placing(pl.plugins.CheckpointIO):
-    """Another way of saving checkpoints, into a run's place."""
+    """Saves checkpoints into a run's place."""
 
     def __init__(self, way: pl.plugins.CheckpointIO, place: _Place) -> None:
         self.way, self.place = way, place

@@ -84,7 +84,7 @@ def _runs() -> dict[str, _Run]:
 def _train(run: _Run, folder: Path) -> _Row:
     lit, data = run.lit, run.data
     quiet: dict[str, Any] = {"enable_progress_bar": False, "accelerator": "cpu"}
-    trainer = make_trainer(folder, run.epochs, picture_every=max(1, run.epochs // 4), **quiet)
+    trainer = make_trainer(folder, run.epochs, picture_every=run.epochs // 2, **quiet)
     trainer.fit(lit, data)
     train, _, test = (percent(wrong_decisions(lit, X, y) / len(y), ".1f") if len(y) else "" for X, y in data.parts)
     figure = decision_boundary(lit, *data.parts[0], title=folder.name)

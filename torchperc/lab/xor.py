@@ -1,8 +1,8 @@
 """The XOR lab: the smallest net that needs a hidden layer, trained from thousands of seeds at once.
 
-A net with one hidden layer learns XOR or it does not, depending on where it starts; so the answer is a rate over seeds.
-All members of a run are one program over stacked weights, the seeds last in memory so that every operation runs along
-them. Members do not meet: the gradient of the summed loss is, for each of them, the gradient of its own.
+A net with one hidden layer learns XOR or it does not, depending on its initial weights; so the answer is a fraction of
+seeds. All members of a run are one program over stacked weights, the seeds last in memory so that every operation runs
+along them. Members do not interact: the gradient of the summed loss is, for each of them, the gradient of its own.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class LabResult:
         hidden: width of the hidden layer, h.
         activation: its name.
         head: whose loss was lowered and whose decisions count.
-        lr: the rate.
+        lr: the learning rate.
         steps: how many were made.
         inputs: ``"0/1"`` or ``"-1/+1"``.
-        recorded: the steps at which the loss was written down; 0 is the start.
+        recorded: the steps at which the loss was recorded; 0 is the start.
         curves: the loss of each member at these steps.
         weight1: hidden weights at the end.
         bias1: hidden biases.
         weight2: output weights.
         bias2: output biases.
-        accuracy: share of the four rows decided rightly at the end.
+        accuracy: at the end, over the four rows.
         loss: mean loss at the end.
         gradient_norm: ‖∇L‖ at the end, over all weights and biases of a member.
         dead: number of dead hidden units, see :func:`kind_of`.
@@ -93,7 +93,7 @@ class LabResult:
 
     @property
     def success_rate(self) -> float:
-        """Share of members that solved XOR."""
+        """Fraction of members that solved XOR."""
         return self.counts["solved"] / len(self.seeds)
 
     @property
@@ -115,11 +115,8 @@ class LabResult:
         """The setting in words, and how many seeds solved XOR."""
         name = type(self.head).__name__.removesuffix("Head")
         loss = name if name.isupper() else name.lower()
-        rate, total = f"{self.lr:g}", len(self.seeds)
-        return (
-            f"XOR by 2-{self.hidden}-1, {self.activation}, {loss} loss, rate {rate}: "
-            f"{self.counts['solved']:,} of {total:,} seeds solved"
-        )
+        solved = f"{self.counts['solved']:,} of {len(self.seeds):,} seeds solved"
+        return f"XOR by 2-{self.hidden}-1, {self.activation}, {loss} loss, learning rate {self.lr:g}: {solved}"
 
     def __repr__(self) -> str:
         return f"LabResult({self.sentence})"
@@ -141,11 +138,9 @@ def train(
     """Train a 2-h-1 net on XOR from every seed, by full-batch gradient descent: w ← w − η·∇L, L the mean over 4 rows.
 
     Member k starts from the weights of ``MLP(2, hidden=(h,), activation=…, init="uniform", seed=seeds[k])`` to the bit
-    and does what ``torch.optim.SGD`` does to that net alone. The two agree up to rounding, not always to the bit: a
-    net alone goes through a matrix product, which may add in another order or fuse a product with a sum, and its few
-    numbers through the scalar exp, where many members go through the vector one. In float64 the tests hold every
-    activation and loss to 1e-12 over 120 steps, and tanh and relu over 600. Among themselves members agree to the
-    bit: it makes no difference to any of them which others are trained beside it, or how many.
+    and does what ``torch.optim.SGD`` does to that net alone, up to rounding: a matrix product may add in another order,
+    and the vector exp differs from the scalar one. A member's result does not depend on which others are trained
+    beside it, or how many, to the bit.
 
     Args:
         seeds: one for each member, such as ``range(1000)``.
@@ -293,7 +288,7 @@ def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype) -> _Task
     if not isinstance(head, Head):
         raise TypeError(f"head must be a head such as LogisticHead(), found {type(head).__name__} {head!r}")
     if dtype not in (torch.float32, torch.float64):
-        raise ValueError(f"dtype={dtype} is not taken here; use torch.float32 or torch.float64")
+        raise ValueError(f"dtype={dtype} is not supported; use torch.float32 or torch.float64")
     X, y = gate("XOR", dtype=dtype)
     if checks.one_of("inputs", inputs, INPUTS) == "-1/+1":
         X = 2 * X - 1
@@ -301,10 +296,11 @@ def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype) -> _Task
 
 
 def check_rate(name: str, value: float, dtype: torch.dtype = torch.float32) -> float:
-    """Return a rate that is above 0 and finite, in ``dtype`` too."""
+    """Return a learning rate that is above 0 and finite, in ``dtype`` too."""
     rate = checks.number(name, value, above=0)
     if torch.tensor(rate, dtype=dtype).item() in (0.0, math.inf):
-        raise ValueError(f"{name}={rate:g} is 0 or infinite in {dtype}; choose a rate nearer to 1")
+        why = f" is 0 or infinite in {dtype}; choose a learning rate nearer to 1"
+        raise checks.ParameterError(checks.Option(name, rate), why)
     return rate
 
 
@@ -330,17 +326,13 @@ def _stack(nets: Sequence[MLP]) -> Weights:
 
 
 def _padded(members: tuple[int, ...]) -> tuple[int, ...]:
-    """The members and copies of the last, up to whole vectors.
-
-    torch computes what is left over after the last whole vector in another way, with other last bits; so a member
-    would depend on how many others there are.
-    """
+    """The members and copies of the last, up to whole vectors: torch computes the rest with other last bits."""
     return members + members[-1:] * (-len(members) % _VECTORS)
 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Run on one thread: a step is microseconds of work, and handing that out to others costs far more."""
+    """Run on one thread: a step is microseconds of work, and sharing that among threads costs far more."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -360,21 +352,17 @@ def kind_of(accuracy: float, loss: float, gradient_norm: float, dead: int, *, ch
     """Name how a member ended. The first that holds:
 
     - ``"diverged"``: the loss, the gradient or a weight is not finite.
-    - ``"solved"``: all four rows are decided rightly.
+    - ``"solved"``: all four rows are classified correctly.
     - ``"dead units"``: at least one hidden unit has activation 0 and derivative 0 on all four rows (a relu that is
-      never on). It adds nothing, nothing reaches its weights, so no step of any size revives it.
+      never on), so that no gradient reaches its weights.
     - ``"saddle"``: the gradient is small (norm ≤ 1e-3) and the loss at the chance level (within 0.01 of the best
       constant score's). The test is of first order: for ``"identity"``, which cannot do better, it is a minimum. The
       perceptron criterion, whose chance level is 0, comes here only with all scores at 0.
-    - ``"stuck at 75 %"``: three rows of four are right.
+    - ``"stuck at 75 %"``: three rows of four are correct.
     - ``"stuck at 50 %"``: two, or fewer.
 
-    Args:
-        accuracy: share of rows decided rightly.
-        loss: mean loss.
-        gradient_norm: ‖∇L‖, NaN if a weight is not finite.
-        dead: number of dead hidden units.
-        chance: mean loss of the best constant score: ln 2 for the logistic loss, ½ for LMS with targets −1/+1.
+    ``gradient_norm`` is NaN if a weight is not finite; ``chance`` is the mean loss of the best constant score: ln 2 for
+    the logistic loss, ½ for LMS with targets −1/+1.
 
     Example:
         >>> kind_of(0.5, 0.6931, 1e-6, 0, chance=0.6931), kind_of(0.75, 0.4774, 1e-4, 0, chance=0.6931)

@@ -55,8 +55,8 @@ class FittedModel:
 
         X → (X − shift) / scale → net → scores → head → labels
 
-    Scaling is done in float64 and rounded to the net's type after it, as in training. The net is a copy on the CPU, so
-    that the model stays as it is when training goes on. :meth:`of` fills in what is left out.
+    Scaling is done in float64 and rounded to the net's type after it, as in training. The net is a copy on the CPU.
+    :meth:`of` fills in what is left out.
 
     Args:
         net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
@@ -168,12 +168,8 @@ class FittedModel:
         """Scores, indices of labels and, from a logistic head, probabilities.
 
         Args:
-            X: raw features, before scaling, dense or sparse (scipy's or torch's). Sparse ones go with a scaler that
-                shifts nothing, as others make numbers of zeros. The columns of a pandas frame are found by name, and
-                encoded as those of the table that the model was learned from.
-
-        Shape:
-            X (N, d); see :class:`Outputs`.
+            X: raw features (N, d), before scaling, dense or sparse (scipy's or torch's). Sparse ones need a scaler
+                without a shift. The columns of a pandas frame are found by name, and encoded as in training.
 
         Example:
             >>> import torchperc as tp
@@ -237,7 +233,7 @@ class FittedModel:
 
     @property
     def input_dtype(self) -> torch.dtype:
-        """The type of raw features for :meth:`module`: the net's; float64 if float32 would blur or lose some of them.
+        """The type of raw features for :meth:`module`: the net's; float64 if float32 would round some of them away.
 
         That is where |shift| > 2¹²·scale, as of a date in seconds that varies by minutes, and outside 10⁻³⁰ to 10³⁰.
         """
@@ -249,14 +245,11 @@ class FittedModel:
         return torch.float64 if far.any() else self.dtype
 
     def module(self) -> Classifier:
-        """The model as a plain module from raw features to scores and labels, for export and for other programs.
-
-        The scaling is a step of its own in front of the net, in float64. Folded into the weights it would be one step
-        less, but w′·x + b′ takes the difference of two large numbers where the data lie far from the origin; as it is,
-        the module gives what :meth:`outputs` gives, to the bit, for features that ``input_dtype`` holds exactly.
+        """The model as a plain module for export and for other programs, equal to :meth:`outputs` to the bit.
 
         It maps X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores, label,
-        probabilities), as in :class:`Outputs`.
+        probabilities), as in :class:`Outputs`. The scaling is a step of its own in front of the net, in float64: folded
+        into the weights it would lose precision where the data lie far from the origin.
 
         Example:
             >>> import torchperc as tp
@@ -271,10 +264,7 @@ class FittedModel:
         """Write the model to one safetensors file, atomically and with a checksum.
 
         The weights have the names of the net's ``state_dict``, so that the file still loads into an ``nn.Linear`` (for
-        scaled features); everything else is text in the file's metadata. Nothing in it runs when it is read.
-
-        Args:
-            path: the file, in a folder that exists; :data:`MODEL` in the folder of a run. A file there is replaced.
+        scaled features); everything else is text in the file's metadata. Nothing in it is run when it is read.
 
         Example:
             >>> import tempfile
@@ -287,11 +277,9 @@ class FittedModel:
 
     @classmethod
     def load(cls, path: str | Path) -> FittedModel:
-        """Read a model that :meth:`save` wrote.
+        """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with :data:`MODEL` in it.
 
-        Args:
-            path: its file, or the folder of a run, with :data:`MODEL` in it. A file that is damaged, was changed
-                elsewhere, is of a newer format or holds weights alone is a ``ValueError`` that says so.
+        A file that is damaged, was changed elsewhere, is of a newer format or holds weights alone is a ``ValueError``.
 
         Example:
             >>> FittedModel.load("no/such/folder")
@@ -347,11 +335,7 @@ class FittedModel:
 
 
 class Classifier(nn.Module):
-    """Raw features to scores, indices of labels and, of a logistic head, probabilities; see :meth:`FittedModel.module`.
-
-    It has torch's own operations only and looks at no value of its input, so that it can be traced: what is not finite
-    is not refused here.
-    """
+    """What :meth:`FittedModel.module` gives: torch's own operations only, so that it can be traced; checks nothing."""
 
     shift: Tensor | None
     scale: Tensor | None

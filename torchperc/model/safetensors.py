@@ -1,4 +1,4 @@
-"""Weights to and from safetensors files, which any ``nn.Linear`` of the same shape reads; and files written whole."""
+"""Weights to and from safetensors files, which any ``nn.Linear`` of the same shape reads."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ _RESERVED = {"format": "pt"}  # by this entry other readers of safetensors recog
 
 
 def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, str] | None = None) -> None:
-    """Write the weights of a net to one safetensors file, which carries a checksum and appears whole or not at all.
+    """Write the weights of a net to one safetensors file, atomically and with a checksum.
 
-    The names are those of ``net.state_dict()``, so that the file of a :class:`torchperc.Perceptron` loads into
-    ``nn.Linear(d, 1)`` and that of a :class:`torchperc.MulticlassPerceptron` into ``nn.Linear(d, K)``.
+    The names are those of ``net.state_dict()``, so that the file of a ``Perceptron`` loads into ``nn.Linear(d, 1)``.
 
     Args:
         net: any module whose state is tensors; NaN and infinities are refused.
@@ -51,15 +50,8 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
 def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
     """Load the weights of a safetensors file into a net, all of them or none.
 
-    Names, shapes and dtypes must be those of the net. A file that :func:`save_safetensors` wrote is checked against
-    its checksum; one from elsewhere has none and is taken as it reads.
-
-    Args:
-        path: a safetensors file.
-        net: the module that receives the weights; on any error it keeps its own.
-
-    Returns:
-        The text kept in the file, by name.
+    Names, shapes and dtypes must be those of the net; on any error it keeps its own weights. A file that
+    :func:`save_safetensors` wrote is checked against its checksum. Returns the text kept in the file, by name.
 
     Example:
         >>> import tempfile
@@ -82,13 +74,7 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str], bool]:
-    """Read the tensors and the text of a safetensors file; a checksum that does not fit is a ``ValueError``.
-
-    Args:
-        path: a safetensors file.
-
-    Returns:
-        The tensors by name, the text by name, and whether there was a checksum to hold them against.
+    """Tensors and text of a safetensors file, by name, and whether it has a checksum; a wrong one is a ``ValueError``.
 
     Example:
         >>> import tempfile
@@ -116,7 +102,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
 
 def _detached(name: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
-        raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; a safetensors file takes tensors")
+        raise TypeError(f"{name} in the state of the net is a {type(value).__name__}; a safetensors file holds tensors")
     return value.detach().to("cpu", copy=True).contiguous()  # a copy, as safetensors refuses tied weights
 
 
