@@ -25,9 +25,10 @@ from scipy.sparse import csr_array
 from sklearn.linear_model import SGDClassifier
 
 from torchperc import FittedModel, Perceptron
-from torchperc.cli import apply, main
+from torchperc.cli import main
 from torchperc.data import Column, CsrParts, Encoding, MaxAbs, batches, partition, read, split
 from torchperc.data.io import files, opening, svmlight, tables, text
+from torchperc.workflow.apply import _safe
 
 ROWS = 40
 
@@ -244,7 +245,7 @@ def test_limits_are_options_of_the_commands(tmp_path, capsys):
     FittedModel.of(Perceptron(2), encoding=read(path).encoding).save(tmp_path / "weights.safetensors")
     cases = {
         ("separable", path, "--max-unpacked", "50"): "allow more with --max-unpacked 500",
-        ("learn", path, "--folder", tmp_path / "run", "--max-unpacked", "50"): "allow more with --max-unpacked 500",
+        ("learn", path, "--out", tmp_path / "run", "--max-unpacked", "50"): "allow more with --max-unpacked 500",
         ("apply", tmp_path / "weights.safetensors", path, "--max-unpacked", "50"): "allow more with --max-unpacked 500",
         ("separable", wide, "--max-features", "8"): "has 9 features, more than --max-features 8; raise it",
     }
@@ -399,8 +400,8 @@ def test_labels_are_made_safe_for_spreadsheets_on_request(tmp_path, capsys):
     with pytest.raises(SystemExit):
         applied(tmp_path, labels, "-o", tmp_path / "out.parquet", "--spreadsheet-safe")
     assert "--spreadsheet-safe goes with CSV and TSV" in capsys.readouterr().err
-    assert apply._safe("\tx") == "'\tx"
-    assert apply._safe("\rx") == "'\rx"
+    assert _safe("\tx") == "'\tx"
+    assert _safe("\rx") == "'\rx"
 
 
 def test_reading_that_is_given_up_does_not_wait_for_its_thread():

@@ -165,7 +165,7 @@ def _curves(folder):
 @pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
 def test_lightning_script(load, tmp_path, capsys, head):
     script = load("lightning_script")
-    given = ["--head", head, "--lr", "0.02", "--epochs", "4", "--accelerator", "cpu", "--folder", str(tmp_path)]
+    given = ["--head", head, "--lr", "0.02", "--epochs", "4", "--accelerator", "cpu", "--out", str(tmp_path)]
     script.main(script.parser.parse_args(given))
     printed = capsys.readouterr().out
     curves = _curves(tmp_path / "version_0")
@@ -237,7 +237,7 @@ def test_every_experiment_has_a_test():
 
 def test_the_command_line_hands_over_folder_and_quick(load, monkeypatch, tmp_path):
     given = []
-    monkeypatch.setattr(sys, "argv", ["gates.py", "--folder", str(tmp_path), "--quick"])
+    monkeypatch.setattr(sys, "argv", ["gates.py", "--out", str(tmp_path), "--quick"])
     load("_common").command_line(lambda folder, quick: given.append((folder, quick)), Path("runs/gates"), "about")
     assert given == [(tmp_path, True)]
 

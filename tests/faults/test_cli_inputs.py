@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.faults
 CASES = 150
 COMMANDS = {
-    "learn": ["learn", "t.csv", "--folder", "run", "--epochs", "2"],
+    "learn": ["learn", "t.csv", "--out", "run", "--epochs", "2"],
     "apply": ["apply", "m.safetensors", "t.csv", "-o", "out.csv"],
     "export": ["export", "m.safetensors", "--to", "safetensors", "-o", "copy.safetensors"],
     "report": ["report", "run", "--out", "page.html"],

@@ -22,7 +22,7 @@ CONFIG = """
 seed_everything: 0
 trainer: {{max_epochs: 25, enable_progress_bar: false}}
 picture_every: 0
-folder: {folder}
+out: {folder}
 data: {{source: noisy-blobs, options: {{samples: 80, noise: 0.1}}, {batches}, scale: standard}}
 model:
   class_path: torchperc.lightning.{module}
@@ -81,7 +81,7 @@ def learned(folder):
     return digest(run / "weights.safetensors")
 
 
-LEARN = ("learn", "table.csv", "--folder", "run", "--epochs", "3", "--seed", "1")
+LEARN = ("learn", "table.csv", "--out", "run", "--epochs", "3", "--seed", "1")
 
 # --- fit ---
 

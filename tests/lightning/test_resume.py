@@ -403,7 +403,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
 def test_a_second_ctrl_c_ends_the_clearing_away(tmp_path, monkeypatch):
     monkeypatch.setattr(LitRule, "training_step", lambda *_: stuck(b"training"))
     monkeypatch.setattr("torchperc._atomic.remove", lambda path: stuck(b"clearing"))
-    learn = ["learn", "iris", "--folder", str(tmp_path / "run")]
+    learn = ["learn", "iris", "--out", str(tmp_path / "run")]
     code, said = in_terminal(lambda: main(learn), b"training", b"clearing")
     assert code == 130
     assert said.splitlines()[-1].endswith("torchperc: interrupted")
@@ -412,7 +412,7 @@ def test_a_second_ctrl_c_ends_the_clearing_away(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_command_left_goes_with_the_next(tmp_path, monkeypatch):
-    learn = ["learn", "iris", "--folder", str(tmp_path / "run"), "--epochs", "1"]
+    learn = ["learn", "iris", "--out", str(tmp_path / "run"), "--epochs", "1"]
 
     def killed():
         monkeypatch.setattr(LitRule, "training_step", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
@@ -427,7 +427,7 @@ def test_what_a_killed_command_left_goes_with_the_next(tmp_path, monkeypatch):
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 def test_a_command_told_to_stop_says_so_and_clears_away(tmp_path, monkeypatch, number):
     monkeypatch.setattr(LitRule, "training_step", lambda *_: send(number)(None))
-    code, said = called(tmp_path, "learn", "iris", "--folder", str(tmp_path / "run"))
+    code, said = called(tmp_path, "learn", "iris", "--out", str(tmp_path / "run"))
     assert code == CODES[number]
     assert said.startswith("torchperc: ")
     assert said.count("\n") == 1
@@ -478,7 +478,7 @@ def test_a_full_disk_is_one_line_and_what_was_saved_stays(tmp_path):
 
 
 def test_a_full_disk_while_learning_is_one_line_and_leaves_nothing(tmp_path):
-    words = ["learn", "iris", "--folder", str(tmp_path / "run")]
+    words = ["learn", "iris", "--out", str(tmp_path / "run")]
     code = forked(lambda: limited(words), tmp_path / "errors")
     said = (tmp_path / "errors").read_text()
     assert (code, said.count("\n")) == (2, 1), said
@@ -503,7 +503,7 @@ def test_a_folder_removed_during_a_run_is_one_line(tmp_path, monkeypatch):
 
 
 def command(folder, *words, config="moons-mlp"):
-    return ["fit", "--config", str(CONFIGS / f"experiment/{config}.yaml"), "--folder", str(folder), *BRIEF, *words]
+    return ["fit", "--config", str(CONFIGS / f"experiment/{config}.yaml"), "--out", str(folder), *BRIEF, *words]
 
 
 BRIEF = ["--picture_every", "0", "--trainer.accelerator", "cpu", "--trainer.enable_progress_bar", "false"]

@@ -15,7 +15,7 @@ from torchperc.cli import main
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.lightning.checkpoints import SafeCheckpointIO
 from torchperc.model.safetensors import save_safetensors
-from torchperc.reports import Code, Picture, Report, Section, Table, Text, report, report_page
+from torchperc.reports import Code, Report, Section, Table, Text, report, report_page
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
@@ -420,3 +420,14 @@ def test_the_weights_that_a_gradient_run_chose_in_the_end_are_reported(tmp_path,
     text = of_folder(tmp_path / "run").card()
     assert "The run was broken off after 30 epochs" in text
     assert "7.25" not in text
+
+
+def test_a_proof_that_the_run_made_is_not_made_again(unpainted, monkeypatch):
+    from torchperc import theory
+
+    X, y = tp.data.gate("XOR")
+    result = tp.RuleTrainer(prove=True).fit(tp.Perceptron(2), X, y)
+    monkeypatch.setattr(theory, "separability", lambda *_, **__: pytest.fail("proved twice"))
+    for text in both(report(result, X, y)):
+        assert "Certificate: Σ α·y·(x, 1) = 0 over the rows below" in text
+        assert "it holds" in text

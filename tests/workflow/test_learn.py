@@ -19,8 +19,10 @@ import yaml
 
 import torchperc as tp
 from torchperc._atomic import claimed
+from torchperc._checks import ParameterError
 from torchperc.cli import main
 from torchperc.reports.learned import Tally
+from torchperc.workflow.apply import apply
 from torchperc.workflow.learn import learn
 
 pytestmark = [
@@ -493,7 +495,7 @@ def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatc
 
     monkeypatch.setattr("torchperc.workflow.places.claimed", late)
     assert learn("a.csv", max_epochs=1).folder.name == "a-2"
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="exists already"):
         learn("a.csv", folder="mine", max_epochs=1)
     assert (tmp_path / "runs" / "a" / "config.yaml").read_text() == "of another run"
     assert (tmp_path / "mine" / "config.yaml").read_text() == "of another run"
@@ -564,3 +566,51 @@ def test_archives_take_no_word_about_missing_values(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(4), y=[0, 1, 0, 1])
     with pytest.raises(ValueError, match="missing='mean' goes with tables"):
         tp.data.read(tmp_path / "a.npz", missing="mean")
+
+
+def test_old_spellings_work_and_are_warned_of(tmp_path, call, unpainted):
+    people(tmp_path / "a.csv")
+    code, _, err = call("learn", tmp_path / "a.csv", f"--folder={tmp_path / 'run'}", "--epochs", 1)
+    assert (code, err) == (0, "torchperc: warning: --folder is now --out\n")
+    found = tp.FittedModel.load(tmp_path / "run")
+    config = (tmp_path / "run" / "rule" / "config.yaml").read_text()
+    (tmp_path / "old.yaml").write_text(config.replace("\nout:", "\nfolder:"))
+    code, _, err = call("fit", "--config", tmp_path / "old.yaml", "--folder", tmp_path / "again")
+    assert (code, err) == (0, "torchperc: warning: --folder is now --out\n")
+    again = tp.FittedModel.load(tmp_path / "again").net.weight
+    assert torch.equal(again, tp.FittedModel.load(tmp_path / "run" / "rule").net.weight)
+    code, _, err = call("separable", "XOR", "--save", tmp_path / "proof.json")
+    assert (code, err) == (0, "torchperc: warning: --save is now --out\n")
+    assert (tmp_path / "proof.json").is_file()
+    results = tmp_path / "run" / "results.json"
+    results.write_text(results.read_text().replace('"baseline"', '"guess"'))
+    assert call("report", tmp_path / "run", "--card", tmp_path / "CARD.md")[0] == 0
+    assert "majority-class baseline" in (tmp_path / "CARD.md").read_text()
+    assert found.about["learned by"] in ("rule", "perceptron", "lms", "logistic")
+
+
+def test_the_baseline_has_its_old_name(learned):
+    with pytest.warns(DeprecationWarning, match=r"is now Learned\.baseline"):
+        assert learned[2].guess == learned[2].baseline
+
+
+def test_apply_from_python(learned, tmp_path):
+    _, path, found = learned
+    applied = apply(found.model, path, tmp_path / "labels.csv")
+    assert (applied.rows, applied.known, applied.ignored, applied.strange) == (240, 240, (), set())
+    labels = pd.read_csv(tmp_path / "labels.csv").label
+    assert applied.wrong == int((labels != pd.read_csv(path).bought).sum())
+    with pytest.raises(ParameterError, match=r"^out=.*labels\.txt must end in") as caught:
+        apply(found.model, path, tmp_path / "labels.txt")
+    assert (caught.value.name, caught.value.value) == ("out", tmp_path / "labels.txt")
+
+
+def test_options_with_dashes_and_underscores(learned, call):
+    """Those of configs have underscores, as Lightning writes them; both are accepted."""
+    config = learned[2].folder / "rule" / "config.yaml"
+    said = [
+        call("test", "--config", config, option, learned[2].folder / "rule" / "last.ckpt")
+        for option in ("--ckpt_path", "--ckpt-path")
+    ]
+    assert said[0] == said[1]
+    assert said[0][0] == 0
