@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     inputs.add_arguments(parser)
     default = "(default: %(default)s)"
     parser.add_argument("--lr", type=float, default=1.0, help=f"learning rate η of both sides {default}")
-    parser.add_argument("--epochs", type=int, default=20, help=f"most passes over the samples {default}")
+    parser.add_argument("--epochs", type=int, default=20, help=f"maximum number of epochs {default}")
     ties = ("update", "sign", "strict")
     parser.add_argument("--tie", choices=ties, default="update", help=f"what is a mistake {default}")
     parser.add_argument("--bias-step", choices=("unit", "radius", "none"), default="unit", help=default)

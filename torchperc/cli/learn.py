@@ -58,7 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the features (default: standard, for sparse data maxabs)",
     )
     parser.add_argument(
-        "--epochs", type=int, help="most epochs (default: 30 by rule, 200 by gradient; fewer with many samples)"
+        "--epochs",
+        type=int,
+        help="maximum number of epochs (default: 30 by rule, 200 by gradient; fewer with many samples)",
     )
     parser.add_argument("--seed", type=int, default=0, help="of split and order (default: %(default)s)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="(default: %(default)s)")
