@@ -401,7 +401,7 @@ def test_a_run_that_was_broken_off_says_so(copied, unpainted):
     checkpoint["rule"]["verdict"] = None
     files.save_checkpoint(checkpoint, copied / "last.ckpt")
     assert of_folder(copied).lead.startswith(
-        "The run was broken off after 9 epochs and 18 mistakes; training error 0 %"
+        "The run was interrupted after 9 epochs and 18 mistakes; training error 0 %"
     )
 
 
@@ -418,7 +418,7 @@ def test_the_weights_that_a_gradient_run_chose_in_the_end_are_reported(tmp_path,
     assert "| x1 | 7.25 |" in of_folder(tmp_path / "run").card()
     (tmp_path / "run/weights.safetensors").unlink()
     text = of_folder(tmp_path / "run").card()
-    assert "The run was broken off after 30 epochs" in text
+    assert "The run was interrupted after 30 epochs" in text
     assert "7.25" not in text
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from torchperc.cli import inputs
-from torchperc.reports.text import visible
+from torchperc.reports.text import plural, visible
 
 OPTIONS = {"missing": "missing"}  # of torchperc learn
 _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> None:
     )
     lines = []
     if arguments.out is not None:
-        lines.append(f"{applied.rows:,} label{'s' * (applied.rows != 1)} in {arguments.out}")
+        lines.append(f"{plural(applied.rows, 'label')} in {arguments.out}")
     if applied.known:
         error = Tally(applied.wrong, applied.known)
         lines.append(f"{error.wrong:,} of {error.samples:,} differ from the labels in {arguments.data}: error {error}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from torchperc._lazy import requires
 from torchperc.cli import inputs
+from torchperc.reports.text import plural
 
 if TYPE_CHECKING:
     from torchperc.reports import Report
@@ -55,7 +56,7 @@ def of_folder(folder: Path, trust: bool = True) -> Report:
     reports = [_of_run(path, trust) if (path / runs.CONFIG).is_file() else runs.of_traces(path) for path in found]
     if found == [folder]:
         return Report(reports[0].title, reports[0].lead, (*reports[0].sections, versions()))
-    lead = f"{len(found)} run{'s' * (len(found) != 1)}: {', '.join(path.name for path in found)}."
+    lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
     return Report.joined(_title(folder), lead, reports, runs.compared({path.name: path for path in found}))
 
 

@@ -41,31 +41,7 @@ Weights: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class LabResult:
-    """What became of every member of a run.
-
-    Args:
-        seeds: of the members, in order.
-        hidden: width of the hidden layer, h.
-        activation: its name.
-        head: whose loss was lowered and whose decisions count.
-        lr: the learning rate.
-        steps: how many were made.
-        inputs: ``"0/1"`` or ``"-1/+1"``.
-        recorded: the steps at which the loss was recorded; 0 is the start.
-        curves: the loss of each member at these steps.
-        weight1: hidden weights at the end.
-        bias1: hidden biases.
-        weight2: output weights.
-        bias2: output biases.
-        accuracy: at the end, over the four rows.
-        loss: mean loss at the end.
-        gradient_norm: ‖∇L‖ at the end, over all weights and biases of a member.
-        dead: number of dead hidden units, see :func:`kind_of`.
-        kinds: one of ``KINDS`` for each member.
-
-    Shape:
-        recorded (T,), curves (T, S), weight1 (S, h, 2), bias1 and weight2 (S, h), the others (S,).
-    """
+    """What became of every member of a run: S seeds, h hidden units, T recorded steps."""
 
     seeds: tuple[int, ...]
     hidden: int
@@ -74,16 +50,16 @@ class LabResult:
     lr: float
     steps: int
     inputs: str
-    recorded: Tensor
-    curves: Tensor
-    weight1: Tensor
-    bias1: Tensor
-    weight2: Tensor
-    bias2: Tensor
+    recorded: Tensor  # (T,), the steps at which the loss was recorded; 0 is the start
+    curves: Tensor  # (T, S), the loss at these steps
+    weight1: Tensor  # (S, h, 2), the hidden layer at the end
+    bias1: Tensor  # (S, h)
+    weight2: Tensor  # (S, h), the output unit
+    bias2: Tensor  # (S,), as all below, at the end
     accuracy: Tensor
     loss: Tensor
-    gradient_norm: Tensor
-    dead: Tensor
+    gradient_norm: Tensor  # ‖∇L‖ over all weights and biases of a member
+    dead: Tensor  # number of dead hidden units, see kind_of
     kinds: tuple[str, ...]
 
     @cached_property
@@ -172,7 +148,7 @@ def train(
     weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in _padded(members)])
     with _one_thread():
         curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=progress or _ignore)
-        state = task.examine(weights).first(len(members))
+        accuracy, loss, norm, dead = (figure[: len(members)] for figure in task.examine(weights))
     weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous() for w in weights)
     return LabResult(
         seeds=members,
@@ -188,29 +164,12 @@ def train(
         bias1=bias1,
         weight2=weight2,
         bias2=bias2,
-        accuracy=state.accuracy,
-        loss=state.loss,
-        gradient_norm=state.gradient_norm,
-        dead=state.dead,
-        kinds=state.kinds(task.chance),
+        accuracy=accuracy,
+        loss=loss,
+        gradient_norm=norm,
+        dead=dead,
+        kinds=task.kinds(accuracy, loss, norm, dead),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _State:
-    """How members stand at the end of a run: four figures for each."""
-
-    accuracy: Tensor
-    loss: Tensor
-    gradient_norm: Tensor
-    dead: Tensor
-
-    def first(self, count: int) -> _State:
-        return _State(self.accuracy[:count], self.loss[:count], self.gradient_norm[:count], self.dead[:count])
-
-    def kinds(self, chance: float) -> tuple[str, ...]:
-        figures = (self.accuracy, self.loss, self.gradient_norm, self.dead)
-        return tuple(kind_of(*row, chance=chance) for row in zip(*(figure.tolist() for figure in figures), strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +219,7 @@ class _Task:
         progress(steps)
         return torch.stack(curves)
 
-    def examine(self, weights: Weights) -> _State:
+    def examine(self, weights: Weights) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Accuracy, loss, gradient norm and dead units of each member; NaN norms mark weights that are not finite."""
         scores = self.scores(weights).detach()
         decisions = self.head.decide(scores.flatten()).view_as(scores)  # one by one: (4, S) would read as S classes
@@ -268,12 +227,13 @@ class _Task:
         gradients = torch.autograd.grad(loss.sum(), weights)
         norm = torch.linalg.vector_norm(torch.cat([g.reshape(-1, g.shape[-1]) for g in gradients]), dim=0)
         finite = torch.stack([w.detach().reshape(-1, w.shape[-1]).isfinite().all(0) for w in weights]).all(0)
-        return _State(
-            accuracy=(decisions == self.y).to(loss.dtype).mean(0),
-            loss=loss.detach(),
-            gradient_norm=norm.masked_fill(~finite, math.nan),
-            dead=self.dead(weights),
-        )
+        accuracy = (decisions == self.y).to(loss.dtype).mean(0)
+        return accuracy, loss.detach(), norm.masked_fill(~finite, math.nan), self.dead(weights)
+
+    def kinds(self, *figures: Tensor) -> tuple[str, ...]:
+        """How members ended, by what :meth:`examine` found."""
+        rows = zip(*(figure.tolist() for figure in figures), strict=True)
+        return tuple(kind_of(*row, chance=self.chance) for row in rows)
 
     def dead(self, weights: Weights) -> Tensor:
         """Number of hidden units of each member whose activation and its derivative are 0 on all rows, (S,)."""
@@ -402,4 +362,4 @@ def classify(nets: Sequence[MLP], head: Head = _LOGISTIC, *, inputs: str = "0/1"
         raise ValueError(f"nets have sizes {features}, {hidden}, {classes}; XOR nets are MLP(2, hidden=(h,))")
     weights = _stack(nets)
     task = _task(activation, head, inputs, weights[0].dtype)
-    return task.examine(weights).kinds(task.chance)
+    return task.kinds(*task.examine(weights))

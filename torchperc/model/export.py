@@ -30,23 +30,16 @@ _ULPS = 16  # by which two libraries' exp, tanh or erf may differ, with room
 class Checked:
     """What came of running an exported file beside torch.
 
-    Args:
-        size: of the file in bytes.
-        samples: how many were run through both, half of them as close to the boundary as rounding allows.
-        differing: how many got another label, each within rounding of a tie.
-        largest: the largest difference between two scores of a sample.
-        reach: the largest score, either sign.
-
     Example:
         >>> Checked(300, 1000, 0, 3.2e-7, 12.5).sentence
         'checked against torch on 1,000 samples: labels equal, scores up to 12.5 within 3.2e-07'
     """
 
-    size: int
-    samples: int
-    differing: int
-    largest: float
-    reach: float
+    size: int  # of the file in bytes
+    samples: int  # run through both, half of them as close to the boundary as rounding allows
+    differing: int  # got another label, each within rounding of a tie
+    largest: float  # difference between two scores of a sample
+    reach: float  # the largest score, either sign
 
     @property
     def sentence(self) -> str:

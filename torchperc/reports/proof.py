@@ -5,7 +5,7 @@ from __future__ import annotations
 from torchperc import plots, theory
 from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.subject import Subject
-from torchperc.reports.text import exact, number
+from torchperc.reports.text import exact, number, plural
 from torchperc.rules.run import RuleResult
 from torchperc.theory.certificate import Certificate, Hyperplane
 
@@ -34,7 +34,7 @@ def certificate(subject: Subject) -> Certificate | str:
     if len(y.unique()) < 2:
         return "Left out: the training data have one class only; at least two classes are required."
     if len(X) > _SAMPLES or X.numel() > _ENTRIES:
-        size = f"{len(X):,} samples with {X.shape[1]:,} feature{'s' * (X.shape[1] != 1)}"
+        size = f"{len(X):,} samples with {plural(X.shape[1], 'feature')}"
         return f"Left out: {size} are many; torchperc separable, or theory.separability, decides in its own time."
     bias = subject.bias_step != "none"
     return theory.separability(X.cpu(), y, bias=bias, num_classes=subject.classes, time_limit=_SECONDS)
@@ -103,7 +103,7 @@ def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, Sec
 
 def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
     result = subject.result
-    made = "" if result is None else f" The run made {mistakes(result)}."
+    made = "" if result is None else f" The run made {plural(result.mistakes, 'mistake')}."
     if isinstance(proof, str):
         return None, [Text(proof)]
     if not proof.separable:
@@ -126,7 +126,7 @@ def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, li
         return None, [Text(said), figures]
     if (exception := _exception(result)) is not None:
         return None, [Text(f"{exception}{made}"), figures]
-    said = f"The run made {mistakes(result)}; the bound is {number(limit)}, whatever the order of the samples."
+    said = f"The run made {plural(result.mistakes, 'mistake')}; the bound is {number(limit)}, whatever the order of the samples."
     display = plots.BracketDisplay.from_log(result.log, gamma=gamma)
     low, high = (float(line.get_ydata()[-1]) for line in (display.lower_, display.upper_))  # type: ignore[index, arg-type]  # an array
     alt = "Two lines by epoch that close around the largest margin from below and from above."
@@ -143,8 +143,3 @@ def _exception(result: RuleResult) -> str | None:
     if len(log) and float(log.coef.abs().min()) != float(log.coef.abs().max()):
         return "The bound is for updates of one size, and here samples were weighted."
     return None
-
-
-def mistakes(result: RuleResult) -> str:
-    """How many a run made, in words."""
-    return f"{result.mistakes:,} mistake{'s' * (result.mistakes != 1)}"

@@ -24,7 +24,7 @@ from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reports.report import Report
 from torchperc.reports.sections import curve_picture, logged_curves
 from torchperc.reports.subject import Curves, Subject
-from torchperc.reports.text import number, percent
+from torchperc.reports.text import number, percent, plural
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.run import RuleResult
@@ -61,7 +61,7 @@ def curves_of(folder: Path) -> Curves:
 
 
 def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Path) -> str:
-    """Bring a module, made from a run's config, to the end of the run in a folder; say if the run was broken off.
+    """Bring a module, made from a run's config, to the end of the run in a folder; say if the run was interrupted.
 
     Of a :class:`LitRule` the result is restored, too. Data that are not those of the run are refused.
     """
@@ -73,7 +73,7 @@ def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Pa
     if isinstance(module, LitRule):
         return _restore_result(module, data, checkpoint.get("rule"), folder)
     if not (folder / MODEL).is_file():
-        return f"The run was broken off after {checkpoint.get('epoch', 0) + 1} epochs"
+        return f"The run was interrupted after {checkpoint.get('epoch', 0) + 1} epochs"
     load_safetensors(folder / MODEL, module.net)  # the weights it chose in the end, not always the last
     return ""
 
@@ -96,7 +96,7 @@ def _restore_result(module: LitRule, data: TabularDataModule, state: Any, folder
     module.result = run.result()
     if state["verdict"] is not None:
         return ""
-    return f"The run was broken off after {len(state['history'])} epochs and {module.result.mistakes} mistakes"
+    return f"The run was interrupted after {len(state['history'])} epochs and {module.result.mistakes} mistakes"
 
 
 def of_module(
@@ -248,9 +248,9 @@ def _verdict(folder: Path) -> str:
     if not isinstance(state, dict):
         return ""
     epochs, mistakes = len(state["history"]), sum(record[1] for record in state["history"])  # an EpochRecord's
-    many = f"{epochs} epoch{'s' * (epochs != 1)} and {mistakes} mistake{'s' * (mistakes != 1)}"
+    many = f"{plural(epochs, 'epoch')} and {plural(mistakes, 'mistake')}"
     if state["verdict"] is None:
-        return f"The run was broken off after {many}"
+        return f"The run was interrupted after {many}"
     verdict = Verdict(state["verdict"])
     return f"{verdict.name} after {many}: {verdict.sentence}"
 

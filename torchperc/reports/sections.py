@@ -17,7 +17,7 @@ from torchperc.plots.curves import Curve, errors_by_epoch
 from torchperc.reports import proof
 from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.subject import Curves, Subject, of_total
-from torchperc.reports.text import number, percent, visible
+from torchperc.reports.text import number, percent, plural, visible
 
 _LISTED = 20  # features whose weights are listed one by one
 _SHOWN = 2000  # samples in a picture
@@ -67,7 +67,7 @@ def _learned(subject: Subject) -> Section:
     else:
         net = getattr(subject.model, "net", subject.model)
         kind = type(net).__name__ if isinstance(net, nn.Module) else "function from samples to scores"
-    rows = [("model", f"{kind}: {d} feature{'s' * (d != 1)}, {subject.classes or 2} classes"), *subject.how]
+    rows = [("model", f"{kind}: {plural(d, 'feature')}, {subject.classes or 2} classes"), *subject.how]
     if result is not None:
         rows += [("weights kept", result.select), ("epochs", str(result.epochs)), ("mistakes", str(result.mistakes))]
     rows += [(f"{name} error", subject.error(name)) for name in subject.truth]
@@ -98,7 +98,7 @@ def _data(subject: Subject) -> Section:
     blocks: list[Block] = [Table(("what", "value"), subject.about)] if subject.about else []
     d = subject.X.shape[1]
     listed = f": {', '.join(subject.feature_names)}" if d <= _LISTED else ""
-    blocks.append(Text(f"{d} feature{'s' * (d != 1)}{listed}."))
+    blocks.append(Text(f"{plural(d, 'feature')}{listed}."))
     labels = zip(subject.class_names, subject.codes, strict=True)
     rows = [(name, *(f"{int((y == code).sum()):,}" for y in subject.truth.values())) for name, code in labels]
     rows.append(("all", *(f"{len(y):,}" for y in subject.truth.values())))
@@ -129,7 +129,7 @@ def _curves(subject: Subject, bound: float | None) -> Section:
     full = len(validation) == len(errors)
     display = plots.LearningCurveDisplay(errors, validation if full else None, made, bound).plot()
     caption = f"Mistakes as a fraction of each epoch's samples: {_went(epochs, errors, percent)}; "
-    caption += f"{proof.mistakes(subject.result)} in all"
+    caption += f"{plural(subject.result.mistakes, 'mistake')} in all"
     caption += f", at most {number(bound)} by theory." if bound is not None else "."
     if full:
         caption += f" The validation error after it: {_went(epochs, validation, percent)}."

@@ -29,21 +29,6 @@ Curves = Mapping[str, tuple[Curve, Curve]]
 class Subject:
     """A model, the data it is judged on, and what is known of how it was trained.
 
-    Args:
-        model: a ``RuleResult``, a net, or a Lightning module with one.
-        parts: samples and labels by name, the training set first; none is empty.
-        head: decides; the module's own by default, else a perceptron's.
-        names: of the features.
-        labels: names of the classes, in the order −1, +1 or 0 … K−1.
-        how: what else is known of the training, in words.
-        about: what else is known of the data.
-        curves: epochs and values by tag, as a logger has them.
-        margin: the margin y·s that a run by rule required of every sample.
-        image_shape: rows and columns of the picture that a sample is.
-        again: how the run is made again.
-        sentence: how the run ended; by default what a result says of itself.
-        counted: wrong decisions and samples of those sets of which only some samples are given.
-
     Example:
         >>> import torchperc as tp
         >>> X, y = tp.data.gate("AND")
@@ -52,19 +37,20 @@ class Subject:
         (True, ['−1', '+1'])
     """
 
-    model: Any
-    parts: Mapping[str, tuple[Tensor, Tensor]]
-    head: Head | None = None
-    names: Sequence[str] | None = None
-    labels: Sequence[object] | None = None
-    how: Rows = ()
-    about: Rows = ()
-    curves: Curves = field(default_factory=dict)
-    margin: float = 0.0
-    image_shape: tuple[int, int] | None = None
-    again: Sequence[Block] = ()
-    sentence: str = ""
+    model: Any  # a RuleResult, a net, or a Lightning module with one
+    parts: Mapping[str, tuple[Tensor, Tensor]]  # samples and labels by name, the training set first; none is empty
+    head: Head | None = None  # decides; the module's own by default, else a perceptron's
+    names: Sequence[str] | None = None  # of the features
+    labels: Sequence[object] | None = None  # names of the classes, in the order −1, +1 or 0 … K−1
+    how: Rows = ()  # what else is known of the training, in words
+    about: Rows = ()  # what else is known of the data
+    curves: Curves = field(default_factory=dict)  # by tag, as a logger has them
+    margin: float = 0.0  # y·s that a run by rule required of every sample
+    image_shape: tuple[int, int] | None = None  # rows and columns of the picture that a sample is
+    again: Sequence[Block] = ()  # how the run is made again
+    sentence: str = ""  # how the run ended; by default what a result says of itself
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Wrong decisions and samples of those sets of which only some samples are given."""
     known: Classifier = field(init=False)
     scores: dict[str, Tensor] = field(init=False)
     truth: dict[str, Tensor] = field(init=False)

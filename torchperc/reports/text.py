@@ -26,6 +26,16 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    Example:
+        >>> plural(1, "epoch"), plural(1200, "mistake")
+        ('1 epoch', '1,200 mistakes')
+    """
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def number(value: Any) -> str:
     """Six figures at most, with a true minus.
 

@@ -25,6 +25,7 @@ from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.reports import runs
 from torchperc.reports.learned import RESULTS, Tally, of_learned
 from torchperc.reports.runs import CONFIG
+from torchperc.reports.text import plural
 from torchperc.rules.conventions import Verdict
 from torchperc.workflow.places import claimed_folder, config
 
@@ -275,7 +276,7 @@ def _notes(data: TabularDataModule) -> Iterator[str]:
     """What a reader of the figures should know about the data."""
     dropped = data.dataset.dropped
     if dropped:
-        yield f"{dropped:,} row{'s' * (dropped != 1)} with missing values dropped"
+        yield f"{plural(dropped, 'row')} with missing values dropped"
     for name, (_, y) in zip(_SETS, data.parts, strict=True):
         codes = [-1, 1] if data.classes is None else range(data.classes)
         absent = [label for label, code in zip(data.dataset.labels, codes, strict=True) if not (y == code).any()]
