@@ -13,11 +13,12 @@ from scipy.optimize import nnls
 from scipy.sparse import csr_array, csr_matrix
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris
 from sklearn.svm import SVC
+from torchperc.functional import slacks as slack
 
 import torchperc as tp
-from torchperc.theory import margins
+from torchperc.theory import nearest_point
 from torchperc.theory.bounds import bracket, inseparable_bound, live_bracket, mistake_bound
-from torchperc.theory.margins import BIAS_STEPS, MaxMargin, margin, max_margin, radius, slack
+from torchperc.theory.margins import BIAS_STEPS, MaxMargin, margin, max_margin, radius
 
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 XOR = AND[0], [-1, 1, 1, -1]
@@ -206,6 +207,21 @@ def test_margin_of_classes_is_the_smallest_product_with_a_difference(bias_step):
     assert margin(net, csr_array(X), y, bias_step=bias_step) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("bias_step", BIAS_STEPS)
+def test_a_free_bias_is_the_distance_from_the_hyperplane(bias_step):
+    """1/√13 and 1/√29 for the same weights: ‖w‖ without and with the bias."""
+    net = tp.Perceptron(2, dtype=torch.float64)
+    net.load_state_dict({"weight": torch.tensor([[3.0, 2.0]]), "bias": torch.tensor([-4.0])})
+    free = margin(net, *AND, bias="free", bias_step=bias_step)
+    assert free == float(net.margin(torch.tensor(AND[0], dtype=torch.float64), torch.tensor(AND[1])))
+    assert free == 1 / math.sqrt(13)
+    assert margin(net, *AND, bias="counted") == margin(net, *AND) == 1 / math.sqrt(29)
+    X, y = separable_classes(5)
+    many = tp.MulticlassPerceptron(3, 3, init="normal", seed=1, dtype=torch.float64)
+    scores, length = many(torch.from_numpy(X)), many.weight.norm()
+    assert margin(many, X, y, bias="free") == pytest.approx(float(slack(scores, torch.from_numpy(y)).min() / length))
+
+
 def test_slack_of_two_and_of_many_classes():
     assert slack(torch.tensor([2.0, -3.0]), torch.tensor([1, 1])).tolist() == [2, -3]
     scores = torch.tensor([[1.0, 4.0, 2.0], [5.0, 0.0, 3.0]])
@@ -372,7 +388,7 @@ def test_a_working_set_leads_to_the_same_margin(monkeypatch, classes):
     """Many samples are looked at by parts; with parts of seven the way is another and the end is the same."""
     X, y = separable(1, 400, 5) if classes is None else separable_classes(1, 400, 5)
     whole = largest(X, y, num_classes=classes)
-    monkeypatch.setattr(margins, "_WORKING_SET", 7)
+    monkeypatch.setattr(nearest_point, "_WORKING_SET", 7)
     parts = largest(X, y, num_classes=classes)
     assert parts.margin == pytest.approx(whole.margin, rel=1e-6)
     assert parts.support.tolist() == whole.support.tolist()
@@ -570,7 +586,7 @@ def test_float32_samples_are_taken_as_they_are():
 def test_a_working_set_leads_to_the_same_geometric_margin(monkeypatch, classes):
     X, y = separable(1, 400, 5) if classes is None else separable_classes(1, 400, 5)
     whole = max_margin(X, y, num_classes=classes)
-    monkeypatch.setattr(margins, "_WORKING_SET", 7)
+    monkeypatch.setattr(nearest_point, "_WORKING_SET", 7)
     parts = max_margin(X, y, num_classes=classes)
     assert parts.margin == pytest.approx(whole.margin, rel=1e-6)
     assert parts.support.tolist() == whole.support.tolist()
@@ -777,6 +793,8 @@ def test_the_bound_of_a_given_margin():
         (lambda: margin(([[1.0, 2.0]], [0.0, 1.0]), *AND), ValueError, "bias has 2 values"),
         (lambda: margin(([[1.0, 2.0]], [math.inf]), *AND), ValueError, "bias"),
         (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, bias_step="none"), ValueError, "no place for a bias"),
+        (lambda: margin(([[1.0, 2.0]], [1.0]), *AND, bias="both"), ValueError, "bias='both' is unknown"),
+        (lambda: margin(([[0.0, 0.0]], [1.0]), *AND, bias="free"), ValueError, "all zero"),
         (lambda: margin(([[1.0, 2.0]], [1.0]), AND[0], [0, 0, 0, 1]), ValueError, "must hold -1 and \\+1"),
         (lambda: margin((np.eye(2), None), AND[0], [0, 1, 2, 0]), ValueError, "class indices 0 to 1"),
         (lambda: max_margin(AND[0], [1, 1, 1, 1]), ValueError, "one class only"),

@@ -217,7 +217,7 @@ def test_auto_lowers_the_loss_at_every_epoch_of_full_batch_descent():
 def test_a_rate_that_is_too_large_is_said_before_the_run():
     X, y = iris(0)
     limit = tp.theory.lms_limit(X)
-    with pytest.warns(UserWarning, match=r"is above 2/L = .*the loss will grow without end"):
+    with pytest.warns(UserWarning, match=r"is above 2/L = .*the loss will diverge"):
         trained(L.LitClassifier(tp.Perceptron(4).double(), "lms", lr=1.05 * limit), X, y, 1)
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*2/L")

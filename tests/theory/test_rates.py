@@ -243,7 +243,7 @@ def test_too_large_is_said_before_the_run():
     X, _ = data(12)
     for head in (tp.PerceptronHead(), "lms", "logistic"):
         assert rate_warning(0.999 * min(step_limit(head, X), 1e9), head, X) is None
-    assert "will grow without end" in rate_warning(1.001 * lms_limit(X), "lms", X)
+    assert "will diverge" in rate_warning(1.001 * lms_limit(X), "lms", X)
     assert "may" in rate_warning(1.001 * logistic_limit(X), "logistic", X)
     assert "may" in rate_warning(1.001 * lms_limit(X), "lms", X, batch_size=1)
     assert f"2/L = {lms_limit(X):.4g}" in rate_warning(1e6, "lms", X)

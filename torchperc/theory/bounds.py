@@ -6,11 +6,12 @@ import math
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
-import numpy as np
+import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.theory.margins import labels, max_margin, samples, slack, weights_of
+from torchperc.nn import functional as tpf
+from torchperc.theory.margins import Points, labels, max_margin, slacks_of, weights_of
 
 
 class Bracket(NamedTuple):
@@ -51,34 +52,31 @@ def mistake_bound(
     geometric margin, with a free bias, is larger, and (R/γ)² with it may be fewer mistakes than a run makes.
 
     Args:
-        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
         y: labels −1/+1, or class indices with ``num_classes``.
         bias_step: that of the run, see :func:`radius`.
         gamma: a margin that some weights reach, see :func:`margin`; by default the largest, which is that of
             ``max_margin(X, y, bias="counted")``.
         num_classes: K, or ``None`` for two classes by one score.
-        margin: the slack that the run demands of every sample.
-        lr: the rate η of the run, which matters with a margin only.
+        margin: the margin y·s that the run required of every sample, ``RuleTrainer(margin=)``.
+        lr: the learning rate η of the run, which matters with a required margin only.
 
     Returns:
         The bound; infinity if ``gamma`` is not positive, or if no weights were found that separate the data.
-
-    Shape:
-        X (N, d), y (N,) → a number.
 
     Example:
         >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]]
         >>> round(mistake_bound(AND, [-1, -1, -1, 1]), 6), mistake_bound(AND, [-1, 1, 1, -1])
         (51.0, inf)
     """
-    data = samples(X, bias_step)
-    labels(y, len(data), num_classes)
+    points = Points.of(X, bias_step)
+    labels(y, len(points.rows), num_classes)
     margin, lr = checks.number("margin", margin, at_least=0), checks.number("lr", lr, above=0)
     if gamma is None:
         gamma = max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=num_classes).margin
     if checks.number("gamma", gamma) <= 0:
         return math.inf
-    return (data.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
+    return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
 
 
 def inseparable_bound(
@@ -102,31 +100,27 @@ def inseparable_bound(
     ((R + D)/γ)². With K classes u·z_n is the slack s_y − max_{r≠y} s_r of unit weights, and R that of K classes.
 
     Args:
-        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
+        X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
         y: labels −1/+1, or class indices if the weight has more than one row.
         weights: a linear net or a pair (weight, bias) to compare with, of any length but 0.
         gamma: γ, a margin to ask of them.
         bias_step: that of the run, see :func:`radius`.
         passes: how often every sample is presented.
 
-    Shape:
-        X (N, d), y (N,) → a number.
-
     Example:
         >>> inseparable_bound([[1], [-1], [1]], [1, -1, -1], ([[1.0]], None), 1.0, bias_step="none")
         9.0
     """
-    data = samples(X, bias_step)
-    weight, bias = weights_of(weights, data.width)
-    classes = None if len(weight) == 1 else len(weight)
-    target = labels(y, len(data), classes, both=False)
+    points = Points.of(X, bias_step)
+    weight, bias, slacks = slacks_of(weights, points, y)
     gamma = checks.number("gamma", gamma, above=0)
-    length = data.length(weight, bias)
+    length = points.length(weight, bias)
     if not length:
         raise ValueError("the weights are all zero, so they have no direction; give others to compare with")
-    lacking = gamma - slack(data.scores(weight, bias), target) / length
-    squared = checks.whole("passes", passes, at_least=1) * float(lacking.clamp(min=0).square().sum())
-    return ((math.sqrt(data.squared_radius(classes)) + math.sqrt(squared)) / gamma) ** 2
+    lacking = (gamma - slacks / length).clamp(min=0)
+    squared = checks.whole("passes", passes, at_least=1) * float(lacking.square().sum())
+    R = math.sqrt(points.squared_radius(None if len(weight) == 1 else len(weight)))
+    return ((R + math.sqrt(squared)) / gamma) ** 2
 
 
 def bracket(
@@ -145,14 +139,14 @@ def bracket(
 
     The lower bound holds for any weights. The upper one is half of the proof of :func:`mistake_bound`: every update
     c·z adds at least c·γ* to u·w, u being the best unit vector, so γ*·Σ c ≤ u·(w_t − w₀) ≤ ‖w_t − w₀‖, and Σ c = η·t.
-    It needs no other thing of a run, neither its order nor what it took for a mistake.
+    It holds for any order, and whatever counted as a mistake.
 
     Args:
         net: the weights w_t: a linear net or a pair (weight, bias).
         X: the samples of the run; those of weight 0 left out.
         y: their labels.
         t: the number of mistakes; with sample weights the sum of the weights of these mistakes.
-        lr: the rate η.
+        lr: the learning rate η.
         bias_step: that of the run, see :func:`radius`.
         start: the weights w₀ before the first sample, if they were not zero.
 
@@ -160,45 +154,40 @@ def bracket(
         The two bounds. An upper bound of 0 or less says that the data cannot be separated. Zero weights have no
         margin, and no mistakes no sum: then the bounds are −∞ and ∞.
 
-    Shape:
-        X (N, d), y (N,).
-
     Example:
         >>> AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
         >>> [round(bound, 6) for bound in bracket(([[3.0, 2.0]], [-4.0]), *AND, t=18)]
         [0.185695, 0.299176]
     """
-    data = samples(X, bias_step)
-    weight, bias = weights_of(net, data.width)
-    target = labels(y, len(data), None if len(weight) == 1 else len(weight), both=False)
-    before = (np.zeros_like(weight), np.zeros_like(bias)) if start is None else weights_of(start, data.width)
+    points = Points.of(X, bias_step)
+    weight, bias, slacks = slacks_of(net, points, y)
+    before = (torch.zeros_like(weight), torch.zeros_like(bias)) if start is None else weights_of(start, weight.shape[1])
     if before[0].shape != weight.shape:
         raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equally many")
     total = checks.number("lr", lr, above=0) * checks.number("t", t, at_least=0)
-    norm, moved = data.length(weight, bias), data.length(weight - before[0], bias - before[1])
-    return live_bracket(data.scores(weight, bias), target, norm, total, moved=moved)
+    moved = points.length(weight - before[0], bias - before[1])
+    return _bracket(slacks, points.length(weight, bias), moved, total)
 
 
 def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved: float | None = None) -> Bracket:
     """The same as :func:`bracket` from what a run has at hand: min slack/‖w_t‖ and ‖w_t − w₀‖/Σ c.
 
     Args:
-        scores: the scores of the training samples under the weights w_t.
-        y: their labels.
+        scores: of the training samples under the weights w_t: (N,), or (N, K).
+        y: their labels −1/+1, or class indices.
         norm: ‖w_t‖ in the space where the update happens.
         total: Σ c over the mistakes so far, c = η·(sample weight); η·t if samples have no weights.
         moved: ‖w_t − w₀‖; ``norm`` by default, as w₀ = 0.
 
-    Shape:
-        scores (N,) with labels −1/+1, or (N, K) with class indices.
-
     Example:
-        >>> import torch
         >>> live_bracket(torch.tensor([-4.0, 2.0]), torch.tensor([-1, 1]), norm=5.0, total=10.0)
         Bracket(lower=0.4, upper=0.5)
     """
-    lower = float(slack(scores, y).min()) / norm if norm else -math.inf
-    return Bracket(lower, (norm if moved is None else moved) / total if total else math.inf)
+    return _bracket(tpf.slacks(scores, y), norm, norm if moved is None else moved, total)
+
+
+def _bracket(slacks: Tensor, norm: float, moved: float, total: float) -> Bracket:
+    return Bracket(float(slacks.min()) / norm if norm else -math.inf, moved / total if total else math.inf)
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
@@ -206,10 +195,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, flo
 
     Unlike p ± z·√(p(1 − p)/n) it stays within 0 and 1, and has a width even when all or none succeed.
 
-    Args:
-        successes: how many of n.
-        n: at least 1.
-        confidence: two-sided; z is the normal quantile that goes with it, 1.96 for 95 %.
+    ``confidence`` is two-sided; z is the normal quantile that goes with it, 1.96 for 95 %.
 
     Example:
         >>> tuple(round(bound, 4) for bound in wilson(585, 1000))

@@ -1,4 +1,4 @@
-"""How large a rate gradient descent bears: 2/L, where L bounds the curvature of the loss.
+"""How large a learning rate gradient descent bears: 2/L, where L bounds the curvature of the loss.
 
 With φ = (x, 1) and λmax the largest eigenvalue of mean φ·φᵀ, the curvature of the mean loss is at most L = h·λmax,
 where h bounds the second derivative of the loss in the score: 1 for LMS, ¼ for the logistic loss, ½ for its K-class
@@ -7,13 +7,13 @@ form, because diag(p) − p·pᵀ has no eigenvalue above ½.
 What 2/L means depends on the loss and on the batch:
 
 - LMS by full batch has the curvature L everywhere, so 2/L is sharp. Below it descent finds the least-squares solution;
-  above it the loss grows without end, but for starts at right angles to the top eigenvector.
+  above it the loss diverges, but for starts at right angles to the top eigenvector.
 - For the logistic loss 2/L is sufficient and not necessary. Below it the loss falls with every step; above it that is
   no longer promised, though the curvature is less away from s = 0 and the run may converge all the same.
 - A batch of b out of N samples has its own curvature, at most h·max ‖φ‖², and at most N/b times that of all samples.
   L is the smaller of the two. Below 2/L no step leads away from a solution that all samples share, and LMS stays
-  bounded; above it a run may still converge. With a constant rate it ends near the least-squares solution, going
-  round it, and not in it. One sample at a time this is the rate 2/max ‖φ‖², at which a step overshoots its own sample.
+  bounded; above it a run may still converge. With a constant learning rate it ends near the least-squares solution and
+  not in it. One sample at a time the limit is 2/max ‖φ‖², at which a step overshoots its own sample.
 """
 
 from __future__ import annotations
@@ -27,65 +27,11 @@ from numpy.typing import NDArray
 
 from torchperc import _checks as checks
 from torchperc.nn import heads as tph
-from torchperc.theory.margins import Samples, samples
+from torchperc.theory.margins import Points
 
 REDUCTIONS = ("mean", "sum")
-_DIRECT = 2000  # the smaller side of X up to which all eigenvalues of a Gram matrix are taken
+_DIRECT = 2000  # the smaller side of X up to which all eigenvalues of a Gram matrix are computed
 _ROUNDING = 1e-12  # of λmax: far above what rounding does to it, far below what matters
-
-
-def lms_limit(X: checks.Data, *, bias: bool = True, reduction: str = "mean", batch_size: int | str = "full") -> float:
-    """The rate above which LMS diverges: 2/λmax of the Hessian of mean ½(t − s)², whatever the targets.
-
-    With K classes every class has this Hessian, so the limit is the same. See the module's text for what it says of
-    batches smaller than the data.
-
-    Args:
-        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
-        bias: whether the net has a bias, φ = (x, 1), or not, φ = x.
-        reduction: ``"mean"`` or ``"sum"`` over a batch.
-        batch_size: ``"full"``, or how many samples a batch has, the last one perhaps fewer; 1 for ``update="sample"``.
-
-    Shape:
-        X (N, d) → a number, infinity if all scores are 0 whatever the weights.
-
-    Example:
-        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
-        >>> round(lms_limit(X), 9), round(lms_limit(X, batch_size=1), 9)
-        (0.4, 0.2)
-    """
-    return _limit(_curvature(X, bias, reduction, batch_size))
-
-
-def logistic_limit(
-    X: checks.Data,
-    *,
-    bias: bool = True,
-    num_classes: int | None = None,
-    reduction: str = "mean",
-    batch_size: int | str = "full",
-) -> float:
-    """The rate up to which the logistic loss falls with every step: 2/L, L = λmax/4, or λmax/2 with K classes.
-
-    Args:
-        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
-        bias: whether the net has a bias.
-        num_classes: K for the softmax of K scores, ``None`` for one score a sample.
-        reduction: ``"mean"`` or ``"sum"`` over a batch.
-        batch_size: as for :func:`lms_limit`.
-
-    Shape:
-        X (N, d) → a number, infinity if all scores are 0 whatever the weights.
-
-    Example:
-        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
-        >>> round(logistic_limit(X), 9), round(logistic_limit(X, num_classes=3), 9)
-        (1.6, 0.8)
-    """
-    share = 0.25 if num_classes is None else 0.5
-    if num_classes is not None:
-        checks.whole("num_classes", num_classes, at_least=2)
-    return _limit(share * _curvature(X, bias, reduction, batch_size))
 
 
 def step_limit(
@@ -100,29 +46,57 @@ def step_limit(
     """The limit 2/L of a head's loss under a linear net; infinity for the perceptron, whose loss has no curvature.
 
     Args:
-        head: a head, or its name, see :func:`torchperc.nn.heads.head`.
-        X: samples.
-        bias: whether the net has a bias.
-        num_classes: K, or ``None`` for one score a sample.
+        head: a head, or its name, see :func:`torchperc.heads.head`.
+        X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
+        bias: whether the net has a bias, φ = (x, 1), or not, φ = x.
+        num_classes: K, or ``None`` for one score per sample.
         reduction: ``"mean"`` or ``"sum"`` over a batch.
-        batch_size: as for :func:`lms_limit`.
-
-    Shape:
-        X (N, d) → a number.
+        batch_size: ``"full"``, or how many samples a batch has, the last one perhaps fewer; 1 for ``update="sample"``.
 
     Example:
         >>> step_limit("perceptron", [[1.0], [-1.0]]), round(step_limit("lms", [[1.0], [-1.0]]), 9)
         (inf, 2.0)
     """
-    head = tph.head(head) if isinstance(head, str) else head
-    if isinstance(head, tph.LMSHead):
-        return lms_limit(X, bias=bias, reduction=reduction, batch_size=batch_size)
-    if isinstance(head, tph.LogisticHead):
-        return logistic_limit(X, bias=bias, num_classes=num_classes, reduction=reduction, batch_size=batch_size)
-    if isinstance(head, tph.PerceptronHead):
-        _batches(_admitted(X, bias), reduction, batch_size)  # the same errors for every head
+    bend = _bend(tph.head(head) if isinstance(head, str) else head, num_classes)
+    points = _points(X, bias)
+    smallest, largest = _batches(len(points.rows), reduction, batch_size)
+    if not bend:
         return math.inf
-    raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+    curvature = longest = points.squared_radius(None)
+    if largest > 1:
+        total = len(points.rows) * _largest(points)
+        curvature = min(longest, total / smallest) if reduction == "mean" else min(largest * longest, total)
+    return 2 / (bend * curvature) if curvature else math.inf
+
+
+def lms_limit(X: checks.Data, *, bias: bool = True, reduction: str = "mean", batch_size: int | str = "full") -> float:
+    """The learning rate above which LMS diverges, :func:`step_limit` of mean ½(t − s)²: 2/λmax, whatever the targets.
+
+    Example:
+        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
+        >>> round(lms_limit(X), 9), round(lms_limit(X, batch_size=1), 9)
+        (0.4, 0.2)
+    """
+    return step_limit(tph.LMSHead(), X, bias=bias, reduction=reduction, batch_size=batch_size)
+
+
+def logistic_limit(
+    X: checks.Data,
+    *,
+    bias: bool = True,
+    num_classes: int | None = None,
+    reduction: str = "mean",
+    batch_size: int | str = "full",
+) -> float:
+    """The learning rate up to which the logistic loss falls with every step, see :func:`step_limit`.
+
+    Example:
+        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
+        >>> round(logistic_limit(X), 9), round(logistic_limit(X, num_classes=3), 9)
+        (1.6, 0.8)
+    """
+    options: dict[str, Any] = {"num_classes": num_classes, "reduction": reduction, "batch_size": batch_size}
+    return step_limit(tph.LogisticHead(), X, bias=bias, **options)
 
 
 def auto_lr(
@@ -134,22 +108,11 @@ def auto_lr(
     reduction: str = "mean",
     batch_size: int | str = "full",
 ) -> float:
-    """A rate that is never too large: 1/L, half the limit of :func:`step_limit`.
+    """A learning rate that is never too large: 1/L, half of :func:`step_limit`, whose arguments it has.
 
     A step of 1/L lowers a loss of curvature at most L by at least ‖gradient‖²/(2L), the most that can be promised for
-    any rate. Where there is no limit, as for the perceptron, it is 1: from zero weights the perceptron's rate scales
-    the weights and changes nothing else.
-
-    Args:
-        head: a head, or its name, see :func:`torchperc.nn.heads.head`.
-        X: samples.
-        bias: whether the net has a bias.
-        num_classes: K, or ``None`` for one score a sample.
-        reduction: ``"mean"`` or ``"sum"`` over a batch.
-        batch_size: as for :func:`lms_limit`.
-
-    Shape:
-        X (N, d) → a number.
+    any learning rate. Where there is no limit, as for the perceptron, it is 1: from zero weights the perceptron's
+    learning rate scales the weights and changes nothing else.
 
     Example:
         >>> X = [[1.0], [-1.0]]
@@ -170,20 +133,11 @@ def rate_warning(
     reduction: str = "mean",
     batch_size: int | str = "full",
 ) -> str | None:
-    """A sentence to say before a run if its rate is above :func:`step_limit`, ``None`` if it is not.
-
-    Args:
-        lr: the rate.
-        head: a head, or its name.
-        X: samples.
-        bias: whether the net has a bias.
-        num_classes: K, or ``None`` for one score a sample.
-        reduction: ``"mean"`` or ``"sum"`` over a batch.
-        batch_size: as for :func:`lms_limit`.
+    """A warning if a learning rate is above :func:`step_limit`, whose arguments follow; ``None`` if it is not.
 
     Example:
         >>> rate_warning(3, "lms", [[1.0], [-1.0]])
-        'lr=3 is above 2/L = 2, so the loss will grow without end; use at most 1, which is 1/L, or scale X down'
+        'lr=3 is above 2/L = 2, so the loss will diverge; use a learning rate of at most 1 (1/L), or scale X down'
         >>> rate_warning(1, "lms", [[1.0], [-1.0]])
     """
     checks.number("lr", lr, above=0)
@@ -192,8 +146,8 @@ def rate_warning(
     if lr <= limit:
         return None
     sharp = isinstance(head, tph.LMSHead) and batch_size == "full"
-    what = "the loss will grow without end" if sharp else "steps may overshoot and the loss may grow"
-    remedy = f"use at most {limit / 2:.4g}, which is 1/L, or scale X down"
+    what = "the loss will diverge" if sharp else "steps may overshoot and the loss may grow"
+    remedy = f"use a learning rate of at most {limit / 2:.4g} (1/L), or scale X down"
     return f"lr={lr:g} is above 2/L = {limit:.4g}, so {what}; {remedy}"
 
 
@@ -204,76 +158,75 @@ def largest_eigenvalue(X: checks.Data, *, bias: bool = True) -> float:
     have taken away. Beyond that it is the value θ that Lanczos' iteration comes to plus the length of its residual,
     which is not below the eigenvalue next to θ; that this is the largest one holds but for a random start at right
     angles to it. It is never above mean ‖φ‖², the sum of all eigenvalues, which is also the answer if the iteration
-    does not come to an end.
-
-    Args:
-        X: samples, as a tensor, an array, lists or a scipy sparse matrix.
-        bias: whether φ has the constant feature.
-
-    Shape:
-        X (N, d) → a number.
+    does not converge.
 
     Example:
         >>> round(largest_eigenvalue([[1.0], [-1.0]]), 9), round(largest_eigenvalue([[3, 4]], bias=False), 9)
         (1.0, 25.0)
     """
-    return _largest(_admitted(X, bias))
+    return _largest(_points(X, bias))
 
 
-def _admitted(X: checks.Data, bias: bool) -> Samples:
-    return samples(X, "unit" if checks.flag("bias", bias) else "none")
+def _bend(head: object, num_classes: int | None) -> float:
+    """What the second derivative of a head's loss in the score is at most."""
+    if isinstance(head, tph.LMSHead):
+        return 1.0
+    if isinstance(head, tph.PerceptronHead):
+        return 0.0
+    if not isinstance(head, tph.LogisticHead):
+        raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+    if num_classes is None:
+        return 0.25
+    checks.whole("num_classes", num_classes, at_least=2)
+    return 0.5
 
 
-def _limit(curvature: float) -> float:
-    return 2 / curvature if curvature else math.inf
+def _points(X: checks.Data, bias: bool) -> Points:
+    return Points.of(X, "unit" if checks.flag("bias", bias) else "none")
 
 
-def _curvature(X: checks.Data, bias: bool, reduction: str, batch_size: int | str) -> float:
-    """What the curvature of ½(t − s)² over any batch is at most."""
-    data = _admitted(X, bias)
-    smallest, largest = _batches(data, reduction, batch_size)
-    longest = data.squared_radius(None)
-    if largest == 1:
-        return longest
-    total = len(data) * _largest(data)
-    return min(longest, total / smallest) if reduction == "mean" else min(largest * longest, total)
-
-
-def _batches(data: Samples, reduction: str, batch_size: int | str) -> tuple[int, int]:
+def _batches(count: int, reduction: str, batch_size: int | str) -> tuple[int, int]:
     """The sizes of the smallest batch, which is the last, and of the others."""
     checks.one_of("reduction", reduction, REDUCTIONS)
     if isinstance(batch_size, str):
         checks.one_of("batch_size", batch_size, ("full",))
-        return len(data), len(data)
-    size = min(checks.whole("batch_size", batch_size, at_least=1), len(data))
-    return len(data) % size or size, size
+        return count, count
+    size = min(checks.whole("batch_size", batch_size, at_least=1), count)
+    return count % size or size, size
 
 
-def _largest(data: Samples) -> float:
-    small = min(len(data), data.width) <= _DIRECT
-    value = _by_gram(data) if small else _by_lanczos(data)
-    return min(value, float(data.squared_lengths.mean()) + data.bias_scale) * (1 + _ROUNDING)
+def _largest(points: Points) -> float:
+    small = min(len(points.rows), points.rows.width) <= _DIRECT
+    value = (_by_gram if small else _by_lanczos)(_array(points.rows.raw()), points.bias_scale)
+    return min(value, float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)
 
 
-def _by_gram(data: Samples) -> float:
+def _array(X: Any) -> Any:
+    """A tensor as an array, a sparse matrix as it is."""
+    return X.numpy() if isinstance(X, torch.Tensor) else X
+
+
+def _by_gram(X: Any, b: float) -> float:
     """From the smaller of φᵀφ and φφᵀ, which have the same eigenvalues but for zeros."""
-    X, b = data.X, data.bias_scale
-    if len(data) <= data.width:
-        gram = _dense(X @ X.T) + b
+    count, width = X.shape
+    product = X @ X.T if count <= width else X.T @ X
+    gram = np.asarray(product.toarray() if checks.is_sparse(product) else product)
+    if count <= width:
+        gram = gram + b
     else:
         sums = b * np.asarray(X.sum(axis=0)).reshape(-1, 1)
-        gram = np.block([[_dense(X.T @ X), sums], [sums.T, np.full((1, 1), b * len(data))]])
-    return float(torch.linalg.eigvalsh(torch.from_numpy(gram))[-1]) / len(data)
+        gram = np.block([[gram, sums], [sums.T, np.full((1, 1), b * count)]])
+    return float(torch.linalg.eigvalsh(torch.from_numpy(gram))[-1]) / count
 
 
-def _by_lanczos(data: Samples) -> float:
+def _by_lanczos(X: Any, b: float) -> float:
     from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-    X, b, size = data.X, data.bias_scale, data.width + 1  # without a bias the last coordinate meets zeros only
+    size = X.shape[1] + 1  # without a bias the last coordinate meets zeros only
 
     def times(vector: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = X @ vector[:-1] + b * vector[-1]
-        return np.append(X.T @ scores, b * scores.sum()) / len(data)
+        return np.append(X.T @ scores, b * scores.sum()) / X.shape[0]
 
     operator = LinearOperator((size, size), matvec=lambda vector: times(vector.reshape(-1)), dtype=np.float64)
     start = np.random.default_rng(0).normal(size=size)
@@ -283,7 +236,3 @@ def _by_lanczos(data: Samples) -> float:
         return math.inf
     value, vector = float(values[0]), vectors[:, 0]
     return value + float(np.linalg.norm(times(vector) - value * vector))
-
-
-def _dense(gram: Any) -> NDArray[np.float64]:
-    return np.asarray(gram.toarray() if checks.is_sparse(gram) else gram)
