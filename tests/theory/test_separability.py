@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from sklearn import datasets
 
 import torchperc as tp
+from torchperc.samples.rows import DenseRows
 from torchperc.theory import verifier
 from torchperc.theory.certificate import Certificate
 from torchperc.theory.separability import decide as separating
@@ -503,6 +504,11 @@ def test_a_bar_is_for_terminals(capsys):
 
 # --- what the proofs stand on -------------------------------------------------------------------------------------
 
+
+def problem(X, own, bias):
+    return sep_rows.Problem(DenseRows(torch.from_numpy(np.array(X))), np.array(own), 2, bias)
+
+
 FLOATS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 5e-324, 1e-310, 1e300, -1e300, 1.0, 1 + 2**-52])
 
 
@@ -512,7 +518,7 @@ FLOATS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 5e-324, 1e-310, 1e300, -1e
 )
 def test_the_bound_of_rounding_holds(X, vector):
     own = np.arange(len(X)) % 2
-    rows = sep_rows.Rows(np.array(X), own, 2, True)
+    rows = problem(X, own, True)
     plane = rows.plane(vector)
     slacks, error, scale = rows.bounded_slacks(plane)
     exact = [rows.exact_slacks(i, plane)[0] for i in range(len(X))]
@@ -537,7 +543,7 @@ LIES = {
 @pytest.mark.parametrize("name", LIES)
 def test_floats_alone_would_be_wrong(name):
     row, vector, sign = LIES[name]
-    rows = sep_rows.Rows(np.array([row]), np.array([1]), 2, False)
+    rows = problem([row], [1], False)
     with np.errstate(over="ignore", invalid="ignore"):
         by_floats = rows.slacks(np.array([vector], dtype=float), np.zeros(1))[0, 0]
     assert not by_floats * sign > 0
@@ -550,7 +556,7 @@ def test_the_least_of_many_that_floats_cannot_tell_apart():
     random = np.random.default_rng(0)
     X = random.random((300, 6))
     X[:, -1] = 1 - X[:, :-1].sum(axis=1)
-    rows = sep_rows.Rows(X, np.ones(300, dtype=np.int64), 2, False)
+    rows = problem(X, np.ones(300, dtype=np.int64), False)
     exact = [sum(map(Fraction, row)) for row in X.tolist()]
     assert exact.index(min(exact)) != int(rows.slacks(np.ones((1, 6)), np.zeros(1)).argmin())
     assert rows.measure(rows.plane([Fraction(1)] * 6))[0] == min(exact)

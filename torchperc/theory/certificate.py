@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -16,8 +15,8 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.theory import verifier
-from torchperc.theory.separability.rows import Rows, checked
-from torchperc.theory.verifier import Claim, Plane, write_number
+from torchperc.theory.separability.rows import Problem
+from torchperc.theory.verifier import Claim, Plane, RejectedError, write_number
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,8 @@ class Hyperplane:
     """A separating hyperplane in rational numbers.
 
     Args:
-        weight: one row of weights for labels −1/+1, else one for each class.
-        bias: one number a row; None without a bias.
+        weight: one row of weights for labels −1/+1, else one per class.
+        bias: one number per row; None without a bias.
         least: the least y·s of all samples, the least s_y − s_k with many classes; 0 if it separates weakly.
         squared_margin: least²/‖w‖², the square of the geometric margin (free bias), which is rational while the margin
             need not be; ‖w‖ is the length of all weights together and leaves the biases out.
@@ -143,7 +142,7 @@ class Certificate:
     hyperplane: Hyperplane | None = None
     witness: Witness | None = None
     reason: str = ""
-    rows: Rows | None = field(default=None, repr=False)
+    rows: Problem | None = field(default=None, repr=False)
 
     @property
     def separable(self) -> bool | None:
@@ -172,57 +171,54 @@ class Certificate:
         """
         if self.witness is None or self.rows is None or len(self.labels) > 2 or not self.bias:
             raise ValueError("point is for two classes with a bias, a witness and its data")
-        chosen = [i for i, sample in enumerate(self.witness.samples) if self.rows.own[sample] == 1]
-        total = sum(self.witness.weights[i] for i in chosen)
-        rows = [
-            self.rows.dense(slice(self.witness.samples[i], self.witness.samples[i] + 1))[0].tolist() for i in chosen
-        ]
-        shares = [Fraction(self.witness.weights[i], total) for i in chosen]
+        pairs = zip(self.witness.samples, self.witness.weights, strict=True)
+        chosen = [(self.rows.sample(i)[0], weight) for i, weight in pairs if self.rows.own[i] == 1]
+        total = sum(weight for _, weight in chosen)
         return tuple(
-            sum((share * Fraction(row[j]) for share, row in zip(shares, rows, strict=True)), Fraction(0))
+            sum((Fraction(weight, total) * Fraction(values[j]) for values, weight in chosen), Fraction(0))
             for j in range(self.features)
         )
+
+    def is_about(self, problem: Problem, signs: bool) -> bool:
+        """Whether it answers the question about these data."""
+        asked = (problem.bias, signs, problem.classes, problem.digest)
+        return asked == (self.bias, self.signs, len(self.labels), self.digest)
 
     def verify(self, X: checks.Data | None = None, y: checks.Data | None = None) -> bool:
         """Whether the proof holds of the data, in exact rational arithmetic and whoever found it.
 
-        A witness takes a few rows, whose sum is made in integers. For a hyperplane the sign of y·s is needed for every
-        sample: float64 settles those whose distance from 0 is larger than a rigorous bound of everything that rounding
-        can have done, which is a proof; all others, and those that may be the nearest, are done in integers.
+        A witness takes a few rows, whose sum is computed in integers. For a hyperplane the sign of y·s is needed for
+        every sample: float64 settles those whose distance from 0 is larger than a rigorous bound of everything that
+        rounding can have done, which is a proof; all others, and those that may be the nearest, are done in integers.
         :mod:`torchperc.theory.verifier` does every one in integers, by the standard library alone.
 
         Args:
             X: the samples; those it was made from if None.
             y: their labels.
-
-        Shape:
-            X (N, d), y (N,).
         """
         return self.fault(X, y) is None
 
     def fault(self, X: checks.Data | None = None, y: checks.Data | None = None) -> str | None:
         """Why :meth:`verify` says no; None if it says yes."""
-        return self.fault_in(self._rows(X, y))
-
-    def fault_in(self, rows: Rows) -> str | None:
-        """The same of data that were checked already."""
-        try:
-            _examine(verifier.parse(self._content()), rows)
-        except verifier.RejectedError as reason:
-            return str(reason)
-        return None
-
-    def _rows(self, X: checks.Data | None, y: checks.Data | None) -> Rows:
         if X is not None and y is not None:
-            return checked(X, y, bias=self.bias, num_classes=None if self.signs else len(self.labels))[0]
+            classes = None if self.signs else len(self.labels)
+            return self.fault_in(Problem.of(X, y, bias=self.bias, num_classes=classes)[0])
         if X is not None or y is not None:
             raise ValueError("verify takes X and y together, or neither")
         if self.rows is None:
             raise ValueError("a certificate from a file has no data with it; call verify(X, y)")
-        return Rows(self.rows.X, self.rows.own, self.rows.classes, self.bias)  # a fresh look: data can have changed
+        return self.fault_in(replace(self.rows))  # a fresh look: data can have changed
+
+    def fault_in(self, problem: Problem) -> str | None:
+        """The same of data that were checked already."""
+        try:
+            _examine(verifier.parse(self._content()), problem)
+        except RejectedError as reason:
+            return str(reason)
+        return None
 
     def save(self, path: str | Path) -> None:
-        """Write the certificate to a JSON file, whole or not at all. Numbers are written exactly.
+        """Write the certificate to a JSON file, atomically. Numbers are written exactly.
 
         Example:
             >>> import tempfile
@@ -242,20 +238,11 @@ class Certificate:
         content = verifier.read_certificate(path)
         try:
             claim = verifier.parse(content)
-        except verifier.RejectedError as error:
+        except RejectedError as error:
             raise ValueError(f"{path}: {error}") from None
-        return cls(
-            kind=claim.kind,
-            samples=claim.samples,
-            features=claim.features,
-            labels=claim.labels,
-            signs=claim.signs,
-            bias=claim.bias,
-            digest=claim.digest,
-            hyperplane=None if claim.plane is None else hyperplane(claim.plane, claim.bias),
-            witness=None if claim.witness is None else _witness(claim.witness, claim.bias),
-            reason=str(content["reason"]),
-        )
+        plane = None if claim.plane is None else hyperplane(claim.plane, claim.bias)
+        witness = None if claim.witness is None else _witness(claim.witness, claim.bias)
+        return cls(*claim[:7], plane, witness, str(content["reason"]))
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = {
@@ -296,21 +283,20 @@ class Certificate:
         return proof if not self.reason else f"{proof}; {self.reason}"
 
 
-def _examine(claim: Claim, rows: Rows) -> None:
+def _examine(claim: Claim, problem: Problem) -> None:
     """As :func:`torchperc.theory.verifier.examine`, with floats for what floats can prove."""
     if claim.kind == "undecided":
-        raise verifier.RejectedError("the question was not decided")
-    if (rows.samples, rows.features) != (claim.samples, claim.features) or rows.digest != claim.digest:
-        raise verifier.RejectedError("the certificate is about other data")
+        raise RejectedError("the question was not decided")
+    size = (len(problem.own), problem.features)
+    if size != (claim.samples, claim.features) or problem.digest != claim.digest:
+        raise RejectedError("the certificate is about other data")
     if claim.plane is not None:
-        least, positive, _ = rows.measure(claim.plane)
+        least, positive, _ = problem.measure(claim.plane)
         verifier.check_plane(claim, least, positive)
     if claim.witness is not None:
-        chosen = sorted({i for i, _ in claim.witness.rows})
-        values = {i: rows.dense(slice(i, i + 1))[0].tolist() for i in chosen}
-        verifier.check_witness(claim, {i: (values[i], int(rows.own[i])) for i in chosen})
-        if not all(map(rows.is_null, claim.witness.null or ())):
-            raise verifier.RejectedError("the witness does not span all samples")
+        verifier.check_witness(claim, {i: problem.sample(i) for i, _ in claim.witness.rows})
+        if not all(map(problem.is_null, claim.witness.null or ())):
+            raise RejectedError("the witness does not span all samples")
 
 
 def hyperplane(plane: Plane, bias: bool) -> Hyperplane:
@@ -328,38 +314,25 @@ def _witness(claim: verifier.Witness, bias: bool) -> Witness:
     return replace(first, further=tuple(further), null=null)
 
 
-def _numbers(values: Sequence[Fraction]) -> list[str]:
-    return [write_number(value) for value in values]
+def _null_content(plane: Hyperplane) -> dict[str, Any]:
+    weight = [[write_number(value) for value in row] for row in plane.weight]
+    return {"weight": weight, "bias": None if plane.bias is None else [write_number(value) for value in plane.bias]}
 
 
 def _plane_content(plane: Hyperplane) -> dict[str, Any]:
-    return {
-        **_null_content(plane),
-        "least": write_number(plane.least),
-        "squared_margin": write_number(plane.squared_margin),
-        "positive": plane.positive,
-    }
-
-
-def _null_content(plane: Hyperplane) -> dict[str, Any]:
-    return {
-        "weight": [_numbers(row) for row in plane.weight],
-        "bias": None if plane.bias is None else _numbers(plane.bias),
-    }
+    claims = {"least": write_number(plane.least), "squared_margin": write_number(plane.squared_margin)}
+    return {**_null_content(plane), **claims, "positive": plane.positive}
 
 
 def _witness_content(witness: Witness) -> dict[str, Any]:
-    return {
-        **_sum_content(witness),
-        "further": [_sum_content(part) for part in witness.further],
-        "null": None if witness.null is None else [_null_content(plane) for plane in witness.null],
-    }
+    null = None if witness.null is None else [_null_content(plane) for plane in witness.null]
+    return {**_sum_content(witness), "further": [_sum_content(part) for part in witness.further], "null": null}
 
 
 def _sum_content(witness: Witness) -> dict[str, Any]:
     return {
         "samples": list(witness.samples),
         "rivals": list(witness.rivals),
-        "weights": _numbers([Fraction(weight) for weight in witness.weights]),
+        "weights": [write_number(weight) for weight in witness.weights],
         "total": write_number(sum(witness.weights)),
     }

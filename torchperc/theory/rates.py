@@ -216,7 +216,7 @@ def _by_gram(X: Any, b: float) -> float:
     else:
         sums = b * np.asarray(X.sum(axis=0)).reshape(-1, 1)
         gram = np.block([[gram, sums], [sums.T, np.full((1, 1), b * count)]])
-    return float(torch.linalg.eigvalsh(torch.from_numpy(gram))[-1]) / count
+    return float(torch.linalg.eigvalsh(torch.from_numpy(gram))[-1] / count)
 
 
 def _by_lanczos(X: Any, b: float) -> float:
@@ -226,7 +226,7 @@ def _by_lanczos(X: Any, b: float) -> float:
 
     def times(vector: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = X @ vector[:-1] + b * vector[-1]
-        return np.append(X.T @ scores, b * scores.sum()) / X.shape[0]
+        return np.asarray(np.append(X.T @ scores, b * scores.sum()) / X.shape[0])
 
     operator = LinearOperator((size, size), matvec=lambda vector: times(vector.reshape(-1)), dtype=np.float64)
     start = np.random.default_rng(0).normal(size=size)

@@ -7,7 +7,8 @@ nothing with the solver that found the certificate. A float is a rational number
 Python integers and nothing is ever rounded. Exit code 0: the proof holds; 1: it does not; 2: the input cannot be read.
 
 What is checked. Every sample i of class yᵢ and every other class k give one row zᵢₖ = φ(xᵢ, yᵢ) − φ(xᵢ, k), where
-φ(x, k) puts (x, 1), or x without a bias, in block k of K; with labels −1/+1 the row is yᵢ·(xᵢ, 1).
+φ(x, k) puts (x, 1), or x without a bias, in block k of K; with labels −1/+1 the row is yᵢ·(xᵢ, 1). The blocks of a row
+sum to 0, so the first is given by the others and left out where rows are added up.
 
 - A hyperplane w: z·w for every row; the least of these, and how many are positive, must be what the certificate says.
 - A witness a > 0 on some rows: Σ a·z = 0. By Gordan's theorem no w has z·w > 0 for all rows, as 0 = Σ a·(z·w) > 0.
@@ -27,10 +28,10 @@ import math
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 FORMAT = "torchperc separability certificate"
 VERSION = 1
@@ -61,15 +62,8 @@ def write_number(value: Fraction | int) -> str:
 
 
 def read_number(text: object) -> Fraction:
-    """The inverse of :func:`write_number`.
-
-    Example:
-        >>> read_number("-3/2")
-        Fraction(-3, 2)
-    """
-    if not isinstance(text, str):
-        raise ValueError(f"{text!r} is not a number in quotes")
-    top, slash, below = text.partition("/")
+    """The inverse of :func:`write_number`."""
+    top, slash, below = _text(text).partition("/")
     return Fraction(_integer(top), _integer(below) if slash else 1)
 
 
@@ -77,36 +71,32 @@ def _integer(text: str) -> int:
     digits = text.removeprefix("-")
     if digits.startswith("0x"):
         return int(text, 16)
-    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
-        raise ValueError(f"{text[:40]!r} is not a whole number")
+    _demand(digits.isascii() and digits.isdigit() and len(digits) <= 20, f"{text[:40]!r} is not an integer")
     return int(text)
 
 
 # --- what a certificate claims ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Plane:
+class Plane(NamedTuple):
     """Weights and biases of every class as integers over one denominator, and what is claimed of them."""
 
     weight: tuple[tuple[int, ...], ...]
     bias: tuple[int, ...]
     denominator: int
-    least: Fraction
-    squared_margin: Fraction
-    positive: int
+    least: Fraction = Fraction(0)
+    squared_margin: Fraction = Fraction(0)
+    positive: int = 0
 
 
-@dataclass(frozen=True)
-class Sum:
+class Sum(NamedTuple):
     """Integers on some rows (sample, other class) that are to sum to zero: Σ a·z = 0."""
 
     rows: tuple[tuple[int, int], ...]
     weights: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Witness:
+class Witness(NamedTuple):
     """A sum with a > 0, and, if ``null`` is not None, further ones that prove that nothing separates weakly either."""
 
     sums: tuple[Sum, ...]
@@ -118,8 +108,7 @@ class Witness:
         return {row for part in self.sums for row in part.rows}
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A certificate in numbers."""
 
     kind: str
@@ -132,19 +121,9 @@ class Claim:
     plane: Plane | None
     witness: Witness | None
 
-    @property
-    def classes(self) -> int:
-        """K."""
-        return len(self.labels)
-
 
 def checksum(content: dict[str, Any]) -> str:
-    """Digest of all entries of a certificate but the checksum itself.
-
-    Example:
-        >>> checksum({"version": 1}) == checksum({"version": 1, "checksum": "?"}) != checksum({"version": 2})
-        True
-    """
+    """Digest of all entries of a certificate but the checksum itself."""
     rest = {name: value for name, value in content.items() if name != "checksum"}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -166,13 +145,13 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
 
 
 def parse(content: dict[str, Any]) -> Claim:
-    """The claim of a certificate; :class:`RejectedError` if it is damaged or does not fit together."""
+    """The claim of a certificate; :class:`RejectedError` if it is damaged or inconsistent."""
     if content.get("checksum") != checksum(content):
         raise RejectedError("the certificate was changed after it was written: its checksum does not fit")
     try:
         return _claim(content)
     except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
-        raise RejectedError(f"the certificate does not fit together: {error!r}") from None
+        raise RejectedError(f"the certificate is inconsistent: {error!r}") from None
 
 
 def _claim(content: dict[str, Any]) -> Claim:
@@ -197,27 +176,22 @@ def _plane(content: dict[str, Any], units: int, features: int, bias: bool) -> Pl
     offset = [read_number(value) for value in content["bias"]] if bias else [Fraction(0)] * units
     _demand(len(weight) == units and all(len(row) == features for row in weight), "weights of another shape")
     _demand(len(offset) == units and (bias or content["bias"] is None), "biases of another shape")
-    claims = (read_number(content["least"]), read_number(content["squared_margin"]), _count(content["positive"], 0))
-    return as_plane(weight, offset, *claims)
+    least, squared = read_number(content["least"]), read_number(content["squared_margin"])
+    return as_plane(weight, offset)._replace(
+        least=least, squared_margin=squared, positive=_count(content["positive"], 0)
+    )
 
 
-def as_plane(
-    weight: Sequence[Sequence[Fraction]],
-    bias: Sequence[Fraction],
-    least: Fraction = Fraction(0),
-    squared_margin: Fraction = Fraction(0),
-    positive: int = 0,
-) -> Plane:
+def as_plane(weight: Sequence[Sequence[Fraction]], bias: Sequence[Fraction]) -> Plane:
     """Rational weights as integers over their common denominator.
 
     Example:
-        >>> plane = as_plane([[Fraction(1, 2), Fraction(1, 3)]], [Fraction(1)])
-        >>> plane.weight, plane.bias, plane.denominator
+        >>> as_plane([[Fraction(1, 2), Fraction(1, 3)]], [Fraction(1)])[:3]
         (((3, 2),), (6,), 6)
     """
     common = math.lcm(*(value.denominator for row in (*weight, bias) for value in row))
-    rows = tuple(tuple(int(value * common) for value in row) for row in weight)
-    return Plane(rows, tuple(int(value * common) for value in bias), common, least, squared_margin, positive)
+    *rows, offsets = (tuple(int(value * common) for value in row) for row in (*weight, bias))
+    return Plane(tuple(rows), offsets, common)
 
 
 def _witness(content: dict[str, Any], samples: int, classes: int, units: int, features: int, bias: bool) -> Witness:
@@ -230,19 +204,17 @@ def _witness(content: dict[str, Any], samples: int, classes: int, units: int, fe
     if content["null"] is None:
         _demand(len(sums) == 1, "further sums prove nothing by themselves")
         return Witness(sums, None)
-    return Witness(sums, tuple(_plane({**entry, **_NOTHING}, units, features, bias) for entry in content["null"]))
+    nothing = {"least": "0", "squared_margin": "0", "positive": 0}
+    return Witness(sums, tuple(_plane({**entry, **nothing}, units, features, bias) for entry in content["null"]))
 
 
 def _sum(content: dict[str, Any], samples: int, classes: int) -> Sum:
     rows = tuple((_count(i, 0), _count(k, 0)) for i, k in zip(content["samples"], content["rivals"], strict=True))
     weights = tuple(_integer(_text(value)) for value in content["weights"])
-    _demand(len(weights) == len(rows) == len(set(rows)) > 0, "a witness has one weight a row, and no row twice")
+    _demand(len(weights) == len(rows) == len(set(rows)) > 0, "a witness has one weight per row, and no row twice")
     _demand(all(i < samples and k < classes for i, k in rows), "a witness of samples or classes that are not there")
     _demand(sum(weights) == _integer(_text(content["total"])), "the weights of the witness have another sum")
     return Sum(rows, weights)
-
-
-_NOTHING = {"least": "0", "squared_margin": "0", "positive": 0}
 
 
 def _text(value: object) -> str:
@@ -257,7 +229,7 @@ def _flag(value: object) -> bool:
 
 def _count(value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{value!r} is not a number of things")
+        raise ValueError(f"{value!r} is not a count of at least {least}")
     return value
 
 
@@ -303,34 +275,48 @@ def slacks(values: Sequence[float], own: int, plane: Plane) -> tuple[list[int], 
 
 
 def squared_margin(plane: Plane, least: Fraction) -> Fraction:
-    """(least z·w)²/‖w‖², the square of the geometric margin, a rational number; biases are no part of ‖w‖.
-
-    Example:
-        >>> squared_margin(as_plane([[Fraction(3), Fraction(4)]], [Fraction(0)]), Fraction(10))
-        Fraction(4, 1)
-    """
+    """(least z·w)²/‖w‖², the square of the geometric margin, a rational number; biases are no part of ‖w‖."""
     squares = sum(value * value for row in plane.weight for value in row)
     return least * least * plane.denominator**2 / squares if squares else Fraction(0)
 
 
+def row_vector(row: Row, rival: int, classes: int, bias: bool) -> tuple[list[int], int]:
+    """z of one sample and one other class, without the block of class 0, as integers over a power of two.
+
+    Example:
+        >>> row_vector(([0.5, 1.0], 0), 1, 2, True)
+        ([-1, -2, -2], 2)
+    """
+    values, own = row
+    entries, below = integers([*values, 1.0] if bias else values)
+    blocks = [[0] * len(entries) for _ in range(classes)]
+    blocks[own], blocks[rival] = entries, [-entry for entry in entries]
+    return [entry for block in blocks[1:] for entry in block], below
+
+
+def null_vector(plane: Plane, bias: bool) -> list[int]:
+    """The numbers of a plane in the order of :func:`row_vector`; those of class 0 taken off the others."""
+    units = [[*weight, *[offset] * bias] for weight, offset in zip(plane.weight, plane.bias, strict=True)]
+    if len(units) == 1:
+        return units[0]
+    return [a - b for unit in units[1:] for a, b in zip(unit, units[0], strict=True)]
+
+
 def combination(part: Sum, rows: dict[int, Row], classes: int, bias: bool) -> list[int]:
-    """Σ a·z, times a power of two: the sums of all blocks, one after the other.
+    """Σ a·z, times a power of two.
 
     Example:
         >>> combination(Sum(((0, 1), (1, 0)), (1, 2)), {0: ([4.0], 0), 1: ([2.0], 1)}, 2, True)
-        [0, -1, 0, 1]
+        [0, 1]
     """
-    scaled = {i: integers([*rows[i][0], 1.0] if bias else rows[i][0]) for i, _ in part.rows}
-    common = max(below for _, below in scaled.values())
-    width = len(next(iter(scaled.values()))[0])
-    total = [0] * (classes * width)
-    for (i, rival), weight in zip(part.rows, part.weights, strict=True):
-        entries, below = scaled[i]
-        own, factor = rows[i][1], weight * (common // below)
-        for j, entry in enumerate(entries):
+    vectors = [row_vector(rows[i], rival, classes, bias) for i, rival in part.rows]
+    common = max(below for _, below in vectors)
+    total = [0] * len(vectors[0][0])
+    for (vector, below), weight in zip(vectors, part.weights, strict=True):
+        factor = weight * (common // below)
+        for j, entry in enumerate(vector):
             if entry:
-                total[own * width + j] += factor * entry
-                total[rival * width + j] -= factor * entry
+                total[j] += factor * entry
     return total
 
 
@@ -353,33 +339,6 @@ def rank(rows: Iterable[Sequence[int]]) -> int:
             inverse = pow(row[lead], -1, PRIME)
             kept.append((lead, [value * inverse % PRIME for value in row]))
     return len(kept)
-
-
-def row_vector(row: Row, rival: int, classes: int, bias: bool) -> list[int]:
-    """z of one sample and one other class times a power of two, without the block of class 0.
-
-    The blocks of a row sum to 0, so the first is given by the others and adds nothing to a rank.
-
-    Example:
-        >>> row_vector(([0.5, 1.0], 0), 1, 2, True)
-        [-1, -2, -2]
-    """
-    values, own = row
-    entries, _ = integers([*values, 1.0] if bias else values)
-    blocks = [[0] * len(entries) for _ in range(classes)]
-    blocks[own] = entries
-    blocks[rival] = [-entry for entry in entries]
-    return [entry for block in blocks[1:] for entry in block]
-
-
-def null_vector(plane: Plane, bias: bool) -> list[int]:
-    """The numbers of a plane in the order of :func:`row_vector`; those of class 0 taken off the others."""
-    units = [
-        [*weight, offset] if bias else list(weight) for weight, offset in zip(plane.weight, plane.bias, strict=True)
-    ]
-    if len(units) == 1:
-        return units[0]
-    return [a - b for unit in units[1:] for a, b in zip(unit, units[0], strict=True)]
 
 
 # --- the data -----------------------------------------------------------------------------------------------------
@@ -422,23 +381,20 @@ class Digest:
 def read_rows(path: str | Path, claim: Claim, target: str | None = None) -> Iterator[Row]:
     """The samples of a CSV file, one after the other, with the classes that the certificate gives their labels."""
     lines = _lines(Path(path))
-    number, first = next(lines)
-    header = _is_header(first, target)
-    names = first if header else [str(j + 1) for j in range(len(first))]
+    first = next(lines)
+    header = _is_header(first[1], target)
+    names = first[1] if header else [str(j + 1) for j in range(len(first[1]))]
     column = _column(names, target, path)
     others = names[:column] + names[column + 1 :]
     codes = {label: code for code, label in enumerate(claim.labels)}
-    for line, row in lines if header else _before((number, first), lines):
-        label = _label(row[column], path, line, names[column])
+    for line, row in lines if header else chain([first], lines):
+        cell = row.pop(column)
+        if not cell or cell.lower() == "nan":
+            raise ValueError(f"{path}, line {line}, column {names[column]!r}: the label is missing")
+        label = repr(float(cell) + 0.0).removesuffix(".0") if _is_number(cell) else cell
         if label not in codes:
             raise RejectedError(f"{path}, line {line}: label {label!r} is none of the certificate's")
-        del row[column]
         yield _numbers(row, path, line, others), codes[label]
-
-
-def _before(first: tuple[int, list[str]], rest: Iterator[tuple[int, list[str]]]) -> Iterator[tuple[int, list[str]]]:
-    yield first
-    yield from rest
 
 
 def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
@@ -452,9 +408,8 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
                     continue
                 width = len(row) if width is None else width
                 if len(row) != width or width < 2:
-                    raise ValueError(
-                        f"{path}, line {reader.line_num}: {len(row)} columns, where {max(width, 2)} are needed"
-                    )
+                    needed = f"{len(row)} columns, where {max(width, 2)} are needed"
+                    raise ValueError(f"{path}, line {reader.line_num}: {needed}")
                 yield reader.line_num, row
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
@@ -488,32 +443,21 @@ def _is_number(cell: str) -> bool:
     return "_" not in cell
 
 
-def _label(cell: str, path: str | Path, line: int, name: str) -> str:
-    if not cell or cell.lower() == "nan":
-        raise ValueError(f"{path}, line {line}, column {name!r}: the label is missing")
-    return repr(float(cell) + 0.0).removesuffix(".0") if _is_number(cell) else cell
-
-
 def _numbers(cells: list[str], path: str | Path, line: int, names: list[str]) -> list[float]:
-    try:
-        values = [float(cell) for cell in cells]
-    except ValueError:
-        values = [math.nan]
-    if not math.isfinite(sum(values)) or "_" in "".join(cells):  # a sum may also be too large, so look at each
-        for cell, name in zip(cells, names, strict=True):
-            if not _is_number(cell) or not math.isfinite(float(cell)):
-                raise ValueError(f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number")
-    return values
+    for cell, name in zip(cells, names, strict=True):
+        if not _is_number(cell) or not math.isfinite(float(cell)):
+            raise ValueError(f"{path}, line {line}, column {name!r}: {cell!r} is not a finite number")
+    return [float(cell) for cell in cells]
 
 
 # --- the proof ----------------------------------------------------------------------------------------------------
 
 
 def examine(claim: Claim, rows: Iterable[Row]) -> None:
-    """Go through all samples once and raise :class:`RejectedError` unless every claim holds of them exactly.
+    """Read all samples once and raise :class:`RejectedError` unless every claim holds of them exactly.
 
     Example:
-        >>> plane = as_plane([[Fraction(1)]], [Fraction(0)], Fraction(2), Fraction(4), 2)
+        >>> plane = Plane(((1,),), (0,), 1, least=Fraction(2), squared_margin=Fraction(4), positive=2)
         >>> data = [([-2.0], 0), ([3.0], 1)]
         >>> digest = Digest()
         >>> for values, own in data:
@@ -535,27 +479,21 @@ def examine(claim: Claim, rows: Iterable[Row]) -> None:
             lowest = Fraction(min(tops), below)
             least = lowest if least is None else min(least, lowest)
         for null in (claim.witness and claim.witness.null) or ():
-            check_null(values, own, null, index)
+            if any(slacks(values, own, null)[0]):
+                raise RejectedError(f"the witness does not span: sample {index} has a part outside")
         if index in needed:
             kept[index] = (list(values), own)
     if digest.samples != claim.samples or digest.text(claim.features) != claim.digest:
         raise RejectedError("the certificate is about other data")
-    check_plane(claim, least, positive)
+    if least is not None:
+        check_plane(claim, least, positive)
     check_witness(claim, kept)
 
 
-def check_null(values: Sequence[float], own: int, null: Plane, index: int) -> None:
-    """Raise :class:`RejectedError` unless n is at right angles to all rows of a sample."""
-    if any(slacks(values, own, null)[0]):
-        raise RejectedError(f"the witness does not span: sample {index} has a part outside")
-
-
-def check_plane(claim: Claim, least: Fraction | None, positive: int) -> None:
+def check_plane(claim: Claim, least: Fraction, positive: int) -> None:
     """Raise :class:`RejectedError` unless the least z·w and the number of positive ones are as claimed."""
     plane = claim.plane
-    if plane is None:
-        return
-    assert least is not None
+    assert plane is not None
     if least < 0 or positive == 0 or (least == 0 and claim.kind == "separable"):
         raise RejectedError(f"the hyperplane does not separate: the least y·s is {write_number(least)}")
     if (least, positive) != (plane.least, plane.positive) or plane.squared_margin != squared_margin(plane, least):
@@ -564,16 +502,16 @@ def check_plane(claim: Claim, least: Fraction | None, positive: int) -> None:
 
 def check_witness(claim: Claim, rows: dict[int, Row]) -> None:
     """Raise :class:`RejectedError` unless Σ a·z = 0 and, if it is claimed, the rows of the witness span all rows."""
-    witness = claim.witness
+    witness, classes = claim.witness, len(claim.labels)
     if witness is None:
         return
     if any(rows[i][1] == rival for i, rival in witness.rows):
-        raise RejectedError("the witness takes a sample's own class for another one")
-    if any(any(combination(part, rows, claim.classes, claim.bias)) for part in witness.sums):
+        raise RejectedError("the witness compares a sample with its own class")
+    if any(any(combination(part, rows, classes, claim.bias)) for part in witness.sums):
         raise RejectedError("the witness does not sum to zero")
     if witness.null is not None:
-        dimension = (claim.classes - 1) * (claim.features + claim.bias)
-        inside = rank(row_vector(rows[i], rival, claim.classes, claim.bias) for i, rival in witness.rows)
+        dimension = (classes - 1) * (claim.features + claim.bias)
+        inside = rank(row_vector(rows[i], rival, classes, claim.bias)[0] for i, rival in witness.rows)
         outside = rank(null_vector(plane, claim.bias) for plane in witness.null)
         if inside + outside < dimension or outside < len(witness.null):
             raise RejectedError(f"the witness does not span: rank {inside} and {outside} in {dimension} dimensions")
@@ -581,8 +519,7 @@ def check_witness(claim: Claim, rows: dict[int, Row]) -> None:
 
 def verify_file(certificate: str | Path, data: str | Path, target: str | None = None) -> str:
     """Check a certificate file against a CSV file: a sentence if it holds, :class:`RejectedError` if it does not."""
-    content = read_certificate(certificate)
-    claim = parse(content)
+    claim = parse(read_certificate(certificate))
     examine(claim, read_rows(data, claim, target))
     return f"valid: {claim.kind}, proved for all {claim.samples:,} samples of {data} in exact arithmetic"
 
@@ -602,7 +539,6 @@ def run(certificate: str, data: str, target: str | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line on stderr, exit code 2."""
         print(f"torchperc: error: {message} (see --help)", file=sys.stderr)
         raise SystemExit(2)
 

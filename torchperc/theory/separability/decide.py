@@ -12,10 +12,10 @@ from torchperc import _checks as checks
 from torchperc.theory import verifier
 from torchperc.theory.certificate import Certificate, Hyperplane, Witness, hyperplane
 from torchperc.theory.separability.exchange import Clock, Report, UndecidedError, Weights
-from torchperc.theory.separability.rows import Rows, checked
+from torchperc.theory.separability.rows import Problem
 from torchperc.theory.separability.search import decide
 from torchperc.theory.separability.spaces import Space
-from torchperc.theory.separability.weak import weaken, whole_numbers
+from torchperc.theory.separability.weak import weaken
 
 
 def separability(
@@ -26,6 +26,7 @@ def separability(
     num_classes: int | None = None,
     progress: bool | Callable[[str, int, int], object] | None = None,
     time_limit: float | None = None,
+    known: Certificate | None = None,
 ) -> Certificate:
     """Decide whether a hyperplane separates the data, with a proof either way.
 
@@ -39,15 +40,14 @@ def separability(
     on in rational numbers. What is not proved is returned as undecided.
 
     Args:
-        X: samples, as a tensor, an array, lists or a scipy sparse matrix; taken as float64, which is exact.
+        X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix; converted to float64, exactly.
         y: labels −1/+1, or class indices 0 … K−1 of three or more classes.
         bias: whether hyperplanes may lie off the origin.
         num_classes: K, if ``y`` holds class indices of two classes or not of all classes.
         progress: True for a bar on stderr, or a function of (what is counted, how many, of how many).
         time_limit: seconds after which the search ends undecided.
-
-    Shape:
-        X (N, d), y (N,).
+        known: a certificate, such as a result's; if it decides the same question about the same data, it is returned,
+            and nothing is proved again.
 
     Example:
         >>> import torchperc as tp
@@ -60,91 +60,89 @@ def separability(
         'weakly separable'
     """
     limit = None if time_limit is None else checks.number("time_limit", time_limit, above=0)
-    rows, signs = checked(X, y, bias=bias, num_classes=num_classes)
+    problem, signs = Problem.of(X, y, bias=bias, num_classes=num_classes)
+    if known is not None and known.kind != "undecided" and known.is_about(problem, signs):
+        return replace(known, rows=problem)
     with _reporting(progress) as report:
-        clock = Clock.started(limit)
+        clock = Clock(limit)
         try:
-            found = decide(Space(rows), clock, report)
-            made = (
-                _separable(rows, signs, found) if isinstance(found, list) else _not(rows, signs, found, clock, report)
-            )
+            found = decide(Space(problem), clock, report)
+            if isinstance(found, list):
+                made = _certificate(problem, signs, "separable", _measured(problem, signs, found))
+            else:
+                made = _not_separable(problem, signs, found, clock, report)
         except UndecidedError as reason:
-            return _certificate(rows, signs, "undecided", reason=str(reason))
+            return _certificate(problem, signs, "undecided", reason=str(reason))
         report("checking the proof", 0, 1)
-        fault = made.fault_in(rows)
+        fault = made.fault_in(problem)
         report("checking the proof", 1, 1)
-    return made if fault is None else _certificate(rows, signs, "undecided", reason=f"the proof did not hold: {fault}")
+    if fault is not None:
+        return _certificate(problem, signs, "undecided", reason=f"the proof did not hold: {fault}")
+    return made
 
 
-def _separable(rows: Rows, signs: bool, vector: list[Fraction]) -> Certificate:
-    return _certificate(rows, signs, "separable", _measured(rows, signs, vector))
-
-
-def _not(rows: Rows, signs: bool, witness: Weights, clock: Clock, report: Report) -> Certificate:
-    weak = weaken(rows, witness, clock, report)
-    evidence = _sum(rows, witness)
+def _not_separable(problem: Problem, signs: bool, witness: Weights, clock: Clock, report: Report) -> Certificate:
+    weak = weaken(problem, witness, clock, report)
+    evidence = _sum(problem, witness)
     if weak.null is not None:
-        planes = (_plane(rows, signs, list(map(Fraction, column))) for column in weak.null)
-        null = tuple(hyperplane(plane, rows.bias) for plane in planes)
-        evidence = replace(evidence, further=tuple(_sum(rows, part) for part in weak.further), null=null)
+        planes = (_plane(problem, signs, list(map(Fraction, column))) for column in weak.null)
+        null = tuple(hyperplane(plane, problem.bias) for plane in planes)
+        evidence = replace(evidence, further=tuple(_sum(problem, part) for part in weak.further), null=null)
     if weak.vector is not None:
-        plane = _measured(rows, signs, weak.vector)
-        return _certificate(rows, signs, "weakly separable", plane, evidence)
-    return _certificate(rows, signs, "not separable", None, evidence, weak.reason)
+        plane = _measured(problem, signs, weak.vector)
+        return _certificate(problem, signs, "weakly separable", plane, evidence)
+    return _certificate(problem, signs, "not separable", None, evidence, weak.reason)
 
 
-def _sum(rows: Rows, weights: Weights) -> Witness:
-    integers = whole_numbers(weights)
-    samples, rivals = zip(*(rows.sample_and_rival(key) for key in integers), strict=True)
-    return Witness(samples, tuple(map(int, rivals)), tuple(integers.values()))
+def _sum(problem: Problem, weights: Weights) -> Witness:
+    """A witness in the smallest integers that are proportional to it, by ascending keys."""
+    samples, rivals = zip(*(problem.sample_and_rival(key) for key in sorted(weights)), strict=True)
+    return Witness(samples, rivals, tuple(_integers([weights[key] for key in sorted(weights)])))
 
 
-def _measured(rows: Rows, signs: bool, vector: list[Fraction]) -> Hyperplane:
+def _measured(problem: Problem, signs: bool, vector: list[Fraction]) -> Hyperplane:
     """The hyperplane of a vector with its exact margin."""
-    plane = _plane(rows, signs, vector)
-    least, positive, _ = rows.measure(plane)
-    made = hyperplane(plane, rows.bias)
-    return Hyperplane(made.weight, made.bias, least, verifier.squared_margin(plane, least), positive)
+    plane = _plane(problem, signs, vector)
+    least, positive, _ = problem.measure(plane)
+    squared = verifier.squared_margin(plane, least)
+    return hyperplane(plane._replace(least=least, squared_margin=squared, positive=positive), problem.bias)
 
 
-def _plane(rows: Rows, signs: bool, vector: Sequence[Fraction]) -> verifier.Plane:
+def _plane(problem: Problem, signs: bool, vector: Sequence[Fraction]) -> verifier.Plane:
     """Units for the user: one for −1/+1, else K that sum to zero, which has the largest margin of the equivalent ones.
 
-    They are multiplied by K for that, which keeps the numbers short.
+    They are in the smallest integers, if these are numbers of float64 too, and multiplied by K for a sum of zero.
     """
-    vector = _whole(vector)
+    whole = _integers(vector)
+    vector = list(map(Fraction, whole)) if all(abs(value) < 2**53 for value in whole) else vector
     if signs:
-        return rows.plane(vector)
-    blocks = [list(vector[at : at + rows.width]) for at in range(0, rows.dimension, rows.width)]
+        return problem.plane(vector)
+    blocks = [[Fraction(0)] * problem.width, *problem.blocks(vector)]
     sums = [sum(values, Fraction(0)) for values in zip(*blocks, strict=True)]
-    units = [
-        [rows.classes * value - total for value, total in zip(block, sums, strict=True)]
-        for block in ([Fraction(0)] * rows.width, *blocks)
-    ]
-    offsets = [unit.pop() if rows.bias else Fraction(0) for unit in units]
-    return verifier.as_plane(units, offsets)
+    return problem.plane_of(
+        [[problem.classes * value - total for value, total in zip(block, sums, strict=True)] for block in blocks]
+    )
 
 
-def _whole(vector: Sequence[Fraction]) -> Sequence[Fraction]:
-    """The same direction in the smallest integers, if these are numbers of float64 too; else the vector as it is."""
-    common = math.lcm(*(value.denominator for value in vector))
-    divisor = math.gcd(*(int(value * common) for value in vector)) or 1
-    whole = [value * common / divisor for value in vector]
-    return whole if all(abs(value) < 2**53 for value in whole) else vector
+def _integers(values: Sequence[Fraction]) -> list[int]:
+    """The smallest integers that are proportional to some numbers."""
+    common = math.lcm(*(value.denominator for value in values))
+    integers = [int(value * common) for value in values]
+    divisor = math.gcd(*integers) or 1
+    return [value // divisor for value in integers]
 
 
 def _certificate(
-    rows: Rows,
+    problem: Problem,
     signs: bool,
     kind: str,
     plane: Hyperplane | None = None,
     witness: Witness | None = None,
     reason: str = "",
 ) -> Certificate:
-    labels = ("-1", "1") if signs else tuple(map(str, range(rows.classes)))
-    return Certificate(
-        kind, rows.samples, rows.features, labels, signs, rows.bias, rows.digest, plane, witness, reason, rows
-    )
+    labels = ("-1", "1") if signs else tuple(map(str, range(problem.classes)))
+    size, digest = (len(problem.own), problem.features), problem.digest
+    return Certificate(kind, *size, labels, signs, problem.bias, digest, plane, witness, reason, problem)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -27,21 +26,15 @@ class UndecidedError(Exception):
     """No proof was found; the message says why."""
 
 
-@dataclass(frozen=True)
 class Clock:
-    """The time that is left."""
+    """The time that is left of a limit in seconds, from now."""
 
-    limit: float | None
-    start: float
-
-    @classmethod
-    def started(cls, limit: float | None) -> Clock:
-        """A clock that runs from now."""
-        return cls(limit, time.monotonic())
+    def __init__(self, limit: float | None) -> None:
+        self.limit, self.end = limit, math.inf if limit is None else time.monotonic() + limit
 
     def left(self) -> float:
         """Seconds left."""
-        return math.inf if self.limit is None else self.start + self.limit - time.monotonic()
+        return self.end - time.monotonic()
 
     def tick(self) -> None:
         """Raise :class:`UndecidedError` if there is no time left."""
@@ -60,7 +53,7 @@ def settle(space: Space, start: Keys, clock: Clock, report: Report, steps: int) 
     a linear program's answer that takes no exchange at all, or a few. None if it takes more than ``steps``.
     """
     try:
-        basis = _Basis.of(space, start, clock)
+        basis = _Basis(space, start, clock)
         for step in range(steps + 1):
             clock.tick()
             by_index = step > _LEAST_INDEX_AFTER
@@ -79,25 +72,18 @@ def settle(space: Space, start: Keys, clock: Clock, report: Report, steps: int) 
 
 
 class _Basis:
-    """Independent columns of some rows, and as many coordinates in which they are so.
+    """The independent columns of some rows, the first ones first, and as many coordinates in which they are so.
 
     Every other coordinate has a unit column, called by its number as −1 − number.
     """
 
-    def __init__(
-        self, space: Space, columns: dict[int, tuple[list[int], int]], pivots: list[int], clock: Clock
-    ) -> None:
-        self.space, self.columns, self.pivots, self.clock = space, columns, pivots, clock
-        self.keys = list(columns)
-        self.fixed = set(space.zero)
-
-    @classmethod
-    def of(cls, space: Space, start: Keys, clock: Clock) -> _Basis:
-        """From the independent ones among some rows, the first ones first."""
+    def __init__(self, space: Space, start: Keys, clock: Clock) -> None:
+        self.space, self.clock, self.fixed = space, clock, set(space.zero)
         columns = {key: _column(space, key) for key in [*space.zero, *start[: 2 * space.dimension + 2].tolist()]}
-        kept, pivots = independent([column for column, _ in columns.values()], clock.tick)
-        names = list(columns)
-        return cls(space, {names[number]: columns[names[number]] for number in kept}, pivots, clock)
+        kept, self.pivots = independent([column for column, _ in columns.values()], clock.tick)
+        every = list(columns)
+        self.keys = [every[number] for number in kept]
+        self.columns = {key: columns[key] for key in self.keys}
 
     def solution(self, *, by_index: bool) -> tuple[int | None, Weights]:
         """The numbers of the columns, and the one that is worst, or first, among those that are not allowed."""

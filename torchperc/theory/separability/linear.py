@@ -7,19 +7,22 @@ found; whether they solve the equations is then checked over the integers. Nothi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-PRIME = 67108859  # the largest below 2²⁶: sums of up to 2,047 products of residues fit into 63 bits
+_PRIMES = (67108859, 67108837, 67108819, 67108777)  # a matrix of full rank is singular for hardly any of them
+PRIME = _PRIMES[0]  # the largest below 2²⁶: sums of up to 2,047 products of residues fit into 63 bits
 LARGEST = 2047  # equations
 _LIMB = 24  # bits; entries of any size are cut into pieces that numpy multiplies without overflow
 
 Residues: TypeAlias = NDArray[np.int64]
 Vector: TypeAlias = list[int]
+Tick: TypeAlias = Callable[[], object]
+"""Called between two steps; may raise to end them."""
 
 
 class UnsolvedError(ArithmeticError):
@@ -27,11 +30,7 @@ class UnsolvedError(ArithmeticError):
 
 
 class Square:
-    """A square integer matrix A of full rank, for equations A·x = b and Aᵀ·u = b.
-
-    Args:
-        matrix: its rows.
-        tick: called between two steps of the lifting; may raise to end it.
+    """A square integer matrix A of full rank, given by its rows, for equations A·x = b and Aᵀ·u = b.
 
     Example:
         >>> square = Square([[2, 1], [1, 3]])
@@ -39,7 +38,7 @@ class Square:
         ([Fraction(3, 5), Fraction(-1, 5)], [Fraction(3, 5), Fraction(-1, 5)])
     """
 
-    def __init__(self, matrix: Sequence[Sequence[int]], tick: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, matrix: Sequence[Sequence[int]], tick: Tick = lambda: None) -> None:
         if len(matrix) > LARGEST:
             raise UnsolvedError(f"{len(matrix)} equations are more than the {LARGEST} that are solved exactly here")
         self._common = [math.gcd(*row) or 1 for row in matrix]  # features of integers or few bits become small
@@ -51,32 +50,25 @@ class Square:
 
     def solve(self, right: Sequence[int], *, transposed: bool = False) -> list[Fraction]:
         """x with A·x = b, or Aᵀ·x = b."""
-        if not self._matrix:
-            return []
-        if transposed:
-            lifted, below = self._lift([list(right)], transposed=True)[0]
-            return [Fraction(value, below * common) for value, common in zip(lifted, self._common, strict=True)]
-        scale = math.lcm(*self._common)
-        scaled = [value * (scale // common) for value, common in zip(right, self._common, strict=True)]
-        lifted, below = self._lift([scaled], transposed=False)[0]
-        return [Fraction(value, below * scale) for value in lifted]
+        (solution,), below = self.solve_all([right], transposed=transposed)
+        return [Fraction(value, below) for value in solution]
 
-    def solve_all(self, rights: Sequence[Sequence[int]]) -> tuple[list[Vector], int]:
-        """X with A·X = B, column by column, as integers over one positive denominator."""
+    def solve_all(self, rights: Sequence[Sequence[int]], *, transposed: bool = False) -> tuple[list[Vector], int]:
+        """X with A·X = B, or Aᵀ·X = B, column by column, as integers over one positive denominator."""
         if not self._matrix or not rights:
             return [[] for _ in rights], 1
         scale = math.lcm(*self._common)
         factors = [scale // common for common in self._common]
-        scaled = [[value * factor for value, factor in zip(right, factors, strict=True)] for right in rights]
-        columns = self._lift(scaled, transposed=False)
+        columns = self._lift([list(right) if transposed else _times(right, factors) for right in rights], transposed)
         below = math.lcm(*(part for _, part in columns))
-        return [[value * (below // part) for value in column] for column, part in columns], below * scale
+        solutions = [[value * (below // part) for value in column] for column, part in columns]
+        return [_times(column, factors) for column in solutions] if transposed else solutions, below * scale
 
-    def _lift(self, rights: list[Vector], *, transposed: bool) -> list[tuple[Vector, int]]:
+    def _lift(self, rights: list[Vector], transposed: bool) -> list[tuple[Vector, int]]:
         inverse = self._inverse.T if transposed else self._inverse
         limbs = [limb.T for limb in self._limbs] if transposed else self._limbs
         rows = [list(row) for row in zip(*self._matrix, strict=True)] if transposed else self._matrix
-        rest = _objects(rights).T
+        rest = np.array(rights, dtype=object).T
         found, modulus, steps, next_try = np.zeros_like(rest), 1, 0, 4
         while True:
             self._tick()
@@ -91,9 +83,7 @@ class Square:
                 next_try = steps + max(4, steps // 3)
 
 
-def independent(
-    rows: Sequence[Sequence[int]], tick: Callable[[], object] = lambda: None
-) -> tuple[list[int], list[int]]:
+def independent(rows: Sequence[Sequence[int]], tick: Tick = lambda: None) -> tuple[list[int], list[int]]:
     """Numbers of rows that are linearly independent, the first ones first, and as many columns that keep them so.
 
     Example:
@@ -104,7 +94,7 @@ def independent(
     return kept, pivots
 
 
-def _reduced(rows: Sequence[Sequence[int]], tick: Callable[[], object]) -> tuple[list[int], list[int], Residues]:
+def _reduced(rows: Sequence[Sequence[int]], tick: Tick) -> tuple[list[int], list[int], Residues]:
     """Independent rows, their pivots, and combinations modulo a prime that are 1 at one pivot and 0 at the others."""
     kept: list[int] = []
     pivots: list[int] = []
@@ -115,7 +105,7 @@ def _reduced(rows: Sequence[Sequence[int]], tick: Callable[[], object]) -> tuple
             break
         tick()
         done = reduced[: len(kept)]
-        row = residues([given])[0]
+        row = _residues([given], PRIME)[0]
         row = (row - row[pivots] @ done) % PRIME
         if not row.any():
             continue
@@ -131,7 +121,7 @@ def _reduced(rows: Sequence[Sequence[int]], tick: Callable[[], object]) -> tuple
     return kept, pivots, reduced[: len(kept)]
 
 
-def null_residues(rows: Sequence[Sequence[int]], width: int, tick: Callable[[], object] = lambda: None) -> Residues:
+def null_residues(rows: Sequence[Sequence[int]], width: int, tick: Tick = lambda: None) -> Residues:
     """Three vectors at right angles to some rows, in columns, modulo a prime; else at random, by a fixed seed.
 
     A vector outside the span of the rows is at right angles to all three with a probability of one in p³.
@@ -150,20 +140,15 @@ def null_residues(rows: Sequence[Sequence[int]], width: int, tick: Callable[[], 
 
 
 def modular_product(left: Residues, right: Residues) -> Residues:
-    """A matrix product modulo the prime, in parts whose sums fit into 63 bits.
-
-    Example:
-        >>> modular_product(np.array([[PRIME - 1, 2]]), np.array([[1], [3]]))
-        array([[5]])
-    """
+    """A matrix product modulo the prime, in parts whose sums fit into 63 bits."""
     total = np.zeros((len(left), right.shape[1]), dtype=np.int64)
     for start in range(0, left.shape[1], LARGEST):
-        part = slice(start, start + LARGEST)
-        total = (total + left[:, part] @ right[part] % PRIME) % PRIME
+        some = slice(start, start + LARGEST)
+        total = (total + left[:, some] @ right[some] % PRIME) % PRIME
     return total
 
 
-def null_vectors(rows: Sequence[Sequence[int]], width: int, tick: Callable[[], object] = lambda: None) -> list[Vector]:
+def null_vectors(rows: Sequence[Sequence[int]], width: int, tick: Tick = lambda: None) -> list[Vector]:
     """A basis of the vectors at right angles to independent rows, in integers.
 
     Example:
@@ -176,29 +161,24 @@ def null_vectors(rows: Sequence[Sequence[int]], width: int, tick: Callable[[], o
     solutions, below = square.solve_all([[-row[j] for row in rows] for j in free])
     columns = []
     for j, solution in zip(free, solutions, strict=True):
-        column = [0] * width
-        column[j] = below
-        for pivot, value in zip(pivots, solution, strict=True):
-            column[pivot] = value
-        common = math.gcd(*column)
-        columns.append([value // common for value in column])
+        entries = {j: below, **dict(zip(pivots, solution, strict=True))}
+        common = math.gcd(*entries.values())
+        columns.append([entries.get(i, 0) // common for i in range(width)])
     return columns
 
 
-def residues(rows: Sequence[Sequence[int]], prime: int = PRIME) -> Residues:
-    """Integers modulo a prime.
+def _times(values: Sequence[int], factors: Sequence[int]) -> Vector:
+    return [value * factor for value, factor in zip(values, factors, strict=True)]
 
-    Example:
-        >>> residues([[1, -1]], 7)
-        array([[1, 6]])
-    """
+
+def _residues(rows: Sequence[Sequence[int]], prime: int) -> Residues:
     return np.array([[value % prime for value in row] for row in rows], dtype=np.int64)
 
 
 def _inverse(matrix: list[Vector]) -> tuple[int, Residues]:
     """A prime and the inverse of a matrix modulo that prime."""
-    for prime in _primes():
-        inverse = _inverse_modulo(residues(matrix, prime).astype(np.float64), prime)
+    for prime in _PRIMES:
+        inverse = _inverse_modulo(_residues(matrix, prime).astype(np.float64), prime)
         if inverse is not None:
             return prime, inverse
     raise UnsolvedError("the equations have no single solution")
@@ -230,19 +210,9 @@ def _inverse_modulo(table: NDArray[np.float64], prime: int) -> Residues | None:
     return (table % prime).astype(np.int64)
 
 
-def _primes(count: int = 4) -> Iterator[int]:
-    """Primes from the largest below 2²⁶ downwards; a matrix of full rank is singular for hardly any of them."""
-    value = PRIME
-    while count:
-        if all(value % factor for factor in range(2, math.isqrt(value) + 1)):
-            yield value
-            count -= 1
-        value -= 2
-
-
 def _limbs(matrix: list[Vector]) -> list[Residues]:
     """A = Σ limb_l·2^(24·l) with small signed entries."""
-    rest = _objects(matrix)
+    rest = np.array(matrix, dtype=object)
     signs = np.where(rest < 0, -1, 1).astype(np.int64)
     limbs: list[Residues] = []
     rest = abs(rest)
@@ -250,12 +220,6 @@ def _limbs(matrix: list[Vector]) -> list[Residues]:
         limbs.append((rest & (2**_LIMB - 1)).astype(np.int64) * signs)
         rest = rest >> _LIMB
     return limbs
-
-
-def _objects(rows: list[Vector]) -> NDArray[Any]:
-    array = np.empty((len(rows), len(rows[0])), dtype=object)
-    array[:] = rows
-    return array
 
 
 def _fractions(column: Vector, modulus: int) -> tuple[Vector, int] | None:

@@ -2,7 +2,7 @@
 
 A linear program finds w with z·w ≥ t for the rows of a working set, t as large as possible. If t is positive, the rows
 of all the data on which that w is worst join the set, until none is wrong. If t is 0, the rows that hold it there are
-the support of a witness. Either way the answer of the program is a guess: what is returned was found exact.
+the support of a witness. The program only suggests: what is returned was checked exactly.
 """
 
 from __future__ import annotations

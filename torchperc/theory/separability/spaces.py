@@ -6,39 +6,39 @@ The linear program sees features shifted and scaled, so that floats serve it wel
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
-from torchperc.theory.separability.linear import Square, independent
-from torchperc.theory.separability.rows import Array, Keys, Rows
+from torchperc.theory.separability.linear import Square, Tick, independent
+from torchperc.theory.separability.rows import Array, Keys, Problem
 
 _MODERATE = 300  # exponents of two up to which products of weights and features neither overflow nor vanish
 
 
 class Space:
-    """Vectors w, and the rows that they have to be positive on.
+    """Vectors w, the rows on which they have to be positive, and those on which they have to be 0.
 
-    A point is w in the coordinates of the linear program. Features are shifted towards 0 only with a bias, which takes
-    the shift up, for dense data, and where the values are far from 0 compared with their range; scales are powers of
-    two.
+    A point is w in the coordinates of the linear program. Features are shifted towards 0 only with a bias, which makes
+    up for the shift, for dense data, and where the values are far from 0 compared with their range; scales are powers
+    of two.
 
     Args:
-        rows: all rows.
+        problem: all rows.
         keys: of the rows on which w has to be positive; all if None.
         zero: keys of independent rows on which w has to be 0.
     """
 
-    def __init__(self, rows: Rows, keys: Keys | None = None, zero: Sequence[int] = ()) -> None:
-        self.rows, self.zero = rows, list(zero)
-        self.dimension = rows.dimension
-        self.some = keys
-        self.keys = np.arange(len(rows)) if keys is None else keys
-        low, high = rows.bounds
+    def __init__(self, problem: Problem, keys: Keys | None = None, zero: Sequence[int] = ()) -> None:
+        self.rows, self.zero, self.some = problem, list(zero), keys
+        self.dimension = problem.dimension
+        self.keys = np.arange(len(problem)) if keys is None else keys
+        low, high = problem.extent
         half, middle = high / 2 - low / 2, low / 2 + high / 2
-        far = (np.abs(middle) > 4 * half) & (rows.bias and not rows.sparse)
+        far = (np.abs(middle) > 4 * half) & (problem.bias and not problem.samples.sparse)
         self.centre = np.where(far, np.where(half > 0, _few_bits(middle, half), low), 0.0)
         largest = np.maximum(np.abs(high - self.centre), np.abs(low - self.centre))
         self.exponents = np.where(largest > 0, np.frexp(largest)[1], 0)
@@ -49,8 +49,7 @@ class Space:
         """Some rows as the linear program sees them: (n, dimension)."""
         samples, numbers = np.divmod(keys, self.rows.classes - 1)
         own = self.rows.own[samples]
-        phi = self._scaled(samples)
-        phi = np.column_stack((phi, np.ones(len(keys)))) if self.rows.bias else phi
+        phi = np.pad(self._scaled(samples), ((0, 0), (0, int(self.rows.bias))), constant_values=1.0)
         table = np.zeros((len(keys), self.rows.classes - 1, self.rows.width))
         for blocks, signed in ((own - 1, phi), (numbers + (numbers >= own) - 1, -phi)):
             there = np.flatnonzero(blocks >= 0)
@@ -64,7 +63,8 @@ class Space:
 
     def slacks(self, point: Array) -> Array:
         """z·w of the rows that w has to be positive on, by floats."""
-        blocks = self.rows.units(point.reshape(-1, self.rows.width))
+        blocks = point.reshape(-1, self.rows.width)
+        blocks = blocks if len(blocks) == 1 else np.pad(blocks, ((1, 0), (0, 0)))  # zeros for class 0
         weight, offset = blocks[:, : self.rows.features], blocks[:, -1] * self.rows.bias
         if np.abs(self.exponents).max() > _MODERATE:
             scores = np.concatenate([self._scaled(chunk) @ weight.T for chunk in self.rows.chunks()]) + offset
@@ -81,13 +81,9 @@ class Space:
         if not self.zero:
             return point
         others = np.delete(np.arange(self.dimension), self.pivots)
-        point = point.copy()
-        try:
-            point[self.pivots] = np.linalg.solve(
-                self.zero_table[:, self.pivots], -self.zero_table[:, others] @ point[others]
-            )
-        except np.linalg.LinAlgError:
-            return point
+        point, right = point.copy(), -self.zero_table[:, others] @ point[others]
+        with suppress(np.linalg.LinAlgError):
+            point[self.pivots] = np.linalg.solve(self.zero_table[:, self.pivots], right)
         return point
 
     def _scaled(self, samples: Keys | slice) -> Array:
@@ -106,20 +102,19 @@ class Space:
             return best
         return independent(rows)[1]
 
-    def vector(self, point: Sequence[float], tick: Callable[[], object]) -> list[Fraction]:
+    def vector(self, point: Sequence[float], tick: Tick) -> list[Fraction]:
         """w of a point: each scale undone, each shift moved into the bias, the pivots set exactly."""
-        rows, given, made = self.rows, list(map(Fraction, point)), []
+        made: list[Fraction] = []
         scales = [Fraction(2) ** -exponent for exponent in self.exponents.tolist()]
-        for start in range(0, rows.dimension, rows.width):
-            block = given[start : start + rows.width]
+        for block in self.rows.blocks(list(map(Fraction, point))):
             weight = [value * scale for value, scale in zip(block, scales, strict=False)]
             made += weight
-            if rows.bias:
+            if self.rows.bias:
                 shifts = zip(weight, self.centre.tolist(), strict=True)
                 made.append(block[-1] - sum((w * Fraction(c) for w, c in shifts if c), Fraction(0)))
         return self._exactly_corrected(made, tick) if self.zero else made
 
-    def _exactly_corrected(self, vector: list[Fraction], tick: Callable[[], object]) -> list[Fraction]:
+    def _exactly_corrected(self, vector: list[Fraction], tick: Tick) -> list[Fraction]:
         inside, table = set(self.pivots), [self.rows.exact_row(key)[0] for key in self.zero]
         common = math.lcm(*(value.denominator for j, value in enumerate(vector) if j not in inside))
         others = [0 if j in inside else int(value * common) for j, value in enumerate(vector)]

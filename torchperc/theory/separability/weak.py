@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from torchperc.theory.separability.exchange import Clock, Report, UndecidedError, Weights
 from torchperc.theory.separability.linear import UnsolvedError, independent, null_residues, null_vectors
-from torchperc.theory.separability.rows import Rows
+from torchperc.theory.separability.rows import Problem
 from torchperc.theory.separability.search import decide
 from torchperc.theory.separability.spaces import Space
 
@@ -30,7 +29,7 @@ class Weak:
     reason: str = ""
 
 
-def weaken(rows: Rows, witness: Weights, clock: Clock, report: Report) -> Weak:
+def weaken(problem: Problem, witness: Weights, clock: Clock, report: Report) -> Weak:
     """Whether a vector is ≥ 0 on all rows and > 0 on some.
 
     Such a vector is 0 on the rows of a witness. Among the vectors that are, either one is positive on all rows outside
@@ -43,30 +42,17 @@ def weaken(rows: Rows, witness: Weights, clock: Clock, report: Report) -> Weak:
         while True:
             clock.tick()
             known = [*zero, *(key for key in (further or [witness])[-1] if key not in zero)]
-            kept, _ = independent([rows.exact_row(key)[0] for key in known], clock.tick)
+            kept, _ = independent([problem.exact_row(key)[0] for key in known], clock.tick)
             zero = [known[number] for number in kept]
-            if len(zero) == rows.dimension:
+            if len(zero) == problem.dimension:
                 return Weak(further=tuple(further), null=[])
-            table = [rows.exact_row(key)[0] for key in zero]
-            outside = np.flatnonzero(rows.outside(null_residues(table, rows.dimension, clock.tick)))
+            table = [problem.exact_row(key)[0] for key in zero]
+            outside = np.flatnonzero(problem.outside(null_residues(table, problem.dimension, clock.tick)))
             if not len(outside):
-                return Weak(further=tuple(further), null=null_vectors(table, rows.dimension, clock.tick))
-            found = decide(Space(rows, outside, zero), clock, report)
+                return Weak(further=tuple(further), null=null_vectors(table, problem.dimension, clock.tick))
+            found = decide(Space(problem, outside, zero), clock, report)
             if isinstance(found, list):
                 return Weak(vector=found)
             further.append(found)
     except (UndecidedError, UnsolvedError) as error:
         return Weak(reason=f"whether the data are weakly separable was left open: {error}")
-
-
-def whole_numbers(weights: Weights) -> dict[int, int]:
-    """A witness in the smallest integers that are proportional to it, by ascending keys.
-
-    Example:
-        >>> whole_numbers({3: Fraction(1, 4), 1: Fraction(1, 2)})
-        {1: 2, 3: 1}
-    """
-    common = math.lcm(*(value.denominator for value in weights.values()))
-    integers = {key: int(weights[key] * common) for key in sorted(weights)}
-    divisor = math.gcd(*integers.values())
-    return {key: value // divisor for key, value in integers.items()}
