@@ -4,37 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
-from torchperc.plots.curves import Curve, whole_epochs
+from torchperc.plots.curves import Curve
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.spaces import LinearSpace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import FillBetweenPolyCollection
-    from matplotlib.figure import Figure, SubFigure
     from matplotlib.lines import Line2D
 
 
 @dataclass(eq=False)
-class BracketDisplay:
+class BracketDisplay(style.Display):
     """The bracket that a run puts around the largest margin γ*, epoch by epoch: margin(w) ≤ γ* ≤ ‖w‖/Σ|c|.
 
     Args:
         lower: the margin of the weights after each epoch; NaN where there is none.
-        upper: their length over the sum of the coefficients of the mistakes, η·t for t mistakes at rate η; NaN before
-            the first mistake.
+        upper: their length over the sum of the coefficients of the mistakes, η·t for t mistakes at learning rate η;
+            NaN before the first mistake.
         gamma: γ* itself, where it is known.
 
     Lines are the best bounds so far, which only ever close; the values of the epochs are faint beside them.
@@ -50,26 +47,14 @@ class BracketDisplay:
     lower: Sequence[float] | Curve
     upper: Sequence[float] | Curve
     gamma: float | None = None
-    ax_: Axes = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    lower_: Line2D = field(init=False)
-    upper_: Line2D = field(init=False)
-    lower_points_: Line2D = field(init=False)
-    upper_points_: Line2D = field(init=False)
-    between_: FillBetweenPolyCollection = field(init=False)
-    gamma_: Line2D | None = field(init=False, default=None)
 
     @classmethod
     def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: Axes | None = None) -> BracketDisplay:
-        """Draw the bracket of a run that started from zero weights.
-
-        γ* is the largest margin in the space where the updates are made, so with the bias counted as one more weight,
-        of a constant feature (1 for unit bias steps): ``max_margin(X, y, bias="counted")``. See
-        :func:`bracket_by_epoch`.
+        """Draw the bracket of a run that started from zero weights, see :func:`bracket_by_epoch`.
 
         Args:
             log: of the run; a ``RuleResult`` will do.
-            gamma: γ*, where it is known, drawn as a line.
+            gamma: γ*, where it is known, drawn as a line: ``max_margin(X, y, bias="counted").margin``.
             ax: axes to draw on; a new figure by default.
 
         Example:
@@ -83,9 +68,8 @@ class BracketDisplay:
             gamma = checks.number("gamma", gamma)
         return cls(*bracket_by_epoch(check_log(log)), gamma).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> BracketDisplay:
-        """Draw on axes, or in a new figure."""
-        self.figure_, self.ax_ = _, axes = style.canvas(ax)
+    def _draw(self, own: bool) -> None:
+        axes: Axes = self.ax_
         lower, upper = (np.asarray(values, dtype=np.float64) for values in (self.lower, self.upper))
         if lower.ndim != 1 or lower.shape != upper.shape:
             raise ValueError(f"lower has shape {lower.shape} and upper {upper.shape}; both need a value for each epoch")
@@ -100,31 +84,29 @@ class BracketDisplay:
         (self.lower_,) = axes.plot(epochs, best[0], color=style.BLUE, label="lower: margin of w", **bold)
         (self.upper_points_,) = axes.plot(epochs, upper, marker="v", color=style.RED, **faint)
         (self.lower_points_,) = axes.plot(epochs, lower, marker="^", color=style.BLUE, **faint)
+        self.gamma_: Line2D | None = None
         if self.gamma is not None:
             name = f"γ* = {self.gamma:.4g}"
             self.gamma_ = axes.axhline(self.gamma, color="black", linestyle=":", linewidth=1.6, label=name)
-        axes.set(xlabel="epoch", ylabel="margin γ", title="The bracket around the largest margin γ*")
-        whole_epochs(axes)
-        _zoom(axes, lower, upper)
-        axes.grid(alpha=0.3)
-        style.legend(axes, ax is None)
-        return self
+        axes.set(ylabel="margin γ", title="The bracket around the largest margin γ*")
+        style.epoch_axis(axes)
+        top = np.nanmax(upper) if np.isfinite(upper).any() else math.nan
+        if top > 0 and (lower < -top / 2).any():  # so far below 0 they would flatten the rest: γ* is not there
+            axes.set_ylim(-top / 2, top * 1.05)
+        style.legend(axes, own)
 
 
 @torch.no_grad()
 def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
-    """Bounds of the largest margin γ* that the weights after each epoch give.
+    """Bounds of the largest margin γ* that the weights after each epoch of a run from zero weights give.
 
     From zero weights, w = Σ cⱼ·x_{iⱼ}. Any unit vector u of margin γ* has u·w ≥ γ*·Σ|cⱼ|, and u·w ≤ ‖w‖, so
     margin(w) ≤ γ* ≤ ‖w‖/Σ|cⱼ|; the sum is η·t after t mistakes of weight 1. The bias counts as the weight of a constant
     feature √(bias step). With K classes the margin is min (s_y − s_r)/‖w‖, over all weight vectors together.
 
-    Args:
-        log: of a run from zero weights.
-
-    Shape:
-        two arrays, a value for each epoch: the lower bound (NaN for zero weights) and the upper (NaN before the first
-        mistake; 0 if the weights came back to zero, which proves that nothing separates the data).
+    Returns:
+        The lower bound per epoch (NaN for zero weights) and the upper one (NaN before the first mistake; 0 if the
+        weights came back to zero, which proves that nothing separates the data).
 
     Example:
         >>> import torchperc as tp
@@ -139,12 +121,11 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
     rows, y, bounds = log.space.rows.take(used), log.y[used], []
     sums = torch.cat((log.coef.new_zeros(1), log.coef.abs().cumsum(0)))
     for t, model in _epoch_models(log):
-        length = _length(model, log.space.bias_scale)
-        slack = _slack(model.row_scores(rows), y, log.space.classes)
-        lower = slack / length if length > 0 else math.nan
-        bounds.append((lower, length / float(sums[t]) if t else math.nan))
-    lower_, upper_ = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
-    return lower_, upper_
+        length, scores = _length(model, log.space.bias_scale), model.row_scores(rows).double()
+        slack = float(tpf.slacks(scores[:, 0] if log.space.classes is None else scores, y).min())
+        bounds.append((slack / length if length > 0 else math.nan, length / float(sums[t]) if t else math.nan))
+    lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
+    return lower, upper
 
 
 def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
@@ -167,20 +148,3 @@ def _length(model: Model, bias_scale: float) -> float:
     assert isinstance(model, LinearModel)
     square = float(model.weight.double().square().sum())
     return math.sqrt(square + (float(model.bias.double().square().sum()) / bias_scale if bias_scale else 0.0))
-
-
-def _slack(scores: Tensor, y: Tensor, classes: int | None) -> float:
-    """The smallest y·s, or s_y − s_r against the strongest other class."""
-    scores = scores.double()
-    if classes is None:
-        return float((y * scores[:, 0]).min())
-    own = scores.gather(1, y[:, None]).squeeze(1)
-    return float((own - tpf.rival_scores(scores, y)[0]).min())
-
-
-def _zoom(ax: Axes, lower: Curve, upper: Curve) -> None:
-    """Leave out lower bounds so far below 0 that they would flatten the rest: γ* is not there."""
-    top = np.nanmax(upper) if np.isfinite(upper).any() else math.nan
-    low = np.nanmin(lower) if np.isfinite(lower).any() else math.nan
-    if top > 0 and low < -top / 2:
-        ax.set_ylim(-top / 2, top * 1.05)

@@ -14,10 +14,9 @@ from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron
-from torchperc.rules.log import MistakeLog, VotedModel
+from torchperc.rules.log import MistakeLog, VotedModel, check_labels
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.run import RuleResult
-from torchperc.samples import convert
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,19 +24,12 @@ class Classifier:
     """Scores, how they are decided, and what else is known.
 
     Args:
-        score: from samples to scores.
+        score: from samples (N, d) to scores (N,) or (N, K).
         head: decides.
         dtype: that samples must have; ``None`` if nothing is known.
         device: where samples must be.
-        weight: of a linear classifier, else ``None``.
+        weight: of a linear classifier, (1, d) or (K, d), else ``None``.
         graded: whether a score says how far a sample is from the boundary, in the plane or in a kernel's space.
-
-    Shape:
-        score (N, d) → (N,) or (N, K); weight (1, d) or (K, d).
-
-    Example:
-        >>> Classifier(lambda X: X[:, 0] - 1, PerceptronHead()).scores(torch.tensor([[3.0, 0.0]]))
-        tensor([2.])
     """
 
     score: Callable[[Tensor], Any]
@@ -47,17 +39,22 @@ class Classifier:
     weight: Tensor | None = None
     graded: bool = False
 
+    def judge(self, X: checks.Data, y: checks.Data) -> tuple[Tensor, Tensor, Tensor]:
+        """Checked samples, their scores and their checked labels."""
+        samples = self.admit(X)
+        scores = self.scores(samples)
+        return samples, scores, self.labels(y, scores)
+
     def admit(self, X: checks.Data, name: str = "X") -> Tensor:
         """Checked samples, in the classifier's dtype."""
         given = X.dtype if isinstance(X, Tensor) and X.is_floating_point() else torch.get_default_dtype()
         width = None if self.weight is None else self.weight.shape[1]
-        return convert.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
+        return checks.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
 
     @torch.no_grad()
     def scores(self, X: Tensor) -> Tensor:
         """Scores on the CPU: (N,), or (N, K)."""
-        found = self.score(X)
-        scores: Tensor = (found if isinstance(found, Tensor) else torch.as_tensor(found)).detach().cpu()
+        scores: Tensor = torch.as_tensor(self.score(X)).detach().cpu()
         if scores.dim() == 2 and scores.shape[1] == 1:
             scores = scores.squeeze(-1)
         if scores.dim() not in (1, 2) or len(scores) != len(X):
@@ -67,15 +64,12 @@ class Classifier:
         return scores
 
     def labels(self, y: checks.Data, scores: Tensor) -> Tensor:
-        """Checked labels: −1/+1 for one score a sample, class indices for K."""
-        return checks.labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
+        """Checked labels: −1/+1 for one score per sample, class indices for K."""
+        return check_labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
 
     def slack(self, scores: Tensor, y: Tensor) -> Tensor:
         """How far each score is on the right side: y·(s − threshold), or s_y − s_r against the strongest other."""
-        if scores.dim() == 1:
-            return y * (scores.double() - self.head.threshold)
-        own = scores.gather(1, y[:, None]).squeeze(1)
-        return (own - tpf.rival_scores(scores, y)[0]).double()
+        return tpf.slacks(scores.double() - (self.head.threshold if scores.dim() == 1 else 0.0), y)
 
 
 def classifier(model: Any, head: Head | None = None) -> Classifier:
@@ -85,71 +79,42 @@ def classifier(model: Any, head: Head | None = None) -> Classifier:
         model: a net, a Lightning module with one, a model out of a log, a :class:`RuleResult`, or a function from
             samples to scores, such as an estimator's ``decision_function``.
         head: decides; a net's own ``head`` by default, else a perceptron's.
-
-    Example:
-        >>> import torchperc as tp
-        >>> classifier(tp.Perceptron(2)).weight
-        tensor([[0., 0.]])
     """
     if isinstance(model, RuleResult):
         model = model.model
-    if isinstance(model, Model):
-        return _of_model(model, head or PerceptronHead())
     if isinstance(model, nn.Module):
         return _of_module(model, head)
-    if callable(model):
-        return Classifier(model, head or PerceptronHead())
+    head = head or PerceptronHead()
+    if isinstance(model, LinearModel):
+        weight, plain = model.weight, model.features is None
+        own = weight.detach().cpu() if plain else None
+        return Classifier(model.scores, head, weight.dtype, weight.device, own, graded=plain)
+    if isinstance(model, KernelModel | VotedModel):
+        graded = isinstance(model, KernelModel)
+        rows = model.support if isinstance(model, KernelModel) else model.logs[0].space.rows
+        return Classifier(model.scores, head, rows.dtype, rows.device, graded=graded)
+    if isinstance(model, Model) or callable(model):
+        return Classifier(model.scores if isinstance(model, Model) else model, head)
     raise TypeError(
         f"model must be a net, a model, a RuleResult or a function from samples to scores, found {type(model).__name__}"
     )
 
 
-def log_of(model: Any, log: MistakeLog | None = None) -> MistakeLog | None:
-    """The log that was given, or the one a result brings along.
-
-    Example:
-        >>> log_of("no result") is None
-        True
-    """
-    if log is not None and not isinstance(log, MistakeLog):
-        raise TypeError(f"log must be a MistakeLog, such as result.log, found {type(log).__name__}")
-    return model.log if log is None and isinstance(model, RuleResult) else log
-
-
 def check_log(log: object) -> MistakeLog:
-    """Refuse what is not a log; a result's log is taken for the result.
-
-    Example:
-        >>> check_log("log")
-        Traceback (most recent call last):
-        TypeError: log must be a MistakeLog, such as result.log, found str
-    """
+    """Refuse what is not a log; a result's log stands for the result."""
     found = log.log if isinstance(log, RuleResult) else log
     if not isinstance(found, MistakeLog):
         raise TypeError(f"log must be a MistakeLog, such as result.log, found {type(found).__name__}")
     return found
 
 
-def _of_model(model: Model, head: Head) -> Classifier:
-    if isinstance(model, LinearModel):
-        plain = model.features is None
-        weight = model.weight
-        return Classifier(
-            model.scores, head, weight.dtype, weight.device, weight.detach().cpu() if plain else None, graded=plain
-        )
-    if isinstance(model, KernelModel):
-        return Classifier(model.scores, head, model.support.dtype, model.support.device, graded=True)
-    if isinstance(model, VotedModel):
-        rows = model.logs[0].space.rows
-        return Classifier(model.scores, head, rows.dtype, rows.device)
-    return Classifier(model.scores, head)
-
-
 def _of_module(module: nn.Module, head: Head | None) -> Classifier:
     own = getattr(module, "head", None)
     head = head or (own if isinstance(own, Head) else PerceptronHead())
-    linear = _linear(getattr(module, "net", module))
-    weight = None if linear is None else linear.detach().cpu()
+    net = getattr(module, "net", module)
+    if isinstance(net, MLP) and not net.hidden:
+        net = net.layers[0]
+    weight = net.weight.detach().cpu() if isinstance(net, nn.Linear | Perceptron | MulticlassPerceptron) else None
     first = next(module.parameters(), None)
     dtype, device = (None, None) if first is None else (first.dtype, first.device)
 
@@ -160,25 +125,9 @@ def _of_module(module: nn.Module, head: Head | None) -> Classifier:
     return Classifier(score, head, dtype, device, weight, graded=weight is not None)
 
 
-def _linear(net: object) -> Tensor | None:
-    """The weights of a net that is linear, else ``None``."""
-    if isinstance(net, MLP) and not net.hidden:
-        net = net.layers[0]
-    return net.weight if isinstance(net, (nn.Linear, Perceptron, MulticlassPerceptron)) else None
-
-
 @contextmanager
 def resting(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while, so that a look at a net neither draws for its dropout nor moves its statistics.
-
-    Example:
-        >>> net = nn.Dropout()
-        >>> with resting(net):
-        ...     net.training
-        False
-        >>> net.training
-        True
-    """
+    """Evaluation mode for a while, so that a look at a net neither draws for its dropout nor moves its statistics."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:

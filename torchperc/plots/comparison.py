@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,6 @@ from torchperc.rules.log import MistakeLog
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
-    from matplotlib.lines import Line2D
 
 VALUES = {"error": "error in the epoch (%)", "mistakes": "mistakes in the epoch", "total": "mistakes so far"}
 _TAGS = {
@@ -33,7 +31,7 @@ _TAGS = {
 
 
 @dataclass(eq=False)
-class ComparisonDisplay:
+class ComparisonDisplay(style.Display):
     """One curve of several runs, by epoch.
 
     Args:
@@ -52,9 +50,6 @@ class ComparisonDisplay:
     curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]
     ylabel: str
     logarithmic: bool = False
-    ax_: Axes = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    lines_: dict[str, Line2D] = field(init=False)
 
     @classmethod
     def from_logs(
@@ -69,8 +64,8 @@ class ComparisonDisplay:
 
         Args:
             logs: by the names the runs have in the legend; results will do.
-            value: ``"error"`` for the share of mistakes among the samples of an epoch, ``"mistakes"`` for their number,
-                ``"total"`` for the number so far.
+            value: ``"error"`` for the fraction of mistakes among the samples of an epoch, ``"mistakes"`` for their
+                number, ``"total"`` for the number so far.
             logarithmic: draw the values on a logarithmic scale.
             ax: axes to draw on; a new figure by default.
 
@@ -81,10 +76,8 @@ class ComparisonDisplay:
             [3.0, 4.0, 6.0, 8.0, 9.0, 9.0]
         """
         checks.one_of("value", value, tuple(VALUES))
-        curves = {}
-        for name, log in _named("logs", logs).items():
-            values = _values(check_log(log), value)
-            curves[str(name)] = (np.arange(1.0, len(values) + 1), values)
+        made = {str(name): _values(check_log(log), value) for name, log in _named("logs", logs).items()}
+        curves = {name: (np.arange(1.0, len(values) + 1), values) for name, values in made.items()}
         return cls(curves, VALUES[value], logarithmic).plot(ax=ax)
 
     @classmethod
@@ -117,17 +110,12 @@ class ComparisonDisplay:
         if not isinstance(tag, str):
             raise TypeError(f"tag must be the name of a scalar, found {type(tag).__name__}")
         scale = 100 if tag.startswith("error/") else 1
-        curves = {}
-        for name, folder in _named("folders", folders).items():
-            steps, values = _scalars(Path(folder), tag)
-            curves[str(name)] = (steps, scale * values)
+        read = {str(name): _scalars(Path(folder), tag) for name, folder in _named("folders", folders).items()}
+        curves = {name: (steps, scale * values) for name, (steps, values) in read.items()}
         return cls(curves, _TAGS.get(tag, tag), logarithmic).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> ComparisonDisplay:
-        """Draw on axes, or in a new figure."""
-        from matplotlib.ticker import MaxNLocator
-
-        self.figure_, self.ax_ = _, axes = style.canvas(ax)
+    def _draw(self, own: bool) -> None:
+        axes: Axes = self.ax_
         self.lines_ = {}
         looks = style.line_styles(len(self.curves))
         for number, ((name, (steps, values)), look) in enumerate(zip(self.curves.items(), looks, strict=True)):
@@ -143,13 +131,11 @@ class ComparisonDisplay:
                 linewidth=1.8,
                 label=name,
             )
-        axes.set(xlabel="epoch", ylabel=self.ylabel)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylabel(self.ylabel)
+        style.epoch_axis(axes)
         if self.logarithmic:
             axes.set_yscale("log")
-        axes.grid(alpha=0.3)
-        style.legend(axes, ax is None, columns=4)
-        return self
+        style.legend(axes, own, columns=4)
 
 
 def _named(name: str, given: object) -> Mapping[str, Any]:

@@ -1,9 +1,9 @@
-"""Which labels are taken for which."""
+"""Which labels are predicted for which."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,23 +18,18 @@ from torchperc.plots.marks import codes_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
-    from matplotlib.image import AxesImage
-    from matplotlib.text import Text
 
 
 @dataclass(eq=False)
-class ConfusionDisplay:
+class ConfusionDisplay(style.Display):
     """The confusion matrix: samples by true label (rows) and predicted label (columns), as numbers and as shades.
 
     Args:
-        matrix: counts.
+        matrix: counts (K, K).
         labels: names of the classes.
 
     After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, ``image_`` is the image and ``texts_`` has the
     numbers by row and column.
-
-    Shape:
-        matrix (K, K).
 
     Example:
         >>> display = ConfusionDisplay(torch.tensor([[3, 1], [0, 2]]), ("no", "yes")).plot()
@@ -44,10 +39,6 @@ class ConfusionDisplay:
 
     matrix: Tensor
     labels: Sequence[str]
-    ax_: Axes = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    image_: AxesImage = field(init=False)
-    texts_: dict[tuple[int, int], Text] = field(init=False)
 
     @classmethod
     def from_predictions(
@@ -56,31 +47,28 @@ class ConfusionDisplay:
         """Draw how predictions compare with the truth.
 
         Args:
-            y: labels −1/+1, or class indices.
+            y: labels −1/+1, or class indices (N,).
             predicted: labels of the same kind.
             labels: names of the classes, in the order −1, +1 or 0 … K−1.
             ax: axes to draw on; a new figure by default.
-
-        Shape:
-            y (N,), predicted (N,).
 
         Example:
             >>> ConfusionDisplay.from_predictions([1, 1, -1, -1], [1, -1, -1, -1]).matrix
             tensor([[2, 0],
                     [1, 1]])
         """
-        truth, said = _whole("y", y), _whole("predicted", predicted)
+        truth, said = _integers("y", y), _integers("predicted", predicted)
         if not len(truth):
             raise ValueError("y is empty; give at least one label")
         if len(truth) != len(said):
             raise ValueError(f"y has {len(truth)} labels and predicted {len(said)}; they must be equally many")
         found = torch.cat((truth, said))
         signs = bool(((found == 1) | (found == -1)).all())
-        count = 2 if signs else max(int(found.max()) + 1, 2 if labels is None else len(labels))
-        codes = [-1, 1] if signs else list(range(count))
         if not signs and int(found.min()) < 0:
             values = ", ".join(map(str, found.unique().tolist()[:5]))
             raise ValueError(f"y and predicted must hold −1 and +1, or class indices from 0; found {values}")
+        count = max(int(found.max()) + 1, 2 if labels is None else len(labels))
+        codes = [-1, 1] if signs else list(range(count))
         return cls(_count(truth, said, codes), style.label_names(labels, codes, not signs)).plot(ax=ax)
 
     @classmethod
@@ -94,19 +82,16 @@ class ConfusionDisplay:
         labels: Sequence[object] | None = None,
         ax: Axes | None = None,
     ) -> ConfusionDisplay:
-        """Draw what a model takes for what.
+        """Draw which labels a model predicts for which.
 
         Args:
             model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
                 samples to scores.
-            X: samples.
+            X: samples (N, d).
             y: labels −1/+1, or class indices.
             head: decides; the module's own by default, else a perceptron's.
             labels: names of the classes, in the order −1, +1 or 0 … K−1.
             ax: axes to draw on; a new figure by default.
-
-        Shape:
-            X (N, d), y (N,).
 
         Example:
             >>> import torchperc as tp
@@ -115,40 +100,39 @@ class ConfusionDisplay:
                     [0, 1]])
         """
         known = classifier(model, head)
-        scores = known.scores(known.admit(X))
-        truth, codes = known.labels(y, scores), codes_of(scores)
+        _, scores, truth = known.judge(X, y)
+        codes = codes_of(scores)
         names = style.label_names(labels, codes, scores.dim() > 1)
         return cls(_count(truth, known.head.decide(scores), codes), names).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> ConfusionDisplay:
-        """Draw on axes, or in a new figure."""
+    def _place(self, ax: Axes | None) -> tuple[Figure | SubFigure, Axes]:
+        side = min(6.0, 2.6 + 0.35 * len(self.matrix))
+        return style.canvas(ax, (side + 0.6, side))
+
+    def _draw(self, own: bool) -> None:
+        axes: Axes = self.ax_
         count = len(self.matrix)
-        side = min(6.0, 2.6 + 0.35 * count)
-        self.figure_, self.ax_ = _, axes = style.canvas(ax, (side + 0.6, side))
-        # shades by share of the row: a rare class's confusions are as visible as those of a frequent one
-        shares = self.matrix.double() / self.matrix.sum(1, keepdim=True).clamp(min=1)
-        self.image_ = axes.imshow(shares.numpy(), cmap="Blues", vmin=0, vmax=1)
+        # shades by fraction of the row: a rare class's confusions are as visible as those of a frequent one
+        fractions = self.matrix.double() / self.matrix.sum(1, keepdim=True).clamp(min=1)
+        self.image_ = axes.imshow(fractions.numpy(), cmap="Blues", vmin=0, vmax=1)
         self.texts_ = {}
         for row, column in torch.cartesian_prod(torch.arange(count), torch.arange(count)).tolist():
             number = int(self.matrix[row, column])
-            colour = "white" if shares[row, column] > 0.5 else "black" if number else "#8A8A8A"
+            colour = "white" if fractions[row, column] > 0.5 else "black" if number else "#8A8A8A"
             weight = "bold" if number and row != column else "normal"
             look: dict[str, Any] = {"color": colour, "fontsize": 9, "fontweight": weight}
             self.texts_[row, column] = axes.text(column, row, f"{number}", ha="center", va="center", **look)
-        ticks = range(count)
         slanted: dict[str, Any] = {"rotation": 45, "ha": "right"} if count * max(map(len, self.labels)) > 30 else {}
-        axes.set_xticks(ticks, self.labels, **slanted)
-        axes.set_yticks(ticks, self.labels)
+        axes.set_xticks(range(count), self.labels, **slanted)
+        axes.set_yticks(range(count), self.labels)
         wrong = int(self.matrix.sum() - self.matrix.trace())
         axes.set(xlabel="predicted label", ylabel="true label")
         axes.set_title(f"{wrong:,} of {int(self.matrix.sum()):,} wrong", fontsize=11)
-        return self
 
 
-def _whole(name: str, values: checks.Data) -> Tensor:
-    """Labels as whole numbers, of whatever kind."""
-    flat = values if isinstance(values, Tensor) else torch.as_tensor(values)
-    flat = flat.detach().cpu()
+def _integers(name: str, values: checks.Data) -> Tensor:
+    """Labels as integers, of whatever kind."""
+    flat = torch.as_tensor(values).detach().cpu()
     if flat.dim() != 1:
         raise ValueError(f"{name} must have one dimension, found shape {tuple(flat.shape)}; use {name}.reshape(-1)")
     whole = flat.to(torch.int64)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +25,7 @@ Curve = npt.NDArray[np.float64]
 
 
 @dataclass(eq=False)
-class LearningCurveDisplay:
+class LearningCurveDisplay(style.Display):
     """Train and validation error by epoch, and, with a bound, the mistakes so far against it in a second panel.
 
     Args:
@@ -47,12 +47,6 @@ class LearningCurveDisplay:
     validation: Sequence[float] | Curve | None = None
     mistakes: Sequence[float] | Curve | None = None
     bound: float | None = None
-    ax_: Axes | list[Axes] = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    train_: Line2D = field(init=False)
-    validation_: Line2D | None = field(init=False, default=None)
-    mistakes_: Line2D | None = field(init=False, default=None)
-    bound_: Line2D | None = field(init=False, default=None)
 
     @classmethod
     def from_result(
@@ -60,8 +54,8 @@ class LearningCurveDisplay:
     ) -> LearningCurveDisplay:
         """Draw the curves of a run by rule.
 
-        The train error is what the log gives for nothing: the mistakes made in an epoch, of the samples presented in
-        it. The validation error is taken after the epoch, if the run had validation data.
+        The train error is what the log gives for nothing: the mistakes made in an epoch, as a fraction of the samples
+        presented in it. The validation error is measured after the epoch, if the run had validation data.
 
         Args:
             result: of the run; its log alone will do, but knows no validation error.
@@ -84,52 +78,35 @@ class LearningCurveDisplay:
         known = held if held and not all(map(math.isnan, held)) else None
         return cls(errors_by_epoch(log), known, made, bound).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> LearningCurveDisplay:
-        """Draw on axes, or in a new figure."""
-        if self.bound is None:
-            self.figure_, above = style.canvas(ax)  # type: ignore[arg-type]  # which refuses a sequence
-            self.ax_ = above
-        else:
-            self.figure_, axes = style.panels(ax, 2, 2, (7.0, 3.8))
-            above, self.ax_ = axes[0], axes
-            self._mistakes(axes[1])
-        self._errors(above)
-        for one in (above,) if self.bound is None else axes:
-            one.grid(alpha=0.3)
-            one.set_xlabel("epoch")
-            whole_epochs(one)
-            one.legend(fontsize=9)
-        return self
+    def _place(self, ax: Any) -> tuple[Figure | SubFigure, Any]:
+        return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (7.0, 3.8))
 
-    def _errors(self, ax: Axes) -> None:
-        look: dict[str, Any] = _look(len(self.train))
-        epochs = np.arange(1, len(self.train) + 1)
-        (self.train_,) = ax.plot(
-            epochs, 100 * np.asarray(self.train), color=style.BLUE, marker="o", label="train, in the epoch", **look
-        )
+    def _draw(self, own: bool) -> None:
+        self.validation_: Line2D | None = None
+        self.mistakes_: Line2D | None = None
+        self.bound_: Line2D | None = None
+        axes = [self.ax_] if self.bound is None else self.ax_
+        if self.bound is not None:
+            if self.mistakes is None:
+                raise ValueError(f"bound={self.bound} goes with mistakes, found None; give the mistakes by epoch")
+            self.mistakes_ = _line(axes[1], self.mistakes, f"mistakes: {self.mistakes[-1]:.0f}")
+            look: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.6}
+            self.bound_ = axes[1].axhline(self.bound, label=f"bound: {self.bound:.4g}", **look)
+            axes[1].set(ylabel="mistakes so far", title="Mistakes and their bound")
+        self.train_ = _line(axes[0], 100 * np.asarray(self.train), "train, in the epoch")
         if self.validation is not None:
-            values = 100 * np.asarray(self.validation)
-            name = "validation, after it"
-            (self.validation_,) = ax.plot(epochs, values, "--", color=style.RED, marker="s", label=name, **look)
-        ax.set(ylabel="error (%)", title="Error")
-        _from_zero(ax)
-
-    def _mistakes(self, ax: Axes) -> None:
-        if self.mistakes is None or self.bound is None:
-            raise ValueError(f"bound={self.bound} goes with mistakes, found None; give the mistakes by epoch")
-        epochs = np.arange(1, len(self.mistakes) + 1)
-        look: dict[str, Any] = _look(len(self.mistakes))
-        (self.mistakes_,) = ax.plot(
-            epochs, self.mistakes, color=style.BLUE, marker="o", label=f"mistakes: {self.mistakes[-1]:.0f}", **look
-        )
-        name = f"bound: {self.bound:.4g}"
-        self.bound_ = ax.axhline(self.bound, color="black", linestyle="--", linewidth=1.6, label=name)
-        ax.set(ylabel="mistakes so far", title="Mistakes and their bound")
-        _from_zero(ax)
+            look = {"color": style.RED, "marker": "s", "linestyle": "--"}
+            self.validation_ = _line(axes[0], 100 * np.asarray(self.validation), "validation, after it", **look)
+        axes[0].set(ylabel="error (%)", title="Error")
+        for ax in axes:
+            top = ax.get_ylim()[1]
+            ax.set_ylim(-0.03 * top, top)  # a little below 0, so that markers there are whole
+            style.epoch_axis(ax)
+            ax.legend(fontsize=9)
 
 
 def errors_by_epoch(log: MistakeLog) -> Curve:
-    """Mistakes made in each epoch, as a share of the samples presented in it.
+    """Mistakes made in each epoch, as a fraction of the samples presented in it.
 
     Example:
         >>> import torchperc as tp
@@ -138,28 +115,12 @@ def errors_by_epoch(log: MistakeLog) -> Curve:
         [0.5, 0.75, 0.75, 0.5, 0.5, 0.75, 0.5, 0.25, 0.0]
     """
     presented = log.epoch_ends.diff(prepend=log.epoch_ends.new_zeros(1))
-    shares: Curve = (log.mistakes_by_epoch().double() / presented.clamp(min=1)).cpu().numpy()
-    return shares
+    fractions: Curve = (log.mistakes_by_epoch().double() / presented.clamp(min=1)).cpu().numpy()
+    return fractions
 
 
-def whole_epochs(ax: Axes) -> None:
-    """Ticks at whole numbers only.
-
-    Example:
-        >>> figure, axes = style.canvas(None)
-        >>> whole_epochs(axes)
-    """
-    from matplotlib.ticker import MaxNLocator
-
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _from_zero(ax: Axes) -> None:
-    """Begin a little below 0, so that markers there are whole."""
-    top = ax.get_ylim()[1]
-    ax.set_ylim(-0.03 * top, top)
-
-
-def _look(count: int) -> dict[str, Any]:
-    """Markers tell lines apart without colour; on long curves every so often."""
-    return {"markevery": max(1, count // 12), "markersize": 5, "linewidth": 1.8}
+def _line(ax: Axes, values: Any, name: str, **look: Any) -> Line2D:
+    """A curve by epoch; markers tell lines apart without colour, on long curves every so often."""
+    look = {"color": style.BLUE, "marker": "o", "markevery": max(1, len(values) // 12), **look}
+    (line,) = ax.plot(np.arange(1, len(values) + 1), values, label=name, markersize=5, linewidth=1.8, **look)
+    return line

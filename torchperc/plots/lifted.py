@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,22 +27,12 @@ if TYPE_CHECKING:
 
 
 def product(X: Tensor) -> Tensor:
-    """x₁·x₂, which tells the diagonals of a square apart.
-
-    Example:
-        >>> product(torch.tensor([[2.0, 3.0]]))
-        tensor([6.])
-    """
+    """x₁·x₂, which tells the diagonals of a square apart."""
     return X[:, 0] * X[:, 1]
 
 
 def squares(X: Tensor) -> Tensor:
-    """x₁² + x₂², which tells near from far.
-
-    Example:
-        >>> squares(torch.tensor([[2.0, 3.0]]))
-        tensor([13.])
-    """
+    """x₁² + x₂², which tells near from far."""
     return X.square().sum(1)
 
 
@@ -57,13 +47,13 @@ _HEIGHT, _TILT = math.radians(20), math.radians(12)  # of the eye over the floor
 
 
 @dataclass(eq=False)
-class LiftedDisplay:
+class LiftedDisplay(style.Display):
     """Two features before, with the best line the rule came by; and after, with a third that is made of them.
 
     Args:
-        X: samples.
+        X: samples (N, 2).
         y: labels −1/+1.
-        height: the added feature.
+        height: the added feature (N,).
         before: the run on the two features.
         after: the run on the three.
         name: of the added feature.
@@ -71,9 +61,6 @@ class LiftedDisplay:
     After :meth:`plot`, ``ax_`` is the list of both panels, the second in three dimensions, ``figure_`` their figure,
     ``before_`` the display of the first panel, ``points_`` the lifted samples by label and ``plane_`` the plane, or
     ``None`` if none was found.
-
-    Shape:
-        X (N, 2), y (N,), height (N,).
 
     Example:
         >>> import torchperc as tp
@@ -87,11 +74,6 @@ class LiftedDisplay:
     before: RuleResult
     after: RuleResult
     name: str
-    ax_: list[Axes] = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    before_: DecisionRegionDisplay = field(init=False)
-    points_: dict[int, Path3DCollection] = field(init=False)
-    plane_: Poly3DCollection | None = field(init=False, default=None)
 
     @classmethod
     def from_data(
@@ -107,15 +89,12 @@ class LiftedDisplay:
         """Learn by rule without and with an added feature, and draw both.
 
         Args:
-            X: samples of two features.
+            X: samples (N, 2).
             y: labels −1/+1.
             feature: ``"product"`` for x₁·x₂, ``"squares"`` for x₁² + x₂², or a function from (N, 2) to (N,).
             name: of the feature, on its axis.
             max_epochs: of each run; the one without the feature makes 100 at most.
             ax: axes whose place is divided, or two of them, the second in three dimensions; a new figure by default.
-
-        Shape:
-            X (N, 2), y (N,).
 
         Example:
             >>> import torchperc as tp
@@ -136,9 +115,10 @@ class LiftedDisplay:
         )
         return cls(samples, target, height, before, after, known if name is None else name).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> LiftedDisplay:
-        """Draw on axes, or in a new figure."""
-        self.figure_, self.ax_ = style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), projection=[None, "3d"])
+    def _place(self, ax: Any) -> tuple[Figure | SubFigure, list[Axes]]:
+        return style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), projection=[None, "3d"])
+
+    def _draw(self, own: bool) -> None:
         flat, deep = self.ax_
         if not hasattr(deep, "zaxis"):
             raise ValueError("the second of the axes must be in three dimensions; make it with projection='3d'")
@@ -146,15 +126,15 @@ class LiftedDisplay:
         self.before_ = DecisionRegionDisplay.from_model(
             self.before, self.X, self.y, ax=flat, names=("x₁", "x₂"), title=title
         )
-        self._after(deep)
-        if ax is None and (inside := flat.get_legend()) is not None:
+        self._draw_lifted(deep)
+        if own and (inside := flat.get_legend()) is not None:
             inside.remove()
             style.legend(flat, own=True)
-        return self
 
-    def _after(self, ax: Axes3D) -> None:
+    def _draw_lifted(self, ax: Axes3D) -> None:
         from matplotlib.ticker import MaxNLocator
 
+        self.plane_: Poly3DCollection | None = None
         self.points_ = _points(ax, self.X, self.height, self.y)
         if self.after.verdict is Verdict.SEPARATED:
             self.plane_ = _plane(ax, self.after, self.X, self.height)

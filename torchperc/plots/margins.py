@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,25 +16,19 @@ from torchperc.plots.classifiers import Classifier, classifier
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.container import BarContainer
-    from matplotlib.figure import Figure, SubFigure
-    from matplotlib.lines import Line2D
 
 
 @dataclass(eq=False)
-class MarginDisplay:
+class MarginDisplay(style.Display):
     """The distribution of margins: right decisions to the right of 0, mistakes hatched to the left of it.
 
     Args:
-        margins: of the samples, above 0 where the decision is right.
+        margins: of the samples (N,), above 0 where the decision is right.
         xlabel: what they are measured in.
         bins: how many bars.
 
     After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn; ``right_`` and ``wrong_`` are the bars, and
     ``smallest_`` is the line of the smallest margin.
-
-    Shape:
-        margins (N,).
 
     Example:
         >>> display = MarginDisplay(torch.tensor([-0.5, 0.25, 1.0])).plot()
@@ -45,11 +39,6 @@ class MarginDisplay:
     margins: Tensor
     xlabel: str = "margin"
     bins: int = 30
-    ax_: Axes = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    right_: BarContainer = field(init=False)
-    wrong_: BarContainer = field(init=False)
-    smallest_: Line2D = field(init=False)
 
     @classmethod
     def from_model(
@@ -64,61 +53,51 @@ class MarginDisplay:
     ) -> MarginDisplay:
         """Draw the margins that a model has on data.
 
-        They are distances y·(w·x + b)/‖w‖ for a linear model of two classes, else what the scores say: y·s, or
-        s_y − s_r against the strongest other class. A sample exactly on the boundary is counted as on the wrong side.
+        They are distances y·(w·x + b)/‖w‖ for a linear model of two classes (geometric margins), else what the scores
+        say: y·s, or s_y − s_r against the strongest other class. A sample exactly on the boundary is counted as on the
+        wrong side.
 
         Args:
             model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
                 samples to scores.
-            X: samples.
+            X: samples (N, d).
             y: labels −1/+1, or class indices.
             head: decides; the module's own by default, else a perceptron's.
             bins: how many bars.
             ax: axes to draw on; a new figure by default.
 
-        Shape:
-            X (N, d), y (N,).
-
         Example:
             >>> import torchperc as tp
             >>> X, y = tp.data.gate("AND")
-            >>> net = tp.Perceptron(2)
-            >>> _ = tp.RuleTrainer().fit(net, X, y)
-            >>> display = MarginDisplay.from_model(net, X, y)
-            >>> round(float(display.margins.min()), 4) == round(float(net.margin(X, y)), 4)
-            True
+            >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
+            >>> round(float(MarginDisplay.from_model(result, X, y).margins.min()), 3)
+            0.277
         """
         bins = checks.whole("bins", bins, at_least=1)
         known = classifier(model, head)
-        samples = known.admit(X)
-        scores = known.scores(samples)
-        target = known.labels(y, scores)
+        _, scores, target = known.judge(X, y)
         margins = known.slack(scores, target)
         if not torch.isfinite(margins).all():
             raise ValueError("some scores are not finite, so they have no margin; has the run diverged?")
         scale, name = _measure(known, scores.dim() > 1)
         return cls(margins / scale, name, bins).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> MarginDisplay:
-        """Draw on axes, or in a new figure."""
-        self.figure_, self.ax_ = _, axes = style.canvas(ax)
+    def _draw(self, own: bool) -> None:
+        axes: Axes = self.ax_
         margins = self.margins.numpy()
         right, wrong = margins[margins > 0], margins[margins <= 0]
         edges = _edges(margins, self.bins)
         wrong = np.where(wrong == 0, edges[edges < 0].max(initial=-np.inf) / 2, wrong)  # into the bar left of 0
         look: dict[str, Any] = {"bins": edges, "edgecolor": "white", "linewidth": 0.6}
-        *_, self.right_ = axes.hist(right, color=style.BLUE, label=f"right side: {len(right):,}", **look)  # type: ignore[assignment]  # one set of bars
-        *_, self.wrong_ = axes.hist(  # type: ignore[assignment]
-            wrong, color=style.ORANGE, hatch="///", label=f"wrong side: {len(wrong):,}", **look
-        )
+        *_, self.right_ = axes.hist(right, color=style.BLUE, label=f"right side: {len(right):,}", **look)
+        look = {**look, "color": style.ORANGE, "hatch": "///"}
+        *_, self.wrong_ = axes.hist(wrong, label=f"wrong side: {len(wrong):,}", **look)
         axes.axvline(0, color="black", linewidth=1.6, label="boundary")
         smallest = float(margins.min())
-        self.smallest_ = axes.axvline(
-            smallest, color="black", linestyle="--", linewidth=1.4, label=f"smallest: {smallest:.3g}".replace("-", "−")
-        )
+        name = f"smallest: {smallest:.3g}".replace("-", "−")
+        self.smallest_ = axes.axvline(smallest, color="black", linestyle="--", linewidth=1.4, label=name)
         axes.set(xlabel=self.xlabel, ylabel="samples", title="Margins")
-        style.legend(axes, ax is None)
-        return self
+        style.legend(axes, own)
 
 
 def _measure(known: Classifier, many: bool) -> tuple[float, str]:

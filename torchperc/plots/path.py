@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from torchperc.nn.heads import PerceptronHead
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.plots.marks import draw_lines, draw_points, draw_regions, draw_rings, fields
-from torchperc.plots.planes import Grid, feature_plane, grid_of
+from torchperc.plots.planes import feature_plane, grid_of
 from torchperc.rules.log import MistakeLog
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ _HOLD = 4  # how many times the last frame is shown
 
 
 @dataclass(eq=False)
-class PathDisplay:
+class PathDisplay(style.Display):
     """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
-
-    Make one with :meth:`from_log`.
 
     Args:
         log: of the run, over two features.
@@ -61,10 +59,6 @@ class PathDisplay:
     columns: int
     names: tuple[str, str]
     labels: Sequence[object] | None = None
-    ax_: list[Axes] = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    boundary_: list[list[QuadContourSet]] = field(init=False)
-    ring_: list[PathCollection | None] = field(init=False)
 
     @classmethod
     def from_log(
@@ -105,30 +99,28 @@ class PathDisplay:
         if not chosen:
             raise ValueError("states is empty; name at least one, 0 is the start")
         columns = min(_COLUMNS, len(chosen)) if columns is None else checks.whole("columns", columns, at_least=1)
-        codes = _codes(log)
-        style.label_names(labels, codes, log.space.classes is not None)
+        _class_names(log, labels)  # refused before anything is drawn
         return cls(log, chosen, columns, plane.names, labels).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> PathDisplay:
-        """Draw on axes, or in a new figure."""
+    def _place(self, ax: Any) -> tuple[Figure | SubFigure, list[Axes]]:
         rows = -(-len(self.states) // self.columns)
-        size = (7.0, 0.9 + rows * 6.6 / self.columns)
-        self.figure_, self.ax_ = style.panels(ax, len(self.states), self.columns, size)
+        return style.panels(ax, len(self.states), self.columns, (7.0, 0.9 + rows * 6.6 / self.columns))
+
+    def _draw(self, own: bool) -> None:
         scene = _Scene(self.log, self.labels)
         self.boundary_, self.ring_ = [], []
         for k, (panel, t) in enumerate(zip(self.ax_, self.states, strict=True)):
             lines, ring = scene.draw(panel, t, size=26)
             self.boundary_.append(lines)
             self.ring_.append(ring)
-            panel.set_title(_panel_title(t), fontsize=9, pad=3)
+            panel.set_title(f"mistake {t}" if t else "start", fontsize=9, pad=3)
             panel.set(xticks=[], yticks=[])
             if k % self.columns == 0:
                 panel.set_ylabel(self.names[1], fontsize=8)
             if k + self.columns >= len(self.states):
                 panel.set_xlabel(self.names[0], fontsize=8)
-        if ax is None:
+        if own:
             _legend(self.figure_, self.ax_)
-        return self
 
     def animate(self, path: str | Path, *, fps: float = 2.0, most: int = 200, size: float = 5.0) -> Path:
         """Write the path as a moving picture, a frame for each mistake, from the start to the last.
@@ -165,7 +157,9 @@ class PathDisplay:
                     scene.draw(axes, t, size=60)
                     epoch = int(torch.searchsorted(epochs, t)) + 1
                     axes.set(xlabel=self.names[0], ylabel=self.names[1])
-                    axes.set_title(_frame_title(t, len(self.log), epoch))
+                    count = len(self.log)
+                    now = f"after mistake {t} of {count}, in epoch {epoch}"
+                    axes.set_title(now if t else f"before the first of {count} mistakes")
                     if number == 0:
                         _legend(figure, [axes], ring=True)
                         figure.draw_without_rendering()
@@ -182,10 +176,9 @@ class _Scene:
     def __init__(self, log: MistakeLog, labels: Sequence[object] | None) -> None:
         self.log = log
         self.X, self.y = log.space.rows.dense().cpu(), log.y.cpu()
-        self.grid: Grid = grid_of(feature_plane(), self.X, log.space.rows.dense(), _STEPS, room=0.4)
+        self.grid = grid_of(feature_plane(), self.X, log.space.rows.dense(), _STEPS, room=0.4)
         self._kept: tuple[int, Tensor] = (-1, torch.empty(0))
-        self.codes = _codes(log)
-        self.names = style.label_names(labels, self.codes, log.space.classes is not None)
+        self.codes, self.names = _class_names(log, labels)
 
     def draw(self, ax: Axes, t: int, size: float) -> tuple[list[QuadContourSet], PathCollection | None]:
         """The state after ``t`` mistakes, the boundary before the last of them, and the sample it was made on."""
@@ -196,11 +189,7 @@ class _Scene:
         draw_lines(ax, self.grid, before, [0.0], colors="#555555", linestyles="dashed", linewidths=1.0)
         lines = draw_lines(ax, self.grid, fields(self.grid, scores, 0.0), [0.0])
         draw_points(ax, self.X, self.y, self.codes, self.names, size)
-        ring = None
-        if t:
-            sample = int(self.log.index[t - 1])
-            ring = draw_rings(ax, self.X[sample : sample + 1], "mistake", size)
-        return lines, ring
+        return lines, draw_rings(ax, self.X[self.log.index[t - 1 : t].cpu()] if t else self.X[:0], "mistake", size)
 
     def _scores(self, t: int) -> Tensor:
         """Scores of the grid after ``t`` mistakes; those asked for last are at hand, as the next frame needs them."""
@@ -210,12 +199,7 @@ class _Scene:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none.
-
-    Example:
-        >>> spread(4, 18), spread(9, 3), spread(0, 18)
-        ([1, 2, 3, 4], [3, 6, 9], [0])
-    """
+    """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none."""
     most = checks.whole("most", most, at_least=1)
     if not count:
         return [0]
@@ -229,16 +213,11 @@ def _state(t: object, log: MistakeLog) -> int:
     return found
 
 
-def _codes(log: MistakeLog) -> list[int]:
-    return [-1, 1] if log.space.classes is None else list(range(log.space.classes))
-
-
-def _panel_title(t: int) -> str:
-    return f"mistake {t}" if t else "start"
-
-
-def _frame_title(t: int, count: int, epoch: int) -> str:
-    return f"after mistake {t} of {count}, in epoch {epoch}" if t else f"before the first of {count} mistakes"
+def _class_names(log: MistakeLog, labels: Sequence[object] | None) -> tuple[list[int], list[str]]:
+    """Codes and names of the classes."""
+    classes = log.space.classes
+    codes = [-1, 1] if classes is None else list(range(classes))
+    return codes, style.label_names(labels, codes, classes is not None)
 
 
 def _legend(figure: Figure | SubFigure, axes: Sequence[Axes], ring: bool = False) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,27 +16,14 @@ STEPS = 200
 _TINY = 1e-10
 
 
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """Two orthonormal directions through a point, and what they are called.
+class Plane(NamedTuple):
+    """Two orthonormal directions through a point that is orthogonal to both, and what they are called.
 
-    Args:
-        origin: a point that is orthogonal to both directions.
-        directions: of the axes.
-        names: of the axes.
-        projected: whether samples have other coordinates too.
-
-    Shape:
-        origin (d,), directions (2, d).
-
-    Example:
-        >>> plane = Plane(torch.zeros(2), torch.eye(2), ("x", "y"), projected=False)
-        >>> plane.project(torch.tensor([[3.0, 4.0]])), plane.lift(torch.tensor([[3.0, 4.0]]))
-        (tensor([[3., 4.]]), tensor([[3., 4.]]))
+    ``projected`` says whether samples have other coordinates too.
     """
 
-    origin: Tensor
-    directions: Tensor
+    origin: Tensor  # (d,)
+    directions: Tensor  # (2, d)
     names: tuple[str, str]
     projected: bool
 
@@ -55,22 +42,6 @@ def plane_of(classifier: Classifier, X: Tensor, names: Sequence[str] | None = No
     With two features that is their plane. With more, a linear classifier decides by its weights alone: the first axis
     is w/‖w‖ (with three classes, the plane that the differences of the weights span), and the axes still missing are
     the first principal directions of what is left of the samples. A sample's decision is that of its projection.
-
-    Args:
-        classifier: see :func:`torchperc.plots.classifiers.classifier`.
-        X: samples.
-        names: of the features.
-
-    Shape:
-        X (N, d).
-
-    Example:
-        >>> import torchperc as tp
-        >>> from torchperc.plots.classifiers import classifier
-        >>> net = tp.Perceptron(3)
-        >>> _ = torch.nn.init.ones_(net.weight)
-        >>> plane_of(classifier(net), torch.eye(3)).names
-        ('along w/‖w‖', 'first principal direction of the rest')
     """
     width = X.shape[1]
     if width == 1:
@@ -87,12 +58,7 @@ def plane_of(classifier: Classifier, X: Tensor, names: Sequence[str] | None = No
 
 
 def feature_plane(names: Sequence[str] | None = None) -> Plane:
-    """The plane of two features.
-
-    Example:
-        >>> feature_plane().names
-        ('feature 1', 'feature 2')
-    """
+    """The plane of two features."""
     _check_names(names, 2)
     first, second = names or ("feature 1", "feature 2")
     origin, directions = torch.zeros(2, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
@@ -143,34 +109,17 @@ def _axis_names(classes: int, own: int) -> tuple[str, str]:
     if own == 0:  # zero weights: the score is the same everywhere
         return "first principal direction", "second principal direction"
     if own == 1:
-        return (
-            "along w/‖w‖" if classes < 2 else "along the weights' difference",
-            "first principal direction of the rest",
-        )
+        along = "along w/‖w‖" if classes < 2 else "along the weights' difference"
+        return along, "first principal direction of the rest"
     return "first direction of the weights", "second direction of the weights"
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """Points over a part of a plane, as samples of a classifier.
+class Grid(NamedTuple):
+    """Points over some of a plane, as samples of a classifier, the second axis running fastest."""
 
-    Args:
-        across: coordinates along the first axis.
-        up: along the second.
-        points: samples, the second axis running fastest.
-
-    Shape:
-        across and up (M,), points (M², d).
-
-    Example:
-        >>> grid = Grid(torch.tensor([0.0, 1.0]), torch.tensor([5.0, 6.0]), torch.zeros(4, 2))
-        >>> grid.extent, grid.picture(torch.arange(4)).tolist()
-        ((0.0, 1.0, 5.0, 6.0), [[0, 2], [1, 3]])
-    """
-
-    across: Tensor
-    up: Tensor
-    points: Tensor
+    across: Tensor  # (M,)
+    up: Tensor  # (M,)
+    points: Tensor  # (M², d)
 
     @property
     def extent(self) -> tuple[float, float, float, float]:
@@ -184,19 +133,9 @@ class Grid:
 
 
 def grid_of(plane: Plane, points: Tensor, like: Tensor, steps: int = STEPS, room: float = 0.25) -> Grid:
-    """A grid around points of a plane.
+    """A grid around points of a plane, of so many steps along each axis, in the dtype and on the device of ``like``.
 
-    Args:
-        plane: what the points lie in.
-        points: coordinates in it.
-        like: samples, whose dtype and device those of the grid get.
-        steps: along each axis.
-        room: around the points, as a share of their extent.
-
-    Example:
-        >>> plane = Plane(torch.zeros(2), torch.eye(2), ("x", "y"), projected=False)
-        >>> grid_of(plane, torch.tensor([[0.0, 0.0], [4.0, 8.0]]), torch.zeros(1, 2)).extent
-        (-1.0, 5.0, -2.0, 10.0)
+    ``room`` is left around the points, as a fraction of their extent.
     """
     low, high = points.amin(0).double(), points.amax(0).double()
     pad = (high - low).clamp(min=1e-6) * room

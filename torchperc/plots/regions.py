@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,16 +12,8 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.nn.heads import Head
 from torchperc.plots import style
-from torchperc.plots.classifiers import Classifier, classifier, log_of
-from torchperc.plots.marks import (
-    codes_of,
-    draw_lines,
-    draw_points,
-    draw_regions,
-    draw_rings,
-    fields,
-    point_size,
-)
+from torchperc.plots.classifiers import Classifier, check_log, classifier
+from torchperc.plots.marks import codes_of, draw_lines, draw_points, draw_regions, draw_rings, fields
 from torchperc.plots.planes import Grid, Plane, grid_of, plane_of
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel
@@ -29,22 +21,17 @@ from torchperc.rules.run import RuleResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
-    from matplotlib.contour import QuadContourSet
     from matplotlib.figure import Figure, SubFigure
-    from matplotlib.image import AxesImage
 
 RINGS = ("mistakes", "support")
 
 
 @dataclass(eq=False)
-class DecisionRegionDisplay:
-    """Decision regions with the boundary, the margin, and mistakes or support vectors ringed.
-
-    Make one with :meth:`from_model`. :meth:`plot` draws it again, on other axes.
+class DecisionRegionDisplay(style.Display):
+    """Decision regions with the boundary, the margin, and mistakes or support vectors ringed; see :meth:`from_model`.
 
     Args:
-        plane: what is drawn in.
+        plane: in which it is drawn.
         grid: the points whose scores are known.
         grid_scores: their scores.
         points: the samples' coordinates in the plane.
@@ -79,13 +66,6 @@ class DecisionRegionDisplay:
     margin_name: str = "margin"
     labels: Sequence[object] | None = None
     title: str = ""
-    ax_: Axes = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    regions_: AxesImage = field(init=False)
-    boundary_: list[QuadContourSet] = field(init=False)
-    margin_: list[QuadContourSet] = field(init=False)
-    points_: dict[int, PathCollection] = field(init=False)
-    ring_: PathCollection | None = field(init=False)
 
     @classmethod
     def from_model(
@@ -106,13 +86,12 @@ class DecisionRegionDisplay:
         """Draw what a model makes of data.
 
         With more than two features, a linear model of two or three classes is drawn in a projection onto w and the
-        first principal direction of the rest; axes and title say so. The regions are exact there, see
-        :func:`torchperc.plots.planes.plane_of`.
+        first principal direction of the rest; axes and title say so. The regions are exact there.
 
         Args:
             model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
                 samples to scores.
-            X: samples.
+            X: samples (N, d).
             y: labels −1/+1, or class indices.
             ax: axes to draw on; a new figure by default.
             log: of the run, for ``ring="support"``; a result brings its own.
@@ -125,9 +104,6 @@ class DecisionRegionDisplay:
             labels: names of the classes, in the order −1, +1 or 0 … K−1.
             title: above the picture.
 
-        Shape:
-            X (N, d), y (N,).
-
         Example:
             >>> import torchperc as tp
             >>> X, y = tp.data.gate("AND")
@@ -138,53 +114,43 @@ class DecisionRegionDisplay:
         """
         if ring is not None:
             checks.one_of("ring", ring, RINGS)
-        log, known = log_of(model, log), classifier(model, head)
-        samples = known.admit(X)
-        scores = known.scores(samples)
-        target = known.labels(y, scores)
+        if log is None and isinstance(model, RuleResult):
+            log = model.log
+        log = None if log is None else check_log(log)
+        known = classifier(model, head)
+        samples, scores, target = known.judge(X, y)
         ringed = torch.zeros(len(target), dtype=torch.bool)
         if ring == "mistakes":
             ringed = known.head.decide(scores) != target
         elif ring == "support":
-            ringed = _support(model, log, samples.cpu())
+            ringed[_support(model, log, samples.cpu())] = True
         level, name = _margin(known, scores, target) if checks.flag("margin", margin) else (None, "")
         plane = plane_of(known, samples, names)
         style.label_names(labels, codes_of(scores), scores.dim() > 1)  # refused before anything is drawn
+        if title is None:
+            title = f"{samples.shape[1]} features, projected onto two directions" if plane.projected else ""
         points = plane.project(samples.cpu())
         grid = grid_of(plane, points, samples)
-        return cls(
-            plane,
-            grid,
-            known.scores(grid.points),
-            points,
-            target,
-            known.head,
-            ringed,
-            ring_name="support vector" if ring == "support" else "mistake",
-            margin=level,
-            margin_name=name,
-            labels=labels,
-            title=_title(samples.shape[1], plane) if title is None else title,
-        ).plot(ax=ax)
+        ring_name = "support vector" if ring == "support" else "mistake"
+        drawn = (plane, grid, known.scores(grid.points), points, target, known.head, ringed)
+        return cls(*drawn, ring_name, level, name, labels, title).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | None = None) -> DecisionRegionDisplay:
-        """Draw on axes, or in a new figure."""
-        self.figure_, self.ax_ = style.canvas(ax, (6.0, 4.6))
-        return self._draw(own=ax is None)
+    def _place(self, ax: Axes | None) -> tuple[Figure | SubFigure, Axes]:
+        return style.canvas(ax, (6.0, 4.6))
 
-    def _draw(self, own: bool) -> DecisionRegionDisplay:
-        ax, codes, size = self.ax_, codes_of(self.grid_scores), point_size(len(self.y))
+    def _draw(self, own: bool) -> None:
+        ax: Axes = self.ax_
+        codes, size = codes_of(self.grid_scores), 45 if len(self.y) <= 200 else 18
         names = style.label_names(self.labels, codes, self.grid_scores.dim() > 1)
         self.regions_ = draw_regions(ax, self.grid, self.grid_scores, self.head)
         over = fields(self.grid, self.grid_scores, self.head.threshold)
         self.boundary_ = draw_lines(ax, self.grid, over, [0.0], "boundary")
         levels = [] if self.margin is None else [-self.margin, self.margin]
         self.margin_ = draw_lines(ax, self.grid, over, levels, self.margin_name, linestyles="dashed")
-        self.points_ = draw_points(ax, self.points, self.y, codes, names)
+        self.points_ = draw_points(ax, self.points, self.y, codes, names, size)
         self.ring_ = draw_rings(ax, self.points[self.ringed], self.ring_name, size)
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
         style.legend(ax, own)
-        return self
 
 
 def decision_boundary(
@@ -196,20 +162,15 @@ def decision_boundary(
     margin: float | None = None,
     head: Head | None = None,
 ) -> Figure:
-    """Decision regions over two features: boundary, margin lines, samples, and mistakes ringed.
-
-    The small form of :class:`DecisionRegionDisplay`, which the board of a run and the demo draw.
+    """Decision regions over two features: the small form of :class:`DecisionRegionDisplay`, for boards and the demo.
 
     Args:
         score: the classifier, from (N, 2) to scores (N,), or (N, K).
-        X: samples.
+        X: samples (N, 2).
         y: labels −1/+1, or class indices.
         title: above the picture.
         margin: draw lines where the score is this far from the boundary; none if ``None`` or with K classes.
-        head: how scores are decided, see :mod:`torchperc.nn.heads`; a module's own by default, else a perceptron's.
-
-    Shape:
-        X (N, 2), y (N,).
+        head: how scores are decided; a module's own by default, else a perceptron's.
 
     Example:
         >>> import torchperc as tp
@@ -221,29 +182,21 @@ def decision_boundary(
         raise ValueError(f"X has shape {tuple(X.shape)}; a decision boundary is drawn over 2 features: (N, 2)")
     known = classifier(score, head)
     scores = known.scores(X)
-    wrong = known.head.decide(scores) != y.cpu()
     plane = plane_of(known, X)
     grid = grid_of(plane, X.cpu(), X)
     level = None if not margin or scores.dim() > 1 else margin
-    display = DecisionRegionDisplay(
-        plane, grid, known.scores(grid.points), X.cpu(), y.cpu(), known.head, wrong, margin=level, title=title
-    )
+    drawn = (plane, grid, known.scores(grid.points), X.cpu(), y.cpu(), known.head)
+    display = DecisionRegionDisplay(*drawn, known.head.decide(scores) != y.cpu(), margin=level, title=title)
     figure = style.new_figure((5.0, 4.0))
     display.figure_, display.ax_ = figure, figure.add_subplot()
     display._draw(own=True)
     return figure
 
 
-def _title(width: int, plane: Plane) -> str:
-    return f"{width} features, projected onto two directions" if plane.projected else ""
-
-
 def _margin(known: Classifier, scores: Tensor, y: Tensor) -> tuple[float | None, str]:
     """The score of the nearest sample and a name for it, if all samples are on the right side."""
-    if scores.dim() > 1 or not known.graded:
-        return None, ""
-    slack = float(known.slack(scores, y).min())
-    if slack <= 0:
+    slack = float(known.slack(scores, y).min()) if scores.dim() == 1 and known.graded else 0.0
+    if not slack > 0:
         return None, ""
     if known.weight is None:
         return slack, "margin"
@@ -251,19 +204,19 @@ def _margin(known: Classifier, scores: Tensor, y: Tensor) -> tuple[float | None,
 
 
 def _support(model: Any, log: MistakeLog | None, X: Tensor) -> Tensor:
-    """Which of the samples the weights are a sum of."""
+    """The numbers of the samples that the weights are a sum of."""
     inner = model.model if isinstance(model, RuleResult) else model
+    own: Tensor | None = None
+    index: Tensor
     if log is not None:
         index, support = log.index.unique().cpu(), log.space.rows
         own = support.dense().cpu() if len(support) == len(X) else None
     elif isinstance(inner, KernelModel):
-        index, own = inner.index.cpu(), None
+        index = inner.index.cpu()
         if len(index) and int(index.max()) < len(X) and torch.equal(inner.support.dense().cpu(), X[index]):
             own = X
     else:
         raise ValueError("ring='support' needs the log of the run; pass log=result.log, or the result as the model")
     if own is None or own.shape != X.shape or not torch.equal(own, X.to(own.dtype)):
         raise ValueError("ring='support' marks samples of the training data, and X is not what the log was made on")
-    ringed = torch.zeros(len(X), dtype=torch.bool)
-    ringed[index] = True
-    return ringed
+    return index

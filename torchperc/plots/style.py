@@ -11,6 +11,8 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.gridspec import GridSpecBase
@@ -25,6 +27,26 @@ WIDE = (7.0, 4.2)
 """Inches, at 100 dots each: the width of a README."""
 
 
+class Display:
+    """What all displays do: :meth:`plot` draws on given axes or in a new figure, kept as ``ax_`` and ``figure_``."""
+
+    ax_: Any
+    figure_: Figure | SubFigure
+
+    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> Self:
+        """Draw on axes, or in a new figure; panels take as many axes, or one, whose place is divided."""
+        self.figure_, self.ax_ = self._place(ax)
+        self._draw(own=ax is None)
+        return self
+
+    def _place(self, ax: Any) -> tuple[Figure | SubFigure, Any]:
+        return canvas(ax)
+
+    def _draw(self, own: bool) -> None:
+        """Draw on ``ax_``, in a figure of our own or the user's."""
+        raise NotImplementedError
+
+
 class LineStyle(NamedTuple):
     """How one of several lines looks."""
 
@@ -34,12 +56,7 @@ class LineStyle(NamedTuple):
 
 
 def class_colours(count: int) -> list[str]:
-    """A colour for each of ``count`` classes: the palette while it lasts, else a scale of as many steps.
-
-    Example:
-        >>> class_colours(2)
-        ['#0072B2', '#E69F00']
-    """
+    """A colour for each of ``count`` classes: the palette while it lasts, else a scale of as many steps."""
     if count <= len(COLOURS):
         return list(COLOURS[:count])
     from matplotlib import colormaps
@@ -49,9 +66,7 @@ def class_colours(count: int) -> list[str]:
 
 
 def line_styles(count: int) -> list[LineStyle]:
-    """Styles for ``count`` lines, which differ in dashes and markers as well as in colour.
-
-    Yellow is left out: a line of it is lost on white.
+    """Styles for ``count`` lines, which differ in dashes and markers as well as in colour; yellow is lost on white.
 
     Example:
         >>> line_styles(2)
@@ -86,13 +101,7 @@ def label_names(labels: Sequence[object] | None, codes: Sequence[int], many: boo
 
 
 def canvas(ax: Axes | None, size: tuple[float, float] = WIDE) -> tuple[Figure | SubFigure, Axes]:
-    """The axes to draw on and their figure: a new one if ``ax`` is ``None``.
-
-    Example:
-        >>> figure, axes = canvas(None)
-        >>> axes.figure is figure
-        True
-    """
+    """The axes to draw on and their figure: a new one if ``ax`` is ``None``."""
     if ax is None:
         figure = new_figure(size)
         return figure, figure.add_subplot()
@@ -101,12 +110,7 @@ def canvas(ax: Axes | None, size: tuple[float, float] = WIDE) -> tuple[Figure | 
 
 
 def new_figure(size: tuple[float, float] = WIDE) -> Figure:
-    """A figure that pyplot knows nothing of.
-
-    Example:
-        >>> new_figure((5, 4)).get_size_inches().tolist()
-        [5.0, 4.0]
-    """
+    """A figure that pyplot knows nothing of."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=size, dpi=100, layout="constrained")
@@ -130,11 +134,6 @@ def panels(
         size: of a new figure.
         widths: of the columns, in proportion; all the same by default.
         options: for ``add_subplot``, such as ``aspect``; a list has one entry for each panel.
-
-    Example:
-        >>> figure, axes = panels(None, 5, 3, (7, 4))
-        >>> len(axes), len(figure.axes)
-        (5, 5)
     """
     rows = -(-count // columns)
     each = [{name: v[k] if isinstance(v, list) else v for name, v in options.items()} for k in range(count)]
@@ -170,11 +169,7 @@ def _given(ax: Any, count: int) -> tuple[Figure | SubFigure, list[Axes]]:
 
 
 def check_axes(ax: object) -> None:
-    """Refuse what is not matplotlib axes.
-
-    Example:
-        >>> check_axes(new_figure().add_subplot())
-    """
+    """Refuse what is not matplotlib axes."""
     from matplotlib.axes import Axes
 
     if not isinstance(ax, Axes):
@@ -182,15 +177,7 @@ def check_axes(ax: object) -> None:
 
 
 def legend(ax: Axes, own: bool, columns: int = 5) -> None:
-    """Put the legend below the picture if the figure is ``own``, else into the user's axes.
-
-    Example:
-        >>> figure, axes = canvas(None)
-        >>> _ = axes.plot([1, 2], label="line")
-        >>> legend(axes, own=True)
-        >>> figure.legends[0].get_texts()[0].get_text()
-        'line'
-    """
+    """Put the legend below the picture if the figure is ``own``, else into the user's axes."""
     handles, names = ax.get_legend_handles_labels()
     if handles and own:
         legend_below(ax.figure, handles, names, columns)
@@ -199,13 +186,15 @@ def legend(ax: Axes, own: bool, columns: int = 5) -> None:
 
 
 def legend_below(figure: Figure | SubFigure, handles: Sequence[Any], names: Sequence[str], columns: int = 5) -> None:
-    """Put a legend below all axes, where it covers nothing.
-
-    Example:
-        >>> figure, axes = canvas(None)
-        >>> legend_below(figure, axes.plot([1, 2]), ["line"])
-        >>> len(figure.legends)
-        1
-    """
+    """Put a legend below all axes, where it covers nothing."""
     look: dict[str, Any] = {"fontsize": 9, "frameon": False, "handletextpad": 0.4, "columnspacing": 1.2}
     figure.legend(list(handles), list(names), loc="outside lower center", ncols=min(columns, len(names)), **look)
+
+
+def epoch_axis(ax: Axes) -> None:
+    """Name the axis of epochs, with ticks at integers only, over a faint grid."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.set_xlabel("epoch")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.grid(alpha=0.3)

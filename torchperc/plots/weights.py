@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -15,27 +15,22 @@ from torchperc.plots.classifiers import classifier
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure, SubFigure
-    from matplotlib.image import AxesImage
 
 _COLUMNS = 5
 
 
 @dataclass(eq=False)
-class WeightsDisplay:
+class WeightsDisplay(style.Display):
     """What each class looks for: its weights as an image, on one scale for all classes that is symmetric about 0.
 
     Args:
-        weight: a row for each class; a single one for −1/+1.
+        weight: a row (of rows·columns numbers) for each class; a single one for −1/+1.
         shape: rows and columns of an image.
         labels: names of the classes.
 
     After :meth:`plot`, ``ax_`` is the list of panels, ``figure_`` their figure, ``images_`` the images and
     ``colorbar_`` the scale.
-
-    Shape:
-        weight (K, d) with d = rows·columns.
 
     Example:
         >>> import torch
@@ -47,10 +42,6 @@ class WeightsDisplay:
     weight: Tensor
     shape: tuple[int, int]
     labels: Sequence[object] | None = None
-    ax_: list[Axes] = field(init=False)
-    figure_: Figure | SubFigure = field(init=False)
-    images_: list[AxesImage] = field(init=False)
-    colorbar_: Colorbar = field(init=False)
 
     @classmethod
     def from_model(
@@ -61,7 +52,7 @@ class WeightsDisplay:
         labels: Sequence[object] | None = None,
         ax: Axes | Sequence[Axes] | None = None,
     ) -> WeightsDisplay:
-        """Draw the weights of a linear model, the bias left out.
+        """Draw the weights of a linear model, without the bias.
 
         Args:
             model: a linear net, a Lightning module with one, a linear model out of a log, or a ``RuleResult``.
@@ -79,13 +70,15 @@ class WeightsDisplay:
             raise ValueError(f"model is a {type(model).__name__} without weights for each feature; give a linear one")
         return cls(weight, _shape(shape, weight.shape[1]), labels).plot(ax=ax)
 
-    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> WeightsDisplay:
-        """Draw on axes, or in a new figure."""
+    def _place(self, ax: Any) -> tuple[Figure | SubFigure, list[Axes]]:
         count = len(self.weight)
-        names = ["w"] if count == 1 and self.labels is None else style.label_names(self.labels, range(count), True)
         columns = min(_COLUMNS, count)
         size = (7.0, 1.5 * -(-count // columns)) if count > 1 else (4.2, 3.4)
-        self.figure_, self.ax_ = style.panels(ax, count, columns, size)
+        return style.panels(ax, count, columns, size)
+
+    def _draw(self, own: bool) -> None:
+        count = len(self.weight)
+        names = ["w"] if count == 1 and self.labels is None else style.label_names(self.labels, range(count), True)
         largest = float(self.weight.abs().max()) or 1.0
         self.images_ = []
         for panel, name, row in zip(self.ax_, names, self.weight.double(), strict=True):
@@ -95,7 +88,6 @@ class WeightsDisplay:
             panel.set(xticks=[], yticks=[])
         self.colorbar_ = self.figure_.colorbar(self.images_[0], ax=self.ax_, shrink=0.9, pad=0.02)
         self.colorbar_.set_label("weight: against − / for +", fontsize=9)
-        return self
 
 
 def _shape(shape: object, width: int) -> tuple[int, int]:
@@ -105,7 +97,7 @@ def _shape(shape: object, width: int) -> tuple[int, int]:
             raise ValueError(f"the model has {width} weights, which make no square; give shape=(rows, columns)")
         return side, side
     if not isinstance(shape, Sequence) or len(shape) != 2:
-        raise TypeError(f"shape={shape!r} must be two whole numbers, rows and columns, such as (8, 8)")
+        raise TypeError(f"shape={shape!r} must be two integers, rows and columns, such as (8, 8)")
     rows, columns = (checks.whole("shape", side, at_least=1) for side in shape)
     if rows * columns != width:
         raise ValueError(
