@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,10 +19,6 @@ from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.spaces import LinearSpace
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
-
 
 @dataclass(eq=False)
 class BracketDisplay(style.Display):
@@ -35,8 +31,8 @@ class BracketDisplay(style.Display):
         gamma: γ* itself, where it is known.
 
     Lines are the best bounds so far, which only ever close; the values of the epochs are faint beside them.
-    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, ``lower_`` and ``upper_`` the best bounds,
-    ``lower_points_`` and ``upper_points_`` the values, ``between_`` the area and ``gamma_`` the line of γ*.
+    After :meth:`plot`, ``lower_`` and ``upper_`` are the best bounds, ``lower_points_`` and ``upper_points_`` the
+    values, ``between_`` the area and ``gamma_`` the line of γ*.
 
     Example:
         >>> display = BracketDisplay([-0.5, 0.1, 0.05], [1.0, 0.7, 0.8]).plot()
@@ -49,13 +45,10 @@ class BracketDisplay(style.Display):
     gamma: float | None = None
 
     @classmethod
-    def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: Axes | None = None) -> BracketDisplay:
+    def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> BracketDisplay:
         """Draw the bracket of a run that started from zero weights, see :func:`bracket_by_epoch`.
 
-        Args:
-            log: of the run; a ``RuleResult`` will do.
-            gamma: γ*, where it is known, drawn as a line: ``max_margin(X, y, bias="counted").margin``.
-            ax: axes to draw on; a new figure by default.
+        ``gamma`` is γ*, where it is known, drawn as a line: ``max_margin(X, y, bias="counted").margin``.
 
         Example:
             >>> import torchperc as tp
@@ -69,7 +62,7 @@ class BracketDisplay(style.Display):
         return cls(*bracket_by_epoch(check_log(log)), gamma).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
-        axes: Axes = self.ax_
+        axes: style.Axes = self.ax_
         lower, upper = (np.asarray(values, dtype=np.float64) for values in (self.lower, self.upper))
         if lower.ndim != 1 or lower.shape != upper.shape:
             raise ValueError(f"lower has shape {lower.shape} and upper {upper.shape}; both need a value for each epoch")
@@ -84,7 +77,7 @@ class BracketDisplay(style.Display):
         (self.lower_,) = axes.plot(epochs, best[0], color=style.BLUE, label="lower: margin of w", **bold)
         (self.upper_points_,) = axes.plot(epochs, upper, marker="v", color=style.RED, **faint)
         (self.lower_points_,) = axes.plot(epochs, lower, marker="^", color=style.BLUE, **faint)
-        self.gamma_: Line2D | None = None
+        self.gamma_: style.Line2D | None = None
         if self.gamma is not None:
             name = f"γ* = {self.gamma:.4g}"
             self.gamma_ = axes.axhline(self.gamma, color="black", linestyle=":", linewidth=1.6, label=name)

@@ -21,23 +21,14 @@ from torchperc.rules.run import RuleResult
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """Scores, how they are decided, and what else is known.
+    """Scores, how they are decided, and what else is known."""
 
-    Args:
-        score: from samples (N, d) to scores (N,) or (N, K).
-        head: decides.
-        dtype: that samples must have; ``None`` if nothing is known.
-        device: where samples must be.
-        weight: of a linear classifier, (1, d) or (K, d), else ``None``.
-        graded: whether a score says how far a sample is from the boundary, in the plane or in a kernel's space.
-    """
-
-    score: Callable[[Tensor], Any]
+    score: Callable[[Tensor], Any]  # from samples (N, d) to scores (N,) or (N, K)
     head: Head
-    dtype: torch.dtype | None = None
+    dtype: torch.dtype | None = None  # that samples must have
     device: torch.device | None = None
-    weight: Tensor | None = None
-    graded: bool = False
+    weight: Tensor | None = None  # of a linear classifier, (1, d) or (K, d)
+    graded: bool = False  # whether a score says how far a sample is from the boundary, here or in a kernel's space
 
     def judge(self, X: checks.Data, y: checks.Data) -> tuple[Tensor, Tensor, Tensor]:
         """Checked samples, their scores and their checked labels."""
@@ -73,13 +64,7 @@ class Classifier:
 
 
 def classifier(model: Any, head: Head | None = None) -> Classifier:
-    """What a picture needs to know of a model.
-
-    Args:
-        model: a net, a Lightning module with one, a model out of a log, a :class:`RuleResult`, or a function from
-            samples to scores, such as an estimator's ``decision_function``.
-        head: decides; a net's own ``head`` by default, else a perceptron's.
-    """
+    """What a picture needs to know of a model; see :class:`torchperc.plots.style.Display` for what models are."""
     if isinstance(model, RuleResult):
         model = model.model
     if isinstance(model, nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,8 @@ from torchperc import _checks as checks
 from torchperc._lazy import requires
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
-from torchperc.plots.curves import Curve, errors_by_epoch
+from torchperc.plots.curves import Curve, draw_curve, errors_by_epoch
 from torchperc.rules.log import MistakeLog
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 VALUES = {"error": "error in the epoch (%)", "mistakes": "mistakes in the epoch", "total": "mistakes so far"}
 _TAGS = {
@@ -26,7 +23,7 @@ _TAGS = {
     "error/test": "test error (%)",
     "loss/train": "train loss",
     "loss/val": "validation loss",
-    "norm": "length of the weights",
+    "norm": "norm of the weights",
 }
 
 
@@ -39,7 +36,7 @@ class ComparisonDisplay(style.Display):
         ylabel: what the values are.
         logarithmic: whether the values are drawn on a logarithmic scale.
 
-    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, and ``lines_`` has the lines by name.
+    After :meth:`plot`, ``lines_`` has the lines by name.
 
     Example:
         >>> display = ComparisonDisplay({"a": ([1, 2], [3, 1]), "b": ([1, 2], [2, 0])}, "mistakes").plot()
@@ -58,16 +55,12 @@ class ComparisonDisplay(style.Display):
         *,
         value: str = "error",
         logarithmic: bool = False,
-        ax: Axes | None = None,
+        ax: style.AnyAxes = None,
     ) -> ComparisonDisplay:
-        """Compare runs by rule by their logs.
+        """Compare runs by rule by their logs (or results), named as in the legend.
 
-        Args:
-            logs: by the names the runs have in the legend; results will do.
-            value: ``"error"`` for the fraction of mistakes among the samples of an epoch, ``"mistakes"`` for their
-                number, ``"total"`` for the number so far.
-            logarithmic: draw the values on a logarithmic scale.
-            ax: axes to draw on; a new figure by default.
+        ``value`` is ``"error"`` for the fraction of mistakes among the samples of an epoch, ``"mistakes"`` for their
+        number, ``"total"`` for the number so far.
 
         Example:
             >>> import torchperc as tp
@@ -87,15 +80,11 @@ class ComparisonDisplay(style.Display):
         *,
         tag: str = "error/train",
         logarithmic: bool = False,
-        ax: Axes | None = None,
+        ax: style.AnyAxes = None,
     ) -> ComparisonDisplay:
-        """Compare runs by the scalars that a TensorBoard logger left in their folders.
+        """Compare runs by the scalars that a TensorBoard logger left in their folders, named as in the legend.
 
-        Args:
-            folders: with event files, by the names the runs have in the legend.
-            tag: of the scalar: ``error/train error/val loss/train loss/val mistakes norm margin`` or any other.
-            logarithmic: draw the values on a logarithmic scale.
-            ax: axes to draw on; a new figure by default.
+        ``tag`` is one of ``error/train error/val loss/train loss/val mistakes norm margin`` or any other.
 
         Example:
             >>> import tempfile
@@ -115,22 +104,14 @@ class ComparisonDisplay(style.Display):
         return cls(curves, _TAGS.get(tag, tag), logarithmic).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
-        axes: Axes = self.ax_
+        axes: style.Axes = self.ax_
         self.lines_ = {}
         looks = style.line_styles(len(self.curves))
         for number, ((name, (steps, values)), look) in enumerate(zip(self.curves.items(), looks, strict=True)):
             every = max(1, len(steps) // 10)
-            (self.lines_[name],) = axes.plot(
-                steps,
-                values,
-                color=look.colour,
-                linestyle=look.dashes,
-                marker=look.marker,
-                markevery=(number % every, every),  # lines that lie on one another show their markers in turn
-                markersize=5,
-                linewidth=1.8,
-                label=name,
-            )
+            drawn = {"color": look.colour, "linestyle": look.dashes, "marker": look.marker}
+            places = (number % every, every)  # lines that lie on one another show their markers in turn
+            self.lines_[name] = draw_curve(axes, values, name, steps, markevery=places, **drawn)
         axes.set_ylabel(self.ylabel)
         style.epoch_axis(axes)
         if self.logarithmic:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,10 +15,6 @@ from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 from torchperc.plots.marks import codes_of
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
-
 
 @dataclass(eq=False)
 class ConfusionDisplay(style.Display):
@@ -28,8 +24,7 @@ class ConfusionDisplay(style.Display):
         matrix: counts (K, K).
         labels: names of the classes.
 
-    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, ``image_`` is the image and ``texts_`` has the
-    numbers by row and column.
+    After :meth:`plot`, ``image_`` is the image and ``texts_`` has the numbers by row and column.
 
     Example:
         >>> display = ConfusionDisplay(torch.tensor([[3, 1], [0, 2]]), ("no", "yes")).plot()
@@ -42,15 +37,9 @@ class ConfusionDisplay(style.Display):
 
     @classmethod
     def from_predictions(
-        cls, y: checks.Data, predicted: checks.Data, labels: Sequence[object] | None = None, *, ax: Axes | None = None
+        cls, y: checks.Data, predicted: checks.Data, labels: style.Labels = None, *, ax: style.AnyAxes = None
     ) -> ConfusionDisplay:
-        """Draw how predictions compare with the truth.
-
-        Args:
-            y: labels −1/+1, or class indices (N,).
-            predicted: labels of the same kind.
-            labels: names of the classes, in the order −1, +1 or 0 … K−1.
-            ax: axes to draw on; a new figure by default.
+        """Draw how predictions compare with the truth: labels −1/+1, or class indices.
 
         Example:
             >>> ConfusionDisplay.from_predictions([1, 1, -1, -1], [1, -1, -1, -1]).matrix
@@ -79,19 +68,10 @@ class ConfusionDisplay(style.Display):
         y: checks.Data,
         *,
         head: Head | None = None,
-        labels: Sequence[object] | None = None,
-        ax: Axes | None = None,
+        labels: style.Labels = None,
+        ax: style.AnyAxes = None,
     ) -> ConfusionDisplay:
-        """Draw which labels a model predicts for which.
-
-        Args:
-            model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
-                samples to scores.
-            X: samples (N, d).
-            y: labels −1/+1, or class indices.
-            head: decides; the module's own by default, else a perceptron's.
-            labels: names of the classes, in the order −1, +1 or 0 … K−1.
-            ax: axes to draw on; a new figure by default.
+        """Draw which labels a model predicts for which; its arguments are those of all displays.
 
         Example:
             >>> import torchperc as tp
@@ -105,12 +85,12 @@ class ConfusionDisplay(style.Display):
         names = style.label_names(labels, codes, scores.dim() > 1)
         return cls(_count(truth, known.head.decide(scores), codes), names).plot(ax=ax)
 
-    def _place(self, ax: Axes | None) -> tuple[Figure | SubFigure, Axes]:
+    def _place(self, ax: Any) -> style.Place:
         side = min(6.0, 2.6 + 0.35 * len(self.matrix))
         return style.canvas(ax, (side + 0.6, side))
 
     def _draw(self, own: bool) -> None:
-        axes: Axes = self.ax_
+        axes: style.Axes = self.ax_
         count = len(self.matrix)
         # shades by fraction of the row: a rare class's confusions are as visible as those of a frequent one
         fractions = self.matrix.double() / self.matrix.sum(1, keepdim=True).clamp(min=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,6 @@ from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
-    from matplotlib.lines import Line2D
 
 Curve = npt.NDArray[np.float64]
 
@@ -34,8 +29,8 @@ class LearningCurveDisplay(style.Display):
         mistakes: how many were made by the end of each epoch, or ``None``.
         bound: that they cannot exceed, or ``None``.
 
-    After :meth:`plot`, ``ax_`` is the axes, or the list of both with a bound; ``figure_`` their figure; ``train_``,
-    ``validation_``, ``mistakes_`` and ``bound_`` are the lines.
+    After :meth:`plot`, ``ax_`` is the axes, or the list of both with a bound; ``train_``, ``validation_``,
+    ``mistakes_`` and ``bound_`` are the lines.
 
     Example:
         >>> display = LearningCurveDisplay([0.5, 0.25, 0.0]).plot()
@@ -50,17 +45,15 @@ class LearningCurveDisplay(style.Display):
 
     @classmethod
     def from_result(
-        cls, result: RuleResult, *, bound: float | None = None, ax: Axes | Sequence[Axes] | None = None
+        cls, result: RuleResult, *, bound: float | None = None, ax: style.AnyAxes = None
     ) -> LearningCurveDisplay:
         """Draw the curves of a run by rule.
 
         The train error is what the log gives for nothing: the mistakes made in an epoch, as a fraction of the samples
         presented in it. The validation error is measured after the epoch, if the run had validation data.
 
-        Args:
-            result: of the run; its log alone will do, but knows no validation error.
-            bound: on the number of mistakes, such as (R/γ)²; with it there is a second panel.
-            ax: axes to draw on; with a bound two of them, or one whose place is divided. A new figure by default.
+        The log alone will do, but knows no validation error. ``bound`` is one on the number of mistakes, such as
+        (R/γ)²; with it there is a second panel.
 
         Example:
             >>> import torchperc as tp
@@ -78,25 +71,26 @@ class LearningCurveDisplay(style.Display):
         known = held if held and not all(map(math.isnan, held)) else None
         return cls(errors_by_epoch(log), known, made, bound).plot(ax=ax)
 
-    def _place(self, ax: Any) -> tuple[Figure | SubFigure, Any]:
+    def _place(self, ax: Any) -> style.Place:
         return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (7.0, 3.8))
 
     def _draw(self, own: bool) -> None:
-        self.validation_: Line2D | None = None
-        self.mistakes_: Line2D | None = None
-        self.bound_: Line2D | None = None
+        self.validation_: style.Line2D | None = None
+        self.mistakes_: style.Line2D | None = None
+        self.bound_: style.Line2D | None = None
         axes = [self.ax_] if self.bound is None else self.ax_
         if self.bound is not None:
             if self.mistakes is None:
                 raise ValueError(f"bound={self.bound} goes with mistakes, found None; give the mistakes by epoch")
-            self.mistakes_ = _line(axes[1], self.mistakes, f"mistakes: {self.mistakes[-1]:.0f}")
+            self.mistakes_ = draw_curve(axes[1], self.mistakes, f"mistakes: {self.mistakes[-1]:.0f}")
             look: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.6}
             self.bound_ = axes[1].axhline(self.bound, label=f"bound: {self.bound:.4g}", **look)
             axes[1].set(ylabel="mistakes so far", title="Mistakes and their bound")
-        self.train_ = _line(axes[0], 100 * np.asarray(self.train), "train, in the epoch")
+        self.train_ = draw_curve(axes[0], 100 * np.asarray(self.train), "train, in the epoch")
         if self.validation is not None:
             look = {"color": style.RED, "marker": "s", "linestyle": "--"}
-            self.validation_ = _line(axes[0], 100 * np.asarray(self.validation), "validation, after it", **look)
+            values = 100 * np.asarray(self.validation)
+            self.validation_ = draw_curve(axes[0], values, "validation, after it", **look)
         axes[0].set(ylabel="error (%)", title="Error")
         for ax in axes:
             top = ax.get_ylim()[1]
@@ -119,8 +113,9 @@ def errors_by_epoch(log: MistakeLog) -> Curve:
     return fractions
 
 
-def _line(ax: Axes, values: Any, name: str, **look: Any) -> Line2D:
+def draw_curve(ax: style.Axes, values: Any, name: str, epochs: Any = None, **look: Any) -> style.Line2D:
     """A curve by epoch; markers tell lines apart without colour, on long curves every so often."""
     look = {"color": style.BLUE, "marker": "o", "markevery": max(1, len(values) // 12), **look}
-    (line,) = ax.plot(np.arange(1, len(values) + 1), values, label=name, markersize=5, linewidth=1.8, **look)
+    epochs = np.arange(1, len(values) + 1) if epochs is None else epochs
+    (line,) = ax.plot(epochs, values, label=name, markersize=5, linewidth=1.8, **look)
     return line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.nn.modules import Perceptron
 from torchperc.plots import style
+from torchperc.plots.planes import feature_plane, grid_of
 from torchperc.plots.regions import DecisionRegionDisplay
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.run import RuleResult
@@ -20,8 +21,6 @@ from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
     from mpl_toolkits.mplot3d.art3d import Path3DCollection, Poly3DCollection  # type: ignore[import-untyped]
     from mpl_toolkits.mplot3d.axes3d import Axes3D  # type: ignore[import-untyped]
 
@@ -50,17 +49,8 @@ _HEIGHT, _TILT = math.radians(20), math.radians(12)  # of the eye over the floor
 class LiftedDisplay(style.Display):
     """Two features before, with the best line the rule came by; and after, with a third that is made of them.
 
-    Args:
-        X: samples (N, 2).
-        y: labels −1/+1.
-        height: the added feature (N,).
-        before: the run on the two features.
-        after: the run on the three.
-        name: of the added feature.
-
-    After :meth:`plot`, ``ax_`` is the list of both panels, the second in three dimensions, ``figure_`` their figure,
-    ``before_`` the display of the first panel, ``points_`` the lifted samples by label and ``plane_`` the plane, or
-    ``None`` if none was found.
+    After :meth:`plot`, ``before_`` is the display of the first panel, ``points_`` are the lifted samples by label in
+    the second, which has three dimensions, and ``plane_`` is the plane, or ``None`` if none was found.
 
     Example:
         >>> import torchperc as tp
@@ -70,10 +60,10 @@ class LiftedDisplay(style.Display):
 
     X: Tensor
     y: Tensor
-    height: Tensor
-    before: RuleResult
-    after: RuleResult
-    name: str
+    height: Tensor  # the added feature
+    before: RuleResult  # the run on the two features
+    after: RuleResult  # the run on the three
+    name: str  # of the added feature
 
     @classmethod
     def from_data(
@@ -84,7 +74,7 @@ class LiftedDisplay(style.Display):
         *,
         name: str | None = None,
         max_epochs: int = 1000,
-        ax: Axes | Sequence[Axes] | None = None,
+        ax: style.AnyAxes = None,
     ) -> LiftedDisplay:
         """Learn by rule without and with an added feature, and draw both.
 
@@ -94,7 +84,7 @@ class LiftedDisplay(style.Display):
             feature: ``"product"`` for x₁·x₂, ``"squares"`` for x₁² + x₂², or a function from (N, 2) to (N,).
             name: of the feature, on its axis.
             max_epochs: of each run; the one without the feature makes 100 at most.
-            ax: axes whose place is divided, or two of them, the second in three dimensions; a new figure by default.
+            ax: if two axes are given, the second must be in three dimensions.
 
         Example:
             >>> import torchperc as tp
@@ -115,7 +105,7 @@ class LiftedDisplay(style.Display):
         )
         return cls(samples, target, height, before, after, known if name is None else name).plot(ax=ax)
 
-    def _place(self, ax: Any) -> tuple[Figure | SubFigure, list[Axes]]:
+    def _place(self, ax: Any) -> style.Place:
         return style.panels(ax, 2, 2, (7.0, 3.7), widths=(1.0, 1.2), projection=[None, "3d"])
 
     def _draw(self, own: bool) -> None:
@@ -205,10 +195,7 @@ def _plane(ax: Axes3D, result: RuleResult, X: Tensor, height: Tensor) -> Poly3DC
     weight, bias = result.model.weight[0], result.model.bias[0]  # type: ignore[attr-defined]  # a linear one
     if float(weight[2].abs()) < 1e-9 * float(weight.abs().max()):
         return None
-    low, high = X.amin(0), X.amax(0)
-    pad = (high - low) * 0.1
-    axes = [torch.linspace(*ends, 40, dtype=torch.float64) for ends in zip(low - pad, high + pad, strict=True)]
-    across, up = torch.meshgrid(*axes, indexing="ij")
+    across, up = grid_of(feature_plane(), X, X, steps=40, room=0.1).points.T.reshape(2, 40, 40)
     surface = -(weight[0] * across + weight[1] * up + bias) / weight[2]
     room = 0.25 * float(height.max() - height.min()) + 1e-9
     outside = (surface < height.min() - room) | (surface > height.max() + room)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,9 +13,6 @@ from torchperc import _checks as checks
 from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import Classifier, classifier
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 @dataclass(eq=False)
@@ -27,8 +24,7 @@ class MarginDisplay(style.Display):
         xlabel: what they are measured in.
         bins: how many bars.
 
-    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn; ``right_`` and ``wrong_`` are the bars, and
-    ``smallest_`` is the line of the smallest margin.
+    After :meth:`plot`, ``right_`` and ``wrong_`` are the bars, ``smallest_`` is the line of the smallest margin.
 
     Example:
         >>> display = MarginDisplay(torch.tensor([-0.5, 0.25, 1.0])).plot()
@@ -49,22 +45,13 @@ class MarginDisplay(style.Display):
         *,
         head: Head | None = None,
         bins: int = 30,
-        ax: Axes | None = None,
+        ax: style.AnyAxes = None,
     ) -> MarginDisplay:
         """Draw the margins that a model has on data.
 
         They are distances y·(w·x + b)/‖w‖ for a linear model of two classes (geometric margins), else what the scores
         say: y·s, or s_y − s_r against the strongest other class. A sample exactly on the boundary is counted as on the
         wrong side.
-
-        Args:
-            model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
-                samples to scores.
-            X: samples (N, d).
-            y: labels −1/+1, or class indices.
-            head: decides; the module's own by default, else a perceptron's.
-            bins: how many bars.
-            ax: axes to draw on; a new figure by default.
 
         Example:
             >>> import torchperc as tp
@@ -83,7 +70,7 @@ class MarginDisplay(style.Display):
         return cls(margins / scale, name, bins).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
-        axes: Axes = self.ax_
+        axes: style.Axes = self.ax_
         margins = self.margins.numpy()
         right, wrong = margins[margins > 0], margins[margins <= 0]
         edges = _edges(margins, self.bins)

@@ -11,11 +11,10 @@ import numpy.typing as npt
 from torch import Tensor
 
 from torchperc.nn.heads import Head
+from torchperc.plots import style
 from torchperc.plots.planes import Grid
-from torchperc.plots.style import MARKERS, class_colours
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.contour import QuadContourSet
     from matplotlib.image import AxesImage
@@ -28,7 +27,7 @@ def codes_of(scores: Tensor) -> list[int]:
     return [-1, 1] if scores.dim() == 1 else list(range(scores.shape[1]))
 
 
-def draw_regions(ax: Axes, grid: Grid, scores: Tensor, head: Head) -> AxesImage:
+def draw_regions(ax: style.Axes, grid: Grid, scores: Tensor, head: Head) -> AxesImage:
     """Each class's region in its colour."""
     from matplotlib.colors import ListedColormap
 
@@ -38,7 +37,7 @@ def draw_regions(ax: Axes, grid: Grid, scores: Tensor, head: Head) -> AxesImage:
         extent=grid.extent,
         origin="lower",
         aspect="auto",
-        cmap=ListedColormap(class_colours(len(codes))),
+        cmap=ListedColormap(style.class_colours(len(codes))),
         alpha=0.25,
         vmin=codes[0],
         vmax=codes[-1],
@@ -56,10 +55,10 @@ def fields(grid: Grid, scores: Tensor, threshold: float) -> list[Array]:
 
 
 def draw_lines(
-    ax: Axes, grid: Grid, over: Sequence[Array], levels: Sequence[float], name: str = "", **style: Any
+    ax: style.Axes, grid: Grid, over: Sequence[Array], levels: Sequence[float], name: str = "", **options: Any
 ) -> list[QuadContourSet]:
     """The lines where the fields have these levels, as far as they cross the picture, and their name in the legend."""
-    look = {"linestyles": "solid", "linewidths": 1.3, "colors": "black", **style}
+    look = {"linestyles": "solid", "linewidths": 1.3, "colors": "black", **options}
     drawn = []
     for field in over:
         low, high = float(field.min()), float(field.max())
@@ -72,20 +71,20 @@ def draw_lines(
 
 
 def draw_points(
-    ax: Axes, points: Tensor, y: Tensor, codes: Sequence[int], names: Sequence[str], size: float
+    ax: style.Axes, points: Tensor, y: Tensor, codes: Sequence[int], names: Sequence[str], size: float
 ) -> dict[int, PathCollection]:
     """The samples of each class, in its colour and with its marker."""
     drawn = {}
-    for number, (code, name, colour) in enumerate(zip(codes, names, class_colours(len(codes)), strict=True)):
-        look: dict[str, Any] = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "edgecolor": "white"}
+    for number, (code, name, colour) in enumerate(zip(codes, names, style.class_colours(len(codes)), strict=True)):
+        look: dict[str, Any] = {"color": colour, "marker": style.MARKERS[number % 10], "edgecolor": "white"}
         across, up = points[y == code].numpy().T
         drawn[code] = ax.scatter(across, up, linewidth=0.8, s=size, label=name, zorder=3, **look)
     return drawn
 
 
-def draw_rings(ax: Axes, points: Tensor, name: str, size: float) -> PathCollection | None:
+def draw_rings(ax: style.Axes, points: Tensor, name: str, size: float) -> PathCollection | None:
     """Rings around these points; ``None`` if there are none."""
     if not len(points):
         return None
-    style: dict[str, Any] = {"facecolor": "none", "edgecolor": "black", "linewidth": 1.3}
-    return ax.scatter(points[:, 0].numpy(), points[:, 1].numpy(), s=3 * size, label=name, zorder=4, **style)
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": "black", "linewidth": 1.3}
+    return ax.scatter(points[:, 0].numpy(), points[:, 1].numpy(), s=3 * size, label=name, zorder=4, **look)

@@ -22,10 +22,8 @@ from torchperc.rules.log import MistakeLog
 
 if TYPE_CHECKING:
     from matplotlib.animation import AbstractMovieWriter
-    from matplotlib.axes import Axes
     from matplotlib.collections import PathCollection
     from matplotlib.contour import QuadContourSet
-    from matplotlib.figure import Figure, SubFigure
 
 _HEAD = PerceptronHead()
 _STEPS = 100  # of the grid: panels are small
@@ -37,15 +35,8 @@ _HOLD = 4  # how many times the last frame is shown
 class PathDisplay(style.Display):
     """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
 
-    Args:
-        log: of the run, over two features.
-        states: after how many mistakes the panels are.
-        columns: of panels side by side.
-        names: of the features.
-        labels: names of the classes.
-
-    After :meth:`plot`, ``ax_`` is the list of panels, ``figure_`` their figure, ``boundary_`` has the lines of each
-    panel and ``ring_`` the ring, ``None`` at the start, where no mistake has been made.
+    After :meth:`plot`, ``boundary_`` has the lines of each panel and ``ring_`` the ring, ``None`` at the start, where
+    no mistake has been made.
 
     Example:
         >>> import torchperc as tp
@@ -55,33 +46,32 @@ class PathDisplay(style.Display):
     """
 
     log: MistakeLog
-    states: Sequence[int]
-    columns: int
+    states: Sequence[int]  # after how many mistakes the panels are
+    columns: int  # of panels side by side
     names: tuple[str, str]
-    labels: Sequence[object] | None = None
+    labels: style.Labels = None
 
     @classmethod
     def from_log(
         cls,
         log: MistakeLog,
         *,
-        ax: Axes | Sequence[Axes] | None = None,
+        ax: style.AnyAxes = None,
         states: Sequence[int] | None = None,
         most: int = 18,
         columns: int | None = None,
         names: Sequence[str] | None = None,
-        labels: Sequence[object] | None = None,
+        labels: style.Labels = None,
     ) -> PathDisplay:
         """Draw a panel for each mistake, or for ``most`` of them spread evenly, the last among them.
 
+        The arguments that are not listed here are those of all displays.
+
         Args:
-            log: of the run, over two features; a ``RuleResult`` will do.
-            ax: axes whose place is divided, or as many axes as panels; a new figure by default.
+            log: of the run, over two features.
             states: after how many mistakes, if you want to choose; 0 is the start.
             most: how many panels at most.
             columns: of panels side by side; at most 6 by default.
-            names: of the features.
-            labels: names of the classes, in the order −1, +1 or 0 … K−1.
 
         Example:
             >>> import torchperc as tp
@@ -102,7 +92,7 @@ class PathDisplay(style.Display):
         _class_names(log, labels)  # refused before anything is drawn
         return cls(log, chosen, columns, plane.names, labels).plot(ax=ax)
 
-    def _place(self, ax: Any) -> tuple[Figure | SubFigure, list[Axes]]:
+    def _place(self, ax: Any) -> style.Place:
         rows = -(-len(self.states) // self.columns)
         return style.panels(ax, len(self.states), self.columns, (7.0, 0.9 + rows * 6.6 / self.columns))
 
@@ -173,14 +163,14 @@ class PathDisplay(style.Display):
 class _Scene:
     """A log's data and the grid around them, to draw any of its states."""
 
-    def __init__(self, log: MistakeLog, labels: Sequence[object] | None) -> None:
+    def __init__(self, log: MistakeLog, labels: style.Labels) -> None:
         self.log = log
         self.X, self.y = log.space.rows.dense().cpu(), log.y.cpu()
         self.grid = grid_of(feature_plane(), self.X, log.space.rows.dense(), _STEPS, room=0.4)
         self._kept: tuple[int, Tensor] = (-1, torch.empty(0))
         self.codes, self.names = _class_names(log, labels)
 
-    def draw(self, ax: Axes, t: int, size: float) -> tuple[list[QuadContourSet], PathCollection | None]:
+    def draw(self, ax: style.Axes, t: int, size: float) -> tuple[list[QuadContourSet], PathCollection | None]:
         """The state after ``t`` mistakes, the boundary before the last of them, and the sample it was made on."""
         size = size if len(self.y) <= 50 else size / 2
         before = fields(self.grid, self._scores(t - 1), 0.0) if t else []
@@ -213,14 +203,14 @@ def _state(t: object, log: MistakeLog) -> int:
     return found
 
 
-def _class_names(log: MistakeLog, labels: Sequence[object] | None) -> tuple[list[int], list[str]]:
+def _class_names(log: MistakeLog, labels: style.Labels) -> tuple[list[int], list[str]]:
     """Codes and names of the classes."""
     classes = log.space.classes
     codes = [-1, 1] if classes is None else list(range(classes))
     return codes, style.label_names(labels, codes, classes is not None)
 
 
-def _legend(figure: Figure | SubFigure, axes: Sequence[Axes], ring: bool = False) -> None:
+def _legend(figure: style.AnyFigure, axes: Sequence[style.Axes], ring: bool = False) -> None:
     """One legend for all panels, which also names the two kinds of line."""
     from matplotlib.lines import Line2D
 

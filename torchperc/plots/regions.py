@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,10 +19,6 @@ from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel
 from torchperc.rules.run import RuleResult
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
-
 RINGS = ("mistakes", "support")
 
 
@@ -30,22 +26,8 @@ RINGS = ("mistakes", "support")
 class DecisionRegionDisplay(style.Display):
     """Decision regions with the boundary, the margin, and mistakes or support vectors ringed; see :meth:`from_model`.
 
-    Args:
-        plane: in which it is drawn.
-        grid: the points whose scores are known.
-        grid_scores: their scores.
-        points: the samples' coordinates in the plane.
-        y: their labels.
-        head: decides.
-        ringed: which samples have a ring.
-        ring_name: what the ring means.
-        margin: the score at the margin, if there is one to draw.
-        margin_name: its name in the legend.
-        labels: names of the classes.
-        title: above the picture.
-
-    After :meth:`plot`, ``ax_`` and ``figure_`` are where it was drawn, ``regions_`` is the image, ``boundary_`` and
-    ``margin_`` are the lines, ``points_`` the samples by class and ``ring_`` the rings.
+    After :meth:`plot`, ``regions_`` is the image, ``boundary_`` and ``margin_`` are the lines, ``points_`` the samples
+    by class and ``ring_`` the rings.
 
     Example:
         >>> import torchperc as tp
@@ -57,14 +39,14 @@ class DecisionRegionDisplay(style.Display):
     plane: Plane
     grid: Grid
     grid_scores: Tensor
-    points: Tensor
+    points: Tensor  # the samples' coordinates in the plane
     y: Tensor
     head: Head
-    ringed: Tensor
+    ringed: Tensor  # which samples have a ring
     ring_name: str = "mistake"
-    margin: float | None = None
+    margin: float | None = None  # the score at the margin
     margin_name: str = "margin"
-    labels: Sequence[object] | None = None
+    labels: style.Labels = None
     title: str = ""
 
     @classmethod
@@ -74,13 +56,13 @@ class DecisionRegionDisplay(style.Display):
         X: checks.Data,
         y: checks.Data,
         *,
-        ax: Axes | None = None,
+        ax: style.AnyAxes = None,
         log: MistakeLog | None = None,
         ring: str | None = "mistakes",
         margin: bool = True,
         head: Head | None = None,
         names: Sequence[str] | None = None,
-        labels: Sequence[object] | None = None,
+        labels: style.Labels = None,
         title: str | None = None,
     ) -> DecisionRegionDisplay:
         """Draw what a model makes of data.
@@ -88,21 +70,14 @@ class DecisionRegionDisplay(style.Display):
         With more than two features, a linear model of two or three classes is drawn in a projection onto w and the
         first principal direction of the rest; axes and title say so. The regions are exact there.
 
+        The arguments that are not listed here are those of all displays.
+
         Args:
-            model: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from
-                samples to scores.
-            X: samples (N, d).
-            y: labels −1/+1, or class indices.
-            ax: axes to draw on; a new figure by default.
             log: of the run, for ``ring="support"``; a result brings its own.
             ring: ``"mistakes"`` for the samples that the model decides wrongly, ``"support"`` for those that its
                 weights are a sum of, which are the ones it was ever wrong about; ``None`` for no rings.
             margin: draw lines through the samples nearest to the boundary, if a linear or kernel model of two classes
                 has them all on the right side.
-            head: decides; the module's own by default, else a perceptron's.
-            names: of the features.
-            labels: names of the classes, in the order −1, +1 or 0 … K−1.
-            title: above the picture.
 
         Example:
             >>> import torchperc as tp
@@ -135,11 +110,11 @@ class DecisionRegionDisplay(style.Display):
         drawn = (plane, grid, known.scores(grid.points), points, target, known.head, ringed)
         return cls(*drawn, ring_name, level, name, labels, title).plot(ax=ax)
 
-    def _place(self, ax: Axes | None) -> tuple[Figure | SubFigure, Axes]:
+    def _place(self, ax: Any) -> style.Place:
         return style.canvas(ax, (6.0, 4.6))
 
     def _draw(self, own: bool) -> None:
-        ax: Axes = self.ax_
+        ax: style.Axes = self.ax_
         codes, size = codes_of(self.grid_scores), 45 if len(self.y) <= 200 else 18
         names = style.label_names(self.labels, codes, self.grid_scores.dim() > 1)
         self.regions_ = draw_regions(ax, self.grid, self.grid_scores, self.head)
@@ -161,7 +136,7 @@ def decision_boundary(
     title: str = "",
     margin: float | None = None,
     head: Head | None = None,
-) -> Figure:
+) -> style.Figure:
     """Decision regions over two features: the small form of :class:`DecisionRegionDisplay`, for boards and the demo.
 
     Args:

@@ -10,12 +10,19 @@ from collections.abc import Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-if TYPE_CHECKING:
-    from typing import Self
+if TYPE_CHECKING:  # for all displays: matplotlib is imported on first use
+    from typing import Self, TypeAlias
 
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+    from matplotlib.figure import SubFigure
     from matplotlib.gridspec import GridSpecBase
+    from matplotlib.lines import Line2D as Line2D
+
+    AnyAxes: TypeAlias = Axes | Sequence[Axes] | None
+    AnyFigure: TypeAlias = Figure | SubFigure
+    Labels: TypeAlias = Sequence[object] | None
+    Place: TypeAlias = tuple[AnyFigure, Any]
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """Okabe and Ito's palette, told apart by every kind of eye."""
@@ -28,18 +35,30 @@ WIDE = (7.0, 4.2)
 
 
 class Display:
-    """What all displays do: :meth:`plot` draws on given axes or in a new figure, kept as ``ax_`` and ``figure_``."""
+    """What all displays do: :meth:`plot` draws on given axes or in a new figure, kept as ``ax_`` and ``figure_``.
+
+    What their ``from_…`` methods have in common:
+
+    - ``model``: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from samples
+      to scores, such as an estimator's ``decision_function``;
+    - ``X``, ``y``: samples (N, d), and their labels −1/+1 or class indices;
+    - ``log``: of a run by rule; its ``RuleResult`` will do;
+    - ``head``: decides; the module's own by default, else a perceptron's;
+    - ``names`` of the features; ``labels``, names of the classes in the order −1, +1 or 0 … K−1;
+    - ``ax``: axes to draw on, a new figure by default. Displays of several panels take as many axes, or divide the
+      place of one, and have a list as ``ax_``.
+    """
 
     ax_: Any
-    figure_: Figure | SubFigure
+    figure_: AnyFigure
 
-    def plot(self, *, ax: Axes | Sequence[Axes] | None = None) -> Self:
-        """Draw on axes, or in a new figure; panels take as many axes, or one, whose place is divided."""
+    def plot(self, *, ax: AnyAxes = None) -> Self:
+        """Draw on axes, or in a new figure."""
         self.figure_, self.ax_ = self._place(ax)
         self._draw(own=ax is None)
         return self
 
-    def _place(self, ax: Any) -> tuple[Figure | SubFigure, Any]:
+    def _place(self, ax: Any) -> Place:
         return canvas(ax)
 
     def _draw(self, own: bool) -> None:
@@ -86,7 +105,7 @@ def label_text(label: int, many: bool) -> str:
     return str(label) if many else f"{label:+d}".replace("-", "−")
 
 
-def label_names(labels: Sequence[object] | None, codes: Sequence[int], many: bool) -> list[str]:
+def label_names(labels: Labels, codes: Sequence[int], many: bool) -> list[str]:
     """The user's names of the classes, or their codes as text.
 
     Example:
@@ -100,7 +119,7 @@ def label_names(labels: Sequence[object] | None, codes: Sequence[int], many: boo
     return [str(label) for label in labels]
 
 
-def canvas(ax: Axes | None, size: tuple[float, float] = WIDE) -> tuple[Figure | SubFigure, Axes]:
+def canvas(ax: Axes | None, size: tuple[float, float] = WIDE) -> tuple[AnyFigure, Axes]:
     """The axes to draw on and their figure: a new one if ``ax`` is ``None``."""
     if ax is None:
         figure = new_figure(size)
@@ -117,28 +136,21 @@ def new_figure(size: tuple[float, float] = WIDE) -> Figure:
 
 
 def panels(
-    ax: Axes | Sequence[Axes] | None,
+    ax: AnyAxes,
     count: int,
     columns: int,
     size: tuple[float, float],
     widths: Sequence[float] | None = None,
     **options: Any,
-) -> tuple[Figure | SubFigure, list[Axes]]:
-    """Axes for ``count`` panels and their figure.
+) -> tuple[AnyFigure, list[Axes]]:
+    """Axes for ``count`` panels and their figure: new, in place of the given axes, or as many as were given.
 
-    Args:
-        ax: ``None`` for a new figure; axes, whose place is divided while they are made invisible; or as many axes as
-            there are panels.
-        count: of panels.
-        columns: of panels side by side.
-        size: of a new figure.
-        widths: of the columns, in proportion; all the same by default.
-        options: for ``add_subplot``, such as ``aspect``; a list has one entry for each panel.
+    ``widths`` of the columns are in proportion; ``options`` are for ``add_subplot``, a list has one entry per panel.
     """
     rows = -(-count // columns)
     each = [{name: v[k] if isinstance(v, list) else v for name, v in options.items()} for k in range(count)]
     if ax is None:
-        figure: Figure | SubFigure = new_figure(size)
+        figure: AnyFigure = new_figure(size)
         grid: GridSpecBase = figure.add_gridspec(rows, columns, width_ratios=widths)
     elif hasattr(ax, "get_subplotspec"):
         figure, whole = canvas(ax)  # type: ignore[arg-type]  # one Axes
@@ -158,7 +170,7 @@ def _divided(ax: Axes, rows: int, columns: int, widths: Sequence[float] | None) 
     return GridSpecFromSubplotSpec(rows, columns, subplot_spec=place, width_ratios=widths)
 
 
-def _given(ax: Any, count: int) -> tuple[Figure | SubFigure, list[Axes]]:
+def _given(ax: Any, count: int) -> tuple[AnyFigure, list[Axes]]:
     flat = getattr(ax, "flat", ax)  # an array of axes, as subplots() returns it, or a sequence
     axes = list(flat) if hasattr(flat, "__iter__") else [ax]
     for one in axes:
@@ -185,7 +197,7 @@ def legend(ax: Axes, own: bool, columns: int = 5) -> None:
         ax.legend(fontsize=8, framealpha=0.85)
 
 
-def legend_below(figure: Figure | SubFigure, handles: Sequence[Any], names: Sequence[str], columns: int = 5) -> None:
+def legend_below(figure: AnyFigure, handles: Sequence[Any], names: Sequence[str], columns: int = 5) -> None:
     """Put a legend below all axes, where it covers nothing."""
     look: dict[str, Any] = {"fontsize": 9, "frameon": False, "handletextpad": 0.4, "columnspacing": 1.2}
     figure.legend(list(handles), list(names), loc="outside lower center", ncols=min(columns, len(names)), **look)

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure, SubFigure
 
 _COLUMNS = 5
 
@@ -29,8 +25,7 @@ class WeightsDisplay(style.Display):
         shape: rows and columns of an image.
         labels: names of the classes.
 
-    After :meth:`plot`, ``ax_`` is the list of panels, ``figure_`` their figure, ``images_`` the images and
-    ``colorbar_`` the scale.
+    After :meth:`plot`, ``images_`` are the images and ``colorbar_`` the scale.
 
     Example:
         >>> import torch
@@ -41,24 +36,15 @@ class WeightsDisplay(style.Display):
 
     weight: Tensor
     shape: tuple[int, int]
-    labels: Sequence[object] | None = None
+    labels: style.Labels = None
 
     @classmethod
     def from_model(
-        cls,
-        model: Any,
-        shape: tuple[int, int] | None = None,
-        *,
-        labels: Sequence[object] | None = None,
-        ax: Axes | Sequence[Axes] | None = None,
+        cls, model: Any, shape: tuple[int, int] | None = None, *, labels: style.Labels = None, ax: style.AnyAxes = None
     ) -> WeightsDisplay:
         """Draw the weights of a linear model, without the bias.
 
-        Args:
-            model: a linear net, a Lightning module with one, a linear model out of a log, or a ``RuleResult``.
-            shape: rows and columns of an image, such as (8, 8); a square by default.
-            labels: names of the classes; 0 … K−1 by default.
-            ax: axes whose place is divided, or as many axes as classes; a new figure by default.
+        ``shape`` is the rows and columns of an image, such as (8, 8); a square by default.
 
         Example:
             >>> import torchperc as tp
@@ -70,7 +56,7 @@ class WeightsDisplay(style.Display):
             raise ValueError(f"model is a {type(model).__name__} without weights for each feature; give a linear one")
         return cls(weight, _shape(shape, weight.shape[1]), labels).plot(ax=ax)
 
-    def _place(self, ax: Any) -> tuple[Figure | SubFigure, list[Axes]]:
+    def _place(self, ax: Any) -> style.Place:
         count = len(self.weight)
         columns = min(_COLUMNS, count)
         size = (7.0, 1.5 * -(-count // columns)) if count > 1 else (4.2, 3.4)
