@@ -831,7 +831,7 @@ def test_wrong_values_are_named(call, message):
         (lambda: regions(margin=1.0), "margin must be True or False"),
         (lambda: plots.PathDisplay.from_log("log"), "log must be a MistakeLog, such as result.log, found str"),
         (lambda: plots.PathDisplay.from_log(LOG, ax=3), "ax must be matplotlib axes"),
-        (lambda: plots.PathDisplay.from_log(LOG, states=[0.5]), "states must be a whole number"),
+        (lambda: plots.PathDisplay.from_log(LOG, states=[0.5]), "states must be an integer"),
         (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(4), 4), "shape=4 must be two integers"),
         (lambda: plots.ComparisonDisplay.from_logs([LOG]), "logs must be a mapping"),
         (lambda: plots.ComparisonDisplay.from_logs({"a": 3}), "log must be a MistakeLog"),

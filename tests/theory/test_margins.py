@@ -466,7 +466,7 @@ def exact_geometric_margin(X, y):
 def geometric(best, X, y):
     """The distance of the nearest sample from the hyperplane."""
     X = torch.as_tensor(np.asarray(X, dtype=float))
-    return float(tp.functional.margin(X, torch.as_tensor(y), best.weight, best.bias))
+    return float(tp.functional.geometric_margin(X, torch.as_tensor(y), best.weight, best.bias))
 
 
 def test_and_has_the_geometric_margin_one_over_root_eight():

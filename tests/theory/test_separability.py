@@ -115,7 +115,7 @@ def test_and_is_separable():
     assert plane.squared_margin == Fraction(1, 8)
     assert plane.positive == 4
     weight, bias = plane.tensors()
-    assert plane.margin == pytest.approx(float(tp.functional.margin(X.double(), y, weight, bias)), rel=1e-15)
+    assert plane.margin == pytest.approx(float(tp.functional.geometric_margin(X.double(), y, weight, bias)), rel=1e-15)
     assert found.margin == plane.margin
 
 

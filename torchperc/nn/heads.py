@@ -188,4 +188,4 @@ def loss_code(head: Head) -> tuple[int, int, float]:
         return derivatives.LMS, 0, head.low
     if isinstance(head, LogisticHead):
         return derivatives.LOGISTIC, 0, 0.0
-    raise TypeError(f"update='sample' knows the heads PerceptronHead, LMSHead and LogisticHead, found {head!r}")
+    raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")

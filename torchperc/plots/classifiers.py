@@ -14,9 +14,10 @@ from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron
-from torchperc.rules.log import MistakeLog, VotedModel, check_labels
+from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.run import RuleResult
+from torchperc.samples import convert
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,7 @@ class Classifier:
         """Checked samples, in the classifier's dtype."""
         given = X.dtype if isinstance(X, Tensor) and X.is_floating_point() else torch.get_default_dtype()
         width = None if self.weight is None else self.weight.shape[1]
-        return checks.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
+        return convert.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
 
     @torch.no_grad()
     def scores(self, X: Tensor) -> Tensor:
@@ -56,7 +57,7 @@ class Classifier:
 
     def labels(self, y: checks.Data, scores: Tensor) -> Tensor:
         """Checked labels: −1/+1 for one score per sample, class indices for K."""
-        return check_labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
+        return checks.labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
 
     def slack(self, scores: Tensor, y: Tensor) -> Tensor:
         """How far each score is on the right side: y·(s − threshold), or s_y − s_r against the strongest other."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
-from torchperc.theory.margins import Points, labels, max_margin, slacks_of, weights_of
+from torchperc.theory.margins import Points, class_count, max_margin, slacks_of, weights_of
 
 
 class Bracket(NamedTuple):
@@ -70,7 +70,7 @@ def mistake_bound(
         (51.0, inf)
     """
     points = Points.of(X, bias_step)
-    labels(y, len(points.rows), num_classes)
+    checks.labels(y, len(points.rows), class_count(num_classes))
     margin, lr = checks.number("margin", margin, at_least=0), checks.number("lr", lr, above=0)
     if gamma is None:
         gamma = max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=num_classes).margin

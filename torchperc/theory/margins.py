@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
+from torchperc.samples import convert
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 from torchperc.theory.nearest_point import EPS, Array, Index, Key, nearest_point
 
@@ -41,8 +42,8 @@ BIASES = ("free", "counted")
 def float64_rows(X: checks.Data) -> Rows:
     """Checked samples in float64 on the CPU."""
     if checks.is_sparse(X):
-        return CsrRows(checks.sparse_features(X, dtype=torch.float64))
-    return DenseRows(checks.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True))
+        return CsrRows(convert.sparse_features(X, dtype=torch.float64))
+    return DenseRows(convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True))
 
 
 def extent(rows: Rows) -> tuple[Array, Array]:
@@ -119,27 +120,25 @@ def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:
             f"{type(net).__name__}"
         )
     options: dict[str, Any] = {"dtype": torch.float64, "device": torch.device("cpu"), "convert": True}
-    weight = checks.features(given[0], width=width, name="weight", **options)
+    weight = convert.features(given[0], width=width, name="weight", **options)
     if given[1] is None:
         return weight, weight.new_zeros(len(weight))
     column = given[1].reshape(-1, 1) if isinstance(given[1], Tensor) else np.asarray(given[1]).reshape(-1, 1)
-    bias = checks.features(column, name="bias", **options)[:, 0]
+    bias = convert.features(column, name="bias", **options)[:, 0]
     if len(bias) != len(weight):
         raise ValueError(f"bias has {len(bias)} values for a weight of shape {tuple(weight.shape)}; they must be (K,)")
     return weight, bias
 
 
-def labels(y: checks.Data, count: int, num_classes: int | None, *, both: bool = True) -> Tensor:
-    """Labels −1/+1 for ``num_classes=None``, class indices otherwise."""
-    if num_classes is None:
-        return checks.signs(y, count, both=both).cpu()
-    return checks.class_indices(y, count, checks.whole("num_classes", num_classes, at_least=2), both=both).cpu()
+def class_count(num_classes: int | None) -> int | None:
+    """K, at least 2; ``None`` for labels −1/+1."""
+    return None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
 
 
 def slacks_of(net: Any, points: Points, y: checks.Data) -> tuple[Tensor, Tensor, Tensor]:
     """Weight and bias of a net, and by how much each sample is on its side: y·s, or s_y − max_{r≠y} s_r."""
     weight, bias = weights_of(net, points.rows.width)
-    target = labels(y, len(points.rows), None if len(weight) == 1 else len(weight), both=False)
+    target = checks.labels(y, len(points.rows), None if len(weight) == 1 else len(weight), both=False).cpu()
     return weight, bias, tpf.slacks(points.scores(weight, bias), target)
 
 
@@ -160,8 +159,7 @@ def radius(X: checks.Data, *, bias_step: str = "unit", num_classes: int | None =
         >>> radius([[3, 4], [0, 1]], bias_step="none"), radius([[2, 2], [0, 1]])
         (5.0, 3.0)
     """
-    classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
-    return math.sqrt(Points.of(X, bias_step).squared_radius(classes))
+    return math.sqrt(Points.of(X, bias_step).squared_radius(class_count(num_classes)))
 
 
 def margin(net: Any, X: checks.Data, y: checks.Data, *, bias: str = "counted", bias_step: str = "unit") -> float:
@@ -294,7 +292,7 @@ def max_margin(
     """
     checks.one_of("bias", bias, BIASES)
     points = Points.of(X, bias_step)
-    y = labels(y, len(points.rows), num_classes)
+    y = checks.labels(y, len(points.rows), class_count(num_classes)).cpu()
     tolerance = checks.number("tolerance", tolerance, above=0)
     checks.whole("max_cycles", max_cycles, at_least=1)
     kind = "none" if bias_step == "none" else bias

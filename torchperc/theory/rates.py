@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from torchperc import _checks as checks
 from torchperc.nn import heads as tph
-from torchperc.theory.margins import Points
+from torchperc.nn.derivatives import curvature_bound
+from torchperc.theory.margins import Points, class_count
 
 REDUCTIONS = ("mean", "sum")
 _DIRECT = 2000  # the smaller side of X up to which all eigenvalues of a Gram matrix are computed
@@ -57,7 +58,8 @@ def step_limit(
         >>> step_limit("perceptron", [[1.0], [-1.0]]), round(step_limit("lms", [[1.0], [-1.0]]), 9)
         (inf, 2.0)
     """
-    bend = _bend(tph.head(head) if isinstance(head, str) else head, num_classes)
+    code = tph.loss_code(tph.head(head) if isinstance(head, str) else head)
+    bend = curvature_bound(code[0], class_count(num_classes) or 1)
     points = _points(X, bias)
     smallest, largest = _batches(len(points.rows), reduction, batch_size)
     if not bend:
@@ -165,20 +167,6 @@ def largest_eigenvalue(X: checks.Data, *, bias: bool = True) -> float:
         (1.0, 25.0)
     """
     return _largest(_points(X, bias))
-
-
-def _bend(head: object, num_classes: int | None) -> float:
-    """What the second derivative of a head's loss in the score is at most."""
-    if isinstance(head, tph.LMSHead):
-        return 1.0
-    if isinstance(head, tph.PerceptronHead):
-        return 0.0
-    if not isinstance(head, tph.LogisticHead):
-        raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
-    if num_classes is None:
-        return 0.25
-    checks.whole("num_classes", num_classes, at_least=2)
-    return 0.5
 
 
 def _points(X: checks.Data, bias: bool) -> Points:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.samples.rows import Rows
 from torchperc.theory import verifier
-from torchperc.theory.margins import extent, float64_rows, labels
+from torchperc.theory.margins import class_count, extent, float64_rows
 from torchperc.theory.separability.linear import PRIME, Residues, modular_product
 from torchperc.theory.verifier import Digest, Plane
 
@@ -58,8 +58,8 @@ class Problem:
             )
         samples = float64_rows(X)
         found = _different(y) if num_classes is None else 0
-        classes = found if found > 2 else num_classes
-        codes = labels(y, len(samples), classes).numpy()
+        classes = found if found > 2 else class_count(num_classes)
+        codes = checks.labels(y, len(samples), classes).cpu().numpy()
         return cls(samples, (codes + 1) // 2 if classes is None else codes, classes or 2, bias), classes is None
 
     @property
