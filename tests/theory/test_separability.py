@@ -439,6 +439,25 @@ def test_changed_data_are_noticed():
     assert not found.verify()
 
 
+def test_what_is_known_is_not_proved_again(monkeypatch):
+    X, y = tp.data.gate("XOR")
+    made = tp.RuleTrainer(prove=True).fit(tp.Perceptron(2), X, y).certificate
+    undecided = tp.theory.separability(IRIS.data, np.where(IRIS.target == 1, 1, -1), time_limit=1e-9)
+    monkeypatch.setattr(separating, "decide", failing)
+    again = tp.theory.separability(X, y, known=made)
+    assert (again.witness, again.verify(), again.point()) == (made.witness, True, made.point())
+    other = {
+        "data": {"X": X + 1},
+        "labels": {"y": -y},
+        "bias": {"bias": False},
+        "classes": {"y": (y > 0).long(), "num_classes": 2},
+        "undecided": {"X": IRIS.data, "y": np.where(IRIS.target == 1, 1, -1), "known": undecided},
+    }
+    for changed in other.values():
+        with pytest.raises(sep_search.FailedError):
+            tp.theory.separability(**{"X": X, "y": y, "known": made, **changed})
+
+
 def test_a_certificate_from_a_file_needs_the_data(tmp_path):
     X, y = tp.data.gate("XOR")
     tp.theory.separability(X, y).save(tmp_path / "xor.json")

@@ -38,18 +38,9 @@ def mistake_bound(
 ) -> float:
     """How many mistakes the rule makes at most from zero weights, over any number of passes in any order: (R/γ)².
 
-    Proof. Let u be a unit vector with margin γ. An update adds c·z, where z = y·φ, or φ(x, y) − φ(x, r) with K
-    classes, so that u·z ≥ γ and ‖z‖ ≤ R; and it is made where w·z ≤ 0. Each one adds at least c·γ to u·w, and at most
-    c²·R² to ‖w‖², because the mixed term 2c·w·z is not positive. After k updates with c = η
-
-        k·η·γ ≤ u·w ≤ ‖w‖ ≤ √k·η·R,  so  k ≤ (R/γ)².
-
-    With K classes nothing changes but R, which is √2 times as large, and γ. With a ``margin`` an update is made where
-    w·z ≤ margin, so the mixed term is at most 2η·margin, and k ≤ (R² + 2·margin/η)/γ². With sample weights the same
-    two lines bound (Σ c)²/Σ c², which is k if all c are equal.
-
-    R and γ are those of φ, where the bias is one more weight: γ is the largest margin with the bias *counted*. The
-    geometric margin, with a free bias, is larger, and (R/γ)² with it may be fewer mistakes than a run makes.
+    With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c². γ is the largest
+    margin with the bias *counted*: with the geometric one, which is larger, a run may make more mistakes than that.
+    The proof is in docs/theory.md.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
@@ -91,13 +82,8 @@ def inseparable_bound(
     """How many mistakes the rule makes at most from zero weights in given passes over any data: ((R + D)/γ)².
 
     For a unit vector u and any γ > 0, d_n = max(0, γ − y_n·u·φ_n) is what sample n lacks of the margin γ, and
-    D² = Σ d_n² over all presentations: ``passes`` times the sum over the samples.
-
-    Proof (after Freund and Schapire). Give every presentation n a coordinate of its own, in which z_n has the value
-    Δ > 0 and all others 0. When n is presented the weights are still 0 there, so the run makes the same mistakes. The
-    vector (u, d_1/Δ, d_2/Δ, …) has inner product u·z_n + d_n ≥ γ with every z_n, and the length √(1 + D²/Δ²); and
-    ‖z_n‖² ≤ R² + Δ². By :func:`mistake_bound` k ≤ (R² + Δ²)·(1 + D²/Δ²)/γ², which is least for Δ² = R·D, and then
-    ((R + D)/γ)². With K classes u·z_n is the slack s_y − max_{r≠y} s_r of unit weights, and R that of K classes.
+    D² = Σ d_n² over all presentations: ``passes`` times the sum over the samples. With K classes y·u·φ is the slack
+    s_y − max_{r≠y} s_r. The proof, after Freund and Schapire, is in docs/theory.md.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
@@ -135,11 +121,8 @@ def bracket(
 ) -> Bracket:
     """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
 
-    γ* is that of :func:`max_margin` with ``bias="counted"``, as ‖w_t‖ has the bias in it.
-
-    The lower bound holds for any weights. The upper one is half of the proof of :func:`mistake_bound`: every update
-    c·z adds at least c·γ* to u·w, u being the best unit vector, so γ*·Σ c ≤ u·(w_t − w₀) ≤ ‖w_t − w₀‖, and Σ c = η·t.
-    It holds for any order, and whatever counted as a mistake.
+    γ* is that of :func:`max_margin` with ``bias="counted"``. The upper bound is half of the proof of
+    :func:`mistake_bound`; it holds for any order, and whatever counted as a mistake.
 
     Args:
         net: the weights w_t: a linear net or a pair (weight, bias).

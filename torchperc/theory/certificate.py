@@ -23,14 +23,10 @@ from torchperc.theory.verifier import Claim, Plane, RejectedError, write_number
 class Hyperplane:
     """A separating hyperplane in rational numbers.
 
-    Args:
-        weight: one row of weights for labels −1/+1, else one per class.
-        bias: one number per row; None without a bias.
-        least: the least y·s of all samples, the least s_y − s_k with many classes; 0 if it separates weakly.
-        squared_margin: least²/‖w‖², the square of the geometric margin (free bias), which is rational while the margin
-            need not be; ‖w‖ is the length of all weights together and leaves the biases out.
-        positive: in how many of the N·(K − 1) comparisons of a sample's class with another the sample is on its side
-            and not on the hyperplane.
+    ``weight`` has one row for labels −1/+1, else one per class. ``least`` is the least y·s of all samples, the least
+    s_y − s_k with many classes; 0 if it separates weakly. ``squared_margin`` = least²/‖w‖² is the square of the
+    geometric margin, which is rational while the margin need not be. ``positive`` counts in how many of the N·(K − 1)
+    comparisons of a sample's class with another the sample is on its side and not on the hyperplane.
 
     Example:
         >>> import torchperc as tp
@@ -108,18 +104,6 @@ class Certificate:
       as well, unless ``weak`` is None.
     - ``"undecided"``: no proof was found, for the ``reason``.
 
-    Args:
-        kind: see above.
-        samples: N.
-        features: d.
-        labels: the names of the classes, in the order of their codes.
-        signs: whether the codes are −1/+1; otherwise 0 … K−1.
-        bias: whether hyperplanes may lie off the origin.
-        digest: of the data, see :class:`torchperc.theory.verifier.Digest`.
-        hyperplane: with a separating one.
-        witness: with a proof that there is no strictly separating one.
-        reason: why a question was left open.
-
     Example:
         >>> import torchperc as tp
         >>> X, y = tp.data.gate("AND")
@@ -135,10 +119,10 @@ class Certificate:
     kind: str
     samples: int
     features: int
-    labels: tuple[str, ...]
-    signs: bool
-    bias: bool
-    digest: str
+    labels: tuple[str, ...]  # names of the classes, in the order of their codes
+    signs: bool  # whether the codes are −1/+1; otherwise 0 … K−1
+    bias: bool  # whether hyperplanes may lie off the origin
+    digest: str  # of the data, see torchperc.theory.verifier.Digest
     hyperplane: Hyperplane | None = None
     witness: Witness | None = None
     reason: str = ""
@@ -187,14 +171,9 @@ class Certificate:
     def verify(self, X: checks.Data | None = None, y: checks.Data | None = None) -> bool:
         """Whether the proof holds of the data, in exact rational arithmetic and whoever found it.
 
-        A witness takes a few rows, whose sum is computed in integers. For a hyperplane the sign of y·s is needed for
-        every sample: float64 settles those whose distance from 0 is larger than a rigorous bound of everything that
-        rounding can have done, which is a proof; all others, and those that may be the nearest, are done in integers.
+        Without X and y it is about the data it was made from. For a hyperplane, float64 settles the samples whose y·s
+        is further from 0 than a rigorous bound of everything that rounding can have done, and integers all others;
         :mod:`torchperc.theory.verifier` does every one in integers, by the standard library alone.
-
-        Args:
-            X: the samples; those it was made from if None.
-            y: their labels.
         """
         return self.fault(X, y) is None
 

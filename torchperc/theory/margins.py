@@ -1,16 +1,9 @@
 """Radius, margin and the largest margin there is, in the space where the update happens.
 
-An update adds c·y·φ to the weights. With ``bias_step="unit"`` the bias moves by c·y, so φ = (x, 1). With ``"radius"``
-it moves by c·y·ρ², ρ the largest ‖x‖: as if a constant feature ρ had a weight v of its own, which moves by c·y·ρ, and
-b = v·ρ; so φ = (x, ρ). With ``"none"`` φ = x. In short φ = (x, √β) with β = 1, ρ² or 0, and the weights (w, b) have
-the length √(‖w‖² + b²/β). Theorems on the rule hold for these lengths, and not for ‖w‖ alone.
-
-With K classes φ(x, k) is φ in the k-th of K blocks. An update adds c·(φ(x, y) − φ(x, r)), r the class that was
-predicted; so these differences stand in place of y·φ, and all K weight vectors together are one vector of length
-√(Σ_k ‖w_k‖² + b_k²/β).
-
-Such a margin *counts* the bias. The geometric margin of a support vector machine, the distance of the nearest sample
-from the hyperplane, leaves the bias *free*: it divides by ‖w‖ alone, and is never smaller.
+An update adds c·y·φ to the weights, φ = (x, √β) with β = 1 for ``bias_step="unit"``, max ‖x‖² for ``"radius"`` and 0
+for ``"none"``, so the weights (w, b) have the length √(‖w‖² + b²/β). With K classes φ(x, k) is φ in the k-th of K
+blocks, the differences φ(x, y) − φ(x, r) stand in place of y·φ, and all K weight vectors together are one vector.
+Such a margin *counts* the bias; the geometric margin leaves it *free*. See docs/theory.md.
 """
 
 from __future__ import annotations
@@ -260,17 +253,10 @@ def max_margin(
       larger. The mistake bound (R/γ)² and the brackets need this one: with the other they would be wrong.
 
     γ* is the distance from the origin of a convex hull: of the points y·φ if the bias is counted, of (x − x′)/2 over
-    all pairs of a sample x of class +1 and a sample x′ of class −1 if it is free. For every p in the hull, and every
-    unit vector u, the least inner product of u with the points is at most u·p ≤ ‖p‖, so ‖p‖ is an upper bound of γ*
-    whatever p is, and the margin of u = p/‖p‖ is a lower one. The nearest p makes them equal; see
-    :mod:`torchperc.theory.nearest_point`. The search ends when upper − margin ≤ tolerance·upper, when rounding allows
-    no more, or after ``max_cycles``. The bounds are true in each case.
-
-    With K classes the differences φ(x, y) − φ(x, r) stand in place of y·φ. A free bias means that they are combined so
-    that the biases cancel: along cycles of classes k → r → … → k, of which the pairs above are those of two classes.
-
-    It takes seconds for 50,000 samples of 100 features, minutes where thousands of features make for thousands of
-    support vectors.
+    all pairs of a sample x of class +1 and a sample x′ of class −1 if it is free. The search for its nearest point
+    (:mod:`torchperc.theory.nearest_point`) ends when upper − margin ≤ tolerance·upper, when rounding allows no more, or
+    after ``max_cycles``; the bounds are true in each case. It takes seconds for 50,000 samples of 100 features, minutes
+    where thousands of features make for thousands of support vectors.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.

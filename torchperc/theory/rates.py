@@ -1,19 +1,9 @@
 """How large a learning rate gradient descent bears: 2/L, where L bounds the curvature of the loss.
 
 With φ = (x, 1) and λmax the largest eigenvalue of mean φ·φᵀ, the curvature of the mean loss is at most L = h·λmax,
-where h bounds the second derivative of the loss in the score: 1 for LMS, ¼ for the logistic loss, ½ for its K-class
-form, because diag(p) − p·pᵀ has no eigenvalue above ½.
-
-What 2/L means depends on the loss and on the batch:
-
-- LMS by full batch has the curvature L everywhere, so 2/L is sharp. Below it descent finds the least-squares solution;
-  above it the loss diverges, but for starts at right angles to the top eigenvector.
-- For the logistic loss 2/L is sufficient and not necessary. Below it the loss falls with every step; above it that is
-  no longer promised, though the curvature is less away from s = 0 and the run may converge all the same.
-- A batch of b out of N samples has its own curvature, at most h·max ‖φ‖², and at most N/b times that of all samples.
-  L is the smaller of the two. Below 2/L no step leads away from a solution that all samples share, and LMS stays
-  bounded; above it a run may still converge. With a constant learning rate it ends near the least-squares solution and
-  not in it. One sample at a time the limit is 2/max ‖φ‖², at which a step overshoots its own sample.
+where h bounds the second derivative of the loss in the score, see :func:`torchperc.nn.derivatives.curvature_bound`.
+A batch of b out of N samples has a curvature of its own, at most h·max ‖φ‖², and at most N/b times that of all samples.
+What 2/L promises depends on the loss and on the batch: see docs/theory.md.
 """
 
 from __future__ import annotations

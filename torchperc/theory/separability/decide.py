@@ -35,9 +35,8 @@ def separability(
     has it. By Gordan's theorem one of the two is always the case. With K classes every sample asks for s_y > s_k for
     all other k, of one joint argmax, and φ(x, y) − φ(x, k) takes the place of y·(x, 1).
 
-    Linear programs (HiGHS) over those samples that matter suggest w or the support of α; what they suggest is rounded,
-    so w is checked and α computed in exact rational arithmetic, and if that contradicts the program, the search goes
-    on in rational numbers. What is not proved is returned as undecided.
+    Linear programs (HiGHS) suggest w or the support of α, which are then checked or computed in exact rational
+    arithmetic. What is not proved is returned as undecided.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix; converted to float64, exactly.
