@@ -304,7 +304,7 @@ def test_lit_rule_needs_a_net():
 )
 def test_descend_refuses_an_order_that_is_none(order):
     net = linear()
-    with pytest.raises(ValueError, match="order must (be|hold)"):
+    with pytest.raises(ValueError, match=r"order must (be|hold)"):
         tp.descend(net, tp.LMSHead(), SAMPLES, SIGNS, 0.1, order=order)
     assert not net.weight.any()
 

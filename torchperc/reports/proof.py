@@ -126,7 +126,8 @@ def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, li
         return None, [Text(said), figures]
     if (exception := _exception(result)) is not None:
         return None, [Text(f"{exception}{made}"), figures]
-    said = f"The run made {plural(result.mistakes, 'mistake')}; the bound is {number(limit)}, whatever the order of the samples."
+    made = plural(result.mistakes, "mistake")
+    said = f"The run made {made}; the bound is {number(limit)}, whatever the order of the samples."
     display = plots.BracketDisplay.from_log(result.log, gamma=gamma)
     low, high = (float(line.get_ydata()[-1]) for line in (display.lower_, display.upper_))  # type: ignore[index, arg-type]  # an array
     alt = "Two lines by epoch that close around the largest margin from below and from above."
