@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -23,7 +23,7 @@ _SHORT = {
     "modules": ("nn.modules",),
 }
 
-_IO = ("blocks", "caching", "features", "files", "opening", "survey", "svmlight", "svmlight_loop", "tables", "text")
+_IO = ("blocks", "caching", "features", "files", "opening", "survey", "svmlight", "tables", "text")
 
 # until 0.1 → since 0.2; several homes where a module was split
 RENAMED: dict[str, tuple[str, ...]] = {
@@ -129,6 +129,19 @@ def _first(homes: list[ModuleType], name: str, attribute: str) -> Any:
 def install() -> None:
     """Let the import system know the old paths, before Python would look for files of those names."""
     sys.meta_path.insert(0, _Renamed())
+
+
+def old_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A module's ``__getattr__`` for names that it had: each with its name now, in this module or by its full path."""
+
+    def load(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, _, new = names[name].rpartition(".")
+        warnings.warn(f"{module}.{name} is now {home or module}.{new}", DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(home or module), new)
+
+    return load
 
 
 def attach(package: str, file: str, renamed: Mapping[str, str] | None = None) -> tuple[Any, Any, list[str]]:
