@@ -352,5 +352,5 @@ def test_an_array_whose_header_is_damaged(tmp_path):
     np.save(tmp_path / "X.npy", np.eye(4))
     content = (tmp_path / "X.npy").read_bytes()
     (tmp_path / "X.npy").write_bytes(content.replace(b"(4, 4)", b"(4, 4("))
-    with pytest.raises(ValueError, match="is not a whole array of numbers"):
+    with pytest.raises(ValueError, match="is not a complete array of numbers"):
         tp.data.read(tmp_path / "X.npy")

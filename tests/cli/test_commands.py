@@ -6,7 +6,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 import torchperc as tp
-from torchperc.data import read_csv
+from torchperc.data import read
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ FILES = {
     "nan": ("a,b,c\n1,nan,x\n1,2,y\n", "line 2, column 'b': nan is not a finite number"),
     "missing first": (",2,apple\n3,4,pear\n", "line 1, column '1': the value is missing"),
     "missing label": ("1,2,\n3,4,a\n", "line 1, column '3': the label is missing"),
-    "one label": ("a,b,c\n1,2,x\n1,3,x\n", "one label only in column 'c': 'x'"),
+    "one label": ("a,b,c\n1,2,x\n1,3,x\n", "column 'c' has one label only: 'x'"),
 }
 
 
@@ -109,7 +109,7 @@ def test_tables_are_read_as_they_are_meant(tmp_path, name):
     text, target, X, labels = TABLES[name]
     path = tmp_path / "data.csv"
     path.write_text(text)
-    table = read_csv(path, target)
+    table = read(path, target)
     assert table.X.tolist() == X
     assert table.labels == labels
     assert len(table.names) == table.X.shape[1]
@@ -172,7 +172,7 @@ def test_binary_files_are_no_tables(call, tmp_path):
 def test_a_missing_column_is_named(call, iris_csv):
     code, _, err = call("crosscheck", str(iris_csv), "--target", "species")
     assert code == 2
-    assert "has no column 'species'; it has kind, f0, f1, f2, f3" in err
+    assert "has no column 'species'; it has 'kind', 'f0', 'f1', 'f2', 'f3'" in err
 
 
 def test_help_and_version(call):

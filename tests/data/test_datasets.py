@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from torchperc import data
-from torchperc.data import Dataset, Identity, MinMax, Scaler, Standard, folds, load, scaler, split
+from torchperc.data import Dataset, Identity, MinMax, Scaler, Standard, folds, load, make_scaler, split
 
 GENERATORS = {
     "separable-blobs": data.separable_blobs,
@@ -274,7 +274,7 @@ def test_data_sets_are_frozen_and_equal_themselves_only():
         (lambda: load("separable-blobs", noise=1), ValueError, "it takes samples, features, margin, seed"),
         (lambda: load("noisy-blobs", margin=1), ValueError, "it takes samples, features, noise, seed"),
         (lambda: load("iris", target="x"), ValueError, "target='x' is no option of source 'iris'; it takes positive"),
-        (lambda: load("a.csv", margin=1), ValueError, "margin=1 is no option of source 'a.csv'; it takes target, positive"),
+        (lambda: load("a.csv", margin=1), ValueError, "margin=1 is no option of source 'a.csv'; it takes target, missing"),
         (lambda: load("nowhere.csv"), ValueError, "cannot read nowhere.csv: No such file"),
         (lambda: load(Path("AND")), ValueError, "cannot read AND: No such file"),
         (lambda: load("iris", positive="rose"), ValueError, "positive='rose' is no label; choose one of 'setosa', 'versicolor', 'virginica'"),
@@ -282,7 +282,7 @@ def test_data_sets_are_frozen_and_equal_themselves_only():
         (lambda: load("iris").decode([0, 3]), ValueError, "codes must hold class indices 0 to 2, found 0, 3"),
         (lambda: load("iris").decode(1), ValueError, "codes must have one dimension, found shape ()"),
         (lambda: load("AND").decode([0, 1]), ValueError, "codes must hold -1 and +1, found 0, 1"),
-        (lambda: Dataset.of([[1.0]], ["a"]), ValueError, "y has one label only, found 'a'; two are needed"),
+        (lambda: Dataset.of([[1.0]], ["a"]), ValueError, "y has one label only, found 'a'; at least two classes are required"),
         (lambda: Dataset.of([[1.0], [2.0]], [["a"], ["b"]]), ValueError, "y must have one dimension, found shape (2, 1)"),
         (lambda: Dataset.of([[1.0], [2.0]], [1.0, math.nan]), ValueError, "y[1] = nan is a missing label"),
         (lambda: Dataset.of([[1.0], [2.0]], [None, "a"]), ValueError, "y[0] = None is a missing label"),
@@ -316,7 +316,7 @@ def matrices(draw):
 @pytest.mark.parametrize("kind", ORACLES)
 @given(X=matrices(), other=matrices())
 def test_scalers_are_those_of_sklearn(kind, X, other):
-    oracle, fitted = ORACLES[kind]().fit(X), scaler(kind).fit(X)
+    oracle, fitted = ORACLES[kind]().fit(X), make_scaler(kind).fit(X)
     for seen in (X, np.resize(other, (5, X.shape[1]))):
         # sklearn's x·a + b cancels where the range is small beside the values; ours subtracts first
         slack = 1e-13 * (np.abs(X).max() + np.abs(seen).max()) / fitted.scale.min().item()
@@ -327,7 +327,7 @@ def test_scalers_are_those_of_sklearn(kind, X, other):
 @pytest.mark.parametrize("kind", ORACLES)
 def test_scalers_are_those_of_sklearn_on_the_classics(kind, name):
     X = CLASSICS[name]().data
-    ours, theirs = scaler(kind).fit(X[::2]).transform(X), ORACLES[kind]().fit(X[::2]).transform(X)
+    ours, theirs = make_scaler(kind).fit(X[::2]).transform(X), ORACLES[kind]().fit(X[::2]).transform(X)
     np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-11, atol=1e-11)
 
 
@@ -346,7 +346,7 @@ def test_scaled_training_data_are_what_was_promised(X):
 @pytest.mark.parametrize("kind", data.SCALINGS)
 @given(X=matrices(), seed=seeds)
 def test_inverse_and_unscale_lead_back(kind, X, seed):
-    fitted, generator = scaler(kind).fit(X), torch.Generator().manual_seed(seed)
+    fitted, generator = make_scaler(kind).fit(X), torch.Generator().manual_seed(seed)
     Z, size = fitted.transform(X), 1 + np.abs(X).max()
     np.testing.assert_allclose(fitted.inverse(Z).numpy(), X, rtol=1e-12, atol=1e-12 * size)
     weight = torch.randn(3, X.shape[1], generator=generator, dtype=torch.float64)
@@ -386,7 +386,7 @@ def test_unscale_takes_the_parameters_of_a_net():
 @pytest.mark.parametrize("kind", data.SCALINGS)
 @given(X=matrices())
 def test_states_are_plain_and_lead_back_to_the_bit(kind, X):
-    fitted = scaler(kind).fit(X)
+    fitted = make_scaler(kind).fit(X)
     state = json.loads(json.dumps(fitted.state()))
     for home in (Scaler, type(fitted)):
         again = home.from_state(state)
@@ -398,7 +398,7 @@ def test_states_are_plain_and_lead_back_to_the_bit(kind, X):
 @pytest.mark.parametrize("kind", data.SCALINGS)
 def test_fit_leaves_scaler_and_data_as_they_are(kind):
     X = torch.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=torch.float64)
-    before, empty = X.clone(), scaler(kind)
+    before, empty = X.clone(), make_scaler(kind)
     fitted = empty.fit(X)
     fitted.transform(X)
     assert torch.equal(X, before)
@@ -409,7 +409,7 @@ def test_fit_leaves_scaler_and_data_as_they_are(kind):
 
 @pytest.mark.parametrize("kind", data.SCALINGS)
 def test_scaling_keeps_the_floating_type(kind):
-    fitted = scaler(kind).fit(torch.tensor([[0.1], [0.7]]))
+    fitted = make_scaler(kind).fit(torch.tensor([[0.1], [0.7]]))
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         X = torch.tensor([[0.5]], dtype=dtype)
         assert fitted.transform(X).dtype == fitted.inverse(X).dtype == dtype
@@ -444,7 +444,7 @@ def state(**changes):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: scaler("robust"), ValueError, "kind='robust' is unknown; choose one of 'minmax', 'standard', 'maxabs', 'none'"),
+        (lambda: make_scaler("robust"), ValueError, "kind='robust' is unknown; choose one of 'minmax', 'standard', 'maxabs', 'none'"),
         (lambda: MinMax().transform([[1.0]]), ValueError, "MinMax is not fitted; call fit(X) with the training samples first"),
         (lambda: Standard().inverse([[1.0]]), ValueError, "Standard is not fitted"),
         (lambda: Identity().unscale([1.0], 0.0), ValueError, "Identity is not fitted"),
@@ -457,7 +457,7 @@ def state(**changes):
         (lambda: MinMax().fit([[1.0]]).inverse([[1.0, 2.0]]), ValueError, "Z has 2 features but 1 are needed"),
         (lambda: MinMax().fit([[1.0]]).unscale([1.0, 2.0], 0.0), ValueError, "weight has shape (2,) but (1,) or (K, 1) is needed"),
         (lambda: MinMax().fit([[1.0]]).unscale([[[1.0]]], 0.0), ValueError, "weight has shape (1, 1, 1) but"),
-        (lambda: MinMax().fit([[1.0]]).unscale([[1.0], [2.0]], 0.0), ValueError, "bias has 1 values for 2 rows of weight; give one a row"),
+        (lambda: MinMax().fit([[1.0]]).unscale([[1.0], [2.0]], 0.0), ValueError, "bias has 1 values for 2 rows of weight; give one per row"),
         (lambda: MinMax().fit([[1.0]]).unscale([math.nan], 0.0), ValueError, "weight holds values that are not finite numbers"),
         (lambda: MinMax().fit([[1.0]]).unscale([1.0], math.inf), ValueError, "bias holds values that are not finite numbers"),
         (lambda: Scaler.from_state({"kind": "minmax"}), ValueError, "state has no 'shift', found ['kind']; give what state() returned"),
@@ -602,11 +602,11 @@ def test_folds_of_a_number_and_one_at_a_time():
         (lambda: split([0, 1] * 9, (0.5, "0.5", 0)), TypeError, "fractions[1] must be a number, found str '0.5'"),
         (lambda: split([0, 1] * 9, (0.5, 0.5, 0.5)), ValueError, "fractions=(0.5, 0.5, 0.5) must add up to 1, found 1.5"),
         (lambda: split([0, 1] * 9, (0, 0.5, 0.5)), ValueError, "fractions=(0, 0.5, 0.5) leaves nothing to train on; the first must be above 0"),
-        (lambda: split([0, 1, 2], (0.6, 0.2, 0.2)), ValueError, "fractions=(0.6, 0.2, 0.2) leaves no sample for the validation part of 3; give more samples, or 0 for validation"),
-        (lambda: split([0, 1] * 2, (0.75, 0.24, 0.01)), ValueError, "leaves no sample for the test part of 4; give more samples, or 0 for test"),
-        (lambda: split([0, 1] * 9, (1 - 1e-9, 0, 1e-9)), ValueError, "leaves no sample for the test part of 18"),
-        (lambda: split([]), ValueError, "y must be one label a sample, found shape (0,); give at least one sample"),
-        (lambda: split([[0], [1]]), ValueError, "y must be one label a sample, found shape (2, 1)"),
+        (lambda: split([0, 1, 2], (0.6, 0.2, 0.2)), ValueError, "fractions=(0.6, 0.2, 0.2) leaves no sample for the validation set of 3; give more samples, or 0 for validation"),
+        (lambda: split([0, 1] * 2, (0.75, 0.24, 0.01)), ValueError, "leaves no sample for the test set of 4; give more samples, or 0 for test"),
+        (lambda: split([0, 1] * 9, (1 - 1e-9, 0, 1e-9)), ValueError, "leaves no sample for the test set of 18"),
+        (lambda: split([]), ValueError, "y must be one label per sample, found shape (0,); give at least one sample"),
+        (lambda: split([[0], [1]]), ValueError, "y must be one label per sample, found shape (2, 1)"),
         (lambda: split(np.array(["a", None], dtype=object)), TypeError, "y must hold numbers or words, found NoneType None"),
         (lambda: split([0, 1] * 9, seed=-1), ValueError, "seed=-1 must be at least 0"),
         (lambda: split([0, 1] * 9, stratify="yes"), TypeError, "stratify must be True or False, found str 'yes'"),
@@ -621,3 +621,18 @@ def test_bad_requests_for_splits(call, error, message):
     with pytest.raises(error) as caught:
         call()
     assert message in str(caught.value)
+
+
+def test_names_that_differed_by_case_only_still_work(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("a,c\n1,x\n2,y\n")
+    made = data.read(path)
+    for old, call in {
+        "read_csv": lambda f: f(path).labels,
+        "scaler": lambda f: f("minmax").kind,
+        "batches": lambda f: next(iter(f(path, made.encoding))).labels,
+        "partition": lambda f: f(made, split(made.y, (1, 0, 0))).parts[0][1].tolist(),
+    }.items():
+        with pytest.warns(DeprecationWarning, match=rf"torchperc\.data.*\.{old} is now torchperc\.data"):
+            found = call(getattr(data, old))
+        assert found in (("x", "y"), "minmax", ["x", "y"], [-1, 1])

@@ -26,7 +26,7 @@ from sklearn.linear_model import SGDClassifier
 
 from torchperc import FittedModel, Perceptron
 from torchperc.cli import main
-from torchperc.data import Column, CsrParts, Encoding, MaxAbs, batches, partition, read, split
+from torchperc.data import Column, CsrParts, Encoding, MaxAbs, iter_batches, make_partition, read, split
 from torchperc.data.io import files, opening, svmlight, tables, text
 from torchperc.workflow.apply import _safe
 
@@ -89,7 +89,7 @@ SAID = "data.{} changed while it was read; read it again"
 def test_a_new_file_that_changes_while_it_is_read(tmp_path, kind, change):
     path = table(tmp_path / f"data.{kind}")
     old = read(path)
-    reader = iter(batches(path, old.encoding))
+    reader = iter(iter_batches(path, old.encoding))
     seen = [next(reader)]
     CHANGES[change](path)
     with pytest.raises(ValueError, match=SAID.format(kind)):
@@ -165,7 +165,7 @@ def _pieces(path):
     """How often a pass tells how far it is."""
     form, told = opening.form(path), []
     if form.kind == "svmlight":
-        list(svmlight.SvmlightFile(path, None).blocks(told.append))
+        list(svmlight.SvmlightFile(path, form).blocks(told.append))
     else:
         found = tables.open_table(path, form)
         list(found.blocks({0: False, 1: False, 2: True}, told.append))
@@ -179,8 +179,8 @@ def _pieces(path):
 def test_sparse_samples_have_indices_of_32_bits(tmp_path, stream):
     made = read(table(tmp_path / "data.svm"), stream=stream)
     whole = made.X.load(0) if stream else made.X
-    new = next(iter(batches(tmp_path / "data.svm", made.encoding))).X
-    (train, _), *_ = partition(made, split(made.y), MaxAbs()).parts
+    new = next(iter(iter_batches(tmp_path / "data.svm", made.encoding))).X
+    (train, _), *_ = make_partition(made, split(made.y), MaxAbs()).parts
     for X in (whole, new, train):
         assert {X.indices.dtype, X.indptr.dtype} == {np.dtype(np.int32)}
     SGDClassifier(max_iter=2, tol=None).fit(train, np.arange(train.shape[0]) % 2)
@@ -191,7 +191,7 @@ def test_indices_of_64_bits_in_an_archive_become_smaller(tmp_path):
     wide = {"data": X.data, "indices": X.indices.astype(np.int64), "indptr": X.indptr.astype(np.int64)}
     np.savez(tmp_path / "data.npz", **wide, shape=X.shape, y=["a", "b"])
     made = read(tmp_path / "data.npz")
-    new = next(iter(batches(tmp_path / "data.npz", made.encoding))).X
+    new = next(iter(iter_batches(tmp_path / "data.npz", made.encoding))).X
     for found in (made.X, new):
         assert {found.indices.dtype, found.indptr.dtype} == {np.dtype(np.int32)}
         assert found.toarray().tolist() == X.toarray().tolist()
@@ -228,14 +228,14 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch, name)
     monkeypatch.setattr(opening, "UNPACKED", 1_000)
     monkeypatch.setattr(opening, "RATIO", 2)
     limit = max(1_000, 2 * path.stat().st_size)
-    for call in (read, lambda path: list(batches(path, made.encoding))):
+    for call in (read, lambda path: list(iter_batches(path, made.encoding))):
         found = said_by(lambda call=call: call(path))
         assert found == (
-            f"{path} unpacks to more than {limit:,} bytes; if it is not damaged, allow more with max_unpacked={10 * limit}"
+            f"{path} decompresses to more than {limit:,} bytes; if it is not damaged, allow more with max_unpacked={10 * limit}"
         )
     assert len(read(path, max_unpacked=10**7).y) == 2_000
-    assert len(list(batches(path, made.encoding, max_unpacked=10**7)))
-    assert "unpacks to more than 50 bytes" in said_by(lambda: read(path, max_unpacked=50))
+    assert len(list(iter_batches(path, made.encoding, max_unpacked=10**7)))
+    assert "decompresses to more than 50 bytes" in said_by(lambda: read(path, max_unpacked=50))
     assert "max_unpacked=0 must be" in said_by(lambda: read(path, max_unpacked=0))
 
 

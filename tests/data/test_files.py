@@ -29,7 +29,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csc_array, csr_array, random_array, save_npz
 
-from torchperc.data import CsrParts, Encoding, batches, load, read
+from torchperc.data import CsrParts, Encoding, iter_batches, load, read
 from torchperc.data.io import files, opening, svmlight, tables, text
 
 WHOLE = text.PIECE, svmlight.PIECE, tables.ROWS, svmlight.WORTH_IT
@@ -353,9 +353,9 @@ BAD = {
     "ragged far down": ("a,b,c\n" + "1,2,x\n" * 30 + "1,2,3,y\n", {}, "line 32: 4 columns where the first line has 3"),
     "ragged after quoted lines": ('t,c\n"p\nq",x\n"p\nq",x,y\n', {}, "line 4: 3 columns where the first line has 2"),
     "open quote": ('a,c\n1,x\n2,"y\n3,x\n4,y\n', {}, "line 3: a quote is opened and not closed"),
-    "one label": ("a,c\n1,x\n2,x\n", {}, "one label only in column 'c': 'x'; two are needed"),
+    "one label": ("a,c\n1,x\n2,x\n", {}, "column 'c' has one label only: 'x'; at least two classes are required"),
     "one label by dropping": ("a,c\n1,x\n,y\n", {"missing": "drop"}, "one label only"),
-    "all dropped": ("a,b,c\n,1,x\n2,,y\n", {"missing": "drop"}, "in every one of its 2 rows a value is missing"),
+    "all dropped": ("a,b,c\n,1,x\n2,,y\n", {"missing": "drop"}, "a missing value in every one of its 2 rows"),
     "empty column": ("a,b,c\n1,,x\n2,,y\n", {"missing": "mean"}, "column 'b' has no values at all; leave it out (ignore='b')"),
     "empty column, dropped": ("a,b,c\n1,,x\n2,,y\n", {"missing": "drop"}, "column 'b' has no values at all"),
     "header only": ("a,b,c\n", {}, "has a header but no rows of data"),
@@ -369,7 +369,7 @@ BAD = {
     "quantity": ("a,y\n" + "".join(f"1,{i / 7}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity"),
     "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; leave it out with ignore=1"),
     "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "has the column 'a' twice, in positions 1 and 2"),
-    "no such target": ("a,c\n1,x\n", {"target": "label"}, "has no column 'label'; it has a, c"),
+    "no such target": ("a,c\n1,x\n", {"target": "label"}, "has no column 'label'; it has 'a', 'c'"),
     "target too far": ("a,c\n1,x\n", {"target": 3}, "has no column '3'"),
     "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore leaves out column 'c'"),
     "nothing left": ("a,c\n1,x\n", {"ignore": ["a"]}, "ignore leaves no column"),
@@ -421,19 +421,19 @@ def test_files_that_are_not_what_they_are_called(tmp_path):
     cases = [
         (b"", "data.csv", "is empty"),
         (b"", "data.npy", "is empty"),
-        (packed, "data.csv", "is packed by gzip, although it is called .csv"),
+        (packed, "data.csv", "is compressed with gzip, although it is called .csv"),
         (packed[:-20], "data.csv.gz", "is damaged or cut off"),
         (packed[:30] + b"garbage" + packed[30:], "data.csv.gz", "is damaged or cut off"),
-        (b"a,b\n1,x\n", "data.csv.gz", "is not packed by gzip"),
-        (b"PAR1 and nothing", "data.parquet", "is not a whole Parquet file"),
+        (b"a,b\n1,x\n", "data.csv.gz", "is not compressed with gzip"),
+        (b"PAR1 and nothing", "data.parquet", "is not a complete Parquet file"),
         (b"a,b\n1,x\n", "data.parquet", "is not a Parquet file, although it is called .parquet"),
         (b"PAR1....", "data.csv", "is a Parquet file, although it is called .csv"),
         (b"PK\x03\x04 excel", "data.csv", "is a zip archive, as .npz and .xlsx are"),
-        (b"\x93NUMPY\x01\x00", "data.npy", "is not a whole array"),
+        (b"\x93NUMPY\x01\x00", "data.npy", "is not a complete array"),
         (b"text", "data.npy", "is not a numpy array"),
-        (b"PK\x03\x04", "data.npz", "is not a whole archive"),
+        (b"PK\x03\x04", "data.npz", "is not a complete archive"),
         (b"1 1:2", "data.npz", "is not a zip archive"),
-        (packed, "data.npy.gz", "is packed twice"),
+        (packed, "data.npy.gz", "is compressed twice"),
         (bytes(range(256)), "data.csv", "is not a CSV file"),
         (lzma.compress(b"a,b\n" * 999)[:-9], "data.csv.xz", "is damaged or cut off"),
         (bz2.compress(b"a,b\n" * 999)[:-9], "data.csv.bz2", "is damaged or cut off"),
@@ -534,7 +534,7 @@ def test_damaged_parquet_is_one_line(tmp_path):
     content = bytearray(path.read_bytes())
     content[100:2000] = bytes(1900)
     path.write_bytes(content)
-    assert "is not a whole Parquet file" in message_of(lambda: read(path))
+    assert "is not a complete Parquet file" in message_of(lambda: read(path))
 
 
 # numpy
@@ -598,7 +598,7 @@ def test_bad_arrays(tmp_path, monkeypatch):
         "holds an array of float64 of shape (2, 2, 2)": np.ones((2, 2, 2)),
         "holds an array of <U1": np.array([["a", "b"]]),
         "holds an array of complex128": np.eye(2) * 1j,
-        "is not a whole array of numbers": trapped,
+        "is not a complete array of numbers": trapped,
         "has one column": np.ones((3, 1)),
     }
     for message, array in bad.items():
@@ -610,8 +610,8 @@ def test_bad_arrays(tmp_path, monkeypatch):
         "y has shape (2,) for 3 samples": {"X": X, "y": [1, 2]},
         "y has one label only": {"X": X, "y": [1, 1, 1]},
         "X[1, 0] = nan is not a finite number": {"X": [[1.0], [math.nan]], "y": [1, 2]},
-        "is not a whole archive of arrays": {"X": trapped, "y": [1, 2]},
-        "holds no whole sparse matrix": {"data": [1.0], "indices": [9], "indptr": [0, 1], "shape": [1, 2], "y": [1]},
+        "is not a complete archive of arrays": {"X": trapped, "y": [1, 2]},
+        "holds no complete sparse matrix": {"data": [1.0], "indices": [9], "indptr": [0, 1], "shape": [1, 2], "y": [1]},
     }  # fmt: skip
     for message, arrays in archives.items():
         np.savez(archive, **arrays)
@@ -625,7 +625,7 @@ def test_bad_arrays(tmp_path, monkeypatch):
     assert "is not a numpy array" in message_of(lambda: read(path))
     np.save(path, np.eye(40))
     path.write_bytes(path.read_bytes()[:-100])
-    assert "is not a whole array" in message_of(lambda: read(path))
+    assert "is not a complete array" in message_of(lambda: read(path))
     assert not (tmp_path / "trap").exists()
 
 
@@ -872,29 +872,31 @@ def encoding_of(tmp_path, content=TRAIN, name="train.csv", **options):
 def test_the_training_file_goes_through_its_own_encoding(tmp_path, pieces, rows):
     path = mixed_table(tmp_path / "data.csv", rows=60)
     made = read(path, missing="mean")
-    X, labels = table_of(batches(path, made.encoding, rows=rows))
+    X, labels = table_of(iter_batches(path, made.encoding, rows=rows))
     assert np.array_equal(X, made.X.numpy())
     assert labels == made.decode(made.y)
-    assert all(part.X.shape[0] <= rows for part in batches(path, made.encoding, rows=rows))
+    assert all(part.X.shape[0] <= rows for part in iter_batches(path, made.encoding, rows=rows))
 
 
 def test_columns_are_found_by_name(tmp_path, pieces):
     made, encoding = encoding_of(tmp_path)
-    new = batches(write(tmp_path, "id;b;colour;a\nu;5;red;1\nv;6; green;2\n\nw;7;red;3.5\n"), encoding)
+    new = iter_batches(write(tmp_path, "id;b;colour;a\nu;5;red;1\nv;6; green;2\n\nw;7;red;3.5\n"), encoding)
     assert (new.names, new.extra, new.labelled) == (("id", "b", "colour", "a"), ("id",), False)
     X, labels = table_of(new)
     assert np.array_equal(X, made.X.numpy())
     assert labels is None
     pq.write_table(pa.table({"colour": ["red"], "b": [1], "label": ["x"], "a": [2.5]}), tmp_path / "new.parquet")
-    X, labels = table_of(batches(tmp_path / "new.parquet", encoding))
+    X, labels = table_of(iter_batches(tmp_path / "new.parquet", encoding))
     assert (X.tolist(), labels) == ([[2.5, 0, 1, 1]], ["x"])
-    twice = list(batches(tmp_path / "data.csv", encoding))
+    twice = list(iter_batches(tmp_path / "data.csv", encoding))
     assert len(twice) == len(list(new))  # may be gone through again
 
 
 def test_labels_of_new_files_may_be_unknown_or_absent(tmp_path):
     _, encoding = encoding_of(tmp_path)
-    _, labels = table_of(batches(write(tmp_path, "a,colour,b,label\n1,red,5,?\n1,red,5,z\n1,red,5,1.0\n"), encoding))
+    _, labels = table_of(
+        iter_batches(write(tmp_path, "a,colour,b,label\n1,red,5,?\n1,red,5,z\n1,red,5,1.0\n"), encoding)
+    )
     assert labels == ["", "z", "1"]
 
 
@@ -903,10 +905,10 @@ def test_columns_without_names_go_by_position(tmp_path):
     made, encoding = encoding_of(tmp_path, content, target=1)
     assert encoding.positions == 3
     for content in ("u,1,red\nv,2,green\nu,3,red\n", "1,red\n2,green\n3,red\n"):
-        X, labels = table_of(batches(write(tmp_path, content), encoding))
+        X, labels = table_of(iter_batches(write(tmp_path, content), encoding))
         assert np.array_equal(X, made.X.numpy())
         assert labels == (["u", "v", "u"] if content[0] == "u" else None)
-    said = message_of(lambda: batches(write(tmp_path, "1,2,3,4\n"), encoding))
+    said = message_of(lambda: iter_batches(write(tmp_path, "1,2,3,4\n"), encoding))
     assert "has 4 columns where training had 3, or 2 without that of the labels" in said
 
 
@@ -919,31 +921,33 @@ def test_arrays_through_their_encoding(tmp_path):
     for name in ("data.npz", "data.npy"):
         encoding = read(tmp_path / name).encoding
         for new in ("data.npz", "new.npz", "new.npy", *(["data.npy"] if name == "data.npy" else [])):
-            found, labels = table_of(batches(tmp_path / new, encoding, rows=2))
+            found, labels = table_of(iter_batches(tmp_path / new, encoding, rows=2))
             assert np.array_equal(found, X)
             assert labels == (["0", "1", "0"] if new.startswith("data") else None)
     _, named = encoding_of(tmp_path)
-    assert "has no names of columns, but they go by name" in message_of(lambda: batches(tmp_path / "new.npy", named))
+    assert "has no names of columns, but they go by name" in message_of(
+        lambda: iter_batches(tmp_path / "new.npy", named)
+    )
 
 
 def test_svmlight_through_its_encoding(tmp_path, pieces, parser):
     made, encoding = encoding_of(tmp_path, "1 1:1 3:2\n0 2:5\n1 1:7\n", "train.svm")
-    X, labels = table_of(batches(tmp_path / "train.svm", encoding, rows=2))
+    X, labels = table_of(iter_batches(tmp_path / "train.svm", encoding, rows=2))
     assert np.array_equal(X, made.X.toarray())
     assert labels == ["1", "0", "1"]
-    X, labels = table_of(batches(write(tmp_path, "1:3\n# comment\n2:1 3:1\n", "new.svm"), encoding))
+    X, labels = table_of(iter_batches(write(tmp_path, "1:3\n# comment\n2:1 3:1\n", "new.svm"), encoding))
     assert (X.tolist(), labels) == ([[3, 0, 0], [0, 1, 1]], None)
     for line, index in (("0 4:1", 4), ("1 0:1", 0)):
         path = write(tmp_path, f"1 1:1\n# comment\n{line}\n", "new.svm")
-        said = message_of(lambda path=path: list(batches(path, encoding)))
+        said = message_of(lambda path=path: list(iter_batches(path, encoding)))
         assert f"line 3: index {index} did not occur in training, where indices went from 1 to 3" in said
     S = csr_array(made.X)
     np.savez(tmp_path / "new.npz", data=S.data, indices=S.indices, indptr=S.indptr, shape=S.shape)
-    assert np.array_equal(table_of(batches(tmp_path / "new.npz", encoding))[0], made.X.toarray())
-    assert "but training had numbered features" in message_of(lambda: batches(write(tmp_path, TRAIN), encoding))
+    assert np.array_equal(table_of(iter_batches(tmp_path / "new.npz", encoding))[0], made.X.toarray())
+    assert "but training had numbered features" in message_of(lambda: iter_batches(write(tmp_path, TRAIN), encoding))
     _, columns = encoding_of(tmp_path)
     assert "but training had columns: 'a', 'colour', 'b'" in message_of(
-        lambda: batches(tmp_path / "train.svm", columns)
+        lambda: iter_batches(tmp_path / "train.svm", columns)
     )
 
 
@@ -967,19 +971,19 @@ def test_bad_new_files_are_one_line_that_names_the_place(tmp_path, pieces, name)
     content, message = BAD_NEW[name]
     _, encoding = encoding_of(tmp_path)
     path = write(tmp_path, content, "new.csv")
-    said = message_of(lambda: list(batches(path, encoding)))
+    said = message_of(lambda: list(iter_batches(path, encoding)))
     assert message in said
     assert str(path) in said
     if "column" in name or name == "no header":  # known before the first row
-        message_of(lambda: batches(path, encoding))
+        message_of(lambda: iter_batches(path, encoding))
 
 
 def test_missing_values_of_new_files_become_the_means(tmp_path):
     _, encoding = encoding_of(tmp_path, missing="mean")
-    X, _ = table_of(batches(write(tmp_path, "a,b,colour\n,?,\n1,2,red\n"), encoding.with_fills([1, 2, 3, 4])))
+    X, _ = table_of(iter_batches(write(tmp_path, "a,b,colour\n,?,\n1,2,red\n"), encoding.with_fills([1, 2, 3, 4])))
     assert X.tolist() == [[1, 2, 3, 4], [1, 0, 1, 2]]
     # a line in which nothing is written is no row, though
-    X, _ = table_of(batches(write(tmp_path, "a,b,colour\n,,\n1,2,red\n"), encoding))
+    X, _ = table_of(iter_batches(write(tmp_path, "a,b,colour\n,,\n1,2,red\n"), encoding))
     assert X.tolist() == [[1, 0, 1, 2]]
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import torchperc as tp
 from torchperc import _checks as checks
-from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, partition, split
+from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, make_partition, split
 from torchperc.data.partition import whole
 from torchperc.descent.sgd import descend
 from torchperc.lightning.loader import Mapped
@@ -287,7 +287,7 @@ def test_a_number_that_is_not_finite_is_named_where_it_is_read(tmp_path):
     for kind in ("mapped", "pieces"):
         with pytest.raises(ValueError, match=r"X\[321, 4\] = nan"):
             MaxAbs().fit(kept(kind, X, tmp_path))
-    with pytest.raises(TypeError, match=r"use torchperc\.data\.partition"):
+    with pytest.raises(TypeError, match=r"use torchperc\.data\.make_partition"):
         MaxAbs(torch.zeros(6), torch.ones(6)).transform(kept("mapped", X, tmp_path))
 
 
@@ -315,7 +315,7 @@ class Columns:
 def test_partitions_are_those_of_memory(kind, dtype, tmp_path):
     for scaler in (MaxAbs(), Identity(), *((MinMax(), Standard()) if kind == "mapped" else ())):
         here, there = (
-            partition(table, split(table.y, (0.7, 0.3, 0.0)), scaler, dtype=dtype)
+            make_partition(table, split(table.y, (0.7, 0.3, 0.0)), scaler, dtype=dtype)
             for table in (dataset(k, tmp_path) for k in ("dense", kind))
         )
         assert there.encoding is None
@@ -348,7 +348,7 @@ def test_gaps_are_filled_with_the_means_of_the_training_part(kind, tmp_path):
     gaps = torch.tensor(np.argwhere(holes)[::-1].copy())
     encoding = Columns(tuple(over_all))
     table = dataset(kind, tmp_path, X=filled, y=y, gaps=gaps, encoding=encoding)
-    made = partition(table, (train, val, test), MaxAbs(), dtype=torch.float64)
+    made = make_partition(table, (train, val, test), MaxAbs(), dtype=torch.float64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         means = np.nanmean(known[train], axis=0)
@@ -366,16 +366,16 @@ def test_an_encoding_has_training_means_even_where_nothing_is_missing(tmp_path):
     X, y = numbers()
     table = dataset("dense", tmp_path, encoding=Columns())
     indices = split(y)
-    assert partition(table, indices).encoding.fills == pytest.approx(X[indices[0]].mean(0))
+    assert make_partition(table, indices).encoding.fills == pytest.approx(X[indices[0]].mean(0))
     strict = dataset("dense", tmp_path, encoding=Columns(missing="error"))
-    assert partition(strict, indices).encoding.fills is None
+    assert make_partition(strict, indices).encoding.fills is None
 
 
 def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
     for kind in ("mapped", "pieces"):
-        made = partition(dataset(kind, tmp_path), split(numbers()[1]), MaxAbs(), cache=cache)
+        made = make_partition(dataset(kind, tmp_path), split(numbers()[1]), MaxAbs(), cache=cache)
         X, want = made.parts[0][0], array(made.parts[0][0]).copy()
         assert len(list(cache.iterdir())) == 1
         del made
@@ -406,7 +406,7 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
         "    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith(what)) / 1024\n"
         "open('/proc/self/clear_refs', 'w').write('5')\n"
         "before = resident('VmRSS')\n"
-        "made = tp.data.partition(table, indices, tp.data.Standard(), dtype=torch.float64)\n"
+        "made = tp.data.make_partition(table, indices, tp.data.Standard(), dtype=torch.float64)\n"
         "rows = parts.rows_as_read(X); rows.hash(y)\n"
         "for x, _ in tp.lightning.SliceLoader(*made.parts[0], 5000, 'shuffled'): x.sum()\n"
         "print(type(made.parts[1][0]).__name__, resident('VmHWM') - before)\n"
@@ -419,7 +419,7 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
 
 def test_a_mapped_file_that_stays_as_it_is_is_not_copied(tmp_path):
     table = dataset("mapped", tmp_path)
-    made = partition(table, split(table.y, (1, 0, 0)), dtype=torch.float64)
+    made = make_partition(table, split(table.y, (1, 0, 0)), dtype=torch.float64)
     assert made.parts[0][0] is table.X
     assert [tuple(X.shape) for X, _ in made.parts] == [(400, 6), (0, 6), (0, 6)]
 
@@ -433,13 +433,13 @@ def test_what_a_partition_refuses(tmp_path):
         ([some[:0], some], "no sample for training"),
     ):
         with pytest.raises(ValueError, match=message):
-            partition(table, indices)
+            make_partition(table, indices)
     with pytest.raises(TypeError, match=r"indices\[0\]"):
-        partition(table, [some.float()])
+        make_partition(table, [some.float()])
     with pytest.raises(ValueError, match="dtype"):
-        partition(table, [some], dtype=torch.float16)
+        make_partition(table, [some], dtype=torch.float16)
     with pytest.raises(ValueError, match="use scale='maxabs'"):
-        partition(table, [some], Standard())
+        make_partition(table, [some], Standard())
 
 
 # --- loaders ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.datasets import load_iris
 
 import torchperc as tp
 from torchperc.cli import main
-from torchperc.data import read_csv
+from torchperc.data import read
 from torchperc.theory import verifier
 from torchperc.theory.separability import rows as sep_rows
 
@@ -153,7 +153,7 @@ def test_a_changed_number_with_a_new_checksum_is_rejected_too(name, tmp_path):
 
 
 def accepted_by_the_package(content, data):
-    table, path = read_csv(data), data.with_name("forged.json")
+    table, path = read(data), data.with_name("forged.json")
     path.write_text(json.dumps(content))
     try:
         return tp.theory.Certificate.load(path).verify(table.X, table.y)
@@ -176,7 +176,7 @@ def still_true(content, path, data):
         bias = [verifier.read_number(value) for value in content["hyperplane"]["bias"]]
     except (ValueError, ZeroDivisionError):
         return False
-    table, slacks = read_csv(data), []
+    table, slacks = read(data), []
     for x, label in zip(table.X.tolist(), table.decode(table.y), strict=True):
         scores = [
             sum(w * Fraction(v) for w, v in zip(row, x, strict=True)) + b for row, b in zip(weight, bias, strict=True)
@@ -391,7 +391,7 @@ def test_files_are_read_as_the_package_reads_them(name, tmp_path):
     text, target = TABLES[name]
     path = tmp_path / "data.csv"
     path.write_text(text, encoding="utf-8")
-    table = read_csv(path, target)
+    table = read(path, target)
     two = table.classes is None
     claim = verifier.Claim("undecided", 1, 1, table.labels, two, True, "", None, None)
     rows = list(verifier.read_rows(path, claim, target))

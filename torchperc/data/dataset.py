@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,26 +13,13 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
+from torchperc._lazy import old_names
+from torchperc.data.encoding import Encoding, codes_of, in_order, shortest
 from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts as CsrParts
 
-
-class TableEncoding(Protocol):
-    """What a data set asks of the way in which the columns of its table became features."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the features."""
-
-    @property
-    def width(self) -> int:
-        """The number of features."""
-
-    def state(self) -> dict[str, Any]:
-        """Everything about it as plain types."""
-
-    def with_fills(self, means: Any) -> Any:
-        """The same with other numbers for missing values, one for each feature."""
+_OLD = {"TableEncoding": "Encoding", "is_number": "torchperc.data.encoding.is_number"}
+__getattr__ = old_names(__name__, _OLD)
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==, so a data set equals itself only
@@ -42,21 +29,17 @@ class Dataset:
     The second label in the order of ``labels`` is +1. :meth:`of` does the mapping; the constructor takes mapped codes.
 
     Args:
-        X: the features. Dense ones are kept as a tensor of float64, sparse ones (scipy, or a sparse tensor) as a scipy
-            CSR array of float64. A ``numpy.memmap`` and :class:`~torchperc.data.CsrParts` stay where they are and are
-            looked at when they are read, a part at a time.
-        y: −1/+1 for two labels, 0 … K−1 for K.
+        X: the features (N, d). Dense ones are kept as a tensor of float64, sparse ones (scipy, or a sparse tensor) as a
+            scipy CSR array of float64. A ``numpy.memmap`` and :class:`~torchperc.data.CsrParts` stay where they are.
+        y: codes (N,): −1/+1 for two labels, 0 … K−1 for K.
         labels: the names of the labels, in the order of their codes.
         names: of the features.
         image_shape: rows and columns of the picture a sample is, if it is one.
         name: of the data set.
         encoding: how the columns of a table became the features, if they come from one.
-        gaps: row and feature of the values that were missing in the source; X has the feature's mean there. Whoever
-            splits the data fills them again with the mean over the training part.
+        gaps: row and feature (M, 2) of the values that were missing in the source; X has the feature's mean there.
+            Whoever splits the data fills them again with the mean over the training set.
         dropped: how many rows of the source were left out because values were missing.
-
-    Shape:
-        X (N, d), y (N,), gaps (M, 2).
 
     Example:
         >>> fruit = Dataset.of([[120, 7], [110, 19]], ["apple", "banana"], names=("weight", "length"))
@@ -72,7 +55,7 @@ class Dataset:
     names: tuple[str, ...]
     image_shape: tuple[int, int] | None = None
     name: str = ""
-    encoding: TableEncoding | None = None
+    encoding: Encoding | None = None
     gaps: Tensor | None = None
     dropped: int = 0
 
@@ -101,17 +84,9 @@ class Dataset:
         image_shape: tuple[int, int] | None = None,
         name: str = "",
     ) -> Dataset:
-        """A data set from labels of any kind: words, numbers, truth values; numbers sort before words.
+        """A data set from labels ``y`` (N,) of any kind: words, numbers, truth values; numbers sort before words.
 
-        Args:
-            X: samples in rows.
-            y: one label a sample.
-            names: of the features; x1, x2, … by default.
-            image_shape: rows and columns of the picture a sample is, if it is one.
-            name: of the data set.
-
-        Shape:
-            X (N, d), y (N,).
+        The features are called x1, x2, … unless ``names`` says otherwise.
 
         Example:
             >>> digits = Dataset.of([[1.0], [2.0], [3.0]], [10, 9, 8])
@@ -120,10 +95,10 @@ class Dataset:
         """
         X = samples(X)
         texts, which = _texts(y)
-        labels = tuple(sorted(set(texts), key=_label_key))
+        labels = in_order(set(texts))
         if len(labels) < 2:
-            raise ValueError(f"y has one label only, found {', '.join(map(repr, labels))}; two are needed")
-        codes = {label: 2 * k - 1 if len(labels) == 2 else k for k, label in enumerate(labels)}
+            raise ValueError(f"y has one label only, found {', '.join(labels)!r}; at least two classes are required")
+        codes = codes_of(labels)
         names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
         return cls(X, torch.tensor([codes[text] for text in texts])[which], labels, names, image_shape, name)
 
@@ -133,26 +108,15 @@ class Dataset:
         return None if len(self.labels) == 2 else len(self.labels)
 
     def decode(self, codes: Data) -> list[str]:
-        """The names of labels given by their codes, as ``predict`` returns them.
-
-        Args:
-            codes: −1/+1 for two labels, 0 … K−1 for K.
-
-        Shape:
-            (N,).
-        """
-        count = np.shape(codes)[0] if np.ndim(codes) else 0
+        """The names of labels given by their codes (N,), as ``predict`` returns them."""
         if np.shape(codes) == (0,):
             return []
-        values = self._codes(codes, count, "codes").cpu().numpy()
+        values = self._codes(codes, np.shape(codes)[0] if np.ndim(codes) else 0, "codes").cpu().numpy()
         names: list[str] = np.array(self.labels, dtype=object)[values if self.classes else (values + 1) // 2].tolist()
         return names
 
     def against_rest(self, positive: str | int) -> Dataset:
         """The same samples in two classes: one label (+1) against all others together (−1).
-
-        Args:
-            positive: the label that becomes +1.
 
         Example:
             >>> Dataset.of([[1.0], [2.0], [3.0]], ["a", "b", "c"]).against_rest("b").labels
@@ -161,37 +125,20 @@ class Dataset:
         if str(positive) not in self.labels:
             known = ", ".join(map(repr, self.labels))
             raise checks.ParameterError(checks.Option("positive", positive), f" is no label; choose one of {known}")
-        number = self.labels.index(str(positive))
-        chosen = self.y == (number if self.classes else 2 * number - 1)
+        chosen = self.y == codes_of(self.labels)[str(positive)]
         others = [label for label in self.labels if label != str(positive)]
         rest = others[0] if len(others) == 1 else f"not {positive}"
         return replace(self, y=torch.where(chosen, 1, -1), labels=(rest, str(positive)))
 
     def _codes(self, codes: Data, count: int, name: str) -> Tensor:
-        if self.classes is None:
-            return checks.signs(codes, count, name=name, both=False)
-        return checks.class_indices(codes, count, self.classes, name=name, both=False)
-
-
-def shortest(number: float) -> str:
-    """0.1 comes back as 0.1, 1.0 as 1, and −0 is 0."""
-    return repr(number + 0.0).removesuffix(".0")
+        return checks.labels(codes, count, self.classes, name=name, both=False)
 
 
 def samples(X: Data) -> Any:
-    """Samples as a data set keeps them: a tensor or CSR array of float64, or what is read in parts as it is.
-
-    Example:
-        >>> from scipy.sparse import coo_array
-        >>> type(samples([[1, 2]])).__name__, type(samples(coo_array([[0, 2]]))).__name__
-        ('Tensor', 'csr_array')
-    """
-    if isinstance(X, CsrParts):
+    """Samples as a data set keeps them: a tensor or CSR array of float64; what is larger than memory stays as it is."""
+    if isinstance(X, CsrParts | np.memmap):
         checks.shape(X.shape)
-        return X
-    if isinstance(X, np.memmap):
-        checks.shape(X.shape)
-        if X.dtype not in (np.float32, np.float64):
+        if isinstance(X, np.memmap) and X.dtype not in (np.float32, np.float64):
             raise TypeError(f"X is mapped from a file as {X.dtype}; float32 or float64 is needed, so convert the file")
         return X
     if checks.is_sparse(X):
@@ -200,14 +147,7 @@ def samples(X: Data) -> Any:
 
 
 def small_indices(X: Any) -> Any:
-    """A CSR array with indices of 32 bits if they fit: scikit-learn refuses longer ones, and they take less memory.
-
-    Example:
-        >>> from scipy.sparse import csr_array
-        >>> X = csr_array((np.ones(1), np.array([1]), np.array([0, 1])), shape=(1, 2))
-        >>> X.indices.dtype, small_indices(X).indices.dtype
-        (dtype('int64'), dtype('int32'))
-    """
+    """A CSR array with indices of 32 bits if they fit: scikit-learn refuses longer ones, and they take less memory."""
     if X.indices.dtype == X.indptr.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
         return X
     return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
@@ -225,15 +165,14 @@ def _gaps(gaps: Data | None, shape: tuple[int, ...]) -> Tensor | None:
 
 
 def _texts(y: Data) -> tuple[list[str], Tensor]:
-    """Labels as words, and which of the words each sample has. Numbers by the million are not gone through singly."""
+    """Labels as words, and which of the words each sample has; of numbers, each value is looked at once."""
     array = y.detach().cpu().numpy() if isinstance(y, Tensor) else y
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "biufU":
         array = np.asarray(array, dtype=object)  # 1 and "a" stay two types
     if array.ndim != 1:
-        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one label a sample")
+        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one label per sample")
     if array.dtype.kind == "O":
-        texts = [_text(value, i) for i, value in enumerate(array.tolist())]
-        return texts, torch.arange(len(texts))
+        return [_text(value, i) for i, value in enumerate(array.tolist())], torch.arange(len(array))
     values, first, which = np.unique(array, return_index=True, return_inverse=True)
     return [_text(value, i) for value, i in zip(values.tolist(), first.tolist(), strict=True)], torch.from_numpy(which)
 
@@ -243,16 +182,3 @@ def _text(value: Any, index: int) -> str:
     if value is None or text.lower() == "nan":
         raise ValueError(f"y[{index}] = {value} is a missing label; fill it in or drop the sample")
     return text
-
-
-def is_number(cell: str) -> bool:
-    """Whether a cell of a table reads as a number."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell  # Python's own way of writing 1_000, nobody's in a table
-
-
-def _label_key(label: str) -> tuple[bool, float, str]:
-    return (False, float(label), label) if is_number(label) else (True, 0.0, label)

@@ -10,43 +10,49 @@ from typing import Any
 import numpy as np
 
 from torchperc import _checks as checks
-from torchperc.data.dataset import is_number, shortest
 
-ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")
-"""What stands for a missing value in a table, blanks around it left aside; so does anything that reads as NaN."""
+ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
+MISSING = ("error", "drop", "mean")  # what can be done about them
 
-MISSING = ("error", "drop", "mean")
-"""What can be done about missing values."""
+
+def is_number(cell: str) -> bool:
+    """Whether a cell of a table reads as a number."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell  # 1_000 is a number in Python only
+
+
+def shortest(number: float) -> str:
+    """0.1 comes back as 0.1, 1.0 as 1, and −0 is 0."""
+    return repr(number + 0.0).removesuffix(".0")
 
 
 def is_absent(cell: str) -> bool:
-    """Whether a cell stands for a missing value.
-
-    Example:
-        >>> [is_absent(cell) for cell in ("?", "n/a", "NAN", "none", "0")]
-        [True, True, True, False, False]
-    """
+    """Whether a cell stands for a missing value."""
     return cell in ABSENT or (is_number(cell) and math.isnan(float(cell)))
 
 
 def word(cell: str) -> str:
-    """A label or level as written, or in one way of writing if it is a number: 1, 1.0 and +1 are the same.
-
-    Example:
-        >>> word("+1.0"), word("apple"), word("0x1")
-        ('1', 'apple', '0x1')
-    """
+    """A label or level as written, or in one way of writing if it is a number: 1, 1.0 and +1 are the same."""
     return shortest(float(cell)) if is_number(cell) else cell
 
 
 def in_order(words: Iterable[str]) -> tuple[str, ...]:
-    """Words as labels are sorted: numbers first, by their size.
-
-    Example:
-        >>> in_order(["b", "10", "9", "a"])
-        ('9', '10', 'a', 'b')
-    """
+    """Words as labels are sorted: numbers first, by their size."""
     return tuple(sorted(words, key=lambda text: (False, float(text), text) if is_number(text) else (True, 0.0, text)))
+
+
+def codes_of(labels: Sequence[str]) -> dict[str, int]:
+    """−1/+1 for two labels, 0 … K−1 for K."""
+    return {label: 2 * k - 1 if len(labels) == 2 else k for k, label in enumerate(labels)}
+
+
+def listed(words: Sequence[str], most: int = 20) -> str:
+    """Some words for an error message, the first of them if there are many."""
+    shown = ", ".join(map(repr, words[:most]))
+    return f"{shown}, … ({len(words)} in all)" if len(words) > most else shown
 
 
 @dataclass(frozen=True)
@@ -73,17 +79,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How the columns of a table become features, learned from one file and good for the next.
+    """How the columns of a table become features, learned from one file and used for the next.
 
     A number stays what it is. A category with K levels becomes K features, of which the one of its level is 1 and the
     others are 0. Sparse files (svmlight) have numbered features and no columns.
 
     Args:
-        columns: of the features, in the order of the file; the column of labels is not among them.
+        columns: of the features, in the order of the file, without the column of labels.
         target: the name of the column of labels, if the file has one.
         labels: in the order of their codes.
         missing: what was done about missing values: ``"error"``, ``"drop"`` or ``"mean"``.
-        fills: with ``"mean"``, what a missing value becomes, one number for each feature.
+        fills: with ``"mean"``, what a missing value becomes, one number per feature.
         sparse: whether features are numbered, as in svmlight.
         positions: how many columns the file had, where they have no names and go by position; ``None``: by name.
         size: the number of features, if ``sparse``.
@@ -112,25 +118,24 @@ class Encoding:
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if twice:
             raise ValueError(f"columns have the name {twice[0]!r} more than once; every column needs one of its own")
-        for column in self.columns:
-            if column.levels is not None and (not column.levels or len(set(column.levels)) < len(column.levels)):
-                raise ValueError(
-                    f"column {column.name!r} has the levels {column.levels!r}; they must be different words"
-                )
+        for name, levels in ((column.name, column.levels) for column in self.columns):
+            if levels is not None and (not levels or len(set(levels)) < len(levels)):
+                raise ValueError(f"column {name!r} has the levels {levels!r}; they must be different words")
         if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels={self.labels!r} must be at least two different names")
         checks.one_of("missing", self.missing, MISSING)
         if self.sparse == bool(self.columns):
-            raise ValueError(
-                f"sparse={self.sparse} does not go with {len(self.columns)} columns; it has numbers instead"
-            )
+            raise ValueError(f"sparse={self.sparse} does not go with {len(self.columns)} columns")
         checks.whole("size", self.size, at_least=int(self.sparse))
         if self.first not in (0, 1):
             raise ValueError(f"first={self.first!r} must be 0 or 1")
         if self.positions is not None:
             checks.whole("positions", self.positions, at_least=max(1, len(self.columns)))
         if self.fills is not None:
-            _check_fills(self.fills, self.width)
+            if len(self.fills) != self.width:
+                raise ValueError(f"fills has {len(self.fills)} numbers for {self.width} features; give one per feature")
+            for j, value in enumerate(self.fills):
+                checks.number(f"fills[{j}]", value)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,66 +150,32 @@ class Encoding:
         return self.size + sum(1 if column.levels is None else len(column.levels) for column in self.columns)
 
     def with_fills(self, means: checks.Data) -> Encoding:
-        """The same with other numbers for missing values, such as the means over the training part.
-
-        Args:
-            means: one for each feature.
-
-        Shape:
-            (d,).
-
-        Example:
-            >>> Encoding((Column("age"),), "label", ("no", "yes"), "mean").with_fills([33.5]).fills
-            (33.5,)
-        """
+        """The same with other numbers (d,) for missing values, such as the means over the training set."""
         return replace(self, fills=tuple(float(value) for value in np.asarray(means, np.float64).reshape(-1)))
 
     def state(self) -> dict[str, Any]:
         """Everything about it as plain types, ready for JSON; :meth:`from_state` is the way back."""
         columns = [[c.name, None if c.levels is None else list(c.levels)] for c in self.columns]
-        return {
-            "columns": columns,
-            "target": self.target,
-            "labels": list(self.labels),
-            "missing": self.missing,
-            "fills": None if self.fills is None else list(self.fills),
-            "sparse": self.sparse,
-            "positions": self.positions,
-            "size": self.size,
-            "first": self.first,
-        }
+        fills = None if self.fills is None else list(self.fills)
+        return {**vars(self), "columns": columns, "labels": list(self.labels), "fills": fills}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Encoding:
-        """What :meth:`state` returned, as an encoding again; anything else is a ``ValueError``.
-
-        Args:
-            state: the mapping.
-        """
+        """What :meth:`state` returned, as an encoding again; anything else is a ``ValueError``."""
         known = set(cls.__dataclass_fields__)
         if not isinstance(state, Mapping) or set(state) != known:
             found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
             raise ValueError(f"state must have {', '.join(sorted(known))}, found {found}; give what state() returned")
-        values = dict(state)
-        values["columns"] = tuple(_column(item) for item in _items("columns", state["columns"]))
-        values["labels"] = _words("labels", state["labels"])
+        columns = tuple(_column(item) for item in _items("columns", state["columns"]))
         if state["target"] is not None and not isinstance(state["target"], str):
             raise ValueError(f"state['target']={state['target']!r} must be a name or nothing")
         try:
-            if state["fills"] is not None:
-                fills = enumerate(_items("fills", state["fills"]))
-                values["fills"] = tuple(checks.number(f"state['fills'][{j}]", value) for j, value in fills)
+            fills = None if state["fills"] is None else enumerate(_items("fills", state["fills"]))
+            numbers = None if fills is None else tuple(checks.number(f"state['fills'][{j}]", x) for j, x in fills)
             checks.flag("state['sparse']", state["sparse"])
-            return cls(**values)
+            return cls(**{**state, "columns": columns, "labels": _words("labels", state["labels"]), "fills": numbers})
         except TypeError as error:
             raise ValueError(str(error)) from None
-
-
-def _check_fills(fills: Sequence[float], width: int) -> None:
-    if len(fills) != width:
-        raise ValueError(f"fills has {len(fills)} numbers for {width} features; give one for each")
-    for j, value in enumerate(fills):
-        checks.number(f"fills[{j}]", value)
 
 
 def _items(name: str, value: object) -> list[Any]:

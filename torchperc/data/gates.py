@@ -21,15 +21,12 @@ GATES = (*_GATES, "parity-n")
 
 
 def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
-    """Inputs 0/1 in counting order and labels −1/+1 of a Boolean function.
+    """Inputs 0/1 (2ⁿ, n) in counting order and labels −1/+1 (2ⁿ,) of a Boolean function.
 
     Args:
         name: AND, OR, NAND, NOR, XOR or XNOR of two inputs, or ``parity-n`` (such as ``parity-3``) of n inputs, +1
             where an odd number of them is 1. Upper or lower case.
         dtype: of the inputs; torch's default type if ``None``.
-
-    Shape:
-        X (2ⁿ, n), y (2ⁿ,) int64.
 
     Example:
         >>> X, y = gate("AND")

@@ -1,10 +1,12 @@
-"""A data set cut into its parts: gaps filled and features scaled by what the training part alone knows."""
+"""A data set cut into splits: gaps filled and features scaled by what the training set alone knows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -12,38 +14,47 @@ import torch
 from torch import Tensor
 
 from torchperc._atomic import temporary
-from torchperc.data.dataset import Dataset, TableEncoding
-from torchperc.data.io.caching import remove_with
+from torchperc._lazy import old_names
+from torchperc.data.dataset import Dataset
+from torchperc.data.encoding import Encoding
+from torchperc.data.io.caching import DenseFile, SparseFiles, remove_with
 from torchperc.data.scaling import Identity, Pieces, Scaler
 from torchperc.data.scaling import pieces as in_pieces
 from torchperc.samples import parts as larger_than_memory
 from torchperc.samples.parts import CsrParts, PartRows, in_parts, rows_as_read
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
+__getattr__ = old_names(__name__, {"partition": "make_partition"})
+
+
+class _Callable(ModuleType):  # which has the name of the function that make_partition was
+    def __call__(self, *args: Any, **options: Any) -> Partition:
+        return __getattr__("partition")(*args, **options)  # type: ignore[no-any-return]
+
+
+sys.modules[__name__].__class__ = _Callable
+
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The parts of a data set, and what was learned from the training part on the way.
+    """The splits of a data set, and what was learned from the training set on the way.
 
     Args:
-        parts: samples and labels of each part. Samples are a tensor, a CSR array, or, where they are larger than
+        parts: samples and labels of each split. Samples are a tensor, a CSR array, or, where they are larger than
             memory, a ``numpy.memmap`` or :class:`~torchperc.data.CsrParts` on files of their own.
-        scaler: fitted on the training part.
-        encoding: of the data set, with the training part's means as what a missing value becomes.
-        fills: what stands for a missing value of each feature, nan where no training sample has one; ``None`` if the
-            source has nothing to say about missing values.
-
-    Shape:
-        fills (d,).
+        scaler: fitted on the training set.
+        encoding: of the data set, with the training set's means as what a missing value becomes.
+        fills: what stands for a missing value of each feature (d,), nan where no training sample has one; ``None`` if
+            the source has nothing to say about missing values.
     """
 
     parts: tuple[tuple[Any, Tensor], ...]
     scaler: Scaler
-    encoding: TableEncoding | None = None
+    encoding: Encoding | None = None
     fills: Tensor | None = None
 
 
-def partition(
+def make_partition(
     dataset: Dataset,
     indices: Sequence[Tensor],
     scaler: Scaler | None = None,
@@ -51,72 +62,61 @@ def partition(
     dtype: torch.dtype = torch.float32,
     cache: str | Path | None = None,
 ) -> Partition:
-    """Cut a data set into parts, fill its gaps and scale it. The first part is the training part.
+    """Cut a data set into splits, fill its gaps and scale it. The first split is the training set.
 
     What was missing becomes the mean of its feature over the training samples that have it; a feature that none of
-    them has keeps the mean over the source. Then the scaler is fitted on the training part. Samples in memory stay
-    there. A ``numpy.memmap`` and :class:`~torchperc.data.CsrParts` are read and written a part at a time; what comes
-    out small enough is taken into memory.
+    them has keeps the mean over the source. Then the scaler is fitted on the training set. A ``numpy.memmap`` and
+    :class:`~torchperc.data.CsrParts` are read and written a part at a time; what comes out small is held in memory.
 
     Args:
         dataset: the samples.
-        indices: which samples are in each part, in ascending order.
+        indices: which samples are in each split, in ascending order.
         scaler: not fitted yet; none by default.
-        dtype: of the parts, ``torch.float32`` or ``torch.float64``.
-        cache: a folder on a disk with room for parts that are larger than memory; the system's folder for
-            temporary files by default. They are in a folder of their own there, which is removed when the last of them
-            is gone or the process ends.
+        dtype: of the result, ``torch.float32`` or ``torch.float64``.
+        cache: a folder with room for splits that are larger than memory, the system's temporary one by default; what is
+            written there is removed when the last of them is gone or the process ends.
 
     Example:
         >>> from torchperc.data import MinMax, load, split
         >>> iris = load("iris")
-        >>> made = partition(iris, split(iris.y), MinMax())
+        >>> made = make_partition(iris, split(iris.y), MinMax())
         >>> [tuple(X.shape) for X, _ in made.parts], float(made.parts[0][0].max())
         ([(90, 4), (30, 4), (30, 4)], 1.0)
     """
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype={dtype} must be torch.float32 or torch.float64")
-    rows = dataset.X.shape[0]
-    indices = [_ascending(index, rows, number) for number, index in enumerate(indices)]
+    indices = [_ascending(index, dataset.X.shape[0], number) for number, index in enumerate(indices)]
     if not len(indices[0]):
-        raise ValueError("indices leaves no sample for training; the first part must have one at least")
+        raise ValueError("indices leaves no sample for training; the first split must have at least one")
     fills = _training_means(dataset, indices[0])
-    changed = _Filled(dataset, fills)
-    fitted = (scaler or Identity()).fit_pieces(changed.pieces(indices[0]))
+    filled = _Filled(dataset, fills)
+    fitted = (scaler or Identity()).fit_pieces(filled.pieces(indices[0]))
     if in_parts(dataset.X):
-        samples = _written(changed, indices, fitted, dtype, cache)
+        samples = _written(filled, indices, fitted, dtype, cache)
     else:
-        X = _as_type(fitted.transform(changed.memory()), dtype)
+        X = _as_type(fitted.transform(filled.memory()), dtype)
         samples = [_taken(X, index) for index in indices]
     parts = tuple((X, dataset.y[index]) for X, index in zip(samples, indices, strict=True))
-    return Partition(parts, fitted, _with_fills(dataset.encoding, fills), fills)
+    encoding = dataset.encoding
+    if encoding is not None and fills is not None:
+        known = torch.tensor(encoding.fills or [0.0] * len(fills), dtype=torch.float64)
+        encoding = encoding.with_fills(torch.where(fills.isnan(), known, fills).tolist())
+    return Partition(parts, fitted, encoding, fills)
 
 
 def whole(dataset: Dataset, made: Partition, dtype: torch.dtype) -> Any:
-    """All samples of a data set in their order, filled and scaled as a partition of it is.
+    """All samples of a data set in their order (N, d), filled and scaled as a partition of it is.
 
-    Args:
-        dataset: the samples.
-        made: a partition of them.
-        dtype: of the result.
-
-    Shape:
-        (N, d): a tensor, a CSR array, or rows that are read in parts.
-
-    Example:
-        >>> from torchperc.data import MinMax, load, split
-        >>> iris = load("iris")
-        >>> whole(iris, partition(iris, split(iris.y), MinMax()), torch.float64).shape
-        torch.Size([150, 4])
+    A tensor, a CSR array, or rows that are read in parts.
     """
-    changed = _Filled(dataset, made.fills)
+    filled = _Filled(dataset, made.fills)
     if in_parts(dataset.X):
-        return changed.rows().mapped(lambda rows, _: _scaled_rows(rows, made.scaler, dtype), dtype)
-    return _as_type(made.scaler.transform(changed.memory()), dtype)
+        return filled.rows().mapped(lambda rows, _: _rows(_scaled(rows, made.scaler, dtype)), dtype)
+    return _as_type(made.scaler.transform(filled.memory()), dtype)
 
 
 class _Filled:
-    """The samples of a data set with its gaps filled as the training part has it; read in parts where they are."""
+    """The samples of a data set with its gaps filled as the training set has it; read in parts where they are."""
 
     def __init__(self, dataset: Dataset, fills: Tensor | None) -> None:
         small = isinstance(dataset.X, np.memmap) and not in_parts(dataset.X)
@@ -125,12 +125,8 @@ class _Filled:
         gaps = torch.zeros(0, 2, dtype=torch.int64) if fills is None or dataset.gaps is None else dataset.gaps
         gaps = gaps[~self._fills[gaps[:, 1]].isnan()]
         self._gaps = gaps[gaps[:, 0].argsort(stable=True)]
-        self._rows = self._gaps[:, 0].contiguous()
-
-    @property
-    def untouched(self) -> bool:
-        """Whether nothing is filled."""
-        return not len(self._gaps)
+        self._gap_rows = self._gaps[:, 0].contiguous()
+        self.untouched = not len(gaps)
 
     def memory(self) -> Any:
         """All samples, in memory."""
@@ -148,31 +144,29 @@ class _Filled:
         if in_parts(self.X):
             read = self.rows()
             return lambda: (some.raw() for some in read.blocks(index))
-        if self.untouched:
-            return in_pieces(self.X, index)
-        return in_pieces(_taken(self.memory(), index))
+        return in_pieces(self.X, index) if self.untouched else in_pieces(_taken(self.memory(), index))
 
     def _fill(self, X: Any, first: int) -> Any:
         """Samples from number ``first`` on, in float64, with their gaps filled."""
-        low, high = torch.searchsorted(self._rows, torch.tensor([first, first + X.shape[0]])).tolist()
+        low, high = torch.searchsorted(self._gap_rows, torch.tensor([first, first + X.shape[0]])).tolist()
         if low == high:
             return X
-        rows, columns = self._rows[low:high] - first, self._gaps[low:high, 1]
+        rows, columns = self._gap_rows[low:high] - first, self._gaps[low:high, 1]
         if not isinstance(X, Tensor):
-            return _put(X, rows, columns, self._fills[columns])
+            return _put(X, rows.numpy(), columns.numpy(), self._fills[columns].numpy())
         filled = X.clone()
         filled[rows, columns] = self._fills[columns]
         return filled
 
 
-def _put(X: Any, rows: Tensor, columns: Tensor, values: Tensor) -> Any:
+def _put(X: Any, rows: Any, columns: Any, values: Any) -> Any:
     """A CSR array with other values at some places."""
     from scipy.sparse import csr_array
 
-    kept = X.tocoo()
-    here = np.isin(kept.row.astype(np.int64) * X.shape[1] + kept.col, (rows * X.shape[1] + columns).numpy())
-    row, column = np.append(kept.row[~here], rows.numpy()), np.append(kept.col[~here], columns.numpy())
-    made = csr_array((np.append(kept.data[~here], values.numpy()), (row, column)), shape=X.shape)
+    old = X.tocoo()
+    keep = ~np.isin(old.row.astype(np.int64) * X.shape[1] + old.col, rows * X.shape[1] + columns)
+    where = np.append(old.row[keep], rows), np.append(old.col[keep], columns)
+    made = csr_array((np.append(old.data[keep], values), where), shape=X.shape)
     made.sort_indices()
     return made
 
@@ -180,7 +174,7 @@ def _put(X: Any, rows: Tensor, columns: Tensor, values: Tensor) -> Any:
 def _training_means(dataset: Dataset, train: Tensor) -> Tensor | None:
     """The mean of each feature over the training samples that have it, if missing values become means."""
     gaps = torch.zeros(0, 2, dtype=torch.int64) if dataset.gaps is None else dataset.gaps
-    if not len(gaps) and getattr(dataset.encoding, "missing", None) != "mean":
+    if not len(gaps) and (dataset.encoding is None or dataset.encoding.missing != "mean"):
         return None
     zeros = torch.zeros(dataset.X.shape[1], dtype=torch.float64)
     totals = zeros.clone()
@@ -188,15 +182,6 @@ def _training_means(dataset: Dataset, train: Tensor) -> Tensor | None:
         totals += piece.sum(dim=0) if isinstance(piece, Tensor) else torch.from_numpy(np.asarray(piece.sum(axis=0)))
     missing = torch.bincount(gaps[torch.isin(gaps[:, 0], train), 1], minlength=len(zeros))
     return totals / (len(train) - missing)  # 0/0 where no training sample has the feature: it keeps what it has
-
-
-def _with_fills(encoding: TableEncoding | None, fills: Tensor | None) -> TableEncoding | None:
-    if encoding is None or fills is None:
-        return encoding
-    known = getattr(encoding, "fills", None)
-    standing = torch.zeros_like(fills) if known is None else torch.tensor(known, dtype=torch.float64)
-    made: TableEncoding = encoding.with_fills(torch.where(fills.isnan(), standing, fills).tolist())
-    return made
 
 
 def _as_type(X: Any, dtype: torch.dtype) -> Any:
@@ -211,12 +196,12 @@ def _rows(X: Any) -> Rows:
     return DenseRows(X) if isinstance(X, Tensor) else CsrRows(X)
 
 
-def _scaled_rows(rows: Rows, scaler: Scaler, dtype: torch.dtype) -> Rows:
-    return _rows(_as_type(scaler.transform(rows.raw()), dtype))
+def _scaled(rows: Rows, scaler: Scaler, dtype: torch.dtype) -> Any:
+    return _as_type(scaler.transform(rows.raw()), dtype)
 
 
-def _numpy(dtype: torch.dtype) -> np.dtype[Any]:
-    return np.dtype(np.float32 if dtype == torch.float32 else np.float64)
+def _numpy(dtype: torch.dtype) -> str:
+    return "float32" if dtype == torch.float32 else "float64"
 
 
 # --- larger than memory -------------------------------------------------------------------------------------------
@@ -233,81 +218,53 @@ class _Folder:
 
 
 def _written(
-    changed: _Filled, indices: Sequence[Tensor], scaler: Scaler, dtype: torch.dtype, cache: str | Path | None
+    filled: _Filled, indices: Sequence[Tensor], scaler: Scaler, dtype: torch.dtype, cache: str | Path | None
 ) -> list[Any]:
-    """The parts on files of their own, written in one pass over the samples."""
-    X, width = changed.X, changed.X.shape[1]
-    same = changed.untouched and isinstance(scaler, Identity) and len(indices[0]) == X.shape[0]
+    """The splits on files of their own, written in one pass over the samples."""
+    X, width = filled.X, filled.X.shape[1]
+    same = filled.untouched and isinstance(scaler, Identity) and len(indices[0]) == X.shape[0]
     if same and isinstance(X, np.memmap) and X.dtype == _numpy(dtype):
         return [X, *(torch.zeros(0, width, dtype=dtype) for _ in indices[1:])]
-    folder = _Folder(cache)
-    kind = _SparseFiles if isinstance(X, CsrParts) else _DenseFile
-    files = [kind(folder, number, (len(index), width), dtype) for number, index in enumerate(indices)]
-    rows, first = changed.rows(), 0
-    for part in rows.pieces():
+    folder, sparse = _Folder(cache), isinstance(X, CsrParts)
+    files: list[Any] = [
+        SparseFiles(folder.path, f"part{number}")
+        if sparse
+        else DenseFile(folder.path / f"part{number}.npy", (len(index), width), _numpy(dtype))
+        for number, index in enumerate(indices)
+    ]
+    first = 0
+    for part in filled.rows().pieces():
         for index, file in zip(indices, files, strict=True):
             low, high = torch.searchsorted(index, torch.tensor([first, first + len(part)])).tolist()
             if high > low:
-                some = index[low:high] - first
-                file.add(_as_type(scaler.transform(X.raw()), dtype) for X in part.blocks(some))
+                file.add(_scaled(rows, scaler, dtype) for rows in part.blocks(index[low:high] - first))
         first += len(part)
-    return [file.done() for file in files]
+    load = _load_sparse if sparse else _load_dense
+    return [load(file, (len(index), width), dtype, folder) for file, index in zip(files, indices, strict=True)]
 
 
-class _DenseFile:
-    """Rows into one ``.npy`` file."""
-
-    def __init__(self, folder: _Folder, number: int, shape: tuple[int, int], dtype: torch.dtype) -> None:
-        self.folder, self.path, self.shape, self.dtype = folder, folder.path / f"part{number}.npy", shape, dtype
-        header = {"descr": np.lib.format.dtype_to_descr(_numpy(dtype)), "fortran_order": False, "shape": shape}
-        with self.path.open("wb") as file:
-            np.lib.format.write_array_header_1_0(file, header)
-
-    def add(self, blocks: Iterable[Tensor]) -> None:
-        """The next rows."""
-        with self.path.open("ab") as file:
-            for X in blocks:
-                X.contiguous().numpy().tofile(file)
-
-    def done(self) -> Any:
-        """The rows: mapped, or in memory if they are few."""
-        if not self.shape[0]:
-            return torch.zeros(self.shape, dtype=self.dtype)
-        mapped = np.load(self.path, mmap_mode="r")
-        if not in_parts(mapped):
-            return torch.from_numpy(np.array(mapped))
-        mapped.folder = self.folder  # which is there as long as the array is
-        return mapped
+def _load_dense(file: DenseFile, shape: tuple[int, int], dtype: torch.dtype, folder: _Folder) -> Any:
+    """The rows: mapped, or in memory if they are few."""
+    if not shape[0]:
+        return torch.zeros(shape, dtype=dtype)
+    mapped = np.load(file.path, mmap_mode="r")
+    if not in_parts(mapped):
+        return torch.from_numpy(np.array(mapped))
+    mapped.folder = folder  # which is there as long as the array is
+    return mapped
 
 
-class _SparseFiles:
-    """Rows into ``.npz`` files, one for each piece that comes."""
+def _load_sparse(files: SparseFiles, shape: tuple[int, int], dtype: torch.dtype, folder: _Folder) -> Any:
+    """The rows: in pieces, or in memory if they are few."""
+    from scipy.sparse import csr_array, vstack
 
-    def __init__(self, folder: _Folder, number: int, shape: tuple[int, int], dtype: torch.dtype) -> None:
-        self.folder, self.name, self.shape, self.dtype = folder, f"part{number}", shape, dtype
-        self._paths: list[Path] = []
-        self._bytes = 0
-
-    def add(self, blocks: Iterable[Any]) -> None:
-        """The next rows."""
-        from scipy.sparse import csr_array, save_npz, vstack
-
-        X = csr_array(vstack(list(blocks), format="csr"))
-        self._paths.append(self.folder.path / f"{self.name}-{len(self._paths)}.npz")
-        save_npz(self._paths[-1], X, compressed=False)
-        self._bytes += X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
-
-    def done(self) -> Any:
-        """The rows: in pieces, or in memory if they are few."""
-        from scipy.sparse import csr_array, vstack
-
-        if not self._paths:
-            return csr_array(self.shape, dtype=_numpy(self.dtype))
-        pieces = CsrParts(self._paths)
-        if self._bytes <= larger_than_memory.PART:
-            return csr_array(vstack([pieces.load(number) for number in range(len(self._paths))], format="csr"))
-        pieces.folder = self.folder
-        return pieces
+    if not files.paths:
+        return csr_array(shape, dtype=_numpy(dtype))
+    pieces = CsrParts(files.paths)
+    if files.nbytes <= larger_than_memory.PART:
+        return csr_array(vstack([pieces.load(number) for number in range(len(files.paths))], format="csr"))
+    pieces.folder = folder
+    return pieces
 
 
 def _ascending(index: Any, rows: int, number: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Scaling of features, fitted on the training part alone, and the way back for data and for linear models."""
+"""Scaling of features, fitted on the training set alone, and the way back for data and for linear models."""
 
 from __future__ import annotations
 
@@ -13,27 +13,26 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
+from torchperc._lazy import old_names
 from torchperc.samples import convert
 from torchperc.samples.parts import in_parts, rows_as_read
 
 _S = TypeVar("_S", bound="Scaler")
-Pieces: TypeAlias = Callable[[], Iterator[Any]]
-"""Samples in float64, dense or CSR, a piece at a time, from the first again with each call."""
+Pieces: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the first piece again with each call
+
+__getattr__ = old_names(__name__, {"scaler": "make_scaler"})
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
 class Scaler(ABC):
-    """What all scalers are: one shift and one scale for each feature, z = (x − shift) / scale.
+    """What all scalers are: one shift and one scale per feature, z = (x − shift) / scale.
 
     A feature that is constant in the training data gets scale 1: it becomes 0 there, and elsewhere the difference to
     that constant; nothing is divided by zero and the way back exists. Statistics are float64 on the CPU.
 
     Args:
-        shift: what is subtracted from each feature; ``None`` before :meth:`fit`.
-        scale: what the difference is divided by, above 0.
-
-    Shape:
-        shift (d,), scale (d,).
+        shift: what is subtracted from each feature (d,); ``None`` before :meth:`fit`.
+        scale: what the difference is divided by (d,), above 0.
     """
 
     shift: Tensor | None = None
@@ -44,21 +43,14 @@ class Scaler(ABC):
         """A new scaler of this kind with the statistics of ``X``; this one stays as it is.
 
         Args:
-            X: the training samples, and no others. Dense or sparse; a ``numpy.memmap`` and
+            X: the training samples (N, d). Dense or sparse; a ``numpy.memmap`` and
                 :class:`~torchperc.data.CsrParts` are read a part at a time.
             rows: which samples of ``X`` are the training samples, in ascending order; all of them by default.
-
-        Shape:
-            X (N, d), rows (n,).
         """
         return self.fit_pieces(pieces(X, rows))
 
     def fit_pieces(self: _S, given: Pieces) -> _S:
-        """A new scaler of this kind with the statistics of samples that come in pieces, which are gone through twice.
-
-        Args:
-            given: see :data:`Pieces`.
-        """
+        """A new scaler of this kind with the statistics of samples that come in pieces, which are read twice."""
         shift, scale = self._statistics(given)
         finite = torch.isfinite(shift) & torch.isfinite(scale)
         if not finite.all():
@@ -67,59 +59,29 @@ class Scaler(ABC):
         return type(self)(shift, torch.where(scale == 0, 1.0, scale))
 
     def transform(self, X: Data) -> Any:
-        """Scaled samples: z = (x − shift) / scale, computed in float64, in the floating type that ``X`` has.
+        """Scaled samples (N, d): z = (x − shift) / scale, computed in float64, in the floating type that ``X`` has.
 
-        Args:
-            X: samples with the features the scaler was fitted on. Sparse samples stay sparse, as a CSR array, which
-                needs a scaler without shifts.
-
-        Shape:
-            (N, d) in and out.
+        Sparse samples stay sparse, as a CSR array, which needs a scaler without shifts.
         """
         shift, scale = self._fitted()
         if in_parts(X):
-            raise TypeError("X is read in parts and would come out whole; use torchperc.data.partition, or smaller X")
+            raise TypeError("X is larger than memory; use torchperc.data.make_partition, or smaller X")
         if checks.is_sparse(X):
-            given = convert.sparse_features(X, dtype=torch.float64, width=len(shift))
-            return self._divided(given).astype(np.float32 if _is_single(X) else np.float64, copy=False)
+            if shift.any():
+                raise _shifted(type(self).__name__)
+            made = convert.sparse_features(X, dtype=torch.float64, width=len(shift)).copy()
+            made.data /= scale.numpy()[made.indices]
+            return made.astype(np.float32 if X.dtype in (np.float32, torch.float32) else np.float64, copy=False)
         dense = convert.features(X, dtype=torch.float64, width=len(shift), convert=True)
         return (dense - shift.to(dense.device)).div_(scale.to(dense.device)).to(_floating_type(X))
 
     def transform_pieces(self, X: Data, rows: Tensor | None = None) -> Iterator[Any]:
-        """Scaled samples of float64 a piece at a time, for what is larger than memory.
-
-        Args:
-            X: samples with the features the scaler was fitted on, of any kind that :meth:`fit` takes.
-            rows: which of them; all by default.
-
-        Shape:
-            X (N, d), rows (n,); pieces of (m, d), n samples together.
-
-        Example:
-            >>> [piece.tolist() for piece in MinMax().fit([[0.0], [2.0]]).transform_pieces([[1.0], [4.0]])]
-            [[[0.5], [2.0]]]
-        """
+        """Scaled samples of float64 a piece at a time, for what is larger than memory; arguments as of :meth:`fit`."""
         for piece in pieces(X, rows)():
             yield self.transform(piece)
 
-    def _divided(self, X: Any) -> Any:
-        """A CSR array with every column divided by its scale."""
-        shift, scale = self._fitted()
-        if shift.any():
-            raise _shifted(type(self).__name__)
-        made = X.copy()
-        made.data /= scale.numpy()[made.indices]
-        return made
-
     def inverse(self, Z: Data) -> Tensor:
-        """The samples that :meth:`transform` scaled, up to rounding: x = z·scale + shift.
-
-        Args:
-            Z: scaled samples.
-
-        Shape:
-            (N, d) in and out.
-        """
+        """The samples (N, d) that :meth:`transform` scaled, up to rounding: x = z·scale + shift."""
         shift, scale = self._fitted()
         given = convert.features(Z, dtype=torch.float64, width=len(shift), name="Z", convert=True)
         return (given * scale.to(given.device) + shift.to(given.device)).to(_floating_type(Z))
@@ -128,10 +90,6 @@ class Scaler(ABC):
         """The same linear model for samples as they were before scaling.
 
             w′ = w / scale,  b′ = b − w′·shift,  so that  w′·x + b′ = w·z + b.
-
-        Args:
-            weight: of a model of scaled samples.
-            bias: its bias, one for each row of ``weight``.
 
         Shape:
             weight (d,) or (K, d), bias () or (K,); the same out.
@@ -147,7 +105,7 @@ class Scaler(ABC):
         if w.dim() not in (1, 2) or w.shape[-1] != len(shift):
             raise ValueError(f"weight has shape {tuple(w.shape)} but ({len(shift)},) or (K, {len(shift)}) is needed")
         if b.numel() != w[..., 0].numel():
-            raise ValueError(f"bias has {b.numel()} values for {w[..., 0].numel()} rows of weight; give one a row")
+            raise ValueError(f"bias has {b.numel()} values for {w[..., 0].numel()} rows of weight; give one per row")
         w = w / scale.to(w.device)
         b = b - w @ shift.to(w.device)
         return w.to(_floating_type(weight)), b.to(_floating_type(weight))
@@ -159,10 +117,7 @@ class Scaler(ABC):
 
     @classmethod
     def from_state(cls: type[_S], state: Mapping[str, Any]) -> _S:
-        """The scaler that :meth:`state` described, to the bit. ``Scaler.from_state`` takes every kind.
-
-        Args:
-            state: with the keys kind, shift and scale.
+        """The scaler that :meth:`state` described, to the bit. ``Scaler.from_state`` accepts every kind.
 
         Example:
             >>> state = MinMax().fit([[0.0], [4.0]]).state()
@@ -178,9 +133,7 @@ class Scaler(ABC):
         scaler = kinds[checks.one_of("state['kind']", state["kind"], tuple(kinds))]
         shift, scale = convert.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
         if not (scale > 0).all():
-            raise ValueError(
-                f"state['scale'] must be above 0, found {scale.min().item():g}; give what state() returned"
-            )
+            raise ValueError(f"state['scale'] must be above 0, found {scale.min():g}; give what state() returned")
         made: _S = scaler(shift, scale)
         return made
 
@@ -230,7 +183,7 @@ class Standard(Scaler):
         low, high, mean = _overview(dense)
         mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
         peak = torch.maximum(high - mean, mean - low)
-        unit = torch.where(peak == 0, 1.0, peak)  # squares of shares of it neither overflow nor vanish
+        unit = torch.where(peak == 0, 1.0, peak)  # squares of fractions of it neither overflow nor vanish
         total, count = torch.zeros_like(mean), 0
         for piece in dense():
             total, count = total + ((piece - mean) / unit).square().sum(dim=0), count + len(piece)
@@ -242,7 +195,7 @@ class MaxAbs(Scaler):
 
         z = x / max |x|
 
-    There is no shift, so sparse samples stay sparse. A feature that is 0 in all training samples is left as it is.
+    There is no shift, so sparse samples stay sparse. A feature that is 0 in all training samples stays as it is.
 
     Example:
         >>> from scipy.sparse import csr_array
@@ -254,14 +207,11 @@ class MaxAbs(Scaler):
     kind = "maxabs"
 
     def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
-        largest: Tensor | None = None
+        largest = torch.zeros((), dtype=torch.float64)
         for piece in given():
-            if isinstance(piece, Tensor):
-                peaks = piece.abs().amax(dim=0)
-            else:
-                peaks = torch.from_numpy(abs(piece).max(axis=0).toarray().reshape(-1))
-            largest = peaks if largest is None else torch.maximum(largest, peaks)
-        assert largest is not None
+            dense = isinstance(piece, Tensor)
+            peaks = piece.abs().amax(dim=0) if dense else torch.from_numpy(abs(piece).max(axis=0).toarray().reshape(-1))
+            largest = torch.maximum(largest, peaks)
         return torch.zeros_like(largest), largest
 
 
@@ -284,14 +234,11 @@ _KINDS: dict[str, Any] = {scaler.kind: scaler for scaler in (MinMax, Standard, M
 SCALINGS = tuple(_KINDS)
 
 
-def scaler(kind: str) -> Scaler:
-    """A scaler by name, not yet fitted.
-
-    Args:
-        kind: ``"minmax"``, ``"standard"``, ``"maxabs"`` or ``"none"``.
+def make_scaler(kind: str) -> Scaler:
+    """A scaler by name, ``"minmax"``, ``"standard"``, ``"maxabs"`` or ``"none"``, not yet fitted.
 
     Example:
-        >>> scaler("minmax").fit([[0.0], [2.0]]).transform([[1.0]]).tolist()
+        >>> make_scaler("minmax").fit([[0.0], [2.0]]).transform([[1.0]]).tolist()
         [[0.5]]
     """
     made: Scaler = _KINDS[checks.one_of("kind", kind, SCALINGS)]()
@@ -299,19 +246,7 @@ def scaler(kind: str) -> Scaler:
 
 
 def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
-    """Samples of any kind in float64, checked, as one piece or as many as memory asks for.
-
-    Args:
-        X: dense or sparse samples, a ``numpy.memmap``, or :class:`~torchperc.data.CsrParts`.
-        rows: which of them, in ascending order; all by default.
-
-    Shape:
-        X (N, d), rows (n,).
-
-    Example:
-        >>> [piece.tolist() for piece in pieces([[1], [2], [3]], torch.tensor([0, 2]))()]
-        [[[1.0], [3.0]]]
-    """
+    """Samples of any kind in float64, checked, as one piece or as many as memory asks for; arguments as of ``fit``."""
     if in_parts(X):
         parts = rows_as_read(X, torch.float64)
         order = torch.arange(len(parts)) if rows is None else rows
@@ -349,10 +284,6 @@ def _overview(given: Pieces) -> tuple[Tensor, Tensor, Tensor]:
         low, high = (torch.minimum(low, least), torch.maximum(high, most)) if count else (least, most)
         total, count = total + piece.sum(dim=0), count + len(piece)
     return low, high, total / count
-
-
-def _is_single(X: Any) -> bool:
-    return X.dtype in (np.float32, torch.float32)
 
 
 def _floating_type(values: Data) -> torch.dtype:

@@ -14,7 +14,7 @@ from torchperc import _checks as checks
 from torchperc._lazy import requires
 from torchperc.data.dataset import Dataset
 from torchperc.data.gates import GATES, gate, is_gate
-from torchperc.data.io.files import OPTIONS, read
+from torchperc.data.io.files import read
 from torchperc.data.io.opening import is_table
 from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
 
@@ -37,9 +37,8 @@ def load(source: str | Path, **options: Any) -> Dataset:
     Args:
         source: one of ``SOURCES`` (with a number for the n of ``parity-n``), or the path of a file: any ``Path``, or a
             string with an ending that :func:`~torchperc.data.read` knows, such as ``.csv`` or ``.parquet``.
-        options: of the source. Synthetic data take the arguments of their functions (``samples``, ``seed``, …);
-            scikit-learn's sets take ``positive``, a label to be +1 against the rest; files take the arguments of
-            :func:`~torchperc.data.read`, such as ``target``, the column of labels; gates take none.
+        options: of the source: the arguments of the function that makes synthetic data (``samples``, ``seed``, …) or of
+            :func:`~torchperc.data.read`; scikit-learn's sets accept ``positive``, a label to be +1 against the rest.
 
     Example:
         >>> load("AND").y.tolist()
@@ -55,14 +54,14 @@ def load(source: str | Path, **options: Any) -> Dataset:
     if not isinstance(source, (str, Path)):
         raise TypeError(f"source must be a name or a path, found {type(source).__name__} {source!r}")
     if isinstance(source, Path) or is_table(source):
-        _check_options(source, options, OPTIONS)
+        _check_options(source, options, _arguments(read)[1:])
         return read(source, **options)
     if is_gate(source):
         _check_options(source, options, ())
         name = source.upper() if source.upper() in GATES else source.lower()
         return _two_signs(*gate(source, dtype=torch.float64), name)
     if source in _SYNTHETIC:
-        _check_options(source, options, tuple(inspect.signature(_SYNTHETIC[source]).parameters))
+        _check_options(source, options, _arguments(_SYNTHETIC[source]))
         return _two_signs(*_SYNTHETIC[source](**options), source)
     if source in _SKLEARN:
         _check_options(source, options, ("positive",))
@@ -71,6 +70,10 @@ def load(source: str | Path, **options: Any) -> Dataset:
         f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file "
         "or another kind of table (.tsv, .parquet, .svm, .npy, .npz, …)"
     )
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
 
 
 def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[str]) -> None:

@@ -20,19 +20,16 @@ _PARTS = ("train", "validation", "test")
 def split(
     y: Data, fractions: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0, stratify: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sample numbers of a train, a validation and a test part, each in ascending order.
+    """Sample numbers (int64) of a training, a validation and a test set, each in ascending order.
 
-    The parts have no sample in common and hold all of them. Of a class with n samples a part with fraction f gets
-    ⌊n·f⌋ or ⌈n·f⌉, and the train part at least one.
+    The sets have no sample in common and hold all of them. Of a class with n samples a set with fraction f gets
+    ⌊n·f⌋ or ⌈n·f⌉, and the training set at least one.
 
     Args:
-        y: the labels, of any kind.
+        y: the labels (N,), of any kind.
         fractions: of train, validation and test, adding up to 1; the last two may be 0.
         seed: of the generator.
-        stratify: share out each class by itself; if not, all samples together.
-
-    Shape:
-        y (N,); three tensors of int64, N entries together.
+        stratify: split each class by itself; if not, all samples together.
 
     Example:
         >>> train, validation, test = split([-1] * 6 + [1] * 4, fractions=(0.5, 0.5, 0))
@@ -57,15 +54,12 @@ def folds(y: Data | int, k: int = 5, seed: int = 0) -> list[tuple[Tensor, Tensor
     """k pairs of sample numbers (train, held out): every sample is held out once, numbers in ascending order.
 
     The folds differ in size by one sample at most, and so does each class from fold to fold. A class with one sample
-    only is missing from the train part of the fold that holds it out.
+    only is missing from the training set of the fold that holds it out.
 
     Args:
-        y: the labels, of any kind; or the number of samples, to share them out without regard to classes.
+        y: the labels (N,), of any kind; or the number of samples, to split them without regard to classes.
         k: the number of folds, from 2 to N; N leaves one out at a time.
         seed: of the generator.
-
-    Shape:
-        y (N,); k pairs of int64 tensors, N entries in each pair.
 
     Example:
         >>> for train, held_out in folds([-1] * 4 + [1] * 2, k=2):
@@ -87,7 +81,7 @@ def _classes(y: Data, stratify: bool) -> Tensor:
     """Class numbers from 0, all 0 without stratification."""
     array: np.ndarray[Any, Any] = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if array.ndim != 1 or not len(array):
-        raise ValueError(f"y must be one label a sample, found shape {array.shape}; give at least one sample")
+        raise ValueError(f"y must be one label per sample, found shape {array.shape}; give at least one sample")
     if array.dtype == object:
         strange = [value for value in array if not isinstance(value, str)]
         if strange:
@@ -117,10 +111,10 @@ def _shares(fractions: Sequence[float]) -> list[Fraction]:
 
 
 def _counts(sizes: list[int], shares: list[Fraction]) -> list[list[int]]:
-    """How many of each class go to each part.
+    """How many of each class go to each set.
 
-    What whole numbers leave over goes to the parts that are furthest behind so far, so that the parts as wholes come
-    near their shares too; small classes first, because they have the least choice.
+    What rounding down leaves over goes to the sets that are furthest behind so far, so that the sets as a whole come
+    near their fractions too; small classes first, because they have the least choice.
     """
     counts = [[int(size * share) for share in shares] for size in sizes]
     due = [Fraction(0)] * len(shares)
@@ -134,7 +128,7 @@ def _counts(sizes: list[int], shares: list[Fraction]) -> list[list[int]]:
 
 
 def _furthest_behind(due: list[Fraction], count: list[int], size: int, shares: list[Fraction]) -> list[int]:
-    """The parts that get one more of a class: as many as are left over, none that has its exact share already."""
+    """The sets that get one more of a class: as many as are left over, none that has its exact fraction already."""
     open_parts = [part for part, share in enumerate(shares) if (size * share).denominator > 1]
     untrained = count[0] == 0
     open_parts.sort(key=lambda part: (not (untrained and part == 0), -due[part]))

@@ -13,12 +13,7 @@ from torchperc import _checks as checks
 def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
     """The hyperplane u·x + b = 0 that :func:`separable_blobs` of the same ``features`` and ``seed`` is built around.
 
-    Args:
-        features: d, the number of features.
-        seed: of the generator.
-
-    Shape:
-        u (d,) with ‖u‖ = 1, b ().
+    u (d,) has ‖u‖ = 1; b is a scalar.
 
     Example:
         >>> u, b = separator(features=3, seed=1)
@@ -31,7 +26,7 @@ def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Two Gaussian blobs whose largest possible margin is known: ``margin``, up to rounding.
+    """Two Gaussian blobs X (N, d) whose largest possible margin is known: ``margin``, up to rounding.
 
     Around a random hyperplane (:func:`separator`) with unit normal u through p, each blob is moved until its point
     nearest to the plane stands at p ± margin·u, so that
@@ -40,14 +35,7 @@ def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, 
 
     These two face each other 2·margin apart, so no other hyperplane separates by more.
 
-    Args:
-        samples: N, half of them in each class, the odd one in +1.
-        features: d, the number of features.
-        margin: the distance of the nearest point of each class to the hyperplane.
-        seed: of the generator.
-
-    Shape:
-        X (N, d) float64, y (N,) int64 of −1/+1.
+    Half of the ``samples`` are in each class, the odd one in +1.
 
     Example:
         >>> X, y = separable_blobs(101, margin=2.0)
@@ -75,12 +63,9 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
 
     Args:
         samples: N, half of them in each class, the odd one in +1.
-        features: d, the number of features.
+        features: d.
         noise: the fraction of wrong labels, from 0 to 0.5, where the labels say nothing any more.
         seed: of the generator.
-
-    Shape:
-        X (N, d) float64, y (N,) int64 of −1/+1.
 
     Example:
         >>> X, y = noisy_blobs(200, noise=0.1, seed=3)
@@ -101,15 +86,8 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
 def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Two half circles that reach into each other: no line separates them, a small net does.
 
-    For t from 0 to π, (cos t, sin t) is −1 and (1 − cos t, ½ − sin t) is +1, each with Gaussian noise.
-
-    Args:
-        samples: N, half of them in each class, the odd one in +1.
-        noise: the standard deviation of what is added to each feature.
-        seed: of the generator.
-
-    Shape:
-        X (N, 2) float64, y (N,) int64 of −1/+1.
+    For t from 0 to π, (cos t, sin t) is −1 and (1 − cos t, ½ − sin t) is +1, each with Gaussian noise of the standard
+    deviation ``noise``.
 
     Example:
         >>> X, y = moons(4, noise=0)
@@ -127,14 +105,7 @@ def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor
 def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
     """A circle of radius 1 (−1) around one of radius ``factor`` (+1): separable by x₁² + x₂², by no line.
 
-    Args:
-        samples: N, half of them in each class, the odd one in +1.
-        noise: the standard deviation of what is added to each feature.
-        factor: the radius of the inner circle, above 0 and below 1.
-        seed: of the generator.
-
-    Shape:
-        X (N, 2) float64, y (N,) int64 of −1/+1.
+    Gaussian noise of the standard deviation ``noise`` is added to each feature.
 
     Example:
         >>> X, y = circles(100, noise=0, factor=0.3)
@@ -145,13 +116,12 @@ def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: 
     factor = checks.number("factor", factor, above=0)
     if factor >= 1:
         raise ValueError(f"factor={factor} must be below 1, the radius of the outer circle")
-    rings = [_ring(int((y == sign).sum()), radius) for sign, radius in ((-1, 1.0), (1, factor))]
+    rings = []
+    for sign, radius in ((-1, 1.0), (1, factor)):
+        count = int((y == sign).sum())
+        angle = torch.arange(count, dtype=torch.float64) * (2 * math.pi / count)
+        rings.append(radius * torch.stack([angle.cos(), angle.sin()], dim=1))
     return _blurred(torch.cat(rings), y, noise, seed)
-
-
-def _ring(count: int, radius: float) -> Tensor:
-    angle = torch.arange(count, dtype=torch.float64) * (2 * math.pi / count)
-    return radius * torch.stack([angle.cos(), angle.sin()], dim=1)
 
 
 def _labels(samples: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import Encoding
 from torchperc.data.gates import is_gate
-from torchperc.data.partition import Partition, partition, whole
-from torchperc.data.scaling import SCALINGS, Scaler, scaler
+from torchperc.data.partition import Partition, make_partition, whole
+from torchperc.data.scaling import SCALINGS, Scaler, make_scaler
 from torchperc.data.sources import load
 from torchperc.data.splits import split as split_rows
 from torchperc.lightning._pl import pl
@@ -123,7 +123,7 @@ class TabularDataModule(pl.LightningDataModule):
         """The parts, and what the training part said about scale and missing values."""
         kind = ("maxabs" if self.sparse else "standard") if self.scale == "auto" else self.scale
         cache = self.options.get("cache")
-        return partition(self.dataset, self.indices, scaler(kind), dtype=self.dtype, cache=cache)
+        return make_partition(self.dataset, self.indices, make_scaler(kind), dtype=self.dtype, cache=cache)
 
     @property
     def scaler(self) -> Scaler:
@@ -133,7 +133,7 @@ class TabularDataModule(pl.LightningDataModule):
     @property
     def encoding(self) -> Encoding | None:
         """How the columns of the file became features, missing values filled as in the training part."""
-        return cast("Encoding | None", self.partition.encoding)
+        return self.partition.encoding
 
     @property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:

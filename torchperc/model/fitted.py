@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc._checks import Data, non_finite
-from torchperc.data.dataset import shortest
+from torchperc.data.encoding import shortest
 from torchperc.data.scaling import Scaler
 from torchperc.model.describe import NETS, has_bias, net_from_state, net_shapes, net_state, why_not_described
 from torchperc.model.safetensors import load_safetensors, read_safetensors, save_safetensors

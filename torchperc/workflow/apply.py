@@ -16,9 +16,8 @@ import numpy as np
 from torchperc._atomic import appearing
 from torchperc._checks import Option, ParameterError
 from torchperc._lazy import requires
-from torchperc.data import batches
-from torchperc.data.dataset import is_number
-from torchperc.data.encoding import Column, Encoding
+from torchperc.data import iter_batches
+from torchperc.data.encoding import Column, Encoding, is_number
 from torchperc.model.fitted import FittedModel
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -69,7 +68,7 @@ def apply(
         why = " goes with CSV and TSV, not with "
         raise ParameterError(Option("spreadsheet_safe", True), why, Option("out", out), ", which no spreadsheet runs")
     encoding = model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
-    stream = batches(source, encoding, max_unpacked=max_unpacked)
+    stream = iter_batches(source, encoding, max_unpacked=max_unpacked)
     applied = Applied()
     with _writer(out, model.labels) as write:
         for batch in stream:

@@ -11,16 +11,22 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc._lazy import old_names
 from torchperc.data.dataset import small_indices
-from torchperc.data.encoding import Encoding, is_absent, word
+from torchperc.data.encoding import Encoding, is_absent, listed, word
 from torchperc.data.io import opening
-from torchperc.data.io.blocks import Array, Block, Words, from_values
+from torchperc.data.io.blocks import Words, block_of, cells_of, from_values
 from torchperc.data.io.features import Encoder
-from torchperc.data.io.files import features_of, load_arrays, sparse_rows
+from torchperc.data.io.files import load_archive, sparse_rows
+from torchperc.data.io.opening import Watch
 from torchperc.data.io.survey import kept
 from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
-from torchperc.data.io.tables import ArrayTable, Table, block_of, cells_of, open_table
+from torchperc.data.io.tables import ArrayTable, Table, open_table
 from torchperc.samples import convert
+
+_Reading = Callable[[Watch], Iterator[tuple[Any, "list[str] | None"]]]
+
+__getattr__ = old_names(__name__, {"batches": "iter_batches"})
 
 
 class Batch(NamedTuple):
@@ -36,9 +42,34 @@ class Batch(NamedTuple):
 
 
 class Batches:
-    """A new file through a known encoding, as an iterable of :class:`Batch`; see :func:`batches`.
+    """Read a new file with a known encoding, some rows at a time: an iterable of :class:`Batch`.
 
-    ``names`` are the columns of the file, ``extra`` those that are not used; ``labelled`` says whether it has labels.
+    Columns are found by their names, in any order; by position if training had no names. Columns that training did not
+    have are ignored (``extra``), and the labels may be absent (``labelled``). Missing columns are an error before the
+    first row; a level or an index that training did not have, and a missing value for which there is no mean, are
+    errors that name the line. A file that changes while it is read is an error, and no batch has rows of the new
+    version.
+
+    Args:
+        path: the file, of any kind that :func:`~torchperc.data.read` accepts.
+        encoding: learned from the training file.
+        rows: how many to hand on together, at most.
+        header: whether text begins with a line of names; detected by default.
+        delimiter: between the cells of text; detected by default.
+        progress: show a progress bar; by default for large files if standard error is a terminal.
+        max_unpacked: as of :func:`~torchperc.data.read`.
+
+    Example:
+        >>> import tempfile, pathlib
+        >>> from torchperc.data import Column
+        >>> encoding = Encoding((Column("weight"), Column("colour", ("green", "red"))), "fruit", ("apple", "pear"))
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "new.csv"
+        >>> _ = file.write_text("colour,id,weight\\nred,a7,120\\ngreen,a8,90\\n")
+        >>> new = Batches(file, encoding)
+        >>> new.extra, new.labelled
+        (('id',), False)
+        >>> [(batch.first, batch.X.tolist(), batch.labels) for batch in new]
+        [(0, [[120.0, 0.0, 1.0], [90.0, 1.0, 0.0]], None)]
     """
 
     def __init__(
@@ -53,23 +84,20 @@ class Batches:
         max_unpacked: int | None = None,
     ) -> None:
         self.path, self.encoding, self.rows = Path(path), encoding, checks.whole("rows", rows, at_least=1)
-        self._progress = progress
         self.names: tuple[str, ...] = ()
         self.extra: tuple[str, ...] = ()
-        self._source = opening.Unchanged(self.path)
+        self._progress, self._source = progress, opening.Unchanged(self.path)
         with self._source:
-            self._read = self._opened(opening.form(self.path, max_unpacked), header, delimiter)
-
-    def _opened(self, form: opening.Form, header: bool | None, delimiter: str | None) -> _Reading:
-        encoding = self.encoding
-        if form.kind == "svmlight":
-            self._numbered("svmlight")
-            return self._svmlight(SvmlightFile(self.path, form.packing, form.limit))
-        if form.kind == "npz":
-            return self._archive(form.limit)
-        header = False if header is None and encoding.positions is not None and form.kind == "text" else header
-        known = [] if encoding.positions is not None else [column.name for column in encoding.columns]
-        return self._table(open_table(self.path, form, delimiter=delimiter, header=header, known=known))
+            form = opening.form(self.path, max_unpacked)
+            if form.kind == "svmlight":
+                self._read = self._svmlight(SvmlightFile(self.path, form))
+            elif form.kind == "npz":
+                self._read = self._archive(form.limit)
+            else:
+                if header is None and encoding.positions is not None and form.kind == "text":
+                    header = False
+                known = [] if encoding.positions is not None else [column.name for column in encoding.columns]
+                self._read = self._table(open_table(self.path, form, delimiter=delimiter, header=header, known=known))
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
@@ -88,17 +116,17 @@ class Batches:
             raise ValueError(f"{self.path} has columns, but training had numbered features; give an svmlight file")
         self.names = table.names
         positions, target = self._by_name(table) if self.encoding.positions is None else self._by_position(table)
-        used = {*positions, target}
-        self.extra = tuple(name for j, name in enumerate(table.names) if j not in used)
+        self.extra = tuple(name for j, name in enumerate(table.names) if j not in {*positions, target})
         self.labelled = target is not None
         encoder = Encoder(self.encoding, positions, target, self.path)
 
-        def read(watch: Callable[[int], None]) -> Iterator[tuple[Any, list[str] | None]]:
+        def read(watch: Watch) -> Iterator[tuple[Any, list[str] | None]]:
             for given in table.blocks(encoder.words, watch):
-                block = _written(given)
+                block = given.kept(kept(given, "mean")[0])
                 encoder.check(block)
-                labels = None if target is None else _words(block.columns[target])
-                yield torch.from_numpy(encoder.features(block)), labels
+                X = np.empty((block.count, self.encoding.width))
+                encoder.write(block, X)
+                yield torch.from_numpy(X), None if target is None else _texts(block.columns[target])
 
         return read
 
@@ -106,20 +134,20 @@ class Batches:
         wanted = [column.name for column in self.encoding.columns]
         if not table.named:
             raise ValueError(
-                f"{self.path} has no names of columns, but they go by name: {_few(wanted)}; give it a header with them"
+                f"{self.path} has no names of columns, but they go by name: {listed(wanted)}; give it a header with "
+                "them"
             )
         lost = [name for name in wanted if name not in table.names]
         if lost:
             raise ValueError(
-                f"{self.path} has no column{'s' * (len(lost) > 1)} {_few(lost)}, which training had; it has "
-                f"{_few(table.names)}"
+                f"{self.path} has no column{'s' * (len(lost) > 1)} {listed(lost)}, which training had; it has "
+                f"{listed(table.names)}"
             )
         target = self.encoding.target if self.encoding.target in table.names else None
         for name in (*wanted, *([] if target is None else [target])):
             if table.names.count(name) > 1:
                 raise ValueError(f"{self.path} has {table.names.count(name)} columns {name!r}; which one is meant?")
-        places = {name: j for j, name in enumerate(table.names)}
-        return [places[name] for name in wanted], None if target is None else places[target]
+        return [table.names.index(name) for name in wanted], None if target is None else table.names.index(target)
 
     def _by_position(self, table: Table) -> tuple[list[int], int | None]:
         positions = [int(column.name) - 1 for column in self.encoding.columns]
@@ -138,58 +166,49 @@ class Batches:
 
     def _numbered(self, kind: str) -> None:
         if not self.encoding.sparse:
-            wanted = _few([column.name for column in self.encoding.columns])
+            wanted = listed([column.name for column in self.encoding.columns])
             raise ValueError(f"{self.path} ({kind}) has numbered features, but training had columns: {wanted}")
 
     def _svmlight(self, file: SvmlightFile) -> _Reading:
+        self._numbered("svmlight")
         self.labelled = file.labelled
 
-        def read(watch: Callable[[int], None]) -> Iterator[tuple[Any, list[str] | None]]:
+        def read(watch: Watch) -> Iterator[tuple[Any, list[str] | None]]:
             for block in file.blocks(watch):
                 self._check_numbers(block)
                 if block.rows:
-                    yield sparse_rows(block, self.encoding), None if block.labels is None else _words(block.labels)
+                    yield sparse_rows(block, self.encoding), None if block.labels is None else block.labels.texts()
 
         return read
 
     def _check_numbers(self, block: SparseBlock) -> None:
         low, high = self.encoding.first, self.encoding.first + self.encoding.size - 1
-        if not len(block.columns) or (block.columns.min() >= low and block.columns.max() <= high):
-            return
-        entry = int(np.flatnonzero((block.columns < low) | (block.columns > high))[0])
-        row = int(np.searchsorted(block.starts, entry, side="right")) - 1
-        raise ValueError(
-            f"{self.path}, line {block.line(row)}: index {block.columns[entry]} did not occur in training, where "
-            f"indices went from {low} to {high}"
-        )
+        wrong = np.flatnonzero((block.columns < low) | (block.columns > high))
+        if len(wrong):
+            raise ValueError(
+                f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]} did not occur in "
+                f"training, where indices went from {low} to {high}"
+            )
 
     # --- archives ---
 
     def _archive(self, limit: int | None) -> _Reading:
-        arrays = load_arrays(self.path, limit)
-        X, name = features_of(self.path, arrays)
-        y = arrays.get(name or "")
-        self.labelled = y is not None
-        if y is not None and (y.ndim != 1 or len(y) != X.shape[0]):
-            raise ValueError(
-                f"{self.path}: {name} has shape {y.shape} for {X.shape[0]} samples; give one label a sample"
-            )
-        labels = None if y is None else _texts(y)
+        X, y, _, _ = load_archive(self.path, limit)
+        labels = None if y is None else _texts(from_values(y, words=True) if y.dtype.kind in "biuf" else y)
         if checks.is_sparse(X):
             self._numbered("sparse npz")
             rows = small_indices(convert.sparse_features(X, dtype=torch.float64, name=f"{self.path}: X"))
             if rows.shape[1] != self.encoding.size:
                 raise ValueError(f"{self.path} has {rows.shape[1]} features where training had {self.encoding.size}")
+            self.labelled = labels is not None
             return lambda watch: iter([(rows, labels)])
-        table = ArrayTable(self.path, X)
-        if self.encoding.target is not None and X.shape[1] + 1 != self.encoding.positions:
-            raise ValueError(
-                f"{self.path}: X has {X.shape[1]} columns where training had {_without_labels(self.encoding)}"
-            )
-        inner = self._table(table)
+        width = (self.encoding.positions or len(self.encoding.columns) + 1) - 1
+        if self.encoding.target is not None and X.shape[1] != width:
+            raise ValueError(f"{self.path}: X has {X.shape[1]} columns where training had {width}")
+        inner = self._table(ArrayTable(self.path, X))
         self.labelled = labels is not None
 
-        def read(watch: Callable[[int], None]) -> Iterator[tuple[Any, list[str] | None]]:
+        def read(watch: Watch) -> Iterator[tuple[Any, list[str] | None]]:
             first = 0
             for some, _ in inner(watch):
                 yield some, None if labels is None else labels[first : first + len(some)]
@@ -198,66 +217,21 @@ class Batches:
         return read
 
 
-_Reading = Callable[[Callable[[int], None]], Iterator[tuple[Any, "list[str] | None"]]]
+iter_batches = Batches
 
 
-def batches(
-    path: str | Path,
-    encoding: Encoding,
-    *,
-    rows: int = 65536,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    progress: bool | None = None,
-    max_unpacked: int | None = None,
-) -> Batches:
-    """Go through a new file with a known encoding, some rows at a time.
-
-    Columns are found by their names, in any order; by position if training had no names. Columns that training did not
-    have are passed over (``extra``), and the column of labels may be absent. Before the first row it is clear that all
-    columns are there. A level or an index that training did not have, and a missing value for which there is no mean,
-    are errors that name the line. A file that changes while it is read is an error, and no batch has rows of the new
-    version.
-
-    Args:
-        path: the file, of any kind that :func:`~torchperc.data.read` takes.
-        encoding: learned from the training file.
-        rows: how many to hand on together, at most.
-        header: whether text begins with a line of names; found out by default.
-        delimiter: between the cells of text; found by default.
-        progress: show how far reading is; by default for large files if standard error is a terminal.
-        max_unpacked: as of :func:`~torchperc.data.read`.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> from torchperc.data.encoding import Column
-        >>> encoding = Encoding((Column("weight"), Column("colour", ("green", "red"))), "fruit", ("apple", "pear"))
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "new.csv"
-        >>> _ = file.write_text("colour,id,weight\\nred,a7,120\\ngreen,a8,90\\n")
-        >>> new = batches(file, encoding)
-        >>> new.extra, new.labelled
-        (('id',), False)
-        >>> [(batch.first, batch.X.tolist(), batch.labels) for batch in new]
-        [(0, [[120.0, 0.0, 1.0], [90.0, 1.0, 0.0]], None)]
-    """
-    return Batches(
-        path, encoding, rows=rows, header=header, delimiter=delimiter, progress=progress, max_unpacked=max_unpacked
-    )
+def _texts(labels: Any) -> list[str]:
+    if isinstance(labels, Words):
+        return labels.texts()
+    return ["" if is_absent(text := str(value).strip()) else word(text) for value in labels.tolist()]
 
 
 def frame_features(frame: Any, encoding: Encoding) -> Tensor:
-    """The rows of a pandas frame through a known encoding, its columns found by name.
-
-    Args:
-        frame: with all columns that the encoding knows; others are passed over.
-        encoding: of a table with columns.
-
-    Shape:
-        (N, d) float64.
+    """The rows of a pandas frame through a known encoding (N, d), its columns found by name, others ignored.
 
     Example:
         >>> import pandas as pd
-        >>> from torchperc.data.encoding import Column
+        >>> from torchperc.data import Column
         >>> encoding = Encoding((Column("weight"), Column("colour", ("green", "red"))), "fruit", ("apple", "pear"))
         >>> frame_features(pd.DataFrame({"colour": ["red"], "weight": [120]}), encoding).tolist()
         [[120.0, 0.0, 1.0]]
@@ -269,40 +243,15 @@ def frame_features(frame: Any, encoding: Encoding) -> Tensor:
     names = [str(name) for name in frame.columns]
     lost = [column.name for column in encoding.columns if names.count(column.name) != 1]
     if lost:
-        raise ValueError(f"X must have each column of training once; look at {_few(lost)}, it has {_few(names)}")
+        raise ValueError(f"X must have each column of training once; look at {listed(lost)}, it has {listed(names)}")
     try:
         arrays = [pa.array(frame.iloc[:, names.index(column.name)], from_pandas=True) for column in encoding.columns]
     except pa.ArrowException as error:
         raise ValueError(f"X has a column of mixed kinds ({error}); convert it") from None
     known = zip(arrays, encoding.columns, strict=True)
-    cells = {j: cells_of(array, column.levels is not None) for j, (array, column) in enumerate(known)}
-    block = block_of(len(frame), cells, 0)
+    block = block_of(len(frame), {j: cells_of(array, c.levels is not None) for j, (array, c) in enumerate(known)})
     encoder = Encoder(encoding, range(len(encoding.columns)), None, Path("X"))
     encoder.check(block)
-    return torch.from_numpy(encoder.features(block))
-
-
-def _written(block: Block) -> Block:
-    rows, _ = kept(block, "mean")
-    return block if rows is None else block.take(np.flatnonzero(rows))
-
-
-def _words(cells: Any) -> list[str]:
-    assert isinstance(cells, Words)
-    words: list[str] = np.array([*cells.levels, ""], dtype=object)[cells.codes].tolist()
-    return words
-
-
-def _texts(y: Array) -> list[str]:
-    if y.dtype.kind in "biuf":
-        return _words(from_values(y, words=True))
-    return ["" if is_absent(text := str(value).strip()) else word(text) for value in y.tolist()]
-
-
-def _without_labels(encoding: Encoding) -> int:
-    return (encoding.positions or len(encoding.columns) + 1) - 1
-
-
-def _few(names: Any, most: int = 20) -> str:
-    shown = ", ".join(map(repr, names[:most]))
-    return f"{shown}, … ({len(names)} in all)" if len(names) > most else shown
+    X = np.empty((block.count, encoding.width))
+    encoder.write(block, X)
+    return torch.from_numpy(X)

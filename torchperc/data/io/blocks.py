@@ -10,8 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from torchperc.data.dataset import is_number, shortest
-from torchperc.data.encoding import ABSENT, is_absent, word
+from torchperc.data.encoding import ABSENT, is_absent, is_number, shortest, word
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -23,23 +22,19 @@ class Numbers:
         self.values = values
 
     @cached_property
-    def _plain(self) -> bool:
+    def _finite(self) -> bool:
         with np.errstate(over="ignore", invalid="ignore"):
             return math.isfinite(self.values.sum())  # one pass; a number that is not finite never leaves a finite sum
 
     def missing(self) -> Array | None:
         """Which values are missing; ``None`` if none is."""
-        if self._plain:
-            return None
-        absent = np.isnan(self.values)
-        return absent if absent.any() else None
+        absent = None if self._finite else np.isnan(self.values)
+        return absent if absent is not None and absent.any() else None
 
     def infinite(self) -> int | None:
         """The first row with an infinite value."""
-        if self._plain:
-            return None
-        rows = np.flatnonzero(np.isinf(self.values))
-        return int(rows[0]) if len(rows) else None
+        found = not self._finite and np.isinf(self.values)
+        return int(np.argmax(found)) if np.any(found) else None
 
     def take(self, rows: Array) -> Numbers:
         """Some of the rows."""
@@ -63,6 +58,10 @@ class Words(NamedTuple):
     def take(self, rows: Array) -> Words:
         """Some of the rows."""
         return Words(self.codes[rows], self.levels)
+
+    def texts(self) -> list[str]:
+        """The word of each row, empty where it is missing."""
+        return np.array([*self.levels, ""], dtype=object)[self.codes].tolist()  # type: ignore[no-any-return]
 
 
 Cells: TypeAlias = Numbers | Words
@@ -91,64 +90,73 @@ class Block:
     spot: Callable[[int, int], Spot]
     blank: Callable[[], Array]
 
-    def take(self, rows: Array) -> Block:
-        """Some of the rows."""
-        columns = {position: cells.take(rows) for position, cells in self.columns.items()}
-        spot, blank = self.spot, self.blank
-        return Block(len(rows), columns, lambda row, j: spot(int(rows[row]), j), lambda: blank()[rows])
+    def kept(self, rows: Array | None) -> Block:
+        """The rows that a mask selects, all if there is none."""
+        if rows is None:
+            return self
+        index = np.flatnonzero(rows)
+        columns = {position: cells.take(index) for position, cells in self.columns.items()}
+        return Block(len(index), columns, lambda row, j: self.spot(int(index[row]), j), lambda: self.blank()[index])
 
 
-def from_strings(array: Any, words: bool) -> Cells:
-    """A column of text from Arrow: numbers if all that is there are numbers, and ``words`` does not ask otherwise.
+def block_of(count: int, columns: dict[int, Cells], first: int = 0) -> Block:
+    """Some rows, of which the first has a number; cells are found again by their row."""
+
+    def spot(row: int, position: int) -> Spot:
+        cells = columns[position]
+        cell = str(cells.values[row]) if isinstance(cells, Numbers) else (*cells.levels, "")[cells.codes[row]]
+        return Spot(f"row {first + row + 1}", cell)
+
+    return Block(count, columns, spot, lambda: np.zeros(count, bool))
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a type of Arrow is one of text."""
+    import pyarrow as pa
+
+    view = getattr(pa.types, "is_string_view", lambda kind: False)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
+
+
+def cells_of(array: Any, words: bool) -> Cells:
+    """A column from Arrow: numbers if all that is there are numbers, and ``words`` does not ask otherwise.
+
+    Truth values are words, as they are in a text file.
 
     Example:
         >>> import pyarrow as pa
-        >>> from_strings(pa.array([" 1", "?", "+2.5"]), words=False).values.tolist()
+        >>> cells_of(pa.array([" 1", "?", "+2.5"]), words=False).values.tolist()
         [1.0, nan, 2.5]
-        >>> from_strings(pa.array(["a", "", "a"]), words=False)
+        >>> cells_of(pa.array(["a", "", "a"]), words=False)
         Words(codes=array([ 0, -1,  0]), levels=('a',))
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not words:
-        trimmed = pc.utf8_trim_whitespace(array)
+    if pa.types.is_dictionary(array.type) and not is_text(array.type.value_type):
+        array = array.dictionary_decode()
+    if pa.types.is_null(array.type) or pa.types.is_float16(array.type):
+        array = array.cast(pa.float32())
+    words = words or pa.types.is_boolean(array.type)
+    if is_text(array.type) and not words:
+        trimmed = pc.utf8_trim_whitespace(array.cast(pa.large_string()))
         absent = pc.is_in(trimmed, value_set=pa.array(ABSENT, trimmed.type))
         try:
             return Numbers(_floats(pc.if_else(absent, pa.scalar(None, trimmed.type), trimmed)))
         except pa.ArrowInvalid:  # some word among them, or a way of writing numbers that only Python knows
             pass
-    return from_dictionary(array.dictionary_encode(), words)
-
-
-def from_dictionary(array: Any, words: bool) -> Cells:
-    """A dictionary-encoded column from Arrow, of text or of anything that has a text."""
+    elif not words and not pa.types.is_dictionary(array.type):
+        return Numbers(_floats(array))
+    if not pa.types.is_dictionary(array.type):
+        array = array.dictionary_encode()
     given = array.dictionary.to_pylist()
-    texts = ["" if value is None else _text(value).strip() for value in given]
+    texts = [shortest(x) if isinstance(x, float) else "" if x is None else str(x).strip() for x in given]
     numbering: dict[str, int] = {}
     known = [-1 if is_absent(text) else numbering.setdefault(word(text), len(numbering)) for text in texts]
-    codes = np.asarray(array.indices.fill_null(len(given)), np.int64)
-    cells = Words(np.array([*known, -1], np.int64)[codes], tuple(numbering))
-    if words or not all(map(is_number, cells.levels)):
-        return cells
-    return Numbers(np.array([*map(float, cells.levels), math.nan])[cells.codes])
-
-
-def _text(value: Any) -> str:
-    return shortest(value) if isinstance(value, float) else str(value)
-
-
-def from_numbers(array: Any, words: bool) -> Cells:
-    """A column of numbers or truth values from Arrow; truth values are words, as they are in a text file."""
-    import pyarrow as pa
-
-    if pa.types.is_boolean(array.type):
-        return from_dictionary(array.dictionary_encode(), words=True)
-    if words:
-        if pa.types.is_float16(array.type):
-            array = array.cast(pa.float32())
-        return from_dictionary(array.dictionary_encode(), words=True)
-    return Numbers(_floats(array))
+    codes = np.array([*known, -1], np.int64)[np.asarray(array.indices.fill_null(len(given)), np.int64)]
+    if words or not all(map(is_number, numbering)):
+        return Words(codes, tuple(numbering))
+    return Numbers(np.array([*map(float, numbering), math.nan])[codes])
 
 
 def _floats(array: Any) -> Array:

@@ -6,7 +6,7 @@ import hashlib
 import os
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,51 @@ from torchperc.data.io.blocks import Array
 from torchperc.samples.parts import CsrParts
 
 
+class DenseFile:
+    """Rows one after the other into an ``.npy`` file of a known shape."""
+
+    def __init__(self, path: Path, shape: tuple[int, int], dtype: str) -> None:
+        self.path, self.dtype = path, np.dtype(dtype)
+        header = {"descr": self.dtype.str, "fortran_order": False, "shape": shape}
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+
+    def add(self, blocks: Iterable[Any], seen: Callable[[Any], None] = lambda data: None) -> None:
+        """Write the next rows, and show their bytes to someone else."""
+        with self.path.open("ab") as file:
+            for rows in blocks:
+                data = np.ascontiguousarray(rows, self.dtype).data
+                seen(data)
+                file.write(data)
+
+
+class SparseFiles:
+    """CSR arrays into ``.npz`` files in a folder, by a name and their number; with hidden names if there is none."""
+
+    def __init__(self, folder: Path, name: str | None = None) -> None:
+        self._folder, self._name, self.paths, self.nbytes = folder, name, list[Path](), 0
+
+    def add(self, blocks: Iterable[Any], seen: Callable[[Any], None] = lambda data: None) -> None:
+        """Write the next rows to a file, and show their bytes to someone else."""
+        from scipy.sparse import csr_array, save_npz, vstack
+
+        all_rows = list(blocks)
+        X = all_rows[0] if len(all_rows) == 1 else csr_array(vstack(all_rows, format="csr"))
+        name = f"{self._name}-{len(self.paths)}.npz"
+        self.paths.append(self._folder / name if self._name else hidden(self._folder))
+        with self.paths[-1].open("wb") as file:
+            save_npz(file, X, compressed=False)
+        for array in (X.indptr, X.indices, X.data):
+            seen(np.ascontiguousarray(array).data)
+            self.nbytes += array.nbytes
+
+
 class Cache:
     """A folder for converted tables, one entry for each: its name has a digest of what is in it.
 
     So two tables, or two processes, never write to the same name unless they write the same. Entries are written
-    atomically and stay until the user removes them; none is ever read again by itself.
+    atomically and stay until the user removes them; none is ever read again by itself. Leave its block by an error,
+    and a temporary folder is removed.
 
     Args:
         folder: where; ``None``: a temporary one that goes away with what is read from it, or with the process.
@@ -30,78 +70,54 @@ class Cache:
 
     def __init__(self, folder: str | Path | None) -> None:
         self.temporary = folder is None
-        with told("make a folder for the converted table"):
-            if folder is None:
-                self.folder = temporary("cache")
-            else:
-                self.folder = Path(folder)
-                self.folder.mkdir(parents=True, exist_ok=True)
+        with _told("make a folder for the converted table"):
+            self.folder = temporary("cache") if folder is None else Path(folder)
+            self.folder.mkdir(parents=True, exist_ok=True)
 
-    def abandon(self) -> None:
-        """Remove a temporary folder at once."""
-        if self.temporary:
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.temporary and error is not None:
             remove(self.folder)
 
-    def array(self, rows: Iterator[Array], shape: tuple[int, int], dtype: str) -> Any:
-        """Write rows as ``X-<digest>.npy`` and map it.
-
-        Args:
-            rows: matrices, which are written one below the other.
-            shape: of all together.
-            dtype: float32 or float64.
-        """
-        kind = np.dtype(dtype)
-        digest, part = _digest(shape, kind.str), hidden(self.folder)
+    def dense(self, rows: Iterable[Array], shape: tuple[int, int], dtype: str) -> Any:
+        """Write matrices, one below the other, of this shape together as ``X-<digest>.npy``, and map it."""
+        digest, part = hashlib.sha256(repr((shape, np.dtype(dtype).str)).encode()), hidden(self.folder)
         try:
-            with told(f"write the converted table to {self.folder}"), part.open("wb") as file:
-                self._check_room(shape[0] * shape[1] * kind.itemsize)
-                np.lib.format.write_array_header_1_0(file, {"descr": kind.str, "fortran_order": False, "shape": shape})
-                for some in rows:
-                    data = np.ascontiguousarray(some, dtype).data
-                    digest.update(data)
-                    file.write(data)
-            whole = self.folder / f"X-{digest.hexdigest()[:32]}.npy"
-            os.replace(part, whole)
+            with _told(f"write the converted table to {self.folder}"):
+                size, free = shape[0] * shape[1] * np.dtype(dtype).itemsize, shutil.disk_usage(self.folder).free
+                if size > free:
+                    raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
+                DenseFile(part, shape, dtype).add(rows, digest.update)
+            complete = self.folder / f"X-{digest.hexdigest()[:32]}.npy"
+            os.replace(part, complete)
         finally:
             remove(part)
-        X = np.load(whole, mmap_mode="r")
+        X = np.load(complete, mmap_mode="r")
         if self.temporary:
             remove_with(X._mmap, self.folder)
         return X
 
-    def _check_room(self, size: int) -> None:
-        free = shutil.disk_usage(self.folder).free
-        if size > free:
-            raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
-
-    def pieces(self, pieces: Iterator[Any]) -> CsrParts:
+    def sparse(self, pieces: Iterable[Any]) -> CsrParts:
         """Write CSR arrays as ``X-<digest>-<number>.npz`` files and read them in parts."""
-        from scipy.sparse import save_npz
-
-        digest, parts, made = _digest(), [], []
+        digest, files = hashlib.sha256(), SparseFiles(self.folder)
         try:
-            with told(f"write the converted table to {self.folder}"):
+            with _told(f"write the converted table to {self.folder}"):
                 for piece in pieces:
-                    parts.append(hidden(self.folder))
-                    with parts[-1].open("wb") as file:
-                        save_npz(file, piece, compressed=False)
                     digest.update(repr(piece.shape).encode())
-                    for array in (piece.indptr, piece.indices, piece.data):
-                        digest.update(np.ascontiguousarray(array).data)
-                for number, part in enumerate(parts):
-                    made.append(self.folder / f"X-{digest.hexdigest()[:32]}-{number:05}.npz")
-                    os.replace(part, made[-1])
+                    files.add([piece], digest.update)
+                stem = f"X-{digest.hexdigest()[:32]}"
+                complete = [self.folder / f"{stem}-{number:05}.npz" for number in range(len(files.paths))]
+                for part, path in zip(files.paths, complete, strict=True):
+                    os.replace(part, path)
         finally:
-            for part in parts:
+            for part in files.paths:
                 remove(part)
-        X = CsrParts(made)
+        X = CsrParts(complete)
         if self.temporary:
             remove_with(X, self.folder)
         return X
-
-
-def _digest(*about: object) -> Any:
-    return hashlib.sha256(repr(about).encode())
 
 
 def remove_with(owner: object, folder: Path) -> None:
@@ -115,15 +131,8 @@ def _remove(folder: Path, process: int) -> None:
 
 
 @contextmanager
-def told(doing: str) -> Iterator[None]:
-    """Say in one line what could not be done when the disk is full or forbidden.
-
-    Example:
-        >>> with told("write here"):
-        ...     raise OSError(28, "No space left on device")
-        Traceback (most recent call last):
-        OSError: [Errno 28] cannot write here: No space left on device; choose another folder with cache
-    """
+def _told(doing: str) -> Iterator[None]:
+    """Say in one line what could not be done when the disk is full or forbidden."""
     try:
         yield
     except OSError as error:

@@ -4,37 +4,43 @@ from __future__ import annotations
 
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Option, ParameterError
+from torchperc._lazy import old_names
 from torchperc.data.dataset import Dataset, small_indices
-from torchperc.data.encoding import MISSING, Column, Encoding, in_order
+from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed
 from torchperc.data.io import opening
-from torchperc.data.io.blocks import Array, Block, Words
+from torchperc.data.io.blocks import Array, Block, Numbers, block_of
 from torchperc.data.io.caching import Cache
-from torchperc.data.io.features import Encoder, Gathered
-from torchperc.data.io.opening import Form, Unchanged, free_memory
-from torchperc.data.io.survey import Plan, Survey, check_label_count, kept
+from torchperc.data.io.features import Encoder, label_codes
+from torchperc.data.io.opening import Unchanged, free_memory
+from torchperc.data.io.survey import Plan, Survey, check_labels, kept
 from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
 from torchperc.data.io.tables import Table, open_table
 
-SHARE = 0.25
-"""Share of the free memory that the features of a file may take; what takes more is converted and mapped instead."""
-
+SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
+__getattr__ = old_names(__name__, {"read_csv": "read"})
 
-OPTIONS = (
-    "target", "positive", "missing", "header", "delimiter", "categories", "ignore", "dtype", "stream", "cache",
-    "progress", "max_unpacked", "max_features",
-)  # fmt: skip
-"""What :func:`read` takes besides the path."""
+
+class _How(NamedTuple):
+    """How a file is to be read: where samples go, and within which limits."""
+
+    source: Unchanged
+    dtype: str
+    room: float
+    cache: str | Path | None
+    progress: bool | None
+    max_features: int | None
 
 
 def read(
@@ -58,7 +64,7 @@ def read(
 
     What kind of file it is, its ending says: text (``.csv .tsv .txt .data``, and any other), Parquet
     (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text
-    and svmlight may be packed (``.gz .bz2 .xz .zst``).
+    and svmlight may be compressed (``.gz .bz2 .xz .zst``).
 
     A column is a number if all that is in it are numbers, and a category if fewer than half are: then each of its
     levels becomes a feature of 0 and 1. Anything between is an error that names the cell. Missing values are empty
@@ -69,10 +75,10 @@ def read(
         target: the column of labels, by name or by position from 1; the last one by default. Of an ``.npz`` file, the
             name of the array of labels.
         missing: what to do about missing values: ``"error"`` names the first; ``"drop"`` leaves their rows out, and
-            counts them in ``Dataset.dropped``; ``"mean"`` fills in the mean of a number, and of a category the share of
-            each level. A label cannot be filled in.
+            counts them in ``Dataset.dropped``; ``"mean"`` fills in the mean of a number, and of a category the fraction
+            of each level. A label cannot be filled in.
         header: whether text begins with a line of names; by default it does if no number is in that line.
-        delimiter: between the cells of text; found among comma, semicolon, tab and | by default.
+        delimiter: between the cells of text; detected among comma, semicolon, tab and | by default.
         categories: columns that are categories even if they hold numbers, by name or position.
         ignore: columns to leave out, by name or position.
         positive: a label to be +1 against all others.
@@ -82,11 +88,10 @@ def read(
             features would take more than a quarter of the free memory.
         cache: the folder for the converted file; a temporary one that goes away with the data set by default. Each
             data set has an entry of its own there, named by its content, which stays until you remove it.
-        progress: show how far reading is; by default for large files if standard error is a terminal.
-        max_unpacked: bytes that a compressed file, a Parquet file or an archive may unpack to; by default 256 MiB, or
-            500 times its size if that is more.
-        max_features: features that there may be; by default as many as a quarter of the free memory holds names and
-            weights for.
+        progress: show a progress bar; by default for large files if standard error is a terminal.
+        max_unpacked: bytes that a compressed file, a Parquet file or an archive may decompress to; by default 256 MiB,
+            or 500 times its size if that is more.
+        max_features: by default as many as a quarter of the free memory holds names and weights for.
 
     Raises:
         ValueError: if the file cannot be read, is not as described, exceeds a limit, or changes while it is read.
@@ -113,168 +118,37 @@ def read(
             checks.flag(name, value)
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ParameterError(Option("delimiter", delimiter), " must be one character, such as ',' or ';'")
-    with opening.Unchanged(path) as source:
+    if dtype != "float64" and stream is False:
+        raise ValueError(f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory")
+    room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
+    chosen, left_out = _list(categories), _list(ignore)
+    with Unchanged(path) as source:
         form = opening.form(path, max_unpacked)
-        only_tables = {
-            "header": header, "delimiter": delimiter, "categories": _list(categories), "ignore": _list(ignore)
-        }  # fmt: skip
-        if form.kind == "npz" and missing != "error":
-            remedy = f" goes with tables, but {path} is none; save it as .npy or .parquet"
-            raise ParameterError(Option("missing", missing), remedy)
-        if dtype != "float64" and stream is False:
-            raise ValueError(
-                f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory"
-            )
+        how = _How(source, dtype, room, cache, progress, max_features)
         if form.kind in ("svmlight", "npz"):
-            _refuse_options(path, form, only_tables | ({"target": target} if form.kind == "svmlight" else {}))
+            only_tables = {"header": header, "delimiter": delimiter, "categories": chosen, "ignore": left_out}
+            for name, given in (only_tables | ({"target": target} if form.kind == "svmlight" else {})).items():
+                if given not in (None, ()):
+                    why = f" goes with columns, and {path} ({form.kind}) has none; leave it out"
+                    raise ParameterError(Option(name, given), why)
         if form.kind == "svmlight":
-            file = SvmlightFile(path, form.packing, form.limit)
-            made = _sparse(file, missing, stream, cache, progress, source, max_features)
+            made = _sparse(SvmlightFile(path, form), missing, how)
         elif form.kind == "npz":
-            made = _archive(path, None if target is None else str(target), stream, form.limit, max_features)
+            if missing != "error":
+                why = f" goes with tables, but {path} is none; save it as .npy or .parquet"
+                raise ParameterError(Option("missing", missing), why)
+            if stream:
+                raise ValueError(f"stream=True is not possible with {path}, which is read as a whole; save it as .npy")
+            made = _archive(path, None if target is None else str(target), form.limit, max_features)
         else:
             known = () if target is None else (str(target),)
             table = open_table(path, form, delimiter=delimiter, header=header, known=known)
-            plan = _plan(table, target, _list(categories), _list(ignore), missing)
-            made = _table(table, plan, dtype, stream, cache, progress, source, max_features)
+            made = _table(table, _plan(table, target, chosen, left_out, missing), how)
     return made if positive is None else made.against_rest(positive)
-
-
-def read_csv(path: str | Path, target: str | int | None = None) -> Dataset:
-    """Read a table with a column of labels, all else as :func:`read` does by itself.
-
-    Args:
-        path: the file.
-        target: the column of labels, by name or by position from 1; the last one by default.
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> file = pathlib.Path(tempfile.mkdtemp()) / "fruit.csv"
-        >>> _ = file.write_text("weight,length,fruit\\n120,7,apple\\n110,19,banana\\n")
-        >>> table = read_csv(file)
-        >>> table.X.tolist(), table.y.tolist(), table.labels
-        ([[120.0, 7.0], [110.0, 19.0]], [-1, 1], ('apple', 'banana'))
-    """
-    return read(path, target)
 
 
 def _list(columns: str | int | Sequence[str | int]) -> tuple[str, ...]:
     return (str(columns),) if isinstance(columns, str | int) else tuple(map(str, columns))
-
-
-def _refuse_options(path: Path, form: Form, options: dict[str, Any]) -> None:
-    for name, value in options.items():
-        if value not in (None, ()):
-            why = f" goes with columns, and {path} ({form.kind}) has none; leave it out"
-            raise ParameterError(Option(name, value), why)
-
-
-# --- tables ---
-
-
-def _plan(
-    table: Table, target: str | int | None, categories: Sequence[str], ignore: Sequence[str], missing: str
-) -> Plan:
-    names, path = table.names, table.path
-    if len(names) < 2:
-        apart = ", separated by commas, semicolons, tabs or |" if path.suffix not in (".npy", ".parquet", ".pq") else ""
-        raise ValueError(f"{path} has one column; a feature and a label are needed{apart}")
-    left_out = {position(table, name, "ignore") for name in ignore}
-    column = len(names) - 1 if target is None else position(table, str(target), "target")
-    if column in left_out:
-        raise ValueError(
-            f"ignore leaves out column {names[column]!r} of {path}, the column of labels; name another target"
-        )
-    features = tuple(j for j in range(len(names)) if j != column and j not in left_out)
-    if not features:
-        raise ValueError(f"ignore leaves no column of {path} but that of the labels; a feature is needed")
-    forced = frozenset(position(table, name, "categories") for name in categories)
-    if not forced <= set(features):
-        wrong = names[min(forced - set(features))]
-        raise ValueError(f"categories names column {wrong!r} of {path}, which is no feature; leave it out")
-    _check_names(table, (*features, column))
-    return Plan(column, features, forced, missing)
-
-
-def position(table: Table, name: str, option: str) -> int:
-    """Where a column is, from 0, by its name or its position from 1."""
-    names = table.names
-    if names.count(name) > 1:
-        raise ValueError(f"{table.path} has {names.count(name)} columns {name!r}; say {option} by position from 1")
-    if name in names:
-        return names.index(name)
-    if name.isascii() and name.isdigit() and 1 <= int(name) <= len(names):
-        return int(name) - 1
-    shown = ", ".join(names[:50]) + (f", … ({len(names)} in all)" if len(names) > 50 else "")
-    raise ValueError(f"{table.path} has no column {name!r}; it has {shown}")
-
-
-def _check_names(table: Table, used: Sequence[int]) -> None:
-    seen: dict[str, int] = {}
-    for j in sorted(used):
-        name = table.names[j]
-        if not name:
-            why = f"{table.path}: column {j + 1} has no name in the header, as an index that pandas wrote; "
-            raise ParameterError(f"{why}leave it out with ", Option("ignore", j + 1), ", or give it a name")
-        if name in seen:
-            places = f"in positions {seen[name] + 1} and {j + 1}"
-            why = f"{table.path} has the column {name!r} twice, {places}; rename one of them, or leave it out with "
-            raise ParameterError(why, Option("ignore", j + 1))
-        seen[name] = j
-
-
-def _table(
-    table: Table,
-    plan: Plan,
-    dtype: str,
-    stream: bool | None,
-    cache: str | Path | None,
-    progress: bool | None,
-    source: Unchanged,
-    max_features: int | None,
-) -> Dataset:
-    room = _room(stream)
-    survey, gathered = _surveyed(table, plan, progress, room)
-    encoding = survey.encoding()
-    _check_width(table.path, encoding.width, encoding.labels, max_features)
-    encoder = Encoder(encoding, plan.features, plan.target, table.path)
-    shape = (survey.rows, encoding.width)
-    if gathered is None:
-        with opening.bar(table.path, progress, "converting") as watch:
-            rows = _second_time(table, encoder, plan.missing, watch, source, shape[0])
-            X, y, gaps = _mapped_features(rows, encoder, shape, dtype, cache)
-    else:
-        X, y, gaps = map(torch.from_numpy, gathered.features(encoder))
-    return Dataset(
-        X,
-        y,
-        encoding.labels,
-        encoding.names,
-        name=table.path.name,
-        encoding=encoding,
-        gaps=gaps if plan.missing == "mean" else None,
-        dropped=survey.dropped,
-    )
-
-
-def _surveyed(table: Table, plan: Plan, progress: bool | None, room: float) -> tuple[Survey, Gathered | None]:
-    """What is learned from the rows, and the rows themselves if they take no more bytes than there is room for."""
-    survey = Survey(table, plan)
-    while True:
-        gathered = Gathered(survey.words, plan.target) if table.size() <= room else None
-        with opening.bar(table.path, progress, "reading") as watch:
-            for block in survey.go(table.blocks(survey.words, watch)):
-                if gathered is not None:
-                    gathered.add(block)
-                    if gathered.size > room:  # the first lines promised less
-                        gathered = None
-        if not survey.again():
-            return survey, gathered
-
-
-def _room(stream: bool | None) -> float:
-    """Bytes that samples may take in memory: all, none, or as many as is good."""
-    return SHARE * free_memory() if stream is None else -1 if stream else math.inf
 
 
 def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None) -> None:
@@ -293,53 +167,113 @@ def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None
         )
 
 
-def _shifted(gaps: Array, first: int) -> Array:
-    return np.asarray(gaps + np.array([first, 0]))
+# --- tables ---
 
 
-def _second_time(
-    table: Table, encoder: Encoder, missing: str, watch: Callable[[int], None], source: Unchanged, count: int
-) -> Iterator[Block]:
-    for given in table.blocks(encoder.words, watch):
-        rows, _ = kept(given, missing)
-        block = given if rows is None else given.take(np.flatnonzero(rows))
-        count -= block.count
-        yield block
-    _check_end(source, count)
+def _plan(
+    table: Table, target: str | int | None, categories: Sequence[str], ignore: Sequence[str], missing: str
+) -> Plan:
+    names, path = table.names, table.path
+    if len(names) < 2:
+        apart = ", separated by commas, semicolons, tabs or |" if path.suffix not in (".npy", ".parquet", ".pq") else ""
+        raise ValueError(f"{path} has one column; a feature and a label are needed{apart}")
+    left_out = {_position(table, name, "ignore") for name in ignore}
+    column = len(names) - 1 if target is None else _position(table, str(target), "target")
+    if column in left_out:
+        raise ValueError(f"ignore leaves out column {names[column]!r} of {path}, the labels; name another target")
+    features = tuple(j for j in range(len(names)) if j != column and j not in left_out)
+    if not features:
+        raise ValueError(f"ignore leaves no column of {path} but the labels; a feature is needed")
+    forced = frozenset(_position(table, name, "categories") for name in categories)
+    if not forced <= set(features):
+        wrong = names[min(forced - set(features))]
+        raise ValueError(f"categories names column {wrong!r} of {path}, which is no feature; leave it out")
+    seen: dict[str, int] = {}
+    for j in sorted((*features, column)):
+        if not names[j]:
+            why = f"{path}: column {j + 1} has no name in the header, as an index that pandas wrote; leave it out with "
+            raise ParameterError(why, Option("ignore", j + 1), ", or give it a name")
+        if names[j] in seen:
+            why = (
+                f"{path} has the column {names[j]!r} twice, in positions {seen[names[j]] + 1} and {j + 1}; rename one "
+            )
+            raise ParameterError(f"{why} of them, or leave it out with ", Option("ignore", j + 1))
+        seen[names[j]] = j
+    return Plan(column, features, forced, missing)
 
 
-def _check_end(source: Unchanged, left: int) -> None:
-    """Refuse a second pass that read another file than the first, before what it wrote has a name."""
-    source.check()
-    if left:
-        raise opening.changed(source.path)
+def _position(table: Table, name: str, option: str) -> int:
+    """Where a column is, from 0, by its name or its position from 1."""
+    names = table.names
+    if names.count(name) > 1:
+        raise ValueError(f"{table.path} has {names.count(name)} columns {name!r}; say {option} by position from 1")
+    if name in names:
+        return names.index(name)
+    if name.isascii() and name.isdigit() and 1 <= int(name) <= len(names):
+        return int(name) - 1
+    raise ValueError(f"{table.path} has no column {name!r}; it has {listed(names, 50)}")
 
 
-def _mapped_features(
-    blocks: Iterator[Block], encoder: Encoder, shape: tuple[int, int], dtype: str, cache: str | Path | None
-) -> tuple[Any, Tensor, Tensor]:
-    """Features written to a file as they come, and mapped from there."""
+def _table(table: Table, plan: Plan, how: _How) -> Dataset:
+    survey, held = _surveyed(table, plan, how)
+    encoding = survey.encoding()
+    _check_width(table.path, encoding.width, encoding.labels, how.max_features)
+    encoder = Encoder(encoding, plan.features, plan.target, table.path)
+    y, gaps = np.empty(survey.rows, np.int64), [np.empty((0, 2), np.int64)]
     first = 0
-    y: list[Array] = [np.empty(0, np.int64)]
-    gaps: list[Array] = [np.empty((0, 2), np.int64)]
 
-    def rows() -> Iterator[Array]:
+    def written(block: Block, out: Array) -> Array:
         nonlocal first
-        for block in blocks:
-            encoder.check(block)  # only a file that has changed meanwhile can fail here
-            out = np.empty((block.count, shape[1]))
-            gaps.append(_shifted(encoder.write(block, out), first))
-            y.append(encoder.labels(block))
-            first += block.count
-            yield _narrow(out, dtype, encoder)
+        gaps.append(encoder.write(block, out) + np.array([first, 0]))
+        y[first : first + block.count] = encoder.labels(block)
+        first += block.count
+        return out
 
-    store = Cache(cache)
-    try:
-        X = store.array(rows(), shape, dtype)
-    except BaseException:
-        store.abandon()
-        raise
-    return X, torch.from_numpy(np.concatenate(y)), torch.from_numpy(np.concatenate(gaps))
+    def second_pass(watch: opening.Watch) -> Iterator[Array]:
+        for given in table.blocks(encoder.words, watch):
+            block = given.kept(kept(given, plan.missing)[0])
+            encoder.check(block)  # only a file that has changed meanwhile can fail here
+            how.source.check(first + block.count <= survey.rows)
+            yield _narrow(written(block, np.empty((block.count, encoding.width))), how.dtype, encoder)
+        how.source.check(first == survey.rows)  # before what is written has a name
+
+    if held is None:
+        with opening.bar(table.path, how.progress, "converting") as watch, Cache(how.cache) as store:
+            X = store.dense(second_pass(watch), (survey.rows, encoding.width), how.dtype)
+    else:
+        X = np.empty((survey.rows, encoding.width))
+        while held:
+            block = held.popleft()
+            written(block, X[first : first + block.count])
+        X = torch.from_numpy(X)
+    return Dataset(
+        X,
+        torch.from_numpy(y),
+        encoding.labels,
+        encoding.names,
+        name=table.path.name,
+        encoding=encoding,
+        gaps=torch.from_numpy(np.concatenate(gaps)) if plan.missing == "mean" else None,
+        dropped=survey.dropped,
+    )
+
+
+def _surveyed(table: Table, plan: Plan, how: _How) -> tuple[Survey, deque[Block] | None]:
+    """What is learned from the rows, and the rows themselves if they take no more bytes than there is room for."""
+    survey = Survey(table, plan)
+    while True:
+        held: deque[Block] | None = deque() if table.size() <= how.room else None
+        size = 0
+        with opening.bar(table.path, how.progress, "reading") as watch:
+            for block in survey.learn(table.blocks(survey.words, watch)):
+                cells = block.columns.values()
+                size += sum(c.values.nbytes if isinstance(c, Numbers) else c.codes.nbytes for c in cells)
+                if size > how.room:  # the first lines promised less
+                    held = None
+                if held is not None:
+                    held.append(block_of(block.count, block.columns))  # without the text it comes from
+        if not survey.again():
+            return survey, held
 
 
 def _narrow(rows: Array, dtype: str, encoder: Encoder) -> Array:
@@ -359,60 +293,50 @@ def _narrow(rows: Array, dtype: str, encoder: Encoder) -> Array:
 # --- numbered features ---
 
 
-def _sparse(
-    file: SvmlightFile,
-    missing: str,
-    stream: bool | None,
-    cache: str | Path | None,
-    progress: bool | None,
-    source: Unchanged,
-    max_features: int | None,
-) -> Dataset:
+def _sparse(file: SvmlightFile, missing: str, how: _How) -> Dataset:
+    path = file.path
     if not file.labelled:
-        raise ValueError(f"{file.path} has no labels: its lines begin with index:value; a line is: label index:value …")
-    room = _room(stream)
-    stream = file.size() > room
-    seen: dict[str, None] = {}
-    blocks: list[SparseBlock] = []
+        raise ValueError(f"{path} has no labels: its lines begin with index:value; a line is: label index:value …")
+    seen: dict[str, int] = {}
+    held: list[SparseBlock] | None = [] if file.size() <= how.room else None
     lowest, highest, rows, size = 1, 0, 0, 0
-    with opening.bar(file.path, progress) as watch:
+    with opening.bar(path, how.progress) as watch:
         for block in file.blocks(watch):
             assert block.labels is not None
-            seen.update(dict.fromkeys(block.labels.levels))
+            seen.update(dict.fromkeys(block.labels.levels, 1))
             if len(block.columns):
                 lowest, highest = min(lowest, int(block.columns.min())), max(highest, int(block.columns.max()))
-            rows += block.rows
-            check_label_count(str(file.path), len(seen), rows)
-            size += block.nbytes
-            if size > room:  # the first lines promised less
-                stream = True
-                blocks.clear()
-            if not stream:
-                blocks.append(block._replace(line=lambda row: 0))
+            rows, size = rows + block.rows, size + block.nbytes
+            check_labels(str(path), seen, rows)
+            if size > how.room:  # the first lines promised less
+                held = None
+            if held is not None:
+                held.append(block._replace(line=lambda row: 0))  # without the text it comes from
     if not rows:
-        raise ValueError(f"{file.path} has no samples in it")
+        raise ValueError(f"{path} has no samples in it")
     if highest < lowest:
-        raise ValueError(f"{file.path} has no features in it: every line is a label alone")
-    if len(seen) < 2:
-        raise ValueError(f"{file.path} has one label only: {next(iter(seen))!r}; two are needed")
-    check_label_count(str(file.path), len(seen), rows, last=True)
+        raise ValueError(f"{path} has no features in it: every line is a label alone")
+    check_labels(str(path), seen, rows, last=True)
     labels = in_order(seen)
-    _check_width(file.path, highest - lowest + 1, labels, max_features)
+    _check_width(path, highest - lowest + 1, labels, how.max_features)
     encoding = Encoding((), None, labels, missing, sparse=True, size=highest - lowest + 1, first=lowest)
-    if stream:
-        with opening.bar(file.path, progress, "converting") as watch:
-            X, y = _mapped_sparse(file.blocks(watch), encoding, cache, source, rows)
+    y: list[Array] = []
+
+    def second_pass(watch: opening.Watch) -> Iterator[Any]:
+        for block in file.blocks(watch):
+            if block.rows:
+                y.append(label_codes(block.labels, labels))
+                yield sparse_rows(block, encoding)
+        how.source.check(rows == sum(map(len, y)))  # before what is written has a name
+
+    if held is None:
+        with opening.bar(path, how.progress, "converting") as watch, Cache(how.cache) as store:
+            X: Any = store.sparse(second_pass(watch))
     else:
-        y = np.concatenate([label_codes(block.labels, labels) for block in blocks])
-        X = _joined(blocks, encoding)
-    return Dataset(X, torch.from_numpy(y), labels, encoding.names, name=file.path.name, encoding=encoding)
-
-
-def label_codes(words: Words | None, labels: Sequence[str]) -> Array:
-    """−1/+1 for two labels, 0 … K−1 for K."""
-    assert words is not None
-    codes = {label: 2 * k - 1 if len(labels) == 2 else k for k, label in enumerate(labels)}
-    return np.array([codes[level] for level in words.levels], np.int64)[words.codes]
+        y += [label_codes(block.labels, labels) for block in held]
+        X = _joined(held, encoding)
+    codes = torch.from_numpy(np.concatenate(y))
+    return Dataset(X, codes, labels, encoding.names, name=path.name, encoding=encoding)
 
 
 def sparse_rows(block: SparseBlock, encoding: Encoding) -> Any:
@@ -437,52 +361,22 @@ def _joined(blocks: list[SparseBlock], encoding: Encoding) -> Any:
     return csr_array((values, columns, starts), shape=(len(starts) - 1, encoding.size))
 
 
-def _mapped_sparse(
-    blocks: Iterator[SparseBlock], encoding: Encoding, cache: str | Path | None, source: Unchanged, count: int
-) -> tuple[Any, Array]:
-    y: list[Array] = []
-
-    def pieces() -> Iterator[Any]:
-        for block in blocks:
-            if block.rows:
-                y.append(label_codes(block.labels, encoding.labels))
-                yield sparse_rows(block, encoding)
-        _check_end(source, count - sum(map(len, y)))
-
-    store = Cache(cache)
-    try:
-        X = store.pieces(pieces())
-    except BaseException:
-        store.abandon()
-        raise
-    return X, np.concatenate(y)
-
-
 # --- archives ---
 
 _PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
 _CSR = {"data", "indices", "indptr", "shape"}
 
 
-def _archive(
-    path: Path, target: str | None, stream: bool | None, limit: int | None, max_features: int | None
-) -> Dataset:
+def _archive(path: Path, target: str | None, limit: int | None, max_features: int | None) -> Dataset:
     """Arrays X and y of an ``.npz`` file; X may be the parts of a CSR array."""
-    if stream:
-        raise ValueError(f"{path} is read as a whole; save the matrix as .npy to have it read in parts (stream=True)")
-    arrays = load_arrays(path, limit)
-    X, y_name = features_of(path, arrays, target)
+    X, y, name, held = load_archive(path, limit, target)
     _check_width(path, X.shape[1], (), max_features)
-    if y_name is None or y_name not in arrays:
-        wanted = target or "y"
+    if y is None:
         raise ValueError(
-            f"{path} has no labels: it holds {', '.join(arrays)} and no array {wanted!r}; add a label a row: "
+            f"{path} has no labels: it holds {held} and no array {name!r}; add a label per row: "
             f"np.savez(path, X=X, y=y), or for sparse X np.savez(path, data=X.data, indices=X.indices, "
             f"indptr=X.indptr, shape=X.shape, y=y)"
         )
-    y = arrays[y_name]
-    if y.ndim != 1 or len(y) != X.shape[0]:
-        raise ValueError(f"{path}: {y_name} has shape {y.shape} for {X.shape[0]} samples; give one label a sample")
     try:
         made = Dataset.of(X, y, names=[str(j + 1) for j in range(X.shape[1])], name=path.name)
     except (ValueError, TypeError) as error:
@@ -492,37 +386,35 @@ def _archive(
         encoding = Encoding((), None, made.labels, sparse=True, size=X.shape[1])
     else:
         encoding = Encoding(tuple(map(Column, made.names)), None, made.labels, positions=X.shape[1])
-    return Dataset(made.X, made.y, made.labels, made.names, name=made.name, encoding=encoding)
+    return replace(made, encoding=encoding)
 
 
-def load_arrays(path: Path, limit: int | None = None) -> dict[str, Array]:
-    """The arrays of an ``.npz`` file. Python objects among them are an error, never run.
+def load_archive(path: Path, limit: int | None, target: str | None = None) -> tuple[Any, Array | None, str, str]:
+    """Features and labels of an ``.npz`` file, the name of the labels, and the names of all arrays.
 
-    Args:
-        path: the file.
-        limit: bytes that it may unpack to.
+    Python objects among the arrays are an error, never run.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             size = sum(member.file_size for member in archive.zip.infolist())
             arrays = {name: archive[name] for name in archive.files if limit is None or size <= limit}
     except (MemoryError, ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError) as error:
-        raise ValueError(f"{path} is not a whole archive of arrays of numbers ({error}); write it again") from None
+        raise ValueError(f"{path} is not a complete archive of arrays of numbers ({error}); write it again") from None
     except OSError as error:
         raise opening.unreadable(path, error) from None
     opening.check_unpacked(path, size, limit)
-    return arrays
-
-
-def features_of(path: Path, arrays: dict[str, Array], target: str | None = None) -> tuple[Any, str | None]:
-    """The features among some arrays, and the name of the labels."""
+    X, name = next(((arrays[a], b) for a, b in _PAIRS if a in arrays), (None, "y"))
     if set(arrays) >= _CSR:
-        return _csr(path, arrays), target or "y"
-    pair = next((pair for pair in _PAIRS if pair[0] in arrays), None)
-    if pair is None or arrays[pair[0]].ndim != 2 or arrays[pair[0]].dtype.kind not in "biuf":
-        held = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
-        raise ValueError(f"{path} holds {held or 'nothing'}; a matrix of numbers X is needed, and labels y")
-    return arrays[pair[0]], target or pair[1]
+        X, name = _csr(path, arrays), "y"
+    elif X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
+        found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
+        raise ValueError(f"{path} holds {found or 'nothing'}; a matrix of numbers X is needed, and labels y")
+    y = arrays.get(target or name)
+    if y is not None and (y.ndim != 1 or len(y) != X.shape[0]):
+        raise ValueError(
+            f"{path}: {target or name} has shape {y.shape} for {X.shape[0]} samples; give one label per sample"
+        )
+    return X, y, target or name, ", ".join(arrays)
 
 
 def _csr(path: Path, arrays: dict[str, Array]) -> Any:
@@ -537,8 +429,5 @@ def _csr(path: Path, arrays: dict[str, Array]) -> Any:
         X = make((arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"].tolist()))
         X.check_format(full_check=True)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"{path} holds no whole sparse matrix: {error}") from None
+        raise ValueError(f"{path} holds no complete sparse matrix: {error}") from None
     return csr_array(X)
-
-
-__all__ = ["OPTIONS", "SHARE", "read", "read_csv"]

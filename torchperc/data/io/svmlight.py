@@ -1,25 +1,28 @@
-"""Sparse samples in svmlight and LIBSVM text: one a line, ``label index:value index:value … # comment``."""
+"""Sparse samples in svmlight and LIBSVM text: one per line, ``label index:value index:value … # comment``.
+
+Arrow parses pieces of the text; what it cannot read, a plain loop reads after all, or names the line that is wrong.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from torchperc.data.encoding import is_absent, word
-from torchperc.data.io.blocks import Array, Words, from_dictionary
-from torchperc.data.io.opening import Checksums, Stream, ahead, threads
+from torchperc.data.io.blocks import Array, Words, cells_of
+from torchperc.data.io.opening import Checksums, Form, Stream, Watch, ahead, line_number, threads
 from torchperc.samples.compiling import cores
 
-PIECE = 2**24
-"""Bytes of text that are read together."""
-
-WORTH_IT = 2**16
-"""Bytes below which a plain loop is done before a compiled one is loaded."""
-
-_MOST = 2**31 - 2
+PIECE = 2**24  # bytes of text that are read together
+WORTH_IT = 2**16  # bytes below which a plain loop is done before Arrow is loaded
+_SPLIT = bytes.maketrans(b" \t\r", b"\n\n\n")
+_LONG = 256  # bytes that labels, and blanks before them, have at most where Arrow is to read them
+_BOM = b"\xef\xbb\xbf"
+_MOST = 2**31 - 2  # the largest index that a CSR array of int32 can have
 _FORM = "a line is: label index:value index:value …"
 
 
@@ -42,6 +45,13 @@ class SparseBlock(NamedTuple):
         """How much memory they take."""
         return int(self.starts.nbytes + self.columns.nbytes + self.values.nbytes)
 
+    def line_of(self, entry: int) -> int:
+        """The line in which an entry is written."""
+        return self.line(int(np.searchsorted(self.starts, entry, side="right")) - 1)
+
+
+_Parsed = tuple["Words | None", Array, Array, Array]
+
 
 class _WrongError(Exception):
     def __init__(self, line: int, what: str) -> None:
@@ -52,97 +62,68 @@ class _WrongError(Exception):
 class SvmlightFile:
     """An svmlight file, read in pieces.
 
-    Indices count from 1 unless a 0 occurs, and rise within a line. ``qid:…`` behind the label is passed over, as is
-    all from ``#`` to the end of the line. A label is any word without a comma or colon.
-
-    Args:
-        path: the file.
-        packing: how it is packed.
-        limit: bytes that it may unpack to.
+    Indices count from 1 unless a 0 occurs, and rise within a line. ``qid:…`` behind the label is ignored, as is all
+    from ``#`` to the end of the line. A label is any word without a comma or colon.
 
     Example:
         >>> import tempfile
         >>> file = Path(tempfile.mkdtemp()) / "data.svm"
         >>> _ = file.write_text("+1 1:0.5 3:2 # a comment\\n-1 2:1\\n")
-        >>> for block in SvmlightFile(file, None).blocks():
+        >>> for block in SvmlightFile(file, Form("svmlight", None)).blocks():
         ...     print(block.labels.levels, block.columns.tolist(), block.values.tolist(), block.starts.tolist())
         ('1', '-1') [1, 3, 2] [0.5, 2.0, 1.0] [0, 2, 3]
     """
 
-    def __init__(self, path: Path, packing: str | None, limit: int | None = None) -> None:
-        self.path, self._packing, self._limit, self._sums = path, packing, limit, Checksums(path)
-        with Stream(path, packing) as stream:
+    def __init__(self, path: Path, form: Form) -> None:
+        self.path, self._form, self._sums = path, form, Checksums(path)
+        with Stream(path, form.packing) as stream:
             head = stream.read(2**16)
-            self.ratio = len(head) / max(1, stream.done)
-        self.labelled = _has_labels(head)
+            self._growth = 1.5 * len(head) / max(1, stream.done)
+        first = next((tokens for line in head.splitlines() if (tokens := line.split(b"#")[0].split())), [b""])
+        self.labelled = b":" not in first[0]
 
     def size(self) -> int:
         """Bytes that the entries would take in memory, by the size of the text."""
-        return int(self.path.stat().st_size * self.ratio * 1.5)
+        return int(self.path.stat().st_size * self._growth)
 
-    def blocks(self, watch: Callable[[int], None] = lambda done: None) -> Iterator[SparseBlock]:
-        """The rows, some at a time.
-
-        Args:
-            watch: told how many bytes of the file are read.
-        """
+    def blocks(self, watch: Watch = lambda done: None) -> Iterator[SparseBlock]:
+        """The rows, some at a time."""
         with threads(cores()) as pool:
             for data, offset in ahead(self._pieces(watch)):
-                parts = list(_halves(data, offset, cores() if len(data) >= WORTH_IT else 1))
+                parts = _shares(data, offset, cores() if len(data) >= WORTH_IT else 1)
                 yield from pool.map(lambda part: self._parsed(*part), parts)
 
-    def _pieces(self, watch: Callable[[int], None]) -> Iterator[tuple[bytes, int]]:
-        with Stream(self.path, self._packing, self._sums, self._limit) as stream:
-            rest, last = stream.read(3), False
-            offset, rest = (3, b"") if rest == b"\xef\xbb\xbf" else (0, rest)
-            while not last:
-                more = stream.read(PIECE)
-                data, last = rest + more, len(more) < PIECE
-                end = len(data) if last else data.rfind(b"\n") + 1
-                watch(stream.done)
-                if end:
-                    yield data[:end], offset
-                offset, rest = offset + end, data[end:]
+    def _pieces(self, watch: Watch) -> Iterator[tuple[bytes, int]]:
+        def cut(data: bytes, offset: int, last: bool) -> tuple[int]:
+            return (len(data) if last else data.rfind(b"\n") + 1,)
+
+        with Stream(self.path, self._form.packing, self._sums, self._form.limit) as stream:
+            for data, offset in stream.pieces(PIECE, cut, 0, watch):
+                begin = len(_BOM) if offset == 0 and data.startswith(_BOM) else 0
+                yield data[begin:], offset + begin
 
     def _parsed(self, data: bytes, offset: int) -> SparseBlock:
-        found = None
-        if len(data) >= WORTH_IT:
-            found = _compiled(data, self.labelled)
-        if found is None:
-            try:
-                found = _plain(data, self.labelled)
-            except _WrongError as error:
-                raise ValueError(f"{self.path}, line {self._line(offset) + error.line}: {error.what}") from None
-        words, starts, columns, values = found
-        block = SparseBlock(words, starts, columns, values, lambda row: self._line(offset) + _line_of(data, row))
-        if not np.isfinite(values).all():
-            entry = int(np.flatnonzero(~np.isfinite(values))[0])
-            row = int(np.searchsorted(starts, entry, side="right")) - 1
+        def line(row: int) -> int:
+            lines = [number for number, line in enumerate(data.split(b"\n")) if line.split(b"#")[0].strip()]
+            return line_number(self.path, self._form.packing, offset) + lines[row]
+
+        try:
+            found = _by_arrow(data, self.labelled) if len(data) >= WORTH_IT else None
+            block = SparseBlock(*(found or _by_hand(data, self.labelled)), line)
+        except _WrongError as error:
+            begin = line_number(self.path, self._form.packing, offset)
+            raise ValueError(f"{self.path}, line {begin + error.line}: {error.what}") from None
+        wrong = np.flatnonzero(~np.isfinite(block.values))
+        if len(wrong):
             raise ValueError(
-                f"{self.path}, line {block.line(row)}: index {columns[entry]} has the value {values[entry]}, no "
-                "finite number; leave out what is 0 and correct what is not known"
+                f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]} has the value "
+                f"{block.values[wrong[0]]}, no finite number; leave out what is 0 and correct what is not known"
             )
         return block
 
-    def _line(self, offset: int) -> int:
-        """The number of the line that begins behind so many bytes."""
-        line = 1
-        with Stream(self.path, self._packing) as stream:
-            for data in stream.first(offset):
-                line += data.count(b"\n")
-        return line
 
-
-def _has_labels(head: bytes) -> bool:
-    for line in head.splitlines():
-        tokens = line.split(b"#")[0].split()
-        if tokens:
-            return b":" not in tokens[0]
-    return True
-
-
-def _halves(data: bytes, offset: int, count: int) -> Iterator[tuple[bytes, int]]:
-    """The same text in so many parts of whole lines."""
+def _shares(data: bytes, offset: int, count: int) -> Iterator[tuple[bytes, int]]:
+    """The same text in so many pieces of whole lines."""
     begin = 0
     for number in range(1, count + 1):
         end = len(data) if number == count else data.find(b"\n", max(begin, len(data) * number // count)) + 1
@@ -151,53 +132,72 @@ def _halves(data: bytes, offset: int, count: int) -> Iterator[tuple[bytes, int]]
             begin = end
 
 
-def _line_of(data: bytes, row: int) -> int:
-    """How many lines come before a row."""
-    for number, line in enumerate(data.split(b"\n")):
-        if line.split(b"#")[0].strip():
-            if row == 0:
-                return number
-            row -= 1
-    return 0
+def _by_arrow(data: bytes, labelled: bool) -> _Parsed | None:
+    """Entries as lines of ``index:value``; ``None`` if anything is not as it should be."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow
 
-
-def _compiled(data: bytes, labelled: bool) -> tuple[Words | None, Array, Array, Array] | None:
-    """What the text holds; ``None`` if it is not as it should be, and :func:`_plain` is to say where."""
-    from torchperc.data.io.svmlight_loop import gather, parse
-
-    text = np.frombuffer(data, np.uint8)
-    lines, most = data.count(b"\n") + 1, data.count(b":")
-    labels, starts = np.zeros((lines, 2), np.int64), np.zeros(lines + 1, np.int64)
-    columns, values, spans = np.empty(most, np.int32), np.empty(most), np.empty((most, 3), np.int64)
-    rows, entries, long = parse(text, labelled, labels, starts, columns, values, spans)
-    if rows < 0:
+    if b"#" in data:
+        data = re.sub(rb"#[^\n]*", b"", data)
+    if labelled and b"q" in data:
+        data = re.sub(rb"(?m)^(\s*[^\s:]+[^\S\n]+)qid:\S*", rb"\1", data)
+    ends = np.append(np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")), len(data))
+    text = np.frombuffer(bytearray(b"%b\n" % data).translate(_SPLIT), np.uint8)
+    begins = _next(text, np.append(0, ends[:-1] + 1), ends, blank=False)
+    behind = None if begins is None else _next(text, begins, ends, blank=True)
+    if begins is None or behind is None:
         return None
-
-    def strings(begins: Array, ends: Array) -> Any:
-        import pyarrow as pa
-
-        out, offsets = np.empty(int((ends - begins).sum()), np.uint8), np.empty(len(begins) + 1, np.int32)
-        gather(text, begins, ends, out, offsets)
-        return pa.Array.from_buffers(pa.string(), len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(out)])
-
-    if long:
-        exact = strings(spans[:long, 1], spans[:long, 2]).cast("float64").to_numpy()
-        values[spans[:long, 0]] = exact
-    words = None
+    counts = np.diff(np.searchsorted(np.flatnonzero(text == ord(":")), ends), prepend=0)
+    rows = begins < ends
+    words, starts = None, np.append(0, np.cumsum(counts[rows]))
     if labelled:
-        given = strings(labels[:rows, 0], labels[:rows, 1])
+        begins, lengths = begins[rows], (behind - begins)[rows]
+        offsets = np.append(0, np.cumsum(lengths)).astype(np.int32)
+        where = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text[where])]
+        labels = pa.Array.from_buffers(pa.string(), len(begins), buffers)
+        text[where] = ord("\n")
         try:
-            given.validate(full=True)
-        except Exception:  # not UTF-8, which the plain loop names
+            labels.validate(full=True)
+        except pa.ArrowInvalid:  # not UTF-8
             return None
-        found = from_dictionary(given.dictionary_encode(), words=True)
-        if not isinstance(found, Words) or found.missing() is not None:
+        found = cells_of(labels, words=True)
+        assert isinstance(found, Words)
+        if found.missing() is not None or any(":" in level or "," in level for level in found.levels):
             return None
         words = found
-    return words, starts[: rows + 1], columns[:entries].copy(), values[:entries].copy()
+    if starts[-1] == 0:
+        alone = bool((text == ord("\n")).all())
+        return (words, starts, np.empty(0, np.int32), np.empty(0)) if alone else None
+    types = {"index": pa.int32(), "value": pa.float64()}
+    try:
+        table = arrow.read_csv(
+            pa.BufferReader(text),
+            arrow.ReadOptions(use_threads=False, column_names=list(types)),
+            arrow.ParseOptions(delimiter=":", quote_char=False),
+            arrow.ConvertOptions(column_types=types, null_values=[]),
+        )
+    except pa.ArrowInvalid:
+        return None
+    columns, values = (table[name].to_numpy() for name in types)
+    rises = np.diff(columns, prepend=-1) > 0
+    rises[starts[:-1][starts[:-1] < len(rises)]] = True
+    fine = len(columns) == starts[-1] and rises.all() and columns.min() >= 0 and columns.max() <= _MOST
+    return (words, starts, columns, values) if fine else None
 
 
-def _plain(data: bytes, labelled: bool) -> tuple[Words | None, Array, Array, Array]:
+def _next(text: Array, begins: Array, ends: Array, blank: bool) -> Array | None:
+    """The first place of each line that is blank, or is not; ``None`` if that is far for one of them."""
+    at = begins.copy()
+    for _ in range(_LONG):
+        on = np.flatnonzero((at < ends) & ((text[at] == ord("\n")) != blank))
+        if not len(on):
+            return at
+        at[on] += 1
+    return None
+
+
+def _by_hand(data: bytes, labelled: bool) -> _Parsed:
     numbering: dict[str, int] = {}
     codes, starts, columns, values = [], [0], [], []
     for number, line in enumerate(data.split(b"\n")):
@@ -230,7 +230,7 @@ def _label(token: bytes, line: int) -> str:
     if ":" in text:
         raise _WrongError(line, f"{text!r} stands where the label should be; {_FORM}")
     if "," in text:
-        raise _WrongError(line, f"{text!r} is several labels; a sample has one here, so split the file by labels first")
+        raise _WrongError(line, f"{text!r} is several labels; only one per sample is accepted, so split the file first")
     if is_absent(text):
         raise _WrongError(line, f"the label is missing, written {text!r}; fill it in or drop the line")
     return word(text)

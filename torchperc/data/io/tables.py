@@ -1,33 +1,20 @@
-"""Tables of any kind of file behind one face: names of columns, and rows some at a time."""
+"""Tables of any kind of file behind one interface: names of columns, and rows some at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from torchperc._checks import Option, ParameterError, first_line
-from torchperc.data.io.blocks import (
-    Array,
-    Block,
-    Cells,
-    Numbers,
-    Spot,
-    Words,
-    from_dictionary,
-    from_numbers,
-    from_strings,
-    from_values,
-)
-from torchperc.data.io.opening import Checksums, Form, changed, check_unpacked, unreadable
+from torchperc.data.io.blocks import Array, Block, block_of, cells_of, from_values, is_text
+from torchperc.data.io.opening import Checksums, Form, Watch, changed, check_unpacked, unreadable
 from torchperc.data.io.text import TextTable
 
-ROWS = 2**16
-"""Rows of a Parquet file or array that are read together, fewer if they are wide."""
-
-_CELLS = 2**22  # numbers that are read together
+ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
+_CELLS = 2**20  # numbers that are read together
 
 
 class Table(Protocol):
@@ -41,21 +28,14 @@ class Table(Protocol):
     def size(self) -> int:
         """Bytes that the features would take in memory."""
 
-    def blocks(self, words: Mapping[int, bool], watch: Callable[[int], None] = ...) -> Iterator[Block]:
+    def blocks(self, words: Mapping[int, bool], watch: Watch = ...) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
 
 
 def open_table(
     path: Path, form: Form, *, delimiter: str | None = None, header: bool | None = None, known: Sequence[str] = ()
 ) -> Table:
-    """The table in a file.
-
-    Args:
-        path: the file.
-        form: what kind it is.
-        delimiter: between the cells of text; found if ``None``.
-        header: whether text begins with the names of its columns; found out if ``None``.
-        known: names of columns by which a header is known as one.
+    """The table in a file; ``known`` are names of columns by which the header of a text is known as one.
 
     Example:
         >>> import tempfile
@@ -66,7 +46,7 @@ def open_table(
         (('weight', 'fruit'), [{1: Words(codes=array([0]), levels=('apple',))}])
     """
     if form.kind == "text":
-        return TextTable(path, form.packing, delimiter, header, known, form.limit)
+        return TextTable(path, form, delimiter, header, known)
     for option, value in (("header", header), ("delimiter", delimiter)):
         if value is not None:
             raise ValueError(f"{option}={value!r} goes with text files such as .csv, but {path} is none; leave it out")
@@ -82,8 +62,7 @@ class ParquetTable:
         self.path = path
         with self._file() as file:
             schema, self._count = file.schema_arrow, file.metadata.num_rows
-        self.names = tuple(schema.names)
-        self._types = list(schema.types)
+        self.names, self._types = tuple(schema.names), list(schema.types)
         self.guess = (False,) * len(self.names)  # words come as words anyway
         check_unpacked(path, self.size(), limit)
 
@@ -103,9 +82,9 @@ class ParquetTable:
     def _damaged(self, error: Exception) -> ValueError:
         if isinstance(error, OSError) and error.strerror:
             return unreadable(self.path, error)
-        return ValueError(f"{self.path} is not a whole Parquet file ({first_line(error)}); fetch or write it again")
+        return ValueError(f"{self.path} is not a complete Parquet file ({first_line(error)}); fetch or write it again")
 
-    def blocks(self, words: Mapping[int, bool], watch: Callable[[int], None] = lambda done: None) -> Iterator[Block]:
+    def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
         import pyarrow as pa
 
@@ -132,35 +111,10 @@ class ParquetTable:
         kind, types = self._types[position], pa.types
         value = kind.value_type if types.is_dictionary(kind) else kind
         numeric = types.is_integer(value) or types.is_floating(value) or types.is_decimal(value)
-        if not (numeric or types.is_boolean(value) or types.is_null(value) or _is_text(value)):
+        if not (numeric or types.is_boolean(value) or types.is_null(value) or is_text(value)):
             name = self.names[position]
             why = f"{self.path}, column {name!r} holds {kind}, neither numbers nor words; convert it, or leave it out ("
             raise ParameterError(why, Option("ignore", name), ")")
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    view = getattr(pa.types, "is_string_view", lambda kind: False)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or view(kind))
-
-
-def cells_of(array: Any, words: bool) -> Cells:
-    """A column from Arrow."""
-    import pyarrow as pa
-
-    if pa.types.is_null(array.type):
-        nothing = np.full(len(array), -1)
-        return Words(nothing, ()) if words else Numbers(np.where(nothing, np.nan, 0.0))
-    if pa.types.is_dictionary(array.type):
-        if _is_text(array.type):
-            return from_dictionary(array, words)
-        array = array.dictionary_decode()
-    if _is_text(array.type):
-        return from_strings(array.cast(pa.large_string()), words)
-    return from_numbers(array, words)
 
 
 class ArrayTable:
@@ -169,7 +123,7 @@ class ArrayTable:
     named = False
 
     def __init__(self, path: Path, array: Array | None = None) -> None:
-        self.path, self._array = path, mapped(path) if array is None else array
+        self.path, self._array = path, _mapped(path) if array is None else array
         self.names = tuple(str(j + 1) for j in range(self._array.shape[1]))
         self.guess = (False,) * len(self.names)
         self._sums = Checksums(path)
@@ -178,7 +132,7 @@ class ArrayTable:
         """Bytes of the matrix as float64."""
         return int(self._array.size) * 8
 
-    def blocks(self, words: Mapping[int, bool], watch: Callable[[int], None] = lambda done: None) -> Iterator[Block]:
+    def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
         step = _rows(self._array.shape[1])
         for first in range(0, len(self._array), step):
@@ -192,29 +146,28 @@ class ArrayTable:
         array = self._array
         if not isinstance(array, np.memmap):
             return array[first : first + count]
-        width, size = array.shape[1], array.itemsize
+        (rows, width), size = array.shape, array.itemsize
+
+        def read(begin: int, numbers: int) -> Array:
+            try:
+                found = np.fromfile(self.path, array.dtype, numbers, offset=array.offset + begin * size)
+                return found.reshape(numbers)
+            except (OSError, ValueError):  # gone, or cut off
+                raise changed(self.path) from None
+
         if array.flags.c_contiguous:
-            return _numbers(self.path, array, first * width * size, count * width).reshape(count, width)
-        columns = [_numbers(self.path, array, (j * len(array) + first) * size, count) for j in range(width)]
-        return np.stack(columns, 1)
+            return read(first * width, count * width).reshape(count, width)
+        return np.stack([read(j * rows + first, count) for j in range(width)], 1)
 
 
-def mapped(path: Path) -> Array:
-    """The matrix of numbers in an ``.npy`` file. Python objects in it are not looked at, let alone run.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "data.npy"
-        >>> np.save(file, np.eye(3))
-        >>> mapped(file).shape
-        (3, 3)
-    """
+def _mapped(path: Path) -> Array:
+    """The matrix of numbers in an ``.npy`` file. Python objects in it are not looked at, let alone run."""
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise unreadable(path, error) from None
     except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
-        raise ValueError(f"{path} is not a whole array of numbers ({first_line(error)}); write it again") from None
+        raise ValueError(f"{path} is not a complete array of numbers ({first_line(error)}); write it again") from None
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise ValueError(
             f"{path} holds an array of {array.dtype} of shape {array.shape}; a matrix of numbers is needed, with the "
@@ -223,25 +176,5 @@ def mapped(path: Path) -> Array:
     return array
 
 
-def _numbers(path: Path, like: np.memmap[Any, Any], offset: int, count: int) -> Array:
-    try:
-        return np.fromfile(path, like.dtype, count, offset=like.offset + offset).reshape(count)
-    except (OSError, ValueError):  # gone, or cut off
-        raise changed(path) from None
-
-
 def _rows(width: int) -> int:
     return max(1, min(ROWS, _CELLS // max(1, width)))
-
-
-def block_of(count: int, columns: dict[int, Cells], first: int) -> Block:
-    """Some rows, of which the first has a number; cells are found again by their row."""
-
-    def spot(row: int, position: int) -> Spot:
-        cells = columns[position]
-        if isinstance(cells, Numbers):
-            return Spot(f"row {first + row + 1}", str(cells.values[row]))
-        code = cells.codes[row]
-        return Spot(f"row {first + row + 1}", "" if code < 0 else cells.levels[code])
-
-    return Block(count, columns, spot, lambda: np.zeros(count, bool))
