@@ -122,7 +122,7 @@ def main() -> None:
 
             path = Path(folder) / name
             write_svmlight(path, options.megabytes / 10, digits)
-            read(path, stream=False)  # compiles
+            read(path, stream=False)
             peers: dict[str, Callable[[], object]] = {
                 "torchperc": lambda path=path: read(path, stream=False),
                 "sklearn.load_svmlight_file": lambda path=path: load_svmlight_file(str(path)),
