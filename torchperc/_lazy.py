@@ -66,7 +66,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "theory.sep_rows": ("theory.separability.rows",),
     "theory.sep_search": ("theory.separability.search",),
     "theory.sep_spaces": ("theory.separability.spaces",),
-    "theory.sep_weak": ("theory.separability.weak",),
+    "theory.sep_weak": ("theory.separability.decide",),
     "theory.separating": ("theory.separability.decide",),
     "xorlab": ("lab.xor",),
 }

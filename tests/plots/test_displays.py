@@ -21,10 +21,11 @@ import torchperc as tp
 from torchperc import plots
 from torchperc.lab import xor as xorlab
 from torchperc.lab import xor_figures as lab_plots
-from torchperc.plots import style
-from torchperc.plots.classifiers import classifier
+from torchperc.plots import marks, style
+from torchperc.plots.classifiers import classifier, resting
+from torchperc.plots.lifted import product, squares
 from torchperc.plots.path import spread
-from torchperc.plots.planes import plane_of
+from torchperc.plots.planes import Grid, Plane, feature_plane, grid_of, plane_of
 
 AND = tp.data.gate("AND")
 XOR = tp.data.gate("XOR")
@@ -758,6 +759,74 @@ def test_the_lab_says_what_its_picture_is_titled():
     result = xorlab.train(range(3), steps=2)
     assert lab_plots.plot_curves(result).axes[0].get_title() == result.sentence
     assert repr(result) == f"LabResult({result.sentence})"
+
+
+# --- the parts that displays are made of ---
+
+
+def test_colours_axes_panels_and_legends():
+    assert style.class_colours(2) == ["#0072B2", "#E69F00"]
+    figure, axes = style.canvas(None)
+    assert axes.figure is figure
+    style.check_axes(axes)
+    assert style.new_figure((5, 4)).get_size_inches().tolist() == [5, 4]
+    grid, panels = style.panels(None, 5, 3, (7, 4))
+    assert (len(panels), len(grid.axes)) == (5, 5)
+    (line,) = axes.plot([1, 2], label="line")
+    style.legend(axes, own=True)
+    assert figure.legends[0].get_texts()[0].get_text() == "line"
+    style.legend_below(figure, [line], ["line"])
+    assert len(figure.legends) == 2
+    style.epoch_axis(axes)
+    assert all(tick == int(tick) for tick in axes.xaxis.get_major_locator()())
+
+
+def test_planes_and_grids():
+    plane = Plane(torch.zeros(2), torch.eye(2), ("x", "y"), projected=False)
+    point = torch.tensor([[3.0, 4.0]])
+    assert torch.equal(plane.project(point), point)
+    assert torch.equal(plane.lift(point), point)
+    assert plane_of(classifier(linear([[1.0, 1.0, 1.0]], [0.0])), torch.eye(3)).names == (
+        "along w/‖w‖",
+        "first principal direction of the rest",
+    )
+    assert feature_plane().names == ("feature 1", "feature 2")
+    small = Grid(torch.tensor([0.0, 1.0]), torch.tensor([5.0, 6.0]), torch.zeros(4, 2))
+    assert (small.extent, small.picture(torch.arange(4)).tolist()) == ((0.0, 1.0, 5.0, 6.0), [[0, 2], [1, 3]])
+    assert grid_of(plane, torch.tensor([[0.0, 0.0], [4.0, 8.0]]), torch.zeros(1, 2)).extent == (-1, 5, -2, 10)
+
+
+def test_marks():
+    assert marks.codes_of(torch.zeros(5)) == [-1, 1]
+    assert marks.codes_of(torch.zeros(5, 3)) == [0, 1, 2]
+    grid = grid_of(feature_plane(), 4 * torch.eye(2), torch.zeros(1, 2))
+    _, axes = style.canvas(None)
+    scores = grid.points[:, 0] - 2
+    assert marks.draw_regions(axes, grid, scores, tp.PerceptronHead()).get_array().shape == (200, 200)
+    over = marks.fields(grid, scores, 0.0)
+    assert (len(over), len(marks.fields(grid, grid.points, 0.0))) == (1, 2)
+    assert len(marks.draw_lines(axes, grid, over, [0.0], "boundary")) == 1
+    assert marks.draw_lines(axes, grid, over, [9.0], "far away") == []
+    drawn = marks.draw_points(axes, torch.eye(2), torch.tensor([1, -1]), (-1, 1), ("−1", "+1"), 45)
+    assert drawn[1].get_offsets().tolist() == [[1, 0]]
+    assert marks.draw_rings(axes, torch.eye(2), "mistake", 45).get_offsets().shape == (2, 2)
+    assert marks.draw_rings(axes, torch.zeros(0, 2), "mistake", 45) is None
+    for count, size in ((4, 45), (1000, 18)):  # many samples are drawn small
+        display = plots.DecisionRegionDisplay.from_model(tp.Perceptron(2), torch.rand(count, 2), [1] * count)
+        assert display.points_[1].get_sizes().tolist() == [size]
+
+
+def test_classifiers_features_and_spread_mistakes():
+    assert torch.equal(classifier(tp.Perceptron(2)).weight, torch.zeros(1, 2))
+    first = classifier(lambda X: X[:, 0] - 1)
+    assert first.scores(torch.tensor([[3.0, 0.0]])).tolist() == [2]
+    net = nn.Dropout()
+    with resting(net):
+        assert not net.training
+    assert net.training
+    pair = torch.tensor([[2.0, 3.0]])
+    assert (product(pair).tolist(), squares(pair).tolist()) == ([6], [13])
+    assert (spread(4, 18), spread(9, 3), spread(0, 18)) == ([1, 2, 3, 4], [3, 6, 9], [0])
 
 
 # --- bad input ---

@@ -18,7 +18,7 @@ from torchperc.functional import slacks as slack
 import torchperc as tp
 from torchperc.theory import nearest_point
 from torchperc.theory.bounds import bracket, inseparable_bound, live_bracket, mistake_bound
-from torchperc.theory.margins import BIAS_STEPS, MaxMargin, margin, max_margin, radius
+from torchperc.theory.margins import BIAS_STEPS, MaxMargin, Points, margin, max_margin, radius, weights_of
 
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
 XOR = AND[0], [-1, 1, 1, -1]
@@ -181,6 +181,15 @@ def test_margin_by_hand():
     assert margin(pair, X, y, bias_step="radius") == 4 / math.sqrt(9 + 64 / 16)  # b = v·4, so v = −2
     assert margin(([[3.0]], None), [[-1], [4]], y, bias_step="none") == 1.0
     assert margin(pair, X, [1, 1]) == -8 / math.sqrt(73)
+
+
+def test_points_and_weights():
+    assert len(Points.of([[3, 4], [0, 1]], "unit").rows) == 2
+    assert Points.of([[3, 4], [0, 1]], "radius").bias_scale == 25
+    weight, bias = weights_of(([[3, 2]], [-4]), 2)
+    assert (weight.tolist(), bias.tolist(), weight.dtype) == ([[3, 2]], [-4], torch.float64)
+    assert margin(([[2.0]], [-1.0]), [[0], [3]], [-1, 1]) == 0.4472135954999579
+    assert slack(torch.tensor([2.0, 1.0]), torch.tensor([1, -1])).tolist() == [2, -1]
 
 
 def test_margin_takes_nets_pairs_and_any_precision():

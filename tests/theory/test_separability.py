@@ -21,7 +21,6 @@ from torchperc.theory.separability import linear as sep_linear
 from torchperc.theory.separability import rows as sep_rows
 from torchperc.theory.separability import search as sep_search
 from torchperc.theory.separability import spaces as sep_spaces
-from torchperc.theory.separability import weak as sep_weak
 from torchperc.theory.separability.search import Program
 
 IRIS, WINE, CANCER = datasets.load_iris(), datasets.load_wine(), datasets.load_breast_cancer()
@@ -384,7 +383,7 @@ def test_a_wrong_answer_without_repair_is_no_proof(mistake, data, monkeypatch):
 )
 def test_what_does_not_hold_is_not_returned(wrong, monkeypatch):
     monkeypatch.setattr(separating, "decide", lambda *arguments: wrong)
-    monkeypatch.setattr(separating, "weaken", lambda *arguments: sep_weak.Weak(null=[]))
+    monkeypatch.setattr(separating, "weaken", lambda *arguments: separating.Weak(null=[]))
     found = tp.theory.separability(*tp.data.gate("AND"))
     assert (found.kind, found.verify()) == ("undecided", False)
     assert "did not hold" in found.reason
@@ -418,7 +417,7 @@ def test_weakness_may_be_left_open(monkeypatch):
     def late(*arguments):
         raise sep_exchange.UndecidedError("the time limit was reached")
 
-    monkeypatch.setattr(sep_weak, "null_residues", late)
+    monkeypatch.setattr(separating, "null_residues", late)
     found = tp.theory.separability([[0], [1], [1], [2]], [-1, -1, 1, 1])
     assert (found.kind, found.separable, found.weak, found.verify()) == ("not separable", False, None, True)
     assert "left open" in str(found)
@@ -604,6 +603,19 @@ def test_equations_are_solved_exactly(matrix, data):
     (column, other), below = square.solve_all([right, right[::-1]])
     assert [sum(a * x for a, x in zip(row, column, strict=True)) for row in matrix] == [below * v for v in right]
     assert [sum(a * x for a, x in zip(row, other, strict=True)) for row in matrix] == [below * v for v in right[::-1]]
+
+
+def test_the_parts_of_exact_equations():
+    square = sep_linear.Square([[2, 1], [1, 3]])
+    assert square.solve([1, 0]) == square.solve([1, 0], transposed=True) == [Fraction(3, 5), Fraction(-1, 5)]
+    assert sep_linear.independent([[0, 1, 1], [0, 2, 2], [1, 0, 0]]) == ([0, 2], [1, 0])
+    assert sep_linear.null_vectors([[1, 0, 2]], 3) == [[0, 1, 0], [-2, 0, 1]]
+    assert not (np.array([[1, 0, 2]]) @ sep_linear.null_residues([[1, 0, 2]], 3) % sep_linear.PRIME).any()
+    p = sep_linear.PRIME
+    assert sep_linear.modular_product(np.array([[p - 1, 2]]), np.array([[1], [3]])).tolist() == [[5]]
+    assert sep_linear._residues([[1, -1]], 7).tolist() == [[1, 6]]
+    assert sep_rows.residues_of(np.array([3.0, 0.5])).tolist() == [3, (p + 1) // 2]
+    assert separating._integers([Fraction(1, 2), Fraction(1, 4)]) == [2, 1]
 
 
 def determinant_of(rows):

@@ -417,7 +417,36 @@ def test_one_digest_of_dense_sparse_and_written_data():
     assert len({sep_rows.digest(X, own), sep_rows.digest(X[:, :6], own), sep_rows.digest(X, own[::-1])}) == 3
 
 
+def test_the_parts_of_the_arithmetic():
+    plane = verifier.as_plane([[Fraction(1, 2), Fraction(1, 3)]], [Fraction(1)])
+    assert (plane.weight, plane.bias, plane.denominator) == (((3, 2),), (6,), 6)
+    assert verifier.integers([0.5, 3.0, 0.25]) == ([2, 12, 1], 4)
+    plane = verifier.as_plane([[Fraction(1), Fraction(1)]], [Fraction(-3, 2)])
+    assert verifier.slacks([1.0, 1.0], 1, plane) == verifier.slacks([0.0, 1.0], 0, plane) == ([1], 2)
+    plane = verifier.as_plane([[Fraction(3), Fraction(4)]], [Fraction(0)])
+    assert verifier.squared_margin(plane, Fraction(10)) == 4
+    both = verifier.Sum(((0, 1), (1, 0)), (1, 2))
+    assert verifier.combination(both, {0: ([4.0], 0), 1: ([2.0], 1)}, 2, True) == [0, 1]
+    assert verifier.rank([[1, 2], [2, 4], [0, 1]]) == 2
+    assert verifier.checksum({"version": 1}) == verifier.checksum({"version": 1, "checksum": "?"})
+    assert verifier.checksum({"version": 1}) != verifier.checksum({"version": 2})
+    assert sep_rows.digest(np.array([[0.0, 1.5]]), np.array([1]))[:8] == "07521301"
+
+
+def test_a_claim_is_examined():
+    plane = verifier.Plane(((1,),), (0,), 1, least=Fraction(2), squared_margin=Fraction(4), positive=2)
+    data, digest = [([-2.0], 0), ([3.0], 1)], verifier.Digest()
+    for values, own in data:
+        digest.add(values, own)
+    claim = verifier.Claim("separable", 2, 1, ("-1", "1"), True, True, digest.text(1), plane, None)
+    verifier.examine(claim, data)
+    for wrong in (plane._replace(least=Fraction(1)), plane._replace(positive=1), plane._replace(bias=(3,))):
+        with pytest.raises(verifier.RejectedError):
+            verifier.examine(claim._replace(plane=wrong), data)
+
+
 def test_numbers_are_written_exactly():
+    assert verifier.read_number("-3/2") == Fraction(-3, 2)
     for value in (Fraction(0), Fraction(-7, 3), Fraction(3**9000, 2**5000), Fraction(-(2**64)), Fraction(1, 10**5000)):
         assert verifier.read_number(verifier.write_number(value)) == value
 

@@ -163,9 +163,9 @@ class Certificate:
             for j in range(self.features)
         )
 
-    def is_about(self, problem: Problem, signs: bool) -> bool:
+    def is_about(self, problem: Problem) -> bool:
         """Whether it answers the question about these data."""
-        asked = (problem.bias, signs, problem.classes, problem.digest)
+        asked = (problem.bias, problem.signs, problem.classes, problem.digest)
         return asked == (self.bias, self.signs, len(self.labels), self.digest)
 
     def verify(self, X: checks.Data | None = None, y: checks.Data | None = None) -> bool:
@@ -181,7 +181,7 @@ class Certificate:
         """Why :meth:`verify` says no; None if it says yes."""
         if X is not None and y is not None:
             classes = None if self.signs else len(self.labels)
-            return self.fault_in(Problem.of(X, y, bias=self.bias, num_classes=classes)[0])
+            return self.fault_in(Problem.of(X, y, bias=self.bias, num_classes=classes))
         if X is not None or y is not None:
             raise ValueError("verify takes X and y together, or neither")
         if self.rows is None:

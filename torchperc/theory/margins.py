@@ -49,12 +49,7 @@ def extent(rows: Rows) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Points:
-    """Samples as points φ = (x, √β), with the β of their bias step.
-
-    Example:
-        >>> Points.of([[3, 4], [0, 1]], "radius").bias_scale
-        25.0
-    """
+    """Samples as points φ = (x, √β), with the β of their bias step."""
 
     rows: Rows
     bias_step: str
@@ -97,12 +92,7 @@ class Points:
 
 
 def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:
-    """Weight (K, d) and bias (K,) in float64, of a linear net, a :class:`MaxMargin` or a pair (weight, bias).
-
-    Example:
-        >>> weights_of(([[3, 2]], [-4]), 2)
-        (tensor([[3., 2.]], dtype=torch.float64), tensor([-4.], dtype=torch.float64))
-    """
+    """Weight (K, d) and bias (K,) in float64, of a linear net, a :class:`MaxMargin` or a pair (weight, bias)."""
     if isinstance(net, Perceptron | MulticlassPerceptron | nn.Linear | MaxMargin):
         given: Sequence[Any] = (net.weight, net.bias)
     elif isinstance(net, tuple | list) and len(net) == 2:

@@ -183,12 +183,7 @@ def _plane(content: dict[str, Any], units: int, features: int, bias: bool) -> Pl
 
 
 def as_plane(weight: Sequence[Sequence[Fraction]], bias: Sequence[Fraction]) -> Plane:
-    """Rational weights as integers over their common denominator.
-
-    Example:
-        >>> as_plane([[Fraction(1, 2), Fraction(1, 3)]], [Fraction(1)])[:3]
-        (((3, 2),), (6,), 6)
-    """
+    """Rational weights as integers over their common denominator."""
     common = math.lcm(*(value.denominator for row in (*weight, bias) for value in row))
     *rows, offsets = (tuple(int(value * common) for value in row) for row in (*weight, bias))
     return Plane(tuple(rows), offsets, common)
@@ -242,12 +237,7 @@ def _demand(holds: bool, otherwise: str) -> None:
 
 
 def integers(values: Sequence[float]) -> tuple[list[int], int]:
-    """Floats as integers over one power of two.
-
-    Example:
-        >>> integers([0.5, 3.0, 0.25])
-        ([2, 12, 1], 4)
-    """
+    """Floats as integers over one power of two."""
     ratios = [float(value).as_integer_ratio() for value in values]
     common = max(below for _, below in ratios)
     return [top * (common // below) for top, below in ratios], common
@@ -257,11 +247,6 @@ def slacks(values: Sequence[float], own: int, plane: Plane) -> tuple[list[int], 
     """z·w of all rows of one sample, in the order of the other classes, as integers over one positive denominator.
 
     With labels −1/+1 the plane has one unit and z·w = y·(w·x + b); with K classes it is s_y − s_k.
-
-    Example:
-        >>> plane = as_plane([[Fraction(1), Fraction(1)]], [Fraction(-3, 2)])
-        >>> slacks([1.0, 1.0], 1, plane), slacks([0.0, 1.0], 0, plane)
-        (([1], 2), ([1], 2))
     """
     entries, common = integers(values)
     scores = [
@@ -303,12 +288,7 @@ def null_vector(plane: Plane, bias: bool) -> list[int]:
 
 
 def combination(part: Sum, rows: dict[int, Row], classes: int, bias: bool) -> list[int]:
-    """Σ a·z, times a power of two.
-
-    Example:
-        >>> combination(Sum(((0, 1), (1, 0)), (1, 2)), {0: ([4.0], 0), 1: ([2.0], 1)}, 2, True)
-        [0, 1]
-    """
+    """Σ a·z, times a power of two."""
     vectors = [row_vector(rows[i], rival, classes, bias) for i, rival in part.rows]
     common = max(below for _, below in vectors)
     total = [0] * len(vectors[0][0])
@@ -321,12 +301,7 @@ def combination(part: Sum, rows: dict[int, Row], classes: int, bias: bool) -> li
 
 
 def rank(rows: Iterable[Sequence[int]]) -> int:
-    """Rank of integer vectors modulo a prime, which is at most their rank.
-
-    Example:
-        >>> rank([[1, 2], [2, 4], [0, 1]])
-        2
-    """
+    """Rank of integer vectors modulo a prime, which is at most their rank."""
     kept: list[tuple[int, list[int]]] = []  # pivot, and a row that is 1 there and 0 at the earlier pivots
     for given in rows:
         row = [value % PRIME for value in given]
@@ -454,16 +429,7 @@ def _numbers(cells: list[str], path: str | Path, line: int, names: list[str]) ->
 
 
 def examine(claim: Claim, rows: Iterable[Row]) -> None:
-    """Read all samples once and raise :class:`RejectedError` unless every claim holds of them exactly.
-
-    Example:
-        >>> plane = Plane(((1,),), (0,), 1, least=Fraction(2), squared_margin=Fraction(4), positive=2)
-        >>> data = [([-2.0], 0), ([3.0], 1)]
-        >>> digest = Digest()
-        >>> for values, own in data:
-        ...     digest.add(values, own)
-        >>> examine(Claim("separable", 2, 1, ("-1", "1"), True, True, digest.text(1), plane, None), data)
-    """
+    """Read all samples once and raise :class:`RejectedError` unless every claim holds of them exactly."""
     if claim.kind == "undecided":
         raise RejectedError("the certificate says that the question was not decided; it proves nothing")
     digest, least, positive = Digest(), None, 0

@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
 
 from torchperc import _checks as checks
 from torchperc.theory import verifier
 from torchperc.theory.certificate import Certificate, Hyperplane, Witness, hyperplane
 from torchperc.theory.separability.exchange import Clock, Report, UndecidedError, Weights
+from torchperc.theory.separability.linear import UnsolvedError, independent, null_residues, null_vectors
 from torchperc.theory.separability.rows import Problem
 from torchperc.theory.separability.search import decide
 from torchperc.theory.separability.spaces import Space
-from torchperc.theory.separability.weak import weaken
 
 
 def separability(
@@ -59,38 +62,87 @@ def separability(
         'weakly separable'
     """
     limit = None if time_limit is None else checks.number("time_limit", time_limit, above=0)
-    problem, signs = Problem.of(X, y, bias=bias, num_classes=num_classes)
-    if known is not None and known.kind != "undecided" and known.is_about(problem, signs):
+    problem = Problem.of(X, y, bias=bias, num_classes=num_classes)
+    if known is not None and known.kind != "undecided" and known.is_about(problem):
         return replace(known, rows=problem)
     with _reporting(progress) as report:
         clock = Clock(limit)
         try:
             found = decide(Space(problem), clock, report)
             if isinstance(found, list):
-                made = _certificate(problem, signs, "separable", _measured(problem, signs, found))
+                made = _certificate(problem, "separable", _measured(problem, found))
             else:
-                made = _not_separable(problem, signs, found, clock, report)
+                made = _not_separable(problem, found, clock, report)
         except UndecidedError as reason:
-            return _certificate(problem, signs, "undecided", reason=str(reason))
+            return _certificate(problem, "undecided", reason=str(reason))
         report("checking the proof", 0, 1)
         fault = made.fault_in(problem)
         report("checking the proof", 1, 1)
     if fault is not None:
-        return _certificate(problem, signs, "undecided", reason=f"the proof did not hold: {fault}")
+        return _certificate(problem, "undecided", reason=f"the proof did not hold: {fault}")
     return made
 
 
-def _not_separable(problem: Problem, signs: bool, witness: Weights, clock: Clock, report: Report) -> Certificate:
+# --- weak separation: what is left to ask when no hyperplane separates strictly ---
+
+
+class Weak(NamedTuple):
+    """What is left to say when there is a witness: a weak separator, or that there is none.
+
+    ``vector`` is 0 or positive on all rows, and positive on some. Otherwise ``further`` are sums of rows and ``null``
+    vectors at right angles to all rows that prove that there is none. Without both the question was left open, for the
+    ``reason``.
+    """
+
+    vector: list[Fraction] | None = None
+    further: tuple[Weights, ...] = ()
+    null: list[list[int]] | None = None
+    reason: str = ""
+
+
+def weaken(problem: Problem, witness: Weights, clock: Clock, report: Report) -> Weak:
+    """Whether a vector is ≥ 0 on all rows and > 0 on some.
+
+    Such a vector is 0 on the rows of a witness. Among the vectors that are, either one is positive on all rows outside
+    their span, or there is Σ b·z + Σ c·z = 0 with b > 0 on some rows outside and c of any sign on rows of the witness.
+    Then the vector is 0 on these rows too, and the question is put again, until the span has all rows in it.
+    """
+    further: list[Weights] = []
+    zero: list[int] = []
+    try:
+        while True:
+            clock.tick()
+            known = [*zero, *(key for key in (further or [witness])[-1] if key not in zero)]
+            kept, _ = independent([problem.exact_row(key)[0] for key in known], clock.tick)
+            zero = [known[number] for number in kept]
+            if len(zero) == problem.dimension:
+                return Weak(further=tuple(further), null=[])
+            table = [problem.exact_row(key)[0] for key in zero]
+            outside = np.flatnonzero(problem.outside(null_residues(table, problem.dimension, clock.tick)))
+            if not len(outside):
+                return Weak(further=tuple(further), null=null_vectors(table, problem.dimension, clock.tick))
+            found = decide(Space(problem, outside, zero), clock, report)
+            if isinstance(found, list):
+                return Weak(vector=found)
+            further.append(found)
+    except (UndecidedError, UnsolvedError) as error:
+        return Weak(reason=f"whether the data are weakly separable was left open: {error}")
+
+
+def _not_separable(problem: Problem, witness: Weights, clock: Clock, report: Report) -> Certificate:
     weak = weaken(problem, witness, clock, report)
     evidence = _sum(problem, witness)
     if weak.null is not None:
-        planes = (_plane(problem, signs, list(map(Fraction, column))) for column in weak.null)
+        planes = (_plane(problem, list(map(Fraction, column))) for column in weak.null)
         null = tuple(hyperplane(plane, problem.bias) for plane in planes)
         evidence = replace(evidence, further=tuple(_sum(problem, part) for part in weak.further), null=null)
     if weak.vector is not None:
-        plane = _measured(problem, signs, weak.vector)
-        return _certificate(problem, signs, "weakly separable", plane, evidence)
-    return _certificate(problem, signs, "not separable", None, evidence, weak.reason)
+        plane = _measured(problem, weak.vector)
+        return _certificate(problem, "weakly separable", plane, evidence)
+    return _certificate(problem, "not separable", None, evidence, weak.reason)
+
+
+# --- evidence for the user ---
 
 
 def _sum(problem: Problem, weights: Weights) -> Witness:
@@ -99,22 +151,22 @@ def _sum(problem: Problem, weights: Weights) -> Witness:
     return Witness(samples, rivals, tuple(_integers([weights[key] for key in sorted(weights)])))
 
 
-def _measured(problem: Problem, signs: bool, vector: list[Fraction]) -> Hyperplane:
+def _measured(problem: Problem, vector: list[Fraction]) -> Hyperplane:
     """The hyperplane of a vector with its exact margin."""
-    plane = _plane(problem, signs, vector)
+    plane = _plane(problem, vector)
     least, positive, _ = problem.measure(plane)
     squared = verifier.squared_margin(plane, least)
     return hyperplane(plane._replace(least=least, squared_margin=squared, positive=positive), problem.bias)
 
 
-def _plane(problem: Problem, signs: bool, vector: Sequence[Fraction]) -> verifier.Plane:
+def _plane(problem: Problem, vector: Sequence[Fraction]) -> verifier.Plane:
     """Units for the user: one for −1/+1, else K that sum to zero, which has the largest margin of the equivalent ones.
 
     They are in the smallest integers, if these are numbers of float64 too, and multiplied by K for a sum of zero.
     """
     whole = _integers(vector)
     vector = list(map(Fraction, whole)) if all(abs(value) < 2**53 for value in whole) else vector
-    if signs:
+    if problem.signs:
         return problem.plane(vector)
     blocks = [[Fraction(0)] * problem.width, *problem.blocks(vector)]
     sums = [sum(values, Fraction(0)) for values in zip(*blocks, strict=True)]
@@ -133,15 +185,14 @@ def _integers(values: Sequence[Fraction]) -> list[int]:
 
 def _certificate(
     problem: Problem,
-    signs: bool,
     kind: str,
     plane: Hyperplane | None = None,
     witness: Witness | None = None,
     reason: str = "",
 ) -> Certificate:
-    labels = ("-1", "1") if signs else tuple(map(str, range(problem.classes)))
+    labels = ("-1", "1") if problem.signs else tuple(map(str, range(problem.classes)))
     size, digest = (len(problem.own), problem.features), problem.digest
-    return Certificate(kind, *size, labels, signs, problem.bias, digest, plane, witness, reason, problem)
+    return Certificate(kind, *size, labels, problem.signs, problem.bias, digest, plane, witness, reason, problem)
 
 
 @contextmanager

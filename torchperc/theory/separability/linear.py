@@ -30,13 +30,7 @@ class UnsolvedError(ArithmeticError):
 
 
 class Square:
-    """A square integer matrix A of full rank, given by its rows, for equations A·x = b and Aᵀ·u = b.
-
-    Example:
-        >>> square = Square([[2, 1], [1, 3]])
-        >>> square.solve([1, 0]), square.solve([1, 0], transposed=True)
-        ([Fraction(3, 5), Fraction(-1, 5)], [Fraction(3, 5), Fraction(-1, 5)])
-    """
+    """A square integer matrix A of full rank, given by its rows, for equations A·x = b and Aᵀ·u = b."""
 
     def __init__(self, matrix: Sequence[Sequence[int]], tick: Tick = lambda: None) -> None:
         if len(matrix) > LARGEST:
@@ -84,12 +78,7 @@ class Square:
 
 
 def independent(rows: Sequence[Sequence[int]], tick: Tick = lambda: None) -> tuple[list[int], list[int]]:
-    """Numbers of rows that are linearly independent, the first ones first, and as many columns that keep them so.
-
-    Example:
-        >>> independent([[0, 1, 1], [0, 2, 2], [1, 0, 0]])
-        ([0, 2], [1, 0])
-    """
+    """Numbers of rows that are linearly independent, the first ones first, and as many columns that keep them so."""
     kept, pivots, _ = _reduced(rows, tick)
     return kept, pivots
 
@@ -125,10 +114,6 @@ def null_residues(rows: Sequence[Sequence[int]], width: int, tick: Tick = lambda
     """Three vectors at right angles to some rows, in columns, modulo a prime; else at random, by a fixed seed.
 
     A vector outside the span of the rows is at right angles to all three with a probability of one in p³.
-
-    Example:
-        >>> (np.array([[1, 0, 2]]) @ null_residues([[1, 0, 2]], 3) % PRIME).tolist()
-        [[0, 0, 0]]
     """
     _, pivots, reduced = _reduced(rows, tick)
     free = [j for j in range(width) if j not in set(pivots)]
@@ -149,12 +134,7 @@ def modular_product(left: Residues, right: Residues) -> Residues:
 
 
 def null_vectors(rows: Sequence[Sequence[int]], width: int, tick: Tick = lambda: None) -> list[Vector]:
-    """A basis of the vectors at right angles to independent rows, in integers.
-
-    Example:
-        >>> null_vectors([[1, 0, 2]], 3)
-        [[0, 1, 0], [-2, 0, 1]]
-    """
+    """A basis of the vectors at right angles to independent rows, in integers."""
     _, pivots = independent(rows, tick)
     free = [j for j in range(width) if j not in set(pivots)]
     square = Square([[row[j] for j in pivots] for row in rows], tick)

@@ -36,21 +36,19 @@ _UNIT = 2.0**-53  # of rounding
 class Problem:
     """N·(K − 1) rows, known by their keys: sample·(K − 1) + the number of the other class among the other classes.
 
-    Args:
-        samples: in float64.
-        own: the class of every sample, from 0.
-        classes: K.
-        bias: whether there is a constant feature.
+    ``own`` is the class of every sample, from 0; ``bias`` says whether there is a constant feature, ``signs`` whether
+    the labels were −1/+1.
     """
 
-    samples: Rows
+    samples: Rows  # in float64
     own: NDArray[np.int64]
     classes: int
     bias: bool
+    signs: bool = True
 
     @classmethod
-    def of(cls, X: checks.Data, y: checks.Data, *, bias: bool, num_classes: int | None) -> tuple[Problem, bool]:
-        """The rows of checked data, and whether the labels are −1/+1."""
+    def of(cls, X: checks.Data, y: checks.Data, *, bias: bool, num_classes: int | None) -> Problem:
+        """The rows of data, which are checked."""
         checks.flag("bias", bias)
         if isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize > 8:
             raise TypeError(
@@ -60,7 +58,7 @@ class Problem:
         found = _different(y) if num_classes is None else 0
         classes = found if found > 2 else class_count(num_classes)
         codes = checks.labels(y, len(samples), classes).cpu().numpy()
-        return cls(samples, (codes + 1) // 2 if classes is None else codes, classes or 2, bias), classes is None
+        return cls(samples, (codes + 1) // 2 if classes is None else codes, classes or 2, bias, classes is None)
 
     @property
     def features(self) -> int:
@@ -238,12 +236,7 @@ def _leads(scores: NDArray[Any], own: Keys) -> NDArray[Any]:
 
 
 def digest(X: Any, own: NDArray[np.int64]) -> str:
-    """The digest of samples and classes, some samples at a time.
-
-    Example:
-        >>> digest(np.array([[0.0, 1.5]]), np.array([1]))[:8]
-        '07521301'
-    """
+    """The digest of samples and classes, some samples at a time."""
     made, (samples, features) = Digest(), X.shape
     made.samples = samples
     made.labels.update(own.astype("<i8").tobytes())
@@ -264,12 +257,7 @@ def digest(X: Any, own: NDArray[np.int64]) -> str:
 
 
 def residues_of(values: Array) -> Residues:
-    """Floats modulo a prime, 2⁻¹ being the prime's inverse of 2.
-
-    Example:
-        >>> residues_of(np.array([3.0, 0.5])).tolist() == [3, (PRIME + 1) // 2]
-        True
-    """
+    """Floats modulo a prime, 2⁻¹ being the prime's inverse of 2."""
     mantissas, exponents = np.frexp(values)
     whole = np.ldexp(mantissas, 53).astype(np.int64) % PRIME
     return np.asarray(whole * _powers()[exponents + 1100] % PRIME)
