@@ -212,7 +212,7 @@ def _there(library: str) -> bool:
 
 
 def same_weights(ours: Learned, theirs: Learned, tolerance: float = 0.0) -> Finding:
-    """Whether weights and biases are equal, or differ by no more than a share of the largest of ours.
+    """Whether weights and biases are equal, or differ by no more than a fraction of the largest of ours.
 
     Example:
         >>> a, b = Learned(np.array([[1.0, 2.0]]), np.zeros(1)), Learned(np.array([[1.0, 2.0 + 1e-12]]), np.zeros(1))
@@ -231,7 +231,7 @@ def same_weights(ours: Learned, theirs: Learned, tolerance: float = 0.0) -> Find
 
 
 def errors(found: Learned, X: Any, y: Array) -> float:
-    """The share of samples that the weights decide wrongly.
+    """The fraction of samples that the weights decide wrongly.
 
     Example:
         >>> found = Learned(np.array([[1.0]]), np.zeros(1))

@@ -1,7 +1,6 @@
-"""Made-up data for the benchmarks: whole numbers, so that equal learning gives equal weights to the last bit.
+"""Synthetic data for the benchmarks: integers, so that equal learning gives equal weights to the last bit.
 
-A share of the labels is turned round, or the classes overlap, so that mistakes never end and both sides make all their
-epochs.
+A fraction of the labels is flipped, or the classes overlap, so that mistakes never end and both sides make all epochs.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ Array = npt.NDArray[Any]
 def planes(
     rows: int, width: int, *, flips: float, gap: int = 0, dtype: str = "float64", seed: int = 0
 ) -> tuple[Array, Array]:
-    """Two classes on the two sides of a plane through the origin: sign(u·x), a share of the labels turned round.
+    """Two classes on the two sides of a plane through the origin: sign(u·x), a fraction of the labels turned round.
 
     Args:
         rows: N.
         width: d.
-        flips: share of wrong labels.
+        flips: fraction of wrong labels.
         gap: the first ``gap`` features move by ±1 away from the plane, which leaves a strip about it empty.
         dtype: of X.
         seed: of the generator.

@@ -174,8 +174,8 @@ def link_to_generalisation() -> Finding:
         "learning error and generalisation error",
         "no connection for the perceptron, and no guarantee.",
         f"Every sample of a first pass is new to the weights that meet it, so mistakes/N estimates their mean error "
-        f"without bias: {rate:.1%} against {error:.1%} on 1000 fresh samples (20 data sets, difference {mean:.1%} ± "
-        f"{spread:.1%}). With a margin γ the rate is at most (R/γ)²/N.",
+        f"without bias: {100 * rate:.1f} % against {100 * error:.1f} % on 1000 fresh samples (20 data sets, difference "
+        f"{100 * mean:.1f} % ± {100 * spread:.1f} %). With a margin γ the rate is at most (R/γ)²/N.",
         judged(abs(mean) > 3 * spread),
         {"mistake rate": rate, "error": error, "difference": mean, "spread": spread},
     )
@@ -193,10 +193,10 @@ def three_data_sets() -> Finding:
         "training, validation and test set",
         "keep the parameters with the lowest validation error; but the algorithm computes that error and keeps "
         "nothing.",
-        f"300 noisy blobs, 20 epochs: validation error {errors[-1]:.1%} at the end, {max(errors):.1%} at the worst, "
-        f"{min(errors):.1%} after epoch {1 + errors.index(min(errors))}, whose weights are kept: {kept:.1%}. On the "
-        f"test set, once: {wrong(net.predict(x[test]), y[test]) / len(test):.1%}. Right: store a copy when the error "
-        "falls.",
+        f"300 noisy blobs, 20 epochs: validation error {100 * errors[-1]:.1f} % at the end, {100 * max(errors):.1f} % "
+        f"at the worst, {100 * min(errors):.1f} % after epoch {1 + errors.index(min(errors))}, whose weights are kept: "
+        f"{100 * kept:.1f} %. On the test set, once: "
+        f"{100 * wrong(net.predict(x[test]), y[test]) / len(test):.1f} %. Right: store a copy when the error falls.",
         OPEN,
         {"last": errors[-1], "worst": max(errors), "best": min(errors), "kept": kept},
     )
@@ -215,9 +215,9 @@ def error_of_the_chosen() -> Finding:
     return Finding(
         "the estimate on held-out data",
         "unbiased, by the central limit theorem.",
-        f"Labels by the toss of a coin, so any classifier's error is 50%: the first epoch's validation error is "
-        f"{first:.1%} on average, that of the best of 10 epochs {best:.1%}. Unbiased only while nothing was chosen by "
-        "it, hence the test set; and the theorem gives the width of the estimate, not its mean.",
+        f"Labels by the toss of a coin, so any classifier's error is 50 %: the first epoch's validation error is "
+        f"{100 * first:.1f} % on average, that of the best of 10 epochs {100 * best:.1f} %. Unbiased only while "
+        "nothing was chosen by it, hence the test set; and the theorem gives the width of the estimate, not its mean.",
         judged(abs(best - 0.5) < 0.03, OPEN),
         {"first": first, "best": best},
     )
@@ -235,8 +235,8 @@ def stability() -> Finding:
     errors |= {"shuffled, averaged": wrong(mixed.averaged().predict(x), y)}
     return Finding(
         "one bad sample at the end of 10,000",
-        "100, then 9,899 without an error; the update at the 10,000th destroys what was right for 99.99% of them.",
-        f"100 + 9,899 + 1 = 10,000, and 9,999 of them are 99.99%. Run: {before:.0f} wrong before the last sample, "
+        "100, then 9,899 without an error; the update at the 10,000th destroys what was right for 99.99 % of them.",
+        f"100 + 9,899 + 1 = 10,000, and 9,999 of them are 99.99 %. Run: {before:.0f} wrong before the last sample, "
         f"{after:.0f} after it, {errors['averaged']} by the averaged weights. Shuffled, the sample comes earlier: "
         f"{errors['shuffled']:.0f} wrong at the end, {errors['shuffled, averaged']} averaged.",
         judged(after > 9000 and max(errors["averaged"], errors["shuffled"]) < 100),

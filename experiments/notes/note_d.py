@@ -24,7 +24,7 @@ def error_at_the_start() -> Finding:
     }
     return Finding(
         "the in-sample error at w = 0",
-        "the share of points with sign(w·x) ≠ y; sign(0) is not defined.",
+        "the fraction of points with sign(w·x) ≠ y; sign(0) is not defined.",
         f"AND begins at {errors['sign(0) = +1']:g} with sign(0) = +1, at {errors['sign(0) = 0']:g} with sign(0) = 0, "
         f"and at {errors['y·s < 0']:g} if the note's table (y·w·x < 0 is wrong) decides.",
         OPEN,
@@ -148,7 +148,7 @@ def pocket() -> Finding:
         "keep the best weights so far and stop after some iterations; how many, and how points are picked, is not "
         "said.",
         f"XOR must have 1 error at least ({proof.kind}). Points in the order of rows go round in a circle whose best "
-        f"has {given['sign']} errors, for ever. Random picks reach 1: in {reached[4]} of 20 runs after 4 updates, in "
+        f"has {given['sign']} errors, forever. Random picks reach 1: in {reached[4]} of 20 runs after 4 updates, in "
         f"{reached[16]} after 16, in {reached[80]} after 80. On AND the pocket has {wrong(separated.predict(X), Y)} "
         "errors.",
         OPEN,

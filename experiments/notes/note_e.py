@@ -184,7 +184,7 @@ def start_of_the_algorithm() -> Finding:
     own = ((Y[1] - Y[0]) / (X[1] - X[0])).tolist()
     return Finding(
         "the start of the batch algorithm",
-        "w_d = (y₂ − y₁)/(x_d2 − x_d1) for every feature, b = y₂ − y₁, from the samples 1 and 2.",
+        "w_d = (y₂ − y₁)/(x_d2 − x_d1) forevery feature, b = y₂ − y₁, from the samples 1 and 2.",
         f"Samples 1 and 2 of AND give w = {numbers(own)}: 0/0. Its first and last row, (0, 0) and (1, 1), give them "
         f"the values {number(printed[0])} and {number(printed[3])} instead of −1 and 1: the rise is counted once a "
         "feature, and b is another than before, wrong again. Right: w = (y₂ − y₁)·(x₂ − x₁)/‖x₂ − x₁‖², b = y₁ − "
@@ -288,7 +288,7 @@ def sample_updates_converge() -> Finding:
         "updates with one sample at a time",
         "converge in the end; the rate is a constant.",
         f"AND, η = 0.1, 1000 passes: the weights go round the optimum at distances of {min(away):.4f} to "
-        f"{max(away):.4f}, for ever. With a constant rate they reach it only if one line fits every sample; else the "
+        f"{max(away):.4f}, forever. With a constant rate they reach it only if one line fits every sample; else the "
         "rate must fall.",
         judged(min(away) < 1e-6),
         {"nearest": min(away), "furthest": max(away)},
@@ -370,7 +370,7 @@ def typical_rate() -> Finding:
         "the rate, typically 0.001",
         "no rule is given for it.",
         f"It must be below 2/λmax, {limit:.4f} for AND: at 0.99 of that the loss ends at {losses[0.99]:.4g}, at 1.01 "
-        f"at {losses[1.01]:.0e}. 0.001 takes {steps[0.001]} steps to within 20% of the least loss, half the limit "
+        f"at {losses[1.01]:.0e}. 0.001 takes {steps[0.001]} steps to within 20 % of the least loss, half the limit "
         f"{steps[limit / 2]}. For heights in cm and ages in years the limit is {raw:.1e}: there 0.001 diverges.",
         OPEN,
         {"limit": limit, "losses": losses, "steps": list(steps.values()), "limit of raw features": raw},

@@ -270,7 +270,7 @@ def test_the_restored_result_is_that_of_the_run(fitted):
     assert torch.equal(module.result.model.weight, result.model.weight)
 
 
-def test_a_folder_of_runs_gets_an_overview(tmp_path, fitted, call, unpainted):
+def test_a_folder_of_runs_gets_an_overview(tmp_path, fitted, call):
     for name, lit in {
         "rule": LitRule(tp.Perceptron(2)),
         "gradient": LitClassifier(tp.Perceptron(2), "logistic"),

@@ -103,12 +103,13 @@ def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, Sec
 
 def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
     result = subject.result
-    made = "" if result is None else f" The run made {plural(result.mistakes, 'mistake')}."
+    made = "" if result is None else f"The run made {plural(result.mistakes, 'mistake')}"
     if isinstance(proof, str):
         return None, [Text(proof)]
     if not proof.separable:
         why = "were not decided to be" if proof.separable is None else "are not"
-        return None, [Text(f"No bound: there is one for separable data, and these {why}.{made}")]
+        said = f"No bound: there is one for separable data, and these {why}."
+        return None, [Text(f"{said} {made}." if made else said)]
     bias_step, K = subject.bias_step, subject.classes
     X, y = subject.X.cpu(), subject.y
     gamma = theory.max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=K).margin
@@ -125,9 +126,8 @@ def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, li
         said = f"The run was not by rule; from zero weights the rule would make at most {number(limit)} mistakes here."
         return None, [Text(said), figures]
     if (exception := _exception(result)) is not None:
-        return None, [Text(f"{exception}{made}"), figures]
-    made = plural(result.mistakes, "mistake")
-    said = f"The run made {made}; the bound is {number(limit)}, whatever the order of the samples."
+        return None, [Text(f"{exception} {made}."), figures]
+    said = f"{made}; the bound is {number(limit)}, whatever the order of the samples."
     display = plots.BracketDisplay.from_log(result.log, gamma=gamma)
     low, high = (float(line.get_ydata()[-1]) for line in (display.lower_, display.upper_))  # type: ignore[index, arg-type]  # an array
     alt = "Two lines by epoch that close around the largest margin from below and from above."
