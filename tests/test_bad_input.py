@@ -65,7 +65,7 @@ CASES = {
     "unknown class weight": ({"options": {"class_weight": {2: 1.0}}}, ValueError, "class_weight names label 2"),
     "order out of range": ({"options": {"order": [0, 4]}}, ValueError, "order names sample 4"),
     "negative order": ({"options": {"order": [0, -1]}}, ValueError, "order names sample -1"),
-    "fractional order": ({"options": {"order": [0.5]}}, ValueError, "order must hold integer sample numbers"),
+    "fractional order": ({"options": {"order": [0.5]}}, ValueError, "order must be integer sample numbers"),
     "empty order": ({"options": {"order": []}}, ValueError, "order must be sample numbers.*found shape"),
     "no bias to step": ({"net": tp.Perceptron(2, bias=False), "options": {"bias_step": "unit"}}, ValueError, "bias_step='unit' but the net has no bias"),
     "rate too small for the net": ({"options": {"lr": 1e-50}}, ValueError, "lr=1e-50 makes steps of 1e-50"),

@@ -10,7 +10,6 @@ from test_engines import integers
 
 import torchperc as tp
 from torchperc.rules import sweep as sweeping
-from torchperc.samples import compiling
 
 
 def assert_members_equal_solo_runs(sweep, X, y, classes=None):
@@ -68,7 +67,7 @@ def test_permutations_are_those_of_torch():
 def test_runs_made_one_by_one_are_the_same(monkeypatch):
     X, y = integers(5, count=30)
     together = tp.sweep(X, y, seeds=[1, 2], margin=[0, 1], max_epochs=5)
-    monkeypatch.setattr(compiling, "parallel_loops_run", lambda: False)
+    monkeypatch.setattr(sweeping, "_draws_as_torch", lambda: False)
     apart = tp.sweep(X, y, seeds=[1, 2], margin=[0, 1], max_epochs=5)
     assert torch.equal(together.mistakes, apart.mistakes)
     assert torch.equal(together.weight, apart.weight)

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
     pytest.mark.filterwarnings("ignore:The number of training batches"),
     pytest.mark.filterwarnings("ignore:You called `self.log"),
-    pytest.mark.filterwarnings("ignore:X is read in parts, so order='shuffled'"),
+    pytest.mark.filterwarnings("ignore:X is larger than memory and read in chunks"),
 ]
 KINDS = ["csr", "mapped", "pieces"]
 

@@ -147,7 +147,7 @@ def trace(X: checks.Data, y: checks.Data, lr: float = 1.0, epochs: int = 5, tie:
         >>> step.rule, step.gradient_weights.bias.data
         (Side(scores=[0.0], wrong=1, coef=-1.0), tensor([-1.]))
     """
-    return _Problem(X, y, lr, epochs, tie, None, "given", 0, "unit", None).samples()
+    return _Problem(X, y, lr, epochs, tie).samples()
 
 
 class _Problem:
@@ -160,11 +160,11 @@ class _Problem:
         lr: float,
         epochs: int,
         tie: str,
-        dtype: torch.dtype | None,
-        order: Any,
-        seed: int,
-        bias_step: str,
-        num_classes: int | None,
+        dtype: torch.dtype | None = None,
+        order: Any = "given",
+        seed: int = 0,
+        bias_step: str = "unit",
+        num_classes: int | None = None,
     ) -> None:
         checks.one_of("tie", tie, TIES)
         checks.one_of("bias_step", bias_step, BIAS_STEPS)

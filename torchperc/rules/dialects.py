@@ -1,4 +1,4 @@
-"""Dialects: how five lecture notes and three libraries write the same perceptron, as named sets of conventions.
+"""Dialects: the conventions of five lecture notes and three libraries by name.
 
 >>> import torchperc as tp
 >>> X, y = tp.data.gate("AND")
@@ -17,16 +17,7 @@ from torchperc.rules.trainer import RuleTrainer
 
 @dataclass(frozen=True)
 class Dialect:
-    """A named set of conventions.
-
-    Args:
-        name: of the dialect.
-        tie: what is a mistake.
-        bias_step: how the bias moves.
-        order: in which samples are presented.
-        select: which weights are kept.
-        lr: the size of an update, that is what η·y is multiplied with in the source.
-        remark: what else sets it apart.
+    """A named set of conventions, as arguments of :class:`RuleTrainer`, and a remark.
 
     Example:
         >>> NOTE_E.trainer(max_epochs=5).tie
@@ -42,7 +33,7 @@ class Dialect:
     remark: str
 
     def __post_init__(self) -> None:
-        self.trainer()  # which refuses conventions that do not exist
+        self.trainer()  # checks the conventions
 
     def trainer(self, **changes: Any) -> RuleTrainer:
         """A :class:`RuleTrainer` that follows the dialect, but for the given changes."""

@@ -22,7 +22,7 @@ from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.nn import functional as tpf
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.models import Model, decisions
+from torchperc.rules.models import Model, decisions, rows_like
 from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights, dual
 from torchperc.samples import digest
 from torchperc.samples.parts import as_rows
@@ -112,19 +112,12 @@ class MistakeLog:
         epoch_ends: Sequence[int],
         cost: Tensor | None = None,
     ) -> MistakeLog:
-        """A log from its entries, whose coefficients are in the units of learning."""
-        return cls(
-            space,
-            y,
-            start,
-            index=mistakes.sample,
-            step=mistakes.step,
-            coef=mistakes.coef * space.scale,
-            wrong=mistakes.wrong,
-            steps=epoch_ends[-1] if epoch_ends else 0,
-            epoch_ends=torch.tensor(epoch_ends, dtype=torch.int64, device=y.device),
-            cost=torch.ones((), dtype=torch.float64, device=y.device).expand(len(y)) if cost is None else cost,
-        )
+        """A log from its entries, whose coefficients are not scaled."""
+        sample, step, coef, wrong = mistakes
+        steps, ends = epoch_ends[-1] if epoch_ends else 0, torch.tensor(epoch_ends, dtype=torch.int64, device=y.device)
+        if cost is None:
+            cost = torch.ones((), dtype=torch.float64, device=y.device).expand(len(y))
+        return cls(space, y, start, sample, step, coef * space.scale, wrong, steps, ends, cost)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -189,8 +182,7 @@ class MistakeLog:
 
     def survivals(self) -> Tensor:
         """The number of samples that each state survived, from the start to the last: (len + 1,)."""
-        bounds = torch.cat((self.step.new_zeros(1), self.step, self.step.new_tensor([self.steps])))
-        return bounds.diff()
+        return self.step.diff(prepend=self.step.new_zeros(1), append=self.step.new_tensor([self.steps]))
 
     def mistakes_by_epoch(self) -> Tensor:
         """Mistakes per epoch: the learning curve."""
@@ -204,7 +196,7 @@ class MistakeLog:
         """
         if X is None and y is None:
             return self._errors(self.space.rows, self.y, self.cost)
-        rows = as_rows(X, dtype=self.space.rows.dtype, device=self.y.device, width=self.space.rows.width)
+        rows = rows_like(self.space.rows, X)
         labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
         return self._errors(rows, labels, torch.ones(len(rows), dtype=torch.float64, device=self.y.device))
 
@@ -291,8 +283,7 @@ class VotedModel(Model):
         return self.logs[0].space.classes
 
     def _admit(self, X: checks.Data) -> Rows:
-        rows = self.logs[0].space.rows
-        return as_rows(X, dtype=rows.dtype, device=rows.device, width=rows.width)
+        return rows_like(self.logs[0].space.rows, X)
 
     def row_scores(self, rows: Rows) -> Tensor:
         """Votes: (N, 1) or (N, K)."""

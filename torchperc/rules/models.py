@@ -26,6 +26,11 @@ def decisions(scores: Tensor, classes: int | None) -> Tensor:
     return tpf.decide(scores[..., 0]) if classes is None else tpf.decide_class(scores)
 
 
+def rows_like(rows: Rows, X: checks.Data, name: str = "X") -> Rows:
+    """Checked samples of the width, type and device of others."""
+    return as_rows(X, dtype=rows.dtype, device=rows.device, width=rows.width, name=name)
+
+
 class Model(ABC):
     """A classifier of samples in rows; ``classes`` is ``None`` for labels −1/+1."""
 
@@ -104,7 +109,7 @@ class KernelModel(Model):
     classes: int | None = None
 
     def _admit(self, X: checks.Data) -> Rows:
-        return as_rows(X, dtype=self.support.dtype, device=self.support.device, width=self.support.width)
+        return rows_like(self.support, X)
 
     def row_scores(self, rows: Rows) -> Tensor:
         """Σ α·k + b."""

@@ -57,7 +57,7 @@ class Order:
             return True
         return len((self.table if self.table.dim() == 1 else self.table[number]).unique()) == len(self.ids)
 
-    def epoch(self, number: int, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
+    def epoch(self, number: int, mistakes: Callable[[], Tensor] | None = None) -> Iterator[Tensor]:
         """Chunks of the sample numbers of an epoch; ``mistakes()`` says which samples are mistakes now."""
         if self.table is not None:
             yield self.table if self.table.dim() == 1 else self.table[number]
@@ -66,6 +66,7 @@ class Order:
         elif self.name == "shuffled":
             yield from self._shuffled()
         else:
+            assert mistakes is not None
             yield from self._picks(mistakes)
 
     def state_dict(self) -> dict[str, Any]:
@@ -118,7 +119,7 @@ def sample_numbers(order: Any) -> Tensor:
             raise TypeError(f"found {array.dtype}")
         return torch.from_numpy(array.astype(np.int64))
     except (ValueError, TypeError, NotImplementedError) as error:
-        raise ValueError(f"order must hold integer sample numbers, in rows of equal length: {error}") from None
+        raise ValueError(f"order must be integer sample numbers, in rows of equal length: {error}") from None
 
 
 def _table(order: Any, ids: Tensor, max_epochs: int) -> Tensor:

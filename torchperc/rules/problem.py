@@ -1,4 +1,4 @@
-"""From a net and a user's data to a task that an engine can run, with every check on the way."""
+"""From a net and data to a task that an engine can run, with every check."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.models import Net
+from torchperc.rules.models import Net, rows_like
 from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
 from torchperc.samples.parts import PartRows, as_rows
 from torchperc.samples.rows import Rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def linear_problem(net: object, X: checks.Data) -> tuple[Space, Weights]:
-    """The space of a net's weights over checked samples, the bias at rest, and the weights the net has now."""
+    """The space of a net's weights over checked samples, with no bias step, and its current weights."""
     net = check_net(net)
     weight = net.weight.detach()
     if checks.is_sparse(X) and weight.device.type != "cpu":
@@ -41,7 +41,7 @@ def linear_problem(net: object, X: checks.Data) -> tuple[Space, Weights]:
 
 
 def check_net(net: object) -> Net:
-    """A net that the rule can train, or an error that names the alternative."""
+    """A net that the rule can train."""
     if not isinstance(net, Net):
         raise TypeError(
             "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
@@ -64,7 +64,7 @@ def check_net(net: object) -> Net:
 
 
 def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
-    """The coefficient of each sample's update, if the net's type can hold it and the step of the bias."""
+    """The coefficient of each sample's update, if the net's type can hold it and the bias step."""
     different = factors[:1] if factors.stride(0) == 0 else factors
     coefs = lr * different
     what = f"lr={lr:g}" if bool((different == 1).all()) else f"lr={lr:g} with sample and class weights"
@@ -74,12 +74,12 @@ def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
 
 
 def learning_margin(margin: float, space: Space) -> float:
-    """A margin in the units of learning, rounded to the type of the scores it is compared with."""
+    """A margin before scaling, rounded to the type of the scores."""
     return float(torch.tensor(margin / space.scale, dtype=space.rows.dtype))
 
 
 def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> None:
-    """Say that a strict tie never leaves zero weights."""
+    """Warn that a strict tie never leaves zero weights."""
     if tie == "strict" and not margin and not start.weight.any() and not start.bias.any():
         warnings.warn(
             "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
@@ -90,7 +90,7 @@ def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> N
 
 
 def kernel_problem(net: object, X: checks.Data, kernel: Kernel, num_classes: int | None) -> tuple[Space, Weights]:
-    """A kernel's space over checked samples; it starts with no support vectors."""
+    """A kernel's space over checked samples, and no support vectors."""
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
     classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
@@ -119,7 +119,7 @@ def zero_net(rows: Rows, num_classes: int | None) -> Perceptron | MulticlassPerc
 
 
 def with_bias_step(space: Space, net: object, bias_step: str | None, ids: Tensor) -> Space:
-    """The space with the bias moving by 1, R² or 0 for a coefficient of 1, R over the samples that take part."""
+    """The space with a bias step of 1, R² or 0, R over the samples that take part."""
     has_bias = getattr(net, "bias", None) is not None
     if net is not None and not has_bias and bias_step not in (None, "none"):
         raise ValueError(f"bias_step={bias_step!r} but the net has no bias; use bias_step='none', or a net with a bias")
@@ -134,25 +134,19 @@ def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | Non
         return None
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
-    rows = as_rows(
-        validation[0],
-        dtype=space.rows.dtype,
-        device=space.rows.device,
-        width=space.rows.width,
-        name="validation X",
-    )
+    rows = rows_like(space.rows, validation[0], "validation X")
     labels = checks.labels(validation[1], len(rows), space.classes, name="validation y", both=False)
     return rows, labels.to(rows.device)
 
 
 def part_bounds(rows: Rows, order: object) -> Tensor | None:
-    """Where the parts of samples that are read in parts begin and end; says what that means for shuffling."""
+    """Where chunks of samples larger than memory begin and end; warns what that means for shuffling."""
     if not isinstance(rows, PartRows):
         return None
     if isinstance(order, str) and order == "shuffled":
         warnings.warn(
-            "X is read in parts, so order='shuffled' shuffles the parts and the samples within each part, not all "
-            "samples among each other",
+            "X is larger than memory and read in chunks: order='shuffled' shuffles the chunks, and the samples within "
+            "each chunk",
             UserWarning,
             stacklevel=4,
         )
@@ -160,11 +154,11 @@ def part_bounds(rows: Rows, order: object) -> Tensor | None:
 
 
 def prover(space: Space, start: Weights, y: Tensor, ids: Tensor) -> Callable[[], Certificate]:
-    """Whether the samples that take part can be separated, to be found out when it is asked."""
+    """A function that decides whether the samples that take part are separable."""
     if type(space) is not LinearSpace:
-        raise ValueError("prove=True knows nets with one vector a class, not joint features; leave it out")
+        raise ValueError("prove=True is for nets with one weight vector per class, not joint features; leave it out")
     if not space.bias_scale and start.bias.any():
-        raise ValueError("prove=True with bias_step='none' needs a bias of 0: the offset would stay what it is")
+        raise ValueError("prove=True with bias_step='none' needs a bias of 0, which would never change")
 
     def prove() -> Certificate:
         from torchperc.theory import separability
@@ -184,10 +178,7 @@ def sample_factors(
     *,
     all_zero: bool = False,
 ) -> Tensor:
-    """The factor of each sample's updates: its own weight times its class's, in float64.
-
-    Where nothing is weighted, one number in memory stands for all.
-    """
+    """Sample weight times class weight, in float64; of stride 0 if nothing is weighted."""
     factors = torch.ones(1, dtype=torch.float64, device=y.device).expand(len(y))
     if sample_weight is not None:
         factors = checks.nonnegative_weights(sample_weight, len(y), all_zero=all_zero).to(y.device)
@@ -198,7 +189,7 @@ def sample_factors(
 
 
 def class_factors(y: Tensor, class_weight: Mapping[int, float] | str, classes: int | None) -> Mapping[int, float]:
-    """The factor of each label: as it is given, or N/(K·N_label) for ``"balanced"``."""
+    """The factor per label: as given, or N/(K·N_label) for ``"balanced"``."""
     if isinstance(class_weight, str):
         present, counts = y.unique(return_counts=True)
         return {k: len(y) / (len(present) * n) for k, n in zip(present.tolist(), counts.tolist(), strict=True)}

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
 from torchperc.rules.engines import compiled
 from torchperc.rules.models import LinearModel
@@ -163,18 +164,10 @@ def sweep(
         check_steps(step, torch.ones(1, dtype=torch.float64), space)
     compiles = compiling.parallel_loops_run() and compiled.obstacle(space) is None and _draws_as_torch()
     results, weight, bias = (_together if compiles else _one_by_one)(space, labels, table, members, options)
-    return Sweep(
-        members,
-        results[:, 0],
-        results[:, 1],
-        tuple(_VERDICTS[code] for code in results[:, 2].tolist()),
-        weight,
-        bias,
-        math.sqrt(space.squared_radius()),
-        _margins(space, labels, weight, bias),
-        options,
-        table,
-    )
+    mistakes, epochs, codes = results.unbind(1)
+    verdicts = tuple(_VERDICTS[code] for code in codes.tolist())
+    radius, margins = math.sqrt(space.squared_radius()), _margins(space, labels, weight, bias)
+    return Sweep(members, mistakes, epochs, verdicts, weight, bias, radius, margins, options, table)
 
 
 def _table(orders: checks.Data | None, count: int) -> Tensor:
@@ -281,10 +274,6 @@ def _margins(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
 
 def _slacks(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     scores = space.rows.scores(weight.flatten(0, 1), bias.flatten()).double()
-    if space.classes is None:
-        return (scores * y[:, None]).amin(0)
-    scores = scores.unflatten(1, (len(weight), space.classes))
-    own = y[:, None, None].expand(-1, len(weight), 1)
-    rival = scores.scatter(2, own, -torch.inf).amax(2)
-    slacks: Tensor = (scores.gather(2, own).squeeze(2) - rival).amin(0)
-    return slacks
+    if space.classes is not None:
+        scores = scores.unflatten(1, (len(weight), space.classes))
+    return tpf.slacks(scores, y[:, None].expand(-1, len(weight))).amin(0)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.rules.conventions import BIAS_STEPS, ENGINES, SELECTS, TIES
 from torchperc.rules.engines.choice import choose_engine
-from torchperc.rules.engines.reference import Engine, Task
+from torchperc.rules.engines.reference import Task
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Net
 from torchperc.rules.online import Stream
@@ -33,39 +33,36 @@ from torchperc.rules.problem import (
 )
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
-from torchperc.rules.spaces import Weights
 
 
 class RuleTrainer:
     """Learns by the perceptron rule: for each sample that is a mistake, w ← w + η·y·x and b ← b + η·y·(bias step).
 
-    With K classes, the right class's vector gains η·x and the strongest wrong one loses it. With a kernel, nothing is
-    added up but a coefficient for each support vector.
+    With K classes, the true class's vector gains η·x and the strongest wrong one loses it. With a kernel, the model has
+    one coefficient per support vector.
 
     Args:
-        max_epochs: passes at most; the run ends earlier at a clean pass or when its weights repeat.
-        lr: the learning rate η. From zero weights it scales the result and changes nothing else: the rule learns with
-            steps of 1 and multiplies what it has learned by η, so the mistakes are the same for every η.
+        max_epochs: at most so many; training ends earlier after an epoch without a mistake or when weights repeat.
+        lr: the learning rate η. From zero weights it only scales the result: the mistakes are the same for every η.
         tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
         bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"`` for a
-            net with a bias, ``"none"`` for a net without one and for kernels, which bring a constant of their own.
-        order: ``"given"``, ``"shuffled"``, ``"random-mistake"``, sample numbers for every epoch, or a row for each.
+            net with a bias, else ``"none"``.
+        order: ``"given"``, ``"shuffled"``, ``"random-mistake"``, sample numbers for every epoch, or a row per epoch.
         select: which weights the net has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (the net gets the averaged
-            ones, their nearest single vector; ``result.predict`` votes), ``"pocket"``, ``"best-validation"``.
-        engine: how passes are made; the mistakes are the same. ``"reference"``: a plain loop in torch, any device and
-            type. ``"compiled"``: the same loop compiled by numba, float32 and float64 on the CPU. ``"blocked"``: blocks
-            of samples by matrix products, for GPUs. ``"auto"``: the fastest of them for this data.
+            ones; ``result.predict`` votes), ``"pocket"``, ``"best-validation"``.
+        engine: how epochs are computed; the mistakes are the same. ``"reference"``: a plain loop in torch, any device
+            and type. ``"compiled"``: the same loop compiled by numba, float32 and float64 on the CPU. ``"blocked"``:
+            blocks of samples by matrix products, for GPUs. ``"auto"``: the fastest of them for this data.
         seed: of shuffled and random orders.
         margin: the slack y·s that every sample must exceed; 0 is the classic rule.
-        class_weight: a factor for each label's updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
+        class_weight: a factor per label for its updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
-            (M, d) to (N, M). Then ``fit`` takes ``None`` for the net.
+            (M, d) to (N, M); then the net is ``None``.
         degree: of the polynomial kernel; 3 by default.
         gamma: of the rbf kernel; 1 by default.
-        progress: show a progress bar on standard error; by default for data that are read in parts (a large
-            ``numpy.memmap``, :class:`~torchperc.samples.parts.CsrParts`), if that is a terminal.
-        prove: if the run ends without separating the data, find out whether that is possible: the verdict becomes
-            ``NOT_SEPARABLE`` where a proof says no, and the result has the certificate. For linear nets.
+        progress: show a progress bar on standard error; by default for data larger than memory if that is a terminal.
+        prove: if the data are not separated, find out whether they can be: the verdict becomes ``NOT_SEPARABLE`` if it
+            is proved that they cannot, and the result has the certificate. For linear nets.
 
     Example:
         >>> import torchperc as tp
@@ -120,7 +117,6 @@ class RuleTrainer:
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        # streams belong to nets of this process; a copy of the trainer begins its own
         return {**vars(self), "_streams": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -136,19 +132,16 @@ class RuleTrainer:
         sample_weight: checks.Data | None = None,
         num_classes: int | None = None,
     ) -> RuleResult:
-        """Learn from the weights the net has now; leave the selected ones in it.
+        """Train from the net's current weights; write the selected ones into it.
 
         Args:
             net: a :class:`Perceptron`, :class:`MulticlassPerceptron`, :class:`JointPerceptron` or ``nn.Linear``;
                 ``None`` with a kernel.
-            X: samples, as a tensor, a numpy array or a scipy sparse matrix.
-            y: labels −1/+1, or class indices for a net of K classes.
-            validation: samples and labels whose error is taken after each epoch.
-            sample_weight: a factor for each sample's updates; 0 leaves the sample out.
+            X: samples (N, d), as a tensor, a numpy array or a scipy sparse matrix.
+            y: labels (N,): −1/+1, or class indices for a net of K classes.
+            validation: samples and labels whose error is recorded after each epoch.
+            sample_weight: a factor per sample for its updates; 0 leaves the sample out.
             num_classes: with a kernel, the number of classes if ``y`` holds class indices.
-
-        Shape:
-            X (N, d), y (N,).
         """
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
@@ -164,11 +157,10 @@ class RuleTrainer:
     def partial_fit(
         self, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
     ) -> RuleResult:
-        """Online learning: one pass over these samples, going on from where the last call left this net.
+        """Online learning: one pass over these samples, which may be of one class only.
 
-        A chunk may hold one class only. ``select`` may be ``"last"``, or ``"averaged"`` and ``"voted"`` over all the
-        samples this trainer has shown this net; if the net's weights were changed from outside in between, the stream
-        begins anew from them. The result's log covers this chunk.
+        ``select`` may be ``"last"``, or ``"averaged"`` and ``"voted"`` over all calls with this net; they start anew if
+        its weights were changed in between. The result's log is that of this call.
 
         Example:
             >>> import torchperc as tp
@@ -185,7 +177,7 @@ class RuleTrainer:
     def learn_chunk(
         self, stream: Stream, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
     ) -> RuleResult:
-        """What :meth:`partial_fit` does, going on from where a stream is that the caller keeps."""
+        """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
         run.epoch()
@@ -205,7 +197,7 @@ class RuleTrainer:
         num_classes: int | None = None,
         online: Stream | None = None,
     ) -> RuleRun:
-        """A run that has not made its first epoch. Everything is checked here, and nothing is changed."""
+        """A run before its first epoch; everything is checked, nothing is changed."""
         if self.kernel is not None:
             space, start = kernel_problem(net, X, self.kernel, num_classes)
         elif num_classes is not None:
@@ -215,11 +207,11 @@ class RuleTrainer:
         labels = checks.labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
         factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
         ids = torch.arange(len(labels), device=labels.device)
-        if factors.stride(0):  # otherwise nothing is weighted, and every sample takes part
+        if factors.stride(0):  # otherwise nothing is weighted
             ids = ids[factors > 0]
             if not len(ids) or (not online and labels[ids].min() == labels[ids].max()):
-                left = "no sample" if online else "one class only"
-                raise ValueError(f"sample_weight and class_weight leave {left}; there is nothing to learn")
+                left = "no sample" if online else "one class only; at least two classes are required"
+                raise ValueError(f"sample_weight and class_weight leave {left}")
         space = with_bias_step(space, net, self.bias_step, ids)
         scale = self.lr if not start.weight.any() and not start.bias.any() else 1.0
         if online and (going_on := online.begin(self.lr)):
@@ -230,33 +222,26 @@ class RuleTrainer:
         task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, learning_margin(self.margin, space))
         held = held_out(validation, space)
         warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
-        return RuleRun(
-            self._engine(task, start),
-            start,
-            order,
-            max_epochs=1 if online else self.max_epochs,
-            select="last" if online else self.select,
-            cost=factors,
-            validation=held,
-            prove=prover(space, start, labels, ids) if self.prove and not online else None,
-        )
+        engine = choose_engine(self.engine, task, start)
+        if online:
+            return RuleRun(engine, start, order, max_epochs=1, select="last", cost=factors, validation=held)
+        prove = prover(space, start, labels, ids) if self.prove else None
+        options: dict[str, Any] = {"max_epochs": self.max_epochs, "select": self.select, "validation": held}
+        return RuleRun(engine, start, order, cost=factors, prove=prove, **options)
 
     def check_stream(self) -> None:
-        """Refuse what looks back at samples: a stream has not kept them."""
-        if self.select in ("pocket", "best-validation"):
-            raise ValueError(
-                f"select={self.select!r} needs all samples, which partial_fit never sees together; use fit"
-            )
-        if self.bias_step == "radius" or self.class_weight == "balanced":
-            what = "bias_step='radius'" if self.bias_step == "radius" else "class_weight='balanced'"
-            raise ValueError(f"{what} needs all samples, which partial_fit never sees together; use fit")
+        """Refuse options that need all samples at once."""
+        for what, asked in (
+            (f"select={self.select!r}", self.select in ("pocket", "best-validation")),
+            ("bias_step='radius'", self.bias_step == "radius"),
+            ("class_weight='balanced'", self.class_weight == "balanced"),
+        ):
+            if asked:
+                raise ValueError(f"{what} needs all samples, which partial_fit never sees together; use fit")
         if self.kernel is not None:
             raise ValueError("partial_fit with a kernel would have to keep its support vectors; use fit")
         if not isinstance(self.order, str) or self.order != "given":
-            raise ValueError("partial_fit takes samples as they come; use order='given'")
-
-    def _engine(self, task: Task, start: Weights) -> Engine:
-        return choose_engine(self.engine, task, start)
+            raise ValueError("partial_fit presents samples as they come; use order='given'")
 
 
 def _kernel(kernel: str | Callable[[Any, Any], Any] | None, degree: int | None, gamma: float | None) -> Kernel | None:
@@ -267,7 +252,7 @@ def _kernel(kernel: str | Callable[[Any, Any], Any] | None, degree: int | None, 
 
 
 def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
-    """Return ``class_weight`` if it is ``None``, ``"balanced"`` or a factor for each label."""
+    """``class_weight`` if it is ``None``, ``"balanced"`` or a factor per label."""
     if class_weight is None:
         return None
     if isinstance(class_weight, str):

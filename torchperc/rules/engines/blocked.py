@@ -1,10 +1,8 @@
-"""The blocked engine: exact sequential learning by matrix products, for devices that are slow at one thing at a time.
+"""The blocked engine: exact sequential learning by matrix products, for GPUs.
 
-Within a block of B samples, what sample i sees is the scores before the block and what earlier mistakes of the block
-added to them: s_i = S_i + Σ_{j<i} m_j·c_j·K_ij, with the Gram matrix K of the block. So the mistakes m solve
-m_i = [y_i·s_i ≤ 0], where each depends on earlier ones only. Starting anywhere and sweeping, the first is right after
-one sweep, the second after two, and so on: a sweep that changes nothing has found the one solution. In practice that
-takes a few sweeps, and never more than B.
+Within a block of B samples with Gram matrix K, the score of sample i is s_i = S_i + Σ_{j<i} m_j·c_j·K_ij, and the
+mistakes m solve m_i = [y_i·s_i ≤ 0], where each depends on earlier ones only. Every sweep settles at least one more, so
+a sweep that changes nothing has found the one solution: in practice after a few sweeps, never more than B.
 """
 
 from __future__ import annotations
@@ -22,16 +20,14 @@ from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import Weights
 from torchperc.samples.rows import Rows
 
-SWEEPS = 4
-"""Sweeps between two looks at whether anything still changes; a look makes the host wait for the device."""
+SWEEPS = 4  # between two looks at whether anything still changes, for which the host waits for the device
 
 
 class BlockedEngine(LinearEngine):
     """Blocks of samples, each learned by two matrix products and a few sweeps.
 
-    A block in which a score is within rounding of the limit is learned by the plain loop instead, so the mistakes are
-    those of the plain loop. The updates are made one after the other as there, together only where that is exact, so
-    the weights are the same, too.
+    A block in which a score is within rounding of the limit is learned by the plain loop, and updates are made together
+    only where that is exact. So mistakes and weights are those of the plain loop.
     """
 
     block = 128
@@ -50,7 +46,7 @@ class BlockedEngine(LinearEngine):
         return engine
 
     def run(self, order: Tensor) -> Mistakes:
-        """Present these samples in order, a block at a time; the mistakes are gathered when all blocks are done."""
+        """Present these samples in order, a block at a time."""
         wrong = torch.empty_like(order)
         before = 0
         for rows, at in self.space.rows.parts(order):
@@ -65,7 +61,7 @@ class BlockedEngine(LinearEngine):
         return Mistakes(sample, step, coef * own[step] if self.space.classes is None else coef, wrong[step])
 
     def _learn(self, rows: Rows, ids: Tensor) -> Tensor:
-        """Learn one block; return the class each sample was taken for, its own if it was no mistake."""
+        """Learn one block; return the class each sample was taken for."""
         own, coefs = self.task.y[ids], self.task.coefs[ids].to(rows.dtype)
         scores = rows.scores(self.weights.weight, self.weights.bias)
         earlier = rows.dots(rows).add_(self.space.bias_scale).tril_(-1)
@@ -80,10 +76,13 @@ class BlockedEngine(LinearEngine):
                 raise checks.weights_overflow()
             if settled:
                 break
-        bound = self._block_bound(moves)
+        assert self.rounding is not None
+        steps = moves.abs().amax(1)
+        bound = self.rounding.bound_of_block(self.weights, steps, self.space.bias_scale, whole=self._whole)
         rounds, undecided = torch.stack((bound > 0, self._open(seen, own, bound))).tolist()
         if rounds and undecided:
-            return self._one_by_one(ids)
+            mistakes = self._plain.run(ids)
+            return own.index_put((mistakes.step,), mistakes.wrong)
         found = wrong if self.space.classes is not None else torch.where(moves[:, 0] != 0, -own, own)
         if not rounds:
             self.weights.weight += rows.mix(moves)
@@ -93,18 +92,6 @@ class BlockedEngine(LinearEngine):
             i = int(ids[j])
             self.space.update(self.weights, i, self.task.coef(i, int(own[j])), int(own[j]), int(found[j]))
         return found
-
-    def _one_by_one(self, ids: Tensor) -> Tensor:
-        """A block by the plain loop."""
-        found = self._plain.run(ids)
-        wrong = self.task.y[ids]
-        wrong[found.step] = found.wrong
-        return wrong
-
-    def _block_bound(self, moves: Tensor) -> Tensor:
-        assert self.rounding is not None
-        steps = moves.abs().amax(1)
-        return self.rounding.bound_of_block(self.weights, steps, self.space.bias_scale, whole=self._whole)
 
     def _open(self, seen: Tensor, own: Tensor, bound: Tensor) -> Tensor:
         """Whether rounding leaves any mistake of the block open, or which class a sample was taken for."""
@@ -117,12 +104,12 @@ class BlockedEngine(LinearEngine):
         return ((slack.abs() <= near) | several).any()
 
     def _two(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """A sweep with one score: from what the samples see to what each adds; it has nothing to say of classes."""
+        """A sweep with one score: from scores to updates; the second result is not used."""
         label, step, negative, nothing = own[:, None], (coefs * own)[:, None], own[:, None] < 0, coefs.new_zeros(())
         return lambda seen: (torch.where(self._below(seen * label, negative), step, nothing), own)
 
     def _many(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """A sweep with K scores: from what the samples see to what each adds, and the class it was taken for."""
+        """A sweep with K scores: from scores to updates, and the class each sample was taken for."""
         every = torch.arange(self.space.outputs, device=own.device)  # not one_hot, which looks at the labels
         mine = every == own[:, None]
 
@@ -137,7 +124,7 @@ class BlockedEngine(LinearEngine):
         return sweep
 
     def _below(self, slack: Tensor, loses_tie: Tensor) -> Tensor:
-        """Whether the slack is a mistake; with ``"sign"``, a tie is one where the decision goes to the other label."""
+        """Whether the slack is a mistake."""
         if self.task.tie == "update":
             return slack <= self.task.margin
         below = slack < self.task.margin

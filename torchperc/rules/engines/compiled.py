@@ -1,4 +1,4 @@
-"""The compiled engine: the plain loop at the speed of memory, on two cores where mistakes are rare."""
+"""The compiled engine: the plain loop compiled by numba, on two cores where mistakes are rare."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from torchperc.samples.compiling import second_core
 from torchperc.samples.rows import Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
-_SEGMENT = 2**25
-"""Bytes of samples between two looks at whether a second core is worth it."""
+_SEGMENT = 2**25  # bytes of samples between two looks at whether a second core is worth it
+# bytes of samples below which two cores are slower than one, and after which they look at each other's work
 _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
-"""Bytes of samples below which two cores are slower than one, and after which they look at each other's work."""
 
 
 def obstacle(space: Space) -> str | None:
@@ -39,7 +38,7 @@ def obstacle(space: Space) -> str | None:
 
 
 def nearness(space: Space) -> _Array:
-    """What compiled loops keep of how far a score can be off; see :mod:`torchperc.rules.engines.rounding`."""
+    """What compiled loops need of :mod:`torchperc.rules.engines.rounding`."""
     from torchperc.rules.loops import exact
 
     rounding, near = Rounding(space.rows), np.zeros(exact.NEAR)
@@ -51,10 +50,10 @@ def nearness(space: Space) -> _Array:
 
 
 class CompiledEngine(LinearEngine):
-    """The loop of the reference engine, compiled by numba; its mistakes and its weights are the same.
+    """The loop of the reference engine, compiled.
 
-    Where the last mistakes were far apart, a second core scores samples ahead of the first with the weights as they
-    are. What it finds counts only if the weights have not changed since, so the result is that of the plain loop.
+    If mistakes are rare, a second core scores samples ahead; what it finds counts only if the weights have not changed
+    since, so the result is that of the plain loop.
     """
 
     def __init__(self, task: Task, start: Weights) -> None:

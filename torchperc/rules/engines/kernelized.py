@@ -1,4 +1,4 @@
-"""The engine of the kernel perceptron, which never sees its weights."""
+"""The engine of the kernel perceptron."""
 
 from __future__ import annotations
 
@@ -17,12 +17,10 @@ from torchperc.samples.rows import Rows
 
 
 class KernelEngine(Engine):
-    """The rule in a kernel's space, where the weights are known by their scores on the samples only.
+    """The rule in a kernel's space.
 
-    Every sample's scores are kept, with the number of log entries they include. A block of samples is brought up to
-    date by one matrix product with the support vectors that are new to it; within the block the samples up to the next
-    mistake are passed over together, and a mistake costs one Gram row. Exact, because a score is used only once it
-    includes every earlier mistake.
+    Every sample's scores are kept with the number of log entries they include. A block is brought up to date by one
+    matrix product with the support vectors that are new to it; then a mistake costs one Gram row.
     """
 
     block = 512
@@ -89,11 +87,8 @@ class KernelEngine(Engine):
         return products @ entries.signed(self.space.classes).to(products.dtype)
 
     def _columns(self, since: int) -> Entries:
-        found, device = self._found[since:], self.task.y.device
-        at = torch.tensor([mistake.sample for mistake in found], dtype=torch.int64, device=device)
-        coefs = torch.tensor([mistake.coef for mistake in found], dtype=torch.float64, device=device)
-        wrong = torch.tensor([mistake.wrong for mistake in found], dtype=torch.int64, device=device)
-        return Entries(at, coefs, self.task.y[at], wrong)
+        found = Mistakes.of(self._found[since:], self.task.y.device)
+        return Entries(found.sample, found.coef, self.task.y[found.sample], found.wrong)
 
     def training_scores(self) -> Tensor:
         """Every sample's scores, brought up to date."""
@@ -112,21 +107,16 @@ class KernelEngine(Engine):
         return self.space.replay(Weights(nothing, nothing), self._columns(0))
 
     def norm(self) -> float:
-        """√(Σ Σ α_i·α_j·k(x_i, x_j)), kept up to date from mistake to mistake."""
+        """√(Σ Σ α_i·α_j·k(x_i, x_j))."""
         return math.sqrt(max(self._squared_norm, 0.0))
 
     def state_dict(self) -> dict[str, Any]:
         """The mistakes so far, and every sample's scores with the number of mistakes they include."""
-        found = [tuple(mistake) for mistake in self._found]
-        return {
-            "found": found,
-            "scores": self._scores.clone(),
-            "included": self._included.clone(),
-            "norm": self._squared_norm,
-        }
+        kept = {"scores": self._scores.clone(), "included": self._included.clone(), "norm": self._squared_norm}
+        return {"found": [tuple(mistake) for mistake in self._found], **kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """All of that again."""
+        """Resume from there."""
         self._found = [Mistake(*mistake) for mistake in state["found"]]
         self._scores.copy_(state["scores"])
         self._included.copy_(state["included"])

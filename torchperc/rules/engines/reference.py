@@ -1,8 +1,4 @@
-"""Engines: how a pass over the samples is made. Each gives the same mistakes; they differ in speed and reach.
-
-An engine holds the state of a run. It is handed samples to present, in order, and answers with the mistakes it made;
-epochs, verdicts and selections are the trainer's business.
-"""
+"""Engines hold the weights of a run and present samples in order; all make the same mistakes, at different speeds."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ from torchperc.samples.rows import Rows
 
 @dataclass(frozen=True)
 class Task:
-    """What is to be learned and by which test: samples, labels, the coefficient of each sample, tie and margin.
-
-    Coefficients and margin are in the units of learning, of which the space's ``scale`` makes those of the model.
-    """
+    """What to learn: samples, labels, the coefficient of each sample, tie and margin, before the space's scaling."""
 
     space: Space
     y: Tensor
@@ -45,28 +38,28 @@ class Task:
 
 
 class Presentation(NamedTuple):
-    """What happened when one sample was presented: its scores, and the mistake if it was one."""
+    """The scores of a presented sample, and the mistake if it was one."""
 
     scores: list[float]
     mistake: Mistake | None
 
 
 class Engine(ABC):
-    """The state of a run and the way it moves, in the units of learning; the model it gives is scaled."""
+    """The state of a run and how it changes, before scaling; the model is scaled."""
 
     task: Task
 
     @abstractmethod
     def run(self, order: Tensor) -> Mistakes:
-        """Present these samples in order, making every update on the way; steps count from the first of them."""
+        """Present these samples in order and make the updates; steps count from the first of them."""
 
     @abstractmethod
     def training_scores(self) -> Tensor:
-        """Scores of all training samples under the current weights: (N, K)."""
+        """Scores of all training samples now: (N, K)."""
 
     @abstractmethod
     def scores(self, rows: Rows) -> Tensor:
-        """Scores of other samples under the current weights: (N, K)."""
+        """Scores of other samples now: (N, K)."""
 
     @abstractmethod
     def model(self) -> Model:
@@ -74,38 +67,38 @@ class Engine(ABC):
 
     @abstractmethod
     def norm(self) -> float:
-        """Length of the weights in the space where the update happens, bias included."""
+        """Norm of the weights where the update happens, bias included."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Any]:
-        """The state as tensors and plain numbers, to go on from exactly."""
+        """Everything needed to resume exactly, as tensors and plain types."""
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that :meth:`state_dict` gave."""
+        """Resume from a :meth:`state_dict`."""
 
     @abstractmethod
     def _numbers(self) -> list[Tensor]:
         """The numbers that make up the state."""
 
     def digest(self) -> bytes:
-        """A fingerprint of the state; the same exactly when the state is the same."""
+        """A hash of the state."""
         digest = hashlib.sha256()  # which processors have instructions for
         for numbers in self._numbers():
             digest.update(np.ascontiguousarray(_doubles(numbers) + 0.0).data)  # + 0.0 turns −0 into 0
         return digest.digest()
 
     def survey(self) -> tuple[float, float]:
-        """The mean perceptron criterion and the smallest slack of all training samples under the current weights."""
+        """The mean perceptron criterion and the smallest slack of all training samples now."""
         slack = tpf.slacks(shaped(self.training_scores(), self.task.space), self.task.y).double()
         return float((-slack).clamp_min(0).mean()), float(slack.min())
 
     def mistakes(self) -> Tensor:
-        """Which training samples are mistakes under the current weights, all looked at together: bool (N,)."""
+        """Which training samples are mistakes now: bool (N,)."""
         return self._mistakes(self.task.tie, self.task.margin)
 
     def wrong_decisions(self) -> Tensor:
-        """Which training samples are decided wrongly under the current weights: bool (N,)."""
+        """Which training samples are decided wrongly now: bool (N,)."""
         return self._mistakes("sign", 0.0)
 
     def _mistakes(self, tie: str, margin: float) -> Tensor:
@@ -116,7 +109,7 @@ class Engine(ABC):
         return self._settled(found, scores, tie, margin)
 
     def _settled(self, found: Tensor, scores: Tensor, tie: str, margin: float) -> Tensor:
-        """Mistakes by rounded scores, set right where rounding leaves them open."""
+        """Mistakes by rounded scores, corrected where rounding leaves them open."""
         return found
 
 
@@ -152,7 +145,7 @@ class LinearEngine(Engine):
         return {"weight": self.weights.weight.clone(), "bias": self.weights.bias.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Weight and bias again."""
+        """Resume from there."""
         self.weights.weight.copy_(state["weight"])
         self.weights.bias.copy_(state["bias"])
 
@@ -170,11 +163,11 @@ class LinearEngine(Engine):
         return found
 
     def _bound(self) -> float:
-        """How far a score can be off; joint features are scored in one way only, so that they need none."""
+        """The rounding error of a score; joint features are scored in one way only, and need none."""
         return 0.0 if self.rounding is None else self.rounding.bound(self.weights)
 
     def _comparing(self, i: int, bound: float) -> Compare:
-        """On which side of its limit a slack of sample i lies, exactly where rounding leaves that open."""
+        """On which side of its limit a slack of sample i lies, by exact arithmetic if it is within the bound."""
 
         def compare(value: float, limit: float, own: int, other: int | None) -> int:
             apart = value - limit
@@ -191,14 +184,7 @@ class LinearEngine(Engine):
 
 
 class ReferenceEngine(LinearEngine):
-    """A plain loop: score a sample; if it is a mistake, add it; go on.
-
-    Args:
-        task: what is to be learned.
-        start: the weights to start from.
-        exact: decide scores that are within rounding of the limit in exact arithmetic, as the other engines do; else
-            by the rounded score, as autograd's side of a cross-check must.
-    """
+    """A plain loop; with ``exact=False`` near ties are decided by the rounded score, as in a cross-check."""
 
     def __init__(self, task: Task, start: Weights, *, exact: bool = True) -> None:
         super().__init__(task, start)
@@ -229,7 +215,7 @@ class ReferenceEngine(LinearEngine):
 
 
 def _doubles(numbers: Tensor) -> np.ndarray[Any, Any]:
-    # numpy has no bfloat16, and no threads to wake for a few thousand numbers
+    # numpy has no bfloat16, and wakes no threads for a few thousand numbers
     narrow = numbers.dtype not in (torch.float32, torch.float64)
     array = (numbers.double() if narrow else numbers).detach().cpu().numpy()
     return array.astype(np.float64, order="C")  # the same sums however the weights lie

@@ -1,10 +1,8 @@
 """Scores within rounding of a limit: how far a rounded score can be off, and on which side it is exactly.
 
-Engines add up a score in different orders and round differently, so a score that is nearly a tie would fall to
-different sides. Each engine therefore asks whether a score is farther from the limit than any order of summation can
-be off: γₙ·(‖w‖·‖x‖ + |b|) with γₙ = n·u/(1 − n·u), n terms and the unit roundoff u. If it is, all engines agree on it.
-If it is not, the side is found out in exact arithmetic, of the weights as they are. So every engine makes the same
-mistakes by construction.
+Engines sum a score in different orders. A score farther from the limit than γₙ·(‖w‖·‖x‖ + |b|), γₙ = n·u/(1 − n·u) with
+n terms and unit roundoff u, is on the same side for all of them; nearer ones are decided in exact arithmetic. So every
+engine makes the same mistakes by construction.
 """
 
 from __future__ import annotations
@@ -27,23 +25,17 @@ _SMALLEST = 2.0**-536  # the square of what is smaller is lost in float64
 
 @dataclass(frozen=True)
 class Rounding:
-    """How far scores of these samples can be off."""
+    """Rounding errors of the scores of these samples."""
 
     rows: Rows
 
     @cached_property
     def unit(self) -> float:
-        """The unit roundoff u: of the type, or of what matrix products in single precision may be done in."""
+        """The unit roundoff u of the type, or of matrix products in single precision."""
         return max(torch.finfo(self.rows.dtype).eps / 2, _products() if self.rows.dtype == torch.float32 else 0.0)
 
     def gamma(self, terms: int) -> float:
-        """γ of so many terms and a bias, with a hundredth to spare for the rounding of the bound itself.
-
-        Example:
-            >>> from torchperc.samples.parts import as_rows
-            >>> Rounding(as_rows([[1.0, 2.0]], dtype=torch.float64)).gamma(2) < 5e-16
-            True
-        """
+        """γ of so many terms and a bias, with 1 % to spare for the rounding of the bound itself."""
         relative = (terms + 2) * self.unit
         return 1.01 * relative / (1 - relative) if relative < 0.5 else math.inf
 
@@ -66,13 +58,9 @@ class Rounding:
         return self.gamma(self.rows.terms) * size + self.floor
 
     def bound_of_block(self, weights: Weights, steps: Tensor, bias_scale: float, *, whole: bool) -> Tensor:
-        """The same for scores that take updates into account that have not been made; it stays on the device.
+        """The same for scores that include updates by ``steps`` not yet made, on the device.
 
-        Args:
-            weights: before these updates.
-            steps: their coefficients, 0 for none.
-            bias_scale: the step of the bias for a coefficient of 1.
-            whole: coefficients and bias steps are integers.
+        ``whole``: coefficients and bias steps are integers.
         """
         precise = torch.float32 if weights.bias.device.type == "mps" else torch.float64
         weight, bias = weights.weight.to(precise), weights.bias.to(precise)
@@ -92,7 +80,7 @@ class Rounding:
 
 
 def _products() -> float:
-    """The unit roundoff of matrix products in single precision, which torch may be told to shorten."""
+    """The unit roundoff of matrix products in single precision, which is a setting of torch."""
     try:
         chosen = torch.get_float32_matmul_precision()
     except RuntimeError:  # the settings of one backend were changed by themselves

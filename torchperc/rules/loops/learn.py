@@ -12,8 +12,7 @@ from torchperc.rules.loops.exact import BOUND, _moved, _side, renew
 from torchperc.samples.loops import _add, _score, _scores, _scores_of_four
 
 UPDATE, SIGN, STRICT = 0, 1, 2
-OVERFLOW = -(2**31)
-"""In the place of the class a sample was taken for: its score is not finite."""
+OVERFLOW = -(2**31)  # in the place of the class a sample was taken for: its score is not finite
 
 
 @njit
@@ -150,7 +149,7 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low,
                     _scores_of_four(rows[0], at[p], at[p + 1], at[p + 2], at[p + 3], w, out)
                 else:
                     _scores(rows, at[p], w, out[0])
-                for m in range(many):  # and gone through up to the first mistake
+                for m in range(many):  # and used up to the first mistake
                     own = y[ids[p]]
                     r = _rival(rows, at[p], own, w, b, tie, margin, out[m], near)
                     since += 1.0
@@ -191,9 +190,9 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low,
 
 @njit(cache=True, nogil=True)
 def learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
-    """Present the samples from position ``low`` on, one after the other; take down each mistake and make its update.
+    """Present the samples from position ``low`` on; record each mistake and make its update.
 
-    Returns how many mistakes are taken down; if a score is not finite, −1 − its position.
+    Returns the number of recorded mistakes; if a score is not finite, −1 − its position.
     """
     return _learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found)
 

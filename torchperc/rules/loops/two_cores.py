@@ -52,10 +52,9 @@ def _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high):
 
 @njit(cache=True, nogil=True)
 def assist(rows, at, ids, y, w, b, tie, margin, near, step, talk):
-    """The second core: look through the samples it is told to, until the first core calls it to others.
+    """The second core: score the samples it is told to, until the first core calls it to others.
 
-    What it finds is marked with the number of the turn, so whatever it found under weights that have changed since, or
-    while they were changing, is never looked at.
+    What it finds is marked with the number of the turn, so that it is ignored if the weights have changed since.
     """
     seen, out = 0, np.empty(len(b) + 8, w.dtype)
     while True:
@@ -93,11 +92,10 @@ def _second_half(rows, at, ids, y, w, b, tie, margin, near, out, turn, low, high
 def learn_ahead(
     rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, step, shortest, gap, talk, position, wrong
 ):
-    """:func:`learn` with a second core that runs :func:`assist`: two halves of a stretch are looked through at once.
+    """:func:`learn` with a second core that runs :func:`assist`: both halves of a stretch are scored at once.
 
-    If the first half is clean, the first mistake of the second half is the next; its update is made, and the next
-    stretch begins behind it. Stretches are as long as mistakes were lately apart; below ``shortest`` the first core
-    goes on alone.
+    If the first half has no mistake, the first of the second half is the next. Stretches are as long as mistakes were
+    lately apart; below ``shortest`` the first core goes on alone.
     """
     high, low, found, turn, since = len(at), 0, 0, 0, 0
     out = np.empty(len(b) + 8, w.dtype)
