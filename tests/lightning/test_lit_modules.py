@@ -257,7 +257,7 @@ def test_lms_descends_to_least_squares(targets):
     t = y.double() if targets == "-1/+1" else (y.double() + 1) / 2
     best = torch.linalg.lstsq(augmented(X), t[:, None]).solution[:, 0]
     lit = L.LitClassifier(linear(), tp.LMSHead(targets), lr=0.5)
-    trained(lit, L.SliceLoader(X, y), epochs=400)
+    trained(lit, L.SliceLoader(X, y), epochs=100)
     torch.testing.assert_close(lit.net.weight[0], best[:-1], rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(lit.net.bias, best[-1:], rtol=1e-9, atol=1e-9)
 

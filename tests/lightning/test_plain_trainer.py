@@ -243,9 +243,7 @@ def test_the_rule_learns_an_endless_stream_as_partial_fit_does(tmp_path):
 def test_what_needs_a_look_at_all_data_says_so_without_a_length(tmp_path):
     for options in ({"lr": "auto", "head": "lms"}, {"class_weight": "balanced"}):
         name = next(iter(options))
-        with pytest.raises(
-            ValueError, match=f"{name}=.*needs a pass over all training data, and the loader has no length"
-        ):
+        with pytest.raises(ValueError, match=f"{name}=.*needs to read all training data, and the loader has no length"):
             fit(
                 tmp_path,
                 L.LitClassifier(tp.Perceptron(3), **options),
@@ -328,7 +326,7 @@ def test_a_clean_epoch_of_batches_is_separated(tmp_path):
         ({"select": "pocket"}, "select='pocket' needs all samples"),
         ({"select": "voted"}, "select='voted' would have to keep all samples"),
         ({"prove": True}, "prove=True would have to keep all samples"),
-        ({"order": "shuffled"}, "partial_fit takes samples as they come; use order='given'"),
+        ({"order": "shuffled"}, "partial_fit presents samples as they come; use order='given'"),
         ({"class_weight": "balanced"}, "class_weight='balanced' needs all samples"),
         ({"bias_step": "radius"}, "bias_step='radius' needs all samples"),
     ],
@@ -446,7 +444,7 @@ def test_scores_with_one_column_and_labels_as_floats_are_fine(tmp_path):
 @pytest.mark.parametrize(
     "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
 )
-@pytest.mark.parametrize(("dataset", "message"), [((TRAIN[0],), "found 1 parts"), ({"x": 1}, "found dict")])
+@pytest.mark.parametrize(("dataset", "message"), [((TRAIN[0],), "found 1 items"), ({"x": 1}, "found dict")])
 def test_other_batches_are_refused_in_one_line(tmp_path, lit, dataset, message):
     data = TensorDataset(*dataset) if isinstance(dataset, tuple) else [dataset] * 3
     with pytest.raises(TypeError, match=rf"a batch must be \(x, y\) or \(x, y, sample_weight\), {message}"):

@@ -218,7 +218,7 @@ def test_a_batch_size_that_fits_is_found(tmp_path, kind):
 @pytest.mark.parametrize("given", [{"lr": "auto"}, {"optimizer": torch.optim.Adam}])
 def test_a_learning_rate_that_is_not_used_is_not_searched_for(tmp_path, given):
     lit = L.LitClassifier(tp.Perceptron(3), "logistic", **given)
-    with pytest.raises(ValueError, match=r"the learning rate finder sets lr, which a module with .* does not use"):
+    with pytest.raises(ValueError, match=r"the learning rate finder sets lr, which .* does not use"):
         Tuner(silent(tmp_path)).lr_find(lit, loader(TRAIN))
 
 

@@ -260,13 +260,13 @@ def test_the_layout_has_train_and_validation_on_one_chart_and_the_rest_side_by_s
     assert charts == {
         "learning curves": {"loss": ["loss/train", "loss/val"], "error": ["error/train", "error/val"]},
         "rule and gradient": {"mistakes": ["mistakes"], "norm": ["norm"], "margin": ["margin"]},
-        "what the theorem says": {
-            "largest margin, bias counted": ["theory/lower", "theory/upper"],
-            "mistakes against the bound": ["theory/mistakes", "theory/bound"],
+        "mistake bound": {
+            "bounds on the largest margin (bias in the norm)": ["theory/lower", "theory/upper"],
+            "mistakes and their bound": ["theory/mistakes", "theory/bound"],
         },
     }
     shown = {tag for category in charts.values() for tags in category.values() for tag in tags}
-    theory = {tag for tags in charts["what the theorem says"].values() for tag in tags}
+    theory = {tag for tags in charts["mistake bound"].values() for tag in tags}
     assert shown - theory == set(blobs.events.Tags()["scalars"]) - {"lr"}
 
 
@@ -410,7 +410,7 @@ def test_looking_at_a_run_changes_nothing_in_it(tmp_path):
 def test_modes_of_parts_come_back_after_a_look():
     net = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2))
     net[1].eval()
-    with board._resting(net):
+    with board.resting(net):
         assert not any(part.training for part in net.modules())
     assert [part.training for part in net.modules()] == [True, True, False]
 

@@ -1,4 +1,4 @@
-"""What the two modules share: a net and its head under a Trainer, evaluation, logging, checkpoints."""
+"""What LitClassifier and LitRule share: evaluation, logging, checkpoints."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ from torchperc.nn.heads import Head
 from torchperc.nn.heads import head as head_by_name
 from torchperc.rules.problem import sample_factors
 
-FORMAT = 2
-"""Of what the modules write into a checkpoint. Version 0.1.0 wrote no number, and no arguments of its modules."""
+FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
 _COMPILED = "net._orig_mod."
 
 
 class Samples(NamedTuple):
-    """A batch: samples, labels, and a factor for each sample or ``None``."""
+    """A batch: samples, labels, and sample weights or ``None``."""
 
     x: Any
     y: Tensor
@@ -33,12 +32,12 @@ class Samples(NamedTuple):
 
 
 class LitNet(pl.LightningModule):
-    """A net with a head: scores, labels, validation, test, and checkpoints that build it again.
+    """A net with a head: scores, labels, validation, test, and checkpoints that rebuild it.
 
-    Metrics go through ``self.log`` as tensors of double precision, once an epoch, weighted by the number of samples.
+    Metrics go through ``self.log`` in double precision, once per epoch, weighted by the number of samples.
 
     Args:
-        net: gives scores, (N,) or (N, 1) for labels −1/+1, (N, K) for class indices. Or what a checkpoint says of it.
+        net: gives scores, (N,) or (N, 1) for labels −1/+1, (N, K) for class indices; or a checkpoint's description.
         head: what the scores mean.
 
     Example:
@@ -81,7 +80,7 @@ class LitNet(pl.LightningModule):
         return torch.cat([self.head.decide(tpf.finite_scores(self(part.to(self.device)))) for part in x])
 
     def _evaluate(self, batch: Any, stage: str) -> Tensor:
-        """Log the loss and the error of a batch; return its number of wrong decisions."""
+        """Log loss and error of a batch; return the number of wrong decisions."""
         wrong = torch.zeros((), device=self.device)
         for x, y, weight in pieces(unpacked(batch)):
             scores = self(x)
@@ -92,7 +91,7 @@ class LitNet(pl.LightningModule):
         return wrong
 
     def _factors(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor | None:
-        """The factor of each sample's loss, its own times its class's, in float64."""
+        """The weight of each sample's loss, its own times its class's, in float64."""
         if weight is None and self.class_factors is None:
             return None
         classes = None if scores.dim() == 1 else scores.shape[-1]
@@ -106,11 +105,11 @@ class LitNet(pl.LightningModule):
     # --- checkpoints ---
 
     def _kind(self) -> dict[str, Any]:
-        """What a run must have in common with the checkpoint that it goes on from."""
+        """What a run must have in common with the checkpoint that it resumes from."""
         return {"module": "LitNet", "head": repr(self.head)}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Say what kind of run it is, and describe the net as it is now, of the type the Trainer made it."""
+        """Save the kind of run, and a description of the net as it is now."""
         checkpoint["torchperc"] = {"format": FORMAT, **self._kind()}
         checkpoint["hyper_parameters"] = {**checkpoint["hyper_parameters"], **plain(self._described())}
 
@@ -118,7 +117,7 @@ class LitNet(pl.LightningModule):
         return {"net": described_net(self.net), "head": described_head(self.head)}
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another kind of run or for another net, before anything is loaded."""
+        """Refuse a checkpoint of another kind of run or another net, before anything is loaded."""
         found = checkpoint.get("torchperc")
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise CheckpointError(
@@ -146,25 +145,25 @@ class LitNet(pl.LightningModule):
             )
 
     def _renamed(self, state: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters under the names they have here, where one of the two nets is inside ``torch.compile``."""
+        """Parameters under the names they have here, if one of the two nets is compiled by ``torch.compile``."""
         values_of = {name.replace(_COMPILED, "net."): values for name, values in state.items()}
         names = {name.replace(_COMPILED, "net."): name for name in self.state_dict()}
         return {names.get(name, name): values for name, values in values_of.items()}
 
-    def _refuse_mixed_precision(self, what: str) -> None:
+    def _refuse(self, what: str) -> None:
+        """Refuse mixed precision, frozen parameters and several processes, where steps are made without autograd."""
         if "mixed" in str(self.trainer.precision):
             raise ValueError(
                 f"{what} computes in the net's own type, and precision={self.trainer.precision!r} would change "
                 "nothing; use precision='32-true' or '64-true'"
             )
-
-    def _refuse_frozen(self, what: str) -> None:
         frozen = [name for name, values in self.net.named_parameters() if not values.requires_grad]
         if frozen:
             raise ValueError(
                 f"{what} would move net.{frozen[0]}, which has requires_grad=False; use LitClassifier with "
                 "update='batch', which leaves it as it is"
             )
+        self._refuse_processes(what)
 
     def _refuse_processes(self, what: str) -> None:
         if self.trainer.world_size > 1:
@@ -180,14 +179,14 @@ class LitNet(pl.LightningModule):
 
 
 def unpacked(batch: Any) -> Samples:
-    """A batch as a loader gives it: (x, y), or (x, y, sample weights).
+    """A batch (x, y) or (x, y, sample weights), checked.
 
     Example:
         >>> unpacked([torch.zeros(2, 1), torch.tensor([1, -1])]).y
         tensor([ 1, -1])
     """
     if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
-        found = f"{len(batch)} parts" if isinstance(batch, tuple | list) else type(batch).__name__
+        found = f"{len(batch)} items" if isinstance(batch, tuple | list) else type(batch).__name__
         raise TypeError(f"a batch must be (x, y) or (x, y, sample_weight), found {found}; change the loader's dataset")
     x, y = batch[:2]
     if not isinstance(y, Tensor) or not isinstance(x, Tensor | Mapped):
@@ -205,7 +204,7 @@ def unpacked(batch: Any) -> Samples:
 
 
 def pieces(samples: Samples) -> Iterator[Samples]:
-    """A batch as it is, or one that is larger than memory a part at a time, on the labels' device.
+    """A batch in pieces that fit into memory, on the labels' device.
 
     Example:
         >>> [labels.tolist() for _, labels, _ in pieces(unpacked((torch.zeros(2, 1), torch.tensor([1, -1]))))]
@@ -223,7 +222,7 @@ def pieces(samples: Samples) -> Iterator[Samples]:
 
 
 def scores_of(net: nn.Module, x: Tensor) -> Tensor:
-    """Scores of a net; for ``nn.Linear`` and sparse samples by the product that has a quick way back.
+    """Scores of a net; of ``nn.Linear`` on sparse samples by a product with a fast backward.
 
     Example:
         >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape

@@ -1,4 +1,4 @@
-"""Callbacks for every run: when to stop, what to keep, and how to leave when told to."""
+"""Callbacks for any run: when to stop, which weights to keep, what to do on signals."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from torchperc.lightning._pl import pl
 
 
 class EpsilonStop(pl.Callback):
-    """Stop when the training loss has settled: |L_i − L_{i−1}| < ε.
-
-    Args:
-        epsilon: ε, above 0.
+    """Stop when the training loss has converged: |L_i − L_{i−1}| < ``epsilon``.
 
     Example:
         >>> EpsilonStop(1e-6).epsilon
@@ -33,7 +30,7 @@ class EpsilonStop(pl.Callback):
         self._settled = False
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """A run that is resumed after it had settled stays so."""
+        """A run that had converged stops at once when it is resumed."""
         trainer.should_stop = trainer.should_stop or self._settled
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -44,19 +41,16 @@ class EpsilonStop(pl.Callback):
         self._last = loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The last loss, and whether it had settled."""
+        """The last loss, and whether it had converged."""
         return {"last": self._last, "settled": self._settled}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """All of that again."""
+        """Resume from there."""
         self._last, self._settled = state_dict["last"], state_dict["settled"]
 
 
 class RestoreBest(pl.Callback):
-    """Keep the weights of the epoch with the lowest value of a metric; put them back at the end of the run.
-
-    Args:
-        monitor: the metric, ``"error/val"`` by default.
+    """Restore the weights of the epoch with the lowest value of the metric ``monitor`` at the end of the run.
 
     Example:
         >>> RestoreBest().monitor
@@ -69,30 +63,28 @@ class RestoreBest(pl.Callback):
         self._weights: dict[str, Tensor] = {}
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Keep the weights if they are the best so far; the earliest of equals stays."""
+        """Keep the weights if they are the best so far."""
         value = _metric(trainer, self.monitor)
         if value is None:
             known = ", ".join(sorted(trainer.callback_metrics)) or "none"
             raise ValueError(f"monitor={self.monitor!r} was not logged; the metrics are {known}")
         if value < self.best:
             self.best, self.epoch = value, trainer.current_epoch
-            self._weights = {name: values.detach().clone() for name, values in pl_module.state_dict().items()}
+            self._weights = _copied(pl_module)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Put them back."""
+        """Restore them."""
         if self._weights:
             pl_module.load_state_dict(self._weights)
 
-    def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Put them back too where a resumed run had no epoch left to train."""
-        self.on_train_end(trainer, pl_module)
+    on_fit_end = on_train_end  # a resumed run may have no epoch left to train
 
     def state_dict(self) -> dict[str, Any]:
         """The best so far."""
         return {"best": self.best, "epoch": self.epoch, "weights": self._weights}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """The best so far again."""
+        """Resume from there."""
         self.best, self.epoch, self._weights = state_dict["best"], state_dict["epoch"], state_dict["weights"]
 
 
@@ -101,7 +93,7 @@ class DivergenceWarning(UserWarning):
 
 
 class StopOnDivergence(pl.Callback):
-    """Stop when loss or weights are not finite any more, keep the last finite weights, and say what to try.
+    """Stop when the loss or a weight is not finite, keep the last finite weights, and warn.
 
     Example:
         >>> StopOnDivergence().diverged
@@ -114,14 +106,14 @@ class StopOnDivergence(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """The weights to fall back on."""
-        self._keep(pl_module)
+        self._finite = _copied(pl_module)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Look at loss and weights once an epoch."""
+        """Look at loss and weights once per epoch."""
         loss = _metric(trainer, "loss/train")
         finite = all(bool(torch.isfinite(p).all()) for p in pl_module.parameters())
         if finite and (loss is None or math.isfinite(loss)):
-            self._keep(pl_module)
+            self._finite = _copied(pl_module)
             return
         pl_module.load_state_dict(self._finite)
         for optimizer in trainer.optimizers:
@@ -135,19 +127,12 @@ class StopOnDivergence(pl.Callback):
             stacklevel=2,
         )
 
-    def _keep(self, pl_module: pl.LightningModule) -> None:
-        self._finite = {name: values.detach().clone() for name, values in pl_module.state_dict().items()}
-
 
 class SaveOnSignal(pl.Callback):
-    """Save a checkpoint when the process is told to stop, then leave with the usual exit code.
+    """On SIGTERM, Ctrl-C or SIGHUP, save a checkpoint to ``path`` and exit with 143, 130 or 129.
 
-    SIGTERM leaves with 143, Ctrl-C with 130 and a closed terminal (SIGHUP) with 129. The checkpoint is written at the
-    end of the batch in which the signal came, so it is a state that a run can be resumed from exactly. A second signal
-    does not wait for that. Signals that are ignored, as by ``nohup``, stay so.
-
-    Args:
-        path: of the checkpoint.
+    The checkpoint is written at the end of the current batch, from where a run resumes exactly; a second signal does
+    not wait for that. Signals that are ignored, as by ``nohup``, stay so.
 
     Example:
         >>> SaveOnSignal("runs/last.ckpt").path.name
@@ -160,7 +145,7 @@ class SaveOnSignal(pl.Callback):
         self._before: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Listen, from after Lightning has begun to; leave at once if told to stop before."""
+        """Install the handlers; exit at once if SIGTERM came before."""
         if trainer.received_sigterm:
             self._received = signal.SIGTERM
             self._leave(trainer)
@@ -172,16 +157,16 @@ class SaveOnSignal(pl.Callback):
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self._received is not None:
             self._restore()
-            signal.raise_signal(number)  # as if nobody had listened
+            signal.raise_signal(number)
         self._received = number
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        """Save and leave, if a signal came; at the last batch of an epoch, at the end of the epoch."""
+        """Save and exit if a signal came; at the last batch, at the end of the epoch."""
         if self._received is not None and not trainer.is_last_batch:
             self._leave(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Save and leave, if a signal came."""
+        """Save and exit if a signal came."""
         if self._received is not None:
             self._leave(trainer)
 
@@ -192,11 +177,11 @@ class SaveOnSignal(pl.Callback):
         raise SystemExit(128 + self._received)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Stop listening, before Lightning puts back what was there before the run."""
+        """Restore the handlers, before Lightning restores those from before the run."""
         self._restore()
 
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
-        """Stop listening. Ctrl-C before the first epoch is still Ctrl-C, where Lightning would leave with 1."""
+        """Restore the handlers; Ctrl-C before the first epoch exits with 130, where Lightning would exit with 1."""
         self._restore()
         if isinstance(exception, KeyboardInterrupt):
             raise SystemExit(130) from None
@@ -208,7 +193,7 @@ class SaveOnSignal(pl.Callback):
 
 
 class RandomState(pl.Callback):
-    """Takes torch's random state along in checkpoints, for nets that draw as they train.
+    """Saves torch's random state in checkpoints, for nets with dropout and the like.
 
     Example:
         >>> list(RandomState().state_dict())
@@ -219,7 +204,7 @@ class RandomState(pl.Callback):
         self._loaded: Tensor | None = None
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Draw on from the checkpoint's state, if there is one."""
+        """Restore the state of the checkpoint, if there is one."""
         if self._loaded is not None:
             torch.set_rng_state(self._loaded.cpu())
             self._loaded = None
@@ -231,6 +216,10 @@ class RandomState(pl.Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep it for the start of training."""
         self._loaded = state_dict["torch"]
+
+
+def _copied(module: pl.LightningModule) -> dict[str, Tensor]:
+    return {name: values.detach().clone() for name, values in module.state_dict().items()}
 
 
 def _metric(trainer: pl.Trainer, name: str) -> float | None:

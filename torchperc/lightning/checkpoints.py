@@ -1,7 +1,7 @@
-"""Checkpoints that are whole, checked and free of code: Lightning's files, written and read with care.
+"""Lightning's checkpoints, written atomically with a checksum, and read without running code.
 
-A file is what ``torch.save`` writes, a zip archive, whose archive comment holds a checksum of all bytes before it. So
-``torch.load``, ``unzip`` and Lightning without the plugin read it too; they do not look at the checksum.
+A file is what ``torch.save`` writes, a zip archive, with a checksum in its comment: ``torch.load``, ``unzip`` and
+Lightning without the plugin read it too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRAINED = ("state_dict", "optimizer_states")  # a callback's best score may be 
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be written or must not be loaded: which file, what was found and what to do.
+    """A checkpoint that cannot be written or must not be loaded.
 
     Example:
         >>> try:
@@ -39,11 +39,9 @@ class CheckpointError(ValueError):
 
 
 class SafeCheckpointIO(pl.plugins.CheckpointIO):
-    """Writes a Trainer's checkpoints whole or not at all, with a checksum, and loads nothing that could run code.
+    """Writes a Trainer's checkpoints atomically with a checksum, and loads nothing that could run code.
 
-    Lightning's own way stages the file in the temporary folder, from where a move to another file system can destroy
-    the checkpoint before it. Here the file is written beside its target, synced and renamed into place. What
-    :meth:`load_checkpoint` would refuse is not written, so the last good file stays.
+    What :meth:`load_checkpoint` would refuse is not written, so the last good file stays.
 
     Example:
         >>> import tempfile
@@ -57,13 +55,7 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
     """
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
-        """Write a checkpoint; on any error the file that was there before is still there.
-
-        Args:
-            checkpoint: what the Trainer dumps, with its ``"state_dict"``; made :func:`plain` on the way.
-            path: a local file; its folder is created if there is none, as Lightning relies on.
-            storage_options: not supported, must be ``None``.
-        """
+        """Write a checkpoint, made :func:`plain`, to a local file, whose folder is created if needed."""
         if storage_options is not None:
             raise TypeError(f"storage_options={storage_options!r} is not supported by SafeCheckpointIO; leave it out")
         target = _local(path)
@@ -77,21 +69,13 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read a checkpoint after checking its bytes, always with ``weights_only=True``.
-
-        Args:
-            path: a file that :meth:`save_checkpoint` wrote; any other is refused with a :class:`CheckpointError`.
-            map_location: as for ``torch.load``; the CPU by default, from where Lightning moves the weights on.
-            weights_only: ``None`` or ``True``.
-        """
+        """Read a file that :meth:`save_checkpoint` wrote, always with ``weights_only=True``; refuse any other."""
         if weights_only is False:
-            raise ValueError(
-                "weights_only=False would run code found in the file; leave it out, no checkpoint needs it"
-            )
+            raise ValueError("weights_only=False would run code found in the file; leave it out")
         return _open(_local(path), map_location)[1]
 
     def remove_checkpoint(self, path: str | Path) -> None:
-        """Remove a checkpoint file; one that is not there is fine."""
+        """Remove a checkpoint file, if it exists."""
         target = _local(path)
         try:
             target.unlink(missing_ok=True)
@@ -100,13 +84,7 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
 
 
 def verified(path: str | Path) -> io.BytesIO:
-    """Return the bytes of a checkpoint that passed every check, ready for ``load_from_checkpoint``.
-
-    ``LightningModule.load_from_checkpoint`` takes a path or an open file and does not ask the Trainer's plugin; given
-    ``verified(path)`` it reads only what :class:`SafeCheckpointIO` would.
-
-    Args:
-        path: a file that :class:`SafeCheckpointIO` wrote; any other is refused with a :class:`CheckpointError`.
+    """The bytes of a checkpoint that passed every check of :class:`SafeCheckpointIO`, for ``load_from_checkpoint``.
 
     Example:
         >>> import tempfile
@@ -120,14 +98,10 @@ def verified(path: str | Path) -> io.BytesIO:
 
 
 def plain(value: Any) -> Any:
-    """Return a nested structure in plain types, which load again without running code.
+    """A nested structure in plain types, which load without running code; tensors are not copied.
 
-    Plain are dict, list, tuple, str, int, float, bool, ``None`` and tensors. Their subclasses, paths (to str), numpy
-    scalars, enums (to their value) and sets (to sorted lists) are converted; anything else is a ``TypeError`` that
-    says where it is.
-
-    Args:
-        value: the structure, which is left as it is; tensors are not copied.
+    Subclasses of dict, list, tuple, str, int, float and Tensor, paths, numpy scalars, enums and sets are converted;
+    anything else is a ``TypeError`` that says where it is.
 
     Example:
         >>> plain({"file": Path("a") / "b", "lr": np.float64(0.5), "classes": {"y", "x"}, "shape": torch.Size((2,))})
@@ -229,7 +203,7 @@ def _checksum(body: bytes) -> bytes:
 
 
 def _open(path: Path, map_location: Any | None) -> tuple[bytes, dict[str, Any]]:
-    """The bytes and the content of a checkpoint, after every check; nothing is unpickled before the checksum fits."""
+    """The bytes and the content of a checkpoint; nothing is unpickled before the checksum matches."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -241,14 +215,14 @@ def _open(path: Path, map_location: Any | None) -> tuple[bytes, dict[str, Any]]:
             "use another checkpoint, or save this one again through Trainer(plugins=[SafeCheckpointIO()])"
         )
     if checksum != _checksum(body):
-        raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another checkpoint")
+        raise CheckpointError(f"{path} is damaged: its checksum does not match; use another checkpoint")
     try:
         checkpoint = torch.load(io.BytesIO(content), map_location=map_location or "cpu", weights_only=True)
     except Exception as error:  # whatever torch makes of an archive that was not made here
         raise CheckpointError(
             f"{path} holds more than plain types and tensors ({type(error).__name__}); use another checkpoint"
-        ) from error  # its text advises loading without the guard, so it is not repeated
+        ) from error  # whose text advises weights_only=False
     sound = _sound(checkpoint, f"cannot load {path}")
     if "pytorch-lightning_version" not in sound:
-        raise CheckpointError(f"cannot load {path}: it holds weights but no run to go on with; use a Trainer's file")
+        raise CheckpointError(f"cannot load {path}: it holds weights but no run to resume; use a Trainer's file")
     return content, sound

@@ -40,38 +40,32 @@ class LitClassifier(LitNet):
     """Gradient descent on a head's loss: full batch, mini-batches or one sample at a time, as the loader cuts them.
 
     Each epoch logs ``loss/train``, ``error/train``, ``mistakes``, ``margin`` (of linear nets), ``norm`` and ``lr``, and
-    ``loss/val`` and ``error/val`` where there is validation data. Error (wrong decisions) and mistakes (what the head's
-    tie says) are counted as samples are presented, before the step they lead to: torchmetrics' accuracy of these scores
-    is 1 − ``error/train``. With ``update="sample"`` they are the scores of ``batch_size=1`` up to rounding, which a
-    learning rate above the limit (see ``lr``) magnifies from step to step until decisions differ.
+    ``loss/val`` and ``error/val`` if there is validation data. Error (wrong decisions) and mistakes (by the head's tie)
+    are counted before the step they lead to: torchmetrics' accuracy of these scores is 1 − ``error/train``.
 
-    Any loader of (x, y) will do, or of (x, y, sample weights). A weight is a factor of its sample's step, as in
-    :class:`~torchperc.RuleTrainer`: the loss of N samples is (1/N)·Σ weight·ℓ. Sparse samples come as tensors of the
-    layout ``torch.sparse_csr``; linear nets and :class:`~torchperc.MLP` take them at the cost of their non-zeros.
-    Samples that are larger than memory and come as one batch are read a part at a time, and a step has the exact
-    gradient of their mean loss. Training data are read for nothing but training, unless ``lr="auto"``,
-    ``start="two-sample"`` or ``class_weight="balanced"`` ask for a look at them.
+    Batches are (x, y) or (x, y, sample weights); the loss of N samples is (1/N)·Σ weight·ℓ. Sparse samples are tensors
+    of the layout ``torch.sparse_csr``. One batch of samples larger than memory is read piece by piece, with the exact
+    gradient of the mean loss. Only ``lr="auto"``, ``start="two-sample"`` and ``class_weight="balanced"`` read the
+    training data before training.
 
-    All arguments are hyper-parameters: ``LitClassifier.load_from_checkpoint(path)`` gives the same module back. Of a
-    net that is not torchperc's own, or an optimizer that is not torch's, a checkpoint has the weights only; pass
-    ``net=`` or ``optimizer=`` again.
+    All arguments are hyper-parameters: ``LitClassifier.load_from_checkpoint(path)`` gives the same module back, except
+    for a net that is not torchperc's own and an optimizer that is not torch's; pass ``net=`` or ``optimizer=`` again.
 
     Args:
         net: any module that gives scores (N,) for labels −1/+1, or (N, K) for class indices.
         head: what the scores mean: a head, or its name, see :func:`torchperc.nn.heads.head`.
         lr: the learning rate of the default optimizer, plain SGD; 0.1 if neither it nor an optimizer is given.
-            ``"auto"`` is 1/L, L being the curvature of the loss on the training data; for linear nets. With more than
-            2000 features that are read batch by batch, L is bounded by mean ‖x‖². Full-batch descent with a learning
-            rate that is too large warns: above 2/L for LMS, ten times that for the logistic loss.
-        update: ``"batch"`` makes one step per batch. ``"sample"`` makes one step per sample, in order, in one call for
-            the whole batch: the weights of ``batch_size=1`` without its cost. For linear nets and plain SGD.
+            ``"auto"`` is 1/L, L being the curvature of the loss of a linear net on the training data; with more than
+            2000 features that are read batch by batch, L is bounded by mean ‖x‖². Full-batch descent warns above 2/L
+            for LMS, ten times that for the logistic loss.
+        update: ``"batch"`` makes one step per batch. ``"sample"`` makes one step per sample, in one call per batch: the
+            weights of ``batch_size=1`` up to rounding, without its cost. For linear nets and plain SGD.
         optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
         scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
-        start: ``"as-is"``, or ``"two-sample"``: the plane through one sample of either class, see
-            :func:`torchperc.nn.functional.two_sample_start`.
+        start: ``"as-is"``, or ``"two-sample"``, see :func:`torchperc.nn.functional.two_sample_start`.
         interval: whether the scheduler steps after each ``"epoch"`` or each ``"step"`` (batch).
-        monitor: the metric that a ``ReduceLROnPlateau`` scheduler looks at, such as ``"loss/val"``.
-        class_weight: a factor for each label's loss, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
+        monitor: the metric of a ``ReduceLROnPlateau`` scheduler, such as ``"loss/val"``.
+        class_weight: a factor per label for its loss, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
 
     Example:
         >>> import torchperc as tp
@@ -117,8 +111,8 @@ class LitClassifier(LitNet):
         for asked, what in ((self._auto, "lr='auto'"), (start != "as-is", f"start={start!r}")):
             if asked and not isinstance(uncompiled(self.net), LinearNet):
                 raise TypeError(f"{what} needs a linear net, found {type(uncompiled(self.net)).__name__}; leave it out")
-        if update == "sample" or self._auto or start != "as-is":
-            net = check_linear(uncompiled(self.net))
+        if update == "sample" or start == "two-sample":
+            net = self._linear()
             if start == "two-sample" and len(net.weight) > 1:
                 raise ValueError(f"start='two-sample' is for two classes, the net has {len(net.weight)}; leave it out")
         self.automatic_optimization = update == "batch"
@@ -128,6 +122,9 @@ class LitClassifier(LitNet):
         self._counted: tuple[int, int] | None = None
         options = {"update": update, "start": start, "interval": interval, "monitor": monitor}
         self.save_hyperparameters(plain({**self._described(), "lr": None if optimizer else lr or self.lr, **options}))
+
+    def _linear(self) -> LinearNet:
+        return check_linear(uncompiled(self.net))
 
     def _described(self) -> dict[str, Any]:
         weight = self.class_weight
@@ -177,13 +174,13 @@ class LitClassifier(LitNet):
         return _auto_lr_of_batches(self.head, self._batches_before("lr='auto'"), **options)
 
     def _curvature(self, batch_size: int | str | None) -> dict[str, Any]:
-        """How the steps are made, as far as the limit of their size depends on it."""
-        net = check_linear(uncompiled(self.net))
+        """What the largest learning rate depends on, besides head and data."""
+        net = self._linear()
         classes = None if len(net.weight) == 1 else len(net.weight)
         return {"bias": net.bias is not None, "num_classes": classes, "batch_size": batch_size}
 
     def _warn_of_a_large_lr(self, X: Tensor) -> None:
-        """Before the first step of full-batch descent, whose batch is all there is to know."""
+        """Before the first step of full-batch descent."""
         net = uncompiled(self.net)
         if self._auto or self._optimizer is not None or not isinstance(net, LinearNet):
             return
@@ -191,7 +188,7 @@ class LitClassifier(LitNet):
             return
         numbers = X.values().numel() if X.layout == torch.sparse_csr else X.numel()
         if numbers * X.shape[1] <= _WORTH_A_LOOK:
-            # a squared error grows forever above the limit; the logistic loss flattens out, and bears more
+            # above the limit a squared error grows forever; the logistic loss flattens out
             lr = self.lr if isinstance(self.head, LMSHead) else self.lr / _LOGISTIC_BEARS
             X, options = X.detach().cpu(), self._curvature("full")
             if rate_warning(lr, self.head, X, **options):
@@ -203,8 +200,8 @@ class LitClassifier(LitNet):
         """One step per batch, or one step per sample."""
         samples = unpacked(batch)
         here = (self.trainer.current_epoch, batch_idx)
-        again, self._counted = here == self._counted, here  # an optimizer such as LBFGS asks for a loss several times
-        if batch_idx == 0 and not again:  # a new epoch; a run resumed at the end of one has no hook that says so
+        again, self._counted = here == self._counted, here  # LBFGS asks for a loss several times
+        if batch_idx == 0 and not again:  # a new epoch, which no hook says of a run resumed at the end of one
             self._sums.reset()
         first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
         if first and not again and self.update == "batch" and isinstance(samples.x, Tensor):
@@ -227,11 +224,11 @@ class LitClassifier(LitNet):
 
     def _step_by_samples(self, samples: Samples) -> Tensor:
         optimizer = self.optimizers()
-        length, net = self._length(), check_linear(uncompiled(self.net))
+        length, net = self._length(), self._linear()
         total = torch.zeros((), dtype=torch.float64)
         for x, y, weight in pieces(samples):
             if tpf.is_sparse(x) and x.device.type != "cpu":
-                raise ValueError("update='sample' takes sparse samples on the CPU; use Trainer(accelerator='cpu')")
+                raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
             factors = self._factors(net.weight.T.squeeze(-1), y, weight)  # which has the shape of scores
             lr = optimizer.param_groups[0]["lr"]  # type: ignore[union-attr]  # there is one optimizer
             learns = factors is None or bool(factors.any())  # a batch may hold nothing but weights of 0
@@ -243,10 +240,7 @@ class LitClassifier(LitNet):
         return total / len(samples.y)
 
     def _accumulated(self, samples: Samples, sums: EpochSums) -> Tensor:
-        """The mean loss of samples larger than memory, with its gradient, a part in memory at a time.
-
-        What is returned has the value of the loss, and in the parameters the gradient that was added up.
-        """
+        """The mean loss of samples larger than memory; it has the gradient that was added up piece by piece."""
         parameters = [p for p in self.net.parameters() if p.requires_grad]
         gradient = [torch.zeros_like(p) for p in parameters]
         total = torch.zeros((), dtype=torch.float64, device=samples.y.device)
@@ -261,34 +255,30 @@ class LitClassifier(LitNet):
         return total.to(slope.dtype) + (slope - slope.detach())
 
     def _length(self) -> Tensor | None:
-        """Length of a linear net's weights, by which a slack becomes a distance; ``None`` for other nets."""
+        """‖w‖ of a linear net, which turns a slack into a distance; ``None`` for other nets."""
         weight = getattr(self.net, "weight", None)
         return None if weight is None else torch.linalg.vector_norm(weight.detach())
 
     # --- epochs ---
 
     def setup(self, stage: str) -> None:
-        """Refuse the learning rate finder where there is no learning rate to set."""
+        """Refuse the learning rate finder if there is no learning rate to set."""
         finds = any(type(callback).__name__ == "LearningRateFinder" for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
         if finds and (self._auto or self._optimizer is not None):
             what = "lr='auto'" if self._auto else "an optimizer of its own"
-            raise ValueError(
-                f"the learning rate finder sets lr, which a module with {what} does not use; give it a number"
-            )
+            raise ValueError(f"the learning rate finder sets lr, which {what} does not use; give lr a number")
 
     def on_fit_start(self) -> None:
-        """Refuse what would be ignored or come out differently."""
+        """Refuse what would be ignored or give other results."""
         if self._auto:
             self._refuse_processes("lr='auto'")
         if self.update == "sample":
-            self._refuse_mixed_precision("update='sample'")
-            self._refuse_frozen("update='sample'")
-            self._refuse_processes("update='sample'")
+            self._refuse("update='sample'")
             check_net(uncompiled(self.net))
             _check_plain_sgd(self.trainer.optimizers[0])
 
     def on_train_start(self) -> None:
-        """What was asked for that needs a look at the training data before the first step."""
+        """Balanced class weights and the two-sample start, which read training data."""
         if self.class_weight == "balanced":
             batches = self._batches_before("class_weight='balanced'")
             labels = [y if weight is None else y[weight > 0] for _, y, weight in batches]
@@ -298,14 +288,14 @@ class LitClassifier(LitNet):
             X, y = _first_of_each(self._batches_before())
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
             weight, bias = tpf.two_sample_start(X, y, targets=targets)
-            net = check_linear(uncompiled(self.net))
+            net = self._linear()
             with torch.no_grad():
                 net.weight.copy_(weight)
                 if net.bias is not None:
                     net.bias.copy_(bias)
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Log the epoch after its last batch, so that every callback finds it at the end of the epoch."""
+        """Log the epoch after its last batch, before any callback looks at it."""
         trainer = self.trainer
         if trainer.is_last_batch or trainer.global_step == trainer.max_steps:
             self._log_epoch()
@@ -333,7 +323,7 @@ class LitClassifier(LitNet):
         self._sums.reset()
 
     def _step_schedulers(self, *, epoch_ended: bool) -> None:
-        """What manual optimization leaves to the module; one that waits for a metric steps at the epoch's end."""
+        """With manual optimization schedulers are stepped here; ReduceLROnPlateau at the end of the epoch."""
         for config in self.trainer.lr_scheduler_configs:
             due = epoch_ended or config.interval == "step"
             if due and not isinstance(config.scheduler, ReduceLROnPlateau):
@@ -342,15 +332,13 @@ class LitClassifier(LitNet):
     # --- a look at the training data ---
 
     def _batches_before(self, needs_all: str | None = None) -> Iterator[Samples]:
-        """The training batches, in a pass of their own that changes no draw of the training."""
+        """The training batches, in a pass that changes no random draw of the training."""
         loader, count = _train_loader(self.trainer), self.trainer.num_training_batches
         if isinstance(loader, SliceLoader):  # which remembers how far it has been read
             yield Samples(loader.X, loader.y, None)
             return
         if needs_all is not None and math.isinf(count):
-            raise ValueError(
-                f"{needs_all} needs a pass over all training data, and the loader has no length; leave it out"
-            )
+            raise ValueError(f"{needs_all} needs to read all training data, and the loader has no length; leave it out")
         with _draws_unchanged(loader):
             yield from map(unpacked, islice(loader, None if math.isinf(count) else int(count)))
 
@@ -362,14 +350,14 @@ class LitClassifier(LitNet):
         return {**super()._kind(), "module": "LitClassifier", **kind}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save what the epoch has added up to so far, too."""
+        """Save the sums of the epoch so far, too."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["sums"] = self._sums.state_dict()
         checkpoint["balanced"] = dict(self.class_factors or {}) if self.class_weight == "balanced" else None
         checkpoint["begun"] = self._begun
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on with the epoch's sums."""
+        """Resume with the sums of the epoch."""
         super().on_load_checkpoint(checkpoint)
         self._sums.load_state_dict(checkpoint["sums"])
         self._begun = checkpoint["begun"]
@@ -378,8 +366,7 @@ class LitClassifier(LitNet):
 
 
 _LOGISTIC_BEARS = 10
-_WORTH_A_LOOK = 10**9
-"""Multiplications for which the curvature is looked at before a run: a fraction of a second."""
+_WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a fraction of a second
 _TAGS = {"loss": "loss/train", "error": "error/train"}
 _DIRECT = 2000
 
@@ -401,7 +388,7 @@ def _train_loader(trainer: pl.Trainer) -> Any:
 
 @contextmanager
 def _draws_unchanged(loader: Any) -> Iterator[None]:
-    """Put back all random states that a pass over a ``DataLoader`` uses, so that training sees the same batches."""
+    """Restore all random states that a pass over a ``DataLoader`` uses."""
     owners = (loader, getattr(loader, "sampler", None))
     generators = [g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)]
     states = [generator.get_state() for generator in generators]
@@ -420,9 +407,8 @@ def _first_of_each(batches: Iterator[Samples]) -> tuple[Tensor, Tensor]:
         for label in (-1, 1):
             index = (y == label).nonzero()[:1, 0].cpu()
             if label not in found and len(index):
-                found[label] = (
-                    _rows(X).take(index).dense() if not is_mapped(X) else rows_as_read(X).gather(index).dense()
-                )
+                taken = rows_as_read(X).gather(index) if is_mapped(X) else _rows(X).take(index)
+                found[label] = taken.dense()
         if len(found) == 2:
             break
     return torch.cat(list(found.values())), torch.tensor(list(found))
@@ -435,10 +421,7 @@ def _rows(X: Any) -> Rows:
 def _auto_lr_of_batches(
     head: Head, batches: Iterator[Samples], *, bias: bool, num_classes: int | None, batch_size: int | str | None
 ) -> float:
-    """1/L of samples that are read batch by batch, in one pass; see :mod:`torchperc.theory.rates`.
-
-    ``batch_size`` is that of the training steps; ``None`` stands for these batches themselves.
-    """
+    """1/L in one pass over batches, see :mod:`torchperc.theory.rates`; ``batch_size=None`` is that of the batches."""
     bound = curvature_bound(loss_code(head)[0], num_classes or 1)
     if not bound:
         return 1.0
@@ -454,7 +437,8 @@ def _auto_lr_of_batches(
                 continue
             if gram is None:
                 gram = torch.zeros(part.width + 1, part.width + 1, dtype=torch.float64)
-            gram[:-1, :-1] += part.mix(part.dense()) if not part.sparse else torch.from_numpy(_own_gram(part.raw()))
+            raw = part.raw()
+            gram[:-1, :-1] += torch.from_numpy((raw.T @ raw).toarray()) if part.sparse else part.mix(part.dense())
             ones = constant * torch.ones(len(part), 1, dtype=torch.float64)
             gram[-1, :-1] += part.mix(ones)[0]
             gram[-1, -1] += ones.square().sum()
@@ -466,7 +450,3 @@ def _auto_lr_of_batches(
         sizes = [size, sum(sizes) % size or size]
     curvature = longest if max(sizes) == 1 else min(longest, total / min(sizes))
     return safe_lr(bound * curvature)
-
-
-def _own_gram(X: Any) -> Any:
-    return (X.T @ X).toarray()

@@ -1,4 +1,4 @@
-"""Tables under a Trainer: a source by name or a file, split, scaled and cut into batches."""
+"""Tables under a Trainer: a named source or a file, split, scaled and cut into batches."""
 
 from __future__ import annotations
 
@@ -26,24 +26,22 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 class TabularDataModule(pl.LightningDataModule):
-    """A table with train, validation and test parts.
+    """A table with train, validation and test splits.
 
-    The split is stratified and seeded, missing values are filled and features scaled by the training part alone, and
+    The split is stratified and seeded, missing values are filled and features scaled by the training set alone, and
     labels of any name are mapped to −1/+1 or class indices; ``decode`` maps them back. Sparse samples stay sparse.
-    Samples that are larger than memory are cut and scaled into temporary files, part by part, and read from there.
+    Data larger than memory are split and scaled into temporary files.
 
     Args:
         source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
             ``"circles"``, ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, or the path of a file: CSV,
             Parquet, svmlight or NumPy's.
-        options: of the source, see :func:`torchperc.data.load`; a file's ``cache`` is also where the temporary files
-            of its parts are.
-        batch_size: ``"full"`` for batch descent, a number for folds, 1 for one sample at a time.
-        order: ``"given"``, or ``"shuffled"`` anew each epoch; of the training part.
-        split: shares of train, validation and test. By default 0.6, 0.2 and 0.2; a gate is small enough to be learned
-            whole, so all of it is training data.
-        scale: ``"none"``, ``"minmax"``, ``"standard"`` or ``"maxabs"``; ``"auto"`` is ``"standard"`` for dense samples
-            and ``"maxabs"`` for sparse ones, whose zeros must stay zeros.
+        options: of the source, see :func:`torchperc.data.load`; temporary files are in a file's ``cache``, too.
+        batch_size: samples per batch, or ``"full"``.
+        order: ``"given"``, or ``"shuffled"`` in every epoch; of the training set.
+        split: fractions of train, validation and test; by default 0.6, 0.2 and 0.2, and for gates 1, 0 and 0.
+        scale: ``"none"``, ``"minmax"``, ``"standard"``, ``"maxabs"``, or ``"auto"``: ``"standard"`` for dense samples,
+            ``"maxabs"`` for sparse ones.
         seed: of split and order.
         dtype: ``"float32"`` or ``"float64"``, as the net has.
 
@@ -73,23 +71,19 @@ class TabularDataModule(pl.LightningDataModule):
         self.seed = checks.whole("seed", seed, at_least=0)
         self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
         self.scale = checks.one_of("scale", scale, (*SCALINGS, "auto"))
-        self.save_hyperparameters(
-            {
-                "source": str(source),
-                "options": self.options,
-                "batch_size": batch_size,
-                "order": order,
-                "split": None if split is None else list(split),
-                "scale": scale,
-                "seed": seed,
-                "dtype": dtype,
-            },
-            logger=False,  # a Trainer refuses to log two options of one name, and LitRule has order and seed, too
-        )
+        split_list = None if split is None else list(split)
+        kept: dict[str, Any] = {
+            "source": str(source),
+            "options": self.options,
+            "batch_size": batch_size,
+            "order": order,
+        }
+        kept |= {"split": split_list, "scale": scale, "seed": seed, "dtype": dtype}
+        self.save_hyperparameters(kept, logger=False)  # as LitRule has order and seed, too
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The whole source, as it is."""
+        """The whole source, unscaled."""
         return load(self.source, **self.options)
 
     @property
@@ -114,30 +108,30 @@ class TabularDataModule(pl.LightningDataModule):
 
     @cached_property
     def indices(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Which samples are in the train, validation and test part."""
-        shares = self.split or ((1.0, 0.0, 0.0) if is_gate(str(self.source)) else (0.6, 0.2, 0.2))
-        return split_rows(self.dataset.y, shares, self.seed)
+        """Which samples are in the train, validation and test set."""
+        fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(str(self.source)) else (0.6, 0.2, 0.2))
+        return split_rows(self.dataset.y, fractions, self.seed)
 
     @cached_property
     def partition(self) -> Partition:
-        """The parts, and what the training part said about scale and missing values."""
+        """The three sets, and the scaling and missing values of the training set."""
         kind = ("maxabs" if self.sparse else "standard") if self.scale == "auto" else self.scale
         cache = self.options.get("cache")
         return make_partition(self.dataset, self.indices, make_scaler(kind), dtype=self.dtype, cache=cache)
 
     @property
     def scaler(self) -> Scaler:
-        """The scaling, fitted on the training part."""
+        """The scaling, fitted on the training set."""
         return self.partition.scaler
 
     @property
     def encoding(self) -> Encoding | None:
-        """How the columns of the file became features, missing values filled as in the training part."""
+        """How the columns of the file became features, missing values filled as in the training set."""
         return self.partition.encoding
 
     @property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:
-        """Scaled samples and labels of the three parts: tensors, CSR arrays, or what is read in parts."""
+        """Scaled samples and labels of the three sets: tensors, CSR arrays, or data larger than memory."""
         return self.partition.parts
 
     def decode(self, codes: Tensor) -> list[str]:
@@ -145,15 +139,15 @@ class TabularDataModule(pl.LightningDataModule):
         return self.dataset.decode(codes)
 
     def train_dataloader(self) -> SliceLoader:
-        """The training part in batches."""
+        """The training set in batches."""
         return SliceLoader(*self.parts[0], self.batch_size, self.order, self.seed)
 
     def val_dataloader(self) -> SliceLoader | list[SliceLoader]:
-        """The validation part as one batch, or a part at a time if it is larger than memory; none if there is none."""
+        """The validation set, if there is one, as one batch or as what fits into memory."""
         return self._whole(1)
 
     def test_dataloader(self) -> SliceLoader | list[SliceLoader]:
-        """The test part in the same way."""
+        """The test set likewise."""
         return self._whole(2)
 
     def predict_dataloader(self) -> SliceLoader:
@@ -166,7 +160,7 @@ class TabularDataModule(pl.LightningDataModule):
         return SliceLoader(X, y, part_size(X)) if len(y) else []
 
     def state_dict(self) -> dict[str, Any]:
-        """What was fitted, for those who apply the model elsewhere."""
+        """What was fitted: scaling, labels, encoding, and a hash of the data."""
         state = {
             "scaler": self.scaler.state(),
             "labels": list(self.dataset.labels),
@@ -177,7 +171,7 @@ class TabularDataModule(pl.LightningDataModule):
 
     @cached_property
     def _hash(self) -> str:
-        """Of samples, labels and split; what is larger than memory is read once for it, a part at a time."""
+        """Of samples, labels and split."""
         X = self.dataset.X
         rows: Rows
         if in_parts(X):
@@ -189,7 +183,7 @@ class TabularDataModule(pl.LightningDataModule):
         return rows.hash(torch.cat([self.dataset.y, *self.indices]))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Refuse to go on with other data than the run began with."""
+        """Refuse to resume with other data."""
         fitting = self.trainer is None or self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
         if fitting and state_dict != self.state_dict():
             raise ValueError(f"source={self.source!r} is not the data the checkpoint was made on, or its split differs")

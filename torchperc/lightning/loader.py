@@ -1,9 +1,4 @@
-"""An in-memory loader that hands out slices of tensors and knows where it is; and the same for more than memory holds.
-
-A ``DataLoader`` fetches sample by sample and collates them again; for data in memory a slice is the batch. The order
-depends on seed and epoch alone, and the loader keeps its position, so that a run resumed in the middle of an epoch sees
-the same samples in the same order as one never interrupted.
-"""
+"""A loader whose batches are slices, for data in memory and larger than memory; it can resume within an epoch."""
 
 from __future__ import annotations
 
@@ -16,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc.rules.orders import Order
 from torchperc.samples import convert
 from torchperc.samples.parts import PartRows, in_parts, rows_as_read
 
@@ -23,19 +19,17 @@ LOADER_ORDERS = ("given", "shuffled")
 
 
 class SliceLoader:
-    """Batches of (X, y) as slices.
+    """Batches of (X, y) as slices, dense or of the layout ``torch.sparse_csr``.
 
-    A batch of dense samples is a tensor, one of sparse samples a tensor of the layout ``torch.sparse_csr``. Samples
-    that are larger than memory (a ``numpy.memmap``, :class:`~torchperc.data.CsrParts`) are read batch by batch; with
-    ``batch_size="full"`` the batch is a :class:`Mapped`, which gives them out a part at a time.
+    The order depends on seed and epoch alone, and the loader keeps its position, so that a run resumed in the middle of
+    an epoch sees the same samples in the same order. Samples larger than memory are read batch by batch; with
+    ``batch_size="full"`` the batch is a :class:`Mapped`.
 
     Args:
         X: samples: a tensor, a scipy CSR array or a sparse tensor, a ``numpy.memmap``, or ``CsrParts``.
         y: labels.
-        batch_size: how many a batch, or ``"full"`` for all of them in one.
-        order: ``"given"``, or ``"shuffled"`` with a new permutation each epoch: the same one that
-            :class:`~torchperc.rules.trainer.RuleTrainer` draws from the same seed. Samples that are read in parts are
-            shuffled as it does it: the parts, and the samples within each.
+        batch_size: samples per batch, or ``"full"`` for all of them in one.
+        order: ``"given"``, or ``"shuffled"`` as :class:`~torchperc.RuleTrainer` shuffles with the same seed.
         seed: of the permutations.
 
     Shape:
@@ -55,7 +49,8 @@ class SliceLoader:
         self.order = checks.one_of("order", order, LOADER_ORDERS)
         self.seed = checks.whole("seed", seed, at_least=0)
         self._epoch = self._position = 0
-        self._generator, self._drawn = torch.Generator().manual_seed(self.seed), 0
+        self._shuffler: Order | None = None
+        self._drawn = 0
         self._rows = self.X if isinstance(self.X, PartRows) else rows_as_read(self.X) if is_mapped(self.X) else None
         self._whole: Any = None
 
@@ -75,28 +70,20 @@ class SliceLoader:
         return SimpleNamespace(sampler=self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the next pass that of the given epoch; a Trainer calls this, so a resumed run sees the same order."""
+        """Make the next pass that of the given epoch; called by the Trainer."""
         if epoch != self._epoch:
             self._epoch, self._position = epoch, 0
 
     def _permutation(self) -> Tensor:
         """The permutation of this epoch: the n-th that the seed yields, whichever epochs were drawn before."""
-        if self._drawn > self._epoch:
-            self._generator, self._drawn = torch.Generator().manual_seed(self.seed), 0
+        if self._shuffler is None or self._drawn > self._epoch:
+            bounds = None if self._rows is None else self._rows.bounds
+            self._shuffler, self._drawn = Order("shuffled", torch.arange(len(self.y)), self.seed, bounds=bounds), 0
         while True:
-            order = self._drawn_order()
+            order = torch.cat(list(self._shuffler.epoch(self._drawn)))
             self._drawn += 1
             if self._drawn > self._epoch:
                 return order.to(self.y.device)
-
-    def _drawn_order(self) -> Tensor:
-        if self._rows is None:
-            return torch.randperm(len(self.y), generator=self._generator)
-        bounds = self._rows.bounds.tolist()
-        parts = torch.randperm(len(bounds) - 1, generator=self._generator).tolist()
-        return torch.cat(
-            [bounds[n] + torch.randperm(bounds[n + 1] - bounds[n], generator=self._generator) for n in parts]
-        )
 
     def _batch(self, number: int, order: Tensor | None) -> tuple[Any, Tensor]:
         part = slice(number * self.batch_size, (number + 1) * self.batch_size)
@@ -114,23 +101,21 @@ class SliceLoader:
         return convert.csr_tensor(self.X[part] if order is None else self.X[order[part].cpu().numpy()]), labels
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch, and how many batches of it have been handed out."""
+        """The epoch and the position in it."""
         if self._position >= len(self):
             return {"epoch": self._epoch + 1, "position": 0}
         return {"epoch": self._epoch, "position": self._position}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Resume from there."""
         self._epoch, self._position = int(state["epoch"]), int(state["position"])
 
 
 class Mapped:
-    """All samples of a source that is larger than memory, as one batch.
-
-    Going through it gives tensors, dense or sparse CSR, one part after the other in the order of the batch.
+    """All samples of data larger than memory as one batch; iterating gives tensors of some of them at a time.
 
     Args:
-        source: the ``numpy.memmap`` or ``CsrParts`` itself, as :class:`~torchperc.rules.trainer.RuleTrainer` takes it.
+        source: the ``numpy.memmap`` or ``CsrParts`` itself.
         rows: how it is read.
         order: the sample numbers in the order of the batch; the given order by default.
 
@@ -161,7 +146,7 @@ class Mapped:
 
 
 def is_mapped(X: Any) -> bool:
-    """Whether samples are read in parts.
+    """Whether samples are larger than memory.
 
     Example:
         >>> is_mapped(torch.zeros(2, 2))
@@ -171,7 +156,7 @@ def is_mapped(X: Any) -> bool:
 
 
 def part_size(X: Any) -> int | str:
-    """A batch size for samples that are only looked at: about a part, or all of them if they are in memory.
+    """A batch size for evaluation: what is read at once of data larger than memory, else ``"full"``.
 
     Example:
         >>> part_size(torch.zeros(2, 2))
@@ -184,7 +169,7 @@ def part_size(X: Any) -> int | str:
 
 
 def _kept(X: Any) -> Any:
-    if isinstance(X, np.memmap) and not in_parts(X):  # small enough to be taken as a whole
+    if isinstance(X, np.memmap) and not in_parts(X):  # small enough to be read as a whole
         return torch.from_numpy(np.array(X))
     return checks.as_csr(X) if checks.is_sparse(X) else X
 

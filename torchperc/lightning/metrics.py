@@ -1,4 +1,4 @@
-"""What an epoch adds up to: loss, error, mistakes and margin, accumulated on the device and read once."""
+"""Loss, error, mistakes and margin of an epoch, accumulated on the device and read once."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from torch import Tensor
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
 
-_ONE_THREAD = 32767
-"""So many numbers torch works on without waking its thread pool, whose barriers cost milliseconds on a busy machine."""
+_ONE_THREAD = 32767  # numbers that torch works on in one thread; waking others costs milliseconds on a busy machine
 
 
 class Tally(NamedTuple):
-    """Of a batch: the sum of its losses, wrong decisions, mistakes as the head counts them, and the smallest slack."""
+    """The sum of losses, wrong decisions, mistakes as the head counts them, and the smallest slack of a batch."""
 
     loss: Tensor
     errors: Tensor
@@ -28,9 +27,6 @@ class Tally(NamedTuple):
 @torch.no_grad()
 def tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None, losses: Tensor | None = None) -> Tally:
     """Count a batch; each sample's loss, which may be known already, is multiplied by its factor.
-
-    Shape:
-        scores (N,) or (N, K); y, factors and losses (N,).
 
     Example:
         >>> from torchperc.nn.heads import PerceptronHead
@@ -56,7 +52,7 @@ def _tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None, losses
 
 
 def exact(values: Tensor) -> Tensor:
-    """Values in double precision, which Lightning keeps as they are; Apple's GPUs have single precision only.
+    """Values in double precision, where the device has it.
 
     Example:
         >>> exact(torch.tensor(1.0)).dtype
@@ -66,7 +62,7 @@ def exact(values: Tensor) -> Tensor:
 
 
 def squared_length(parameters: Iterable[Tensor]) -> float:
-    """Σ w² over parameters, in double precision and, on the CPU, in one thread.
+    """Σ w² over parameters in double precision; on the CPU in one thread.
 
     Example:
         >>> squared_length([torch.tensor([3.0, 4.0])])
@@ -81,7 +77,7 @@ def squared_length(parameters: Iterable[Tensor]) -> float:
 
 
 class EpochSums:
-    """Sums over the batches of an epoch. Nothing is read off the device before :meth:`means`."""
+    """Sums over the batches of an epoch; nothing is read off the device before :meth:`means`."""
 
     def __init__(self) -> None:
         self.reset()
@@ -93,7 +89,7 @@ class EpochSums:
 
     @torch.no_grad()
     def add(self, count: int, found: Tally, norm: Tensor | None) -> None:
-        """Add a batch: how many samples, and what was counted; the norm of the weights makes a slack a distance."""
+        """Add a batch of so many samples; the norm of the weights turns a slack into a distance."""
         loss, errors, mistakes, slack = found
         if norm is not None:
             slack = torch.where(norm > 0, slack / norm, torch.zeros_like(slack))
@@ -109,7 +105,7 @@ class EpochSums:
         return {"count": self.count, **columns}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """The sums so far again."""
+        """Resume from there."""
         self.count, self._loss, self._errors = state["count"], state["loss"], state["errors"]
         self._mistakes, self._slack = state["mistakes"], state["slack"]
 

@@ -1,8 +1,8 @@
-"""The rule under a Lightning Trainer: its epochs are the Trainer's epochs, with the same loggers and checkpoints."""
+"""The perceptron rule under a Lightning Trainer."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
@@ -12,7 +12,7 @@ from torch.utils.data import SequentialSampler
 from torchperc.lightning.base import LitNet, Samples, unpacked
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader
-from torchperc.lightning.rule_runs import Learning, OnlineLearning, WholeLearning
+from torchperc.lightning.rule_runs import OnlineLearning, WholeLearning
 from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import Verdict
@@ -23,39 +23,35 @@ from torchperc.rules.trainer import RuleTrainer
 
 
 class LitRule(LitNet):
-    """Learns by the perceptron rule, an epoch at a time; the run stops by itself at its verdict.
+    """Trains by the perceptron rule and stops at the verdict, which is in ``result``.
 
-    Logs what :class:`LitClassifier` logs, under the same tags, so that both lie on one chart: ``mistakes`` made in the
-    epoch, ``error/train`` as their fraction of the presented samples, ``loss/train`` (the perceptron criterion) and
-    ``margin`` after it, ``norm``, ``lr``, and ``loss/val`` and ``error/val`` where there is validation data. And what
-    the theorem says of the run: ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin with the bias counted,
-    ``theory/mistakes`` and ``theory/bound``.
+    Logs the tags of :class:`LitClassifier`: ``mistakes`` of the epoch, ``error/train`` as their fraction of samples,
+    ``loss/train`` (the perceptron criterion) and ``margin`` after the epoch, ``norm``, ``lr``, ``loss/val`` and
+    ``error/val``. Besides, the mistake bound: ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin with the
+    bias in the norm, ``theory/mistakes`` and ``theory/bound``.
 
-    A loader that gives all samples in one batch, in the same order every time, is learned as
-    :meth:`RuleTrainer.fit <torchperc.RuleTrainer.fit>` learns it. Any other, with mini-batches or shuffling, is learned
-    online: each batch in turn as by :meth:`RuleTrainer.partial_fit <torchperc.RuleTrainer.partial_fit>`, with the same
-    log in ``result.log`` after each batch, in the loader's order. Then the weights that are selected are in the net
-    after every batch, ``loss/train`` and ``margin`` are those of each batch before its updates, ``theory/lower`` and
+    One batch with all samples, the same every epoch, is learned as by :meth:`RuleTrainer.fit
+    <torchperc.RuleTrainer.fit>`. Mini-batches and shuffled batches are learned online, as by
+    :meth:`RuleTrainer.partial_fit <torchperc.RuleTrainer.partial_fit>`: the selected weights are in the net after every
+    batch, ``loss/train`` and ``margin`` are those of each batch before its updates, ``theory/lower`` and
     ``theory/bound`` are not known, and an epoch without a mistake is ``SEPARATED``.
 
-    Batches are (x, y), or (x, y, sample weights). Sparse samples stay sparse, and samples that are larger than memory
-    are read in parts, both on the CPU, wherever the net is.
+    Batches are (x, y) or (x, y, sample weights). Sparse samples, and samples larger than memory, are read on the CPU.
 
     Args:
-        net: a linear net, see :class:`~torchperc.RuleTrainer`.
+        net: a linear net, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
         lr: the learning rate η.
         tie: what is a mistake.
         bias_step: how the bias moves.
-        order: in which samples are presented; with mini-batches ``"given"``, which is the loader's.
-        select: which weights the net has in the end; ``result`` has the others. ``"averaged"`` (and its kin,
-            ``"voted"``) are in the net after every epoch, for validation and checkpoints; ``"pocket"`` and
-            ``"best-validation"`` are found when the run ends, and the net has the last weights until then. For
-            ``"best-validation"`` the Trainer's validation counts, over all its loaders.
-        engine: as for the trainer.
+        order: of the samples; with mini-batches ``"given"``, which is the loader's.
+        select: which weights the net has in the end. ``"averaged"`` and ``"voted"`` put the average into the net after
+            every epoch; with ``"pocket"`` and ``"best-validation"`` the net has the last weights until the run ends.
+            ``"best-validation"`` uses the Trainer's validation, over all its loaders.
+        engine: how epochs are computed.
         seed: of the order.
         margin: the slack that every sample must exceed.
-        class_weight: a factor for each label's updates.
-        prove: whether to find out, if the run ends without separating the data, if that is possible.
+        class_weight: a factor per label for its updates.
+        prove: if the run does not separate the data, find out whether that is possible.
 
     Example:
         >>> import torchperc as tp
@@ -92,12 +88,12 @@ class LitRule(LitNet):
             "class_weight": dict(class_weight) if isinstance(class_weight, Mapping) else class_weight,
             "prove": prove,
         }
-        RuleTrainer(**self.trainer_options)  # refuses wrong options now rather than at the first epoch
+        RuleTrainer(**self.trainer_options)  # checks the arguments
         self.trainer_options = plain(self.trainer_options)
         self.automatic_optimization = False
         self.result: RuleResult | None = None
         self.save_hyperparameters({**self._described(), **self.trainer_options})
-        self._learning: Learning | None = None
+        self._learning: WholeLearning | OnlineLearning | None = None
         self._resume: dict[str, Any] | None = None
         self._held = [0, 0]
 
@@ -108,22 +104,20 @@ class LitRule(LitNet):
         return cast(Net, uncompiled(self.net))
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """An optimizer that never sees a gradient: it counts batches as steps, for checkpoints and ``max_steps``."""
+        """An optimizer without gradients: it counts batches as steps, for checkpoints and ``max_steps``."""
         return torch.optim.SGD(self.net.parameters(), lr=self.trainer_options["lr"])
 
     # --- epochs ---
 
     def setup(self, stage: str) -> None:
-        """Refuse callbacks that change learning rates and weights, before one of them begins."""
-        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]  # which every Trainer has
+        """Refuse callbacks that change learning rates and weights."""
+        for callback in self.trainer.callbacks:  # type: ignore[attr-defined]
             if why := _REFUSED.get(type(callback).__name__):
                 raise ValueError(f"LitRule cannot be run under {type(callback).__name__}: {why}")
 
     def on_fit_start(self) -> None:
-        """A new run; one that is resumed after its verdict has nothing more to do."""
-        self._refuse_mixed_precision("the rule")
-        self._refuse_frozen("the rule")
-        self._refuse_processes("the rule")
+        """A new run; one that is resumed after its verdict stops at once."""
+        self._refuse("the rule")
         self._learning = None
         if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
@@ -138,11 +132,10 @@ class LitRule(LitNet):
         self._learning.learn(samples)
         if isinstance(self._learning, OnlineLearning):
             self.result = self._learning.last
-        optimizer = self.optimizers()
-        optimizer.step()  # type: ignore[union-attr]  # there is one
+        self.optimizers().step()  # type: ignore[union-attr]  # there is one
 
     def on_train_batch_end(self, *_: Any) -> None:
-        """Log the epoch after its last batch, so that every callback finds it at the end of the epoch."""
+        """Log the epoch after its last batch, before any callback looks at it."""
         if self.trainer.is_last_batch or self.trainer.global_step == self.trainer.max_steps:
             self._log_epoch(complete=self.trainer.is_last_batch)
 
@@ -157,15 +150,18 @@ class LitRule(LitNet):
         if self._learning.verdict is not None:
             self.trainer.should_stop = True
 
-    def _begin(self, samples: Samples) -> Learning:
+    def _begin(self, samples: Samples) -> WholeLearning | OnlineLearning:
         trainer, net = self.trainer, self._inner()
         loader, epochs = trainer.train_dataloader, trainer.max_epochs
-        most = epochs if epochs is not None and epochs > 0 else None
+        most = epochs if epochs is not None and epochs > 0 else 2**31
         in_order = isinstance(loader, SliceLoader) and loader.order == "given"
         in_order = in_order or isinstance(getattr(loader, "sampler", None), SequentialSampler)
-        learning: Learning
+        learning: WholeLearning | OnlineLearning
         if trainer.num_training_batches == 1 and in_order:
-            self._check_validation()
+            known = trainer.val_dataloaders is not None
+            validates = trainer.enable_validation and (not known or any(trainer.num_val_batches))
+            if self.trainer_options["select"] == "best-validation" and not validates:
+                raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
             learning = WholeLearning(net, self.trainer_options, samples, most)
         else:
             learning = OnlineLearning(net, self.trainer_options, self.head, most)
@@ -174,27 +170,17 @@ class LitRule(LitNet):
             self._resume = None
         return learning
 
-    def _check_validation(self) -> None:
-        trainer = self.trainer
-        known = trainer.val_dataloaders is not None
-        if self.trainer_options["select"] == "best-validation" and (
-            not trainer.enable_validation or (known and not any(trainer.num_val_batches))
-        ):
-            raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
-
     def on_fit_end(self) -> None:
-        """A run resumed after its last epoch has none to make, but a result to give."""
+        """The result of a run that was resumed after its last epoch."""
         if self.result is None and self._resume is not None:
             loader: Any = self.trainer.train_dataloader
             batch = unpacked(next(iter(loader)))
-            self._learning = self._begin(Samples(*(self._here(part) for part in batch)))
+            here: Iterator[Any] = (part.to(self.device) if isinstance(part, Tensor) else part for part in batch)
+            self._learning = self._begin(Samples(*here))
             self.on_train_end()
 
-    def _here(self, x: Any) -> Any:
-        return x.to(self.device) if isinstance(x, Tensor) else x
-
     def on_train_end(self) -> None:
-        """Leave the selected weights in the net, and the result on the module."""
+        """Write the selected weights into the net; keep the result."""
         if self._learning is not None and (result := self._learning.result()) is not None:
             self.result = result
             result.write_to(self._inner())
@@ -209,7 +195,7 @@ class LitRule(LitNet):
             self._held[1] += len(unpacked(batch).y)
 
     def on_validation_epoch_end(self) -> None:
-        """Record the error for the best validation."""
+        """Record the error for ``"best-validation"``."""
         if self._held[1] and self._learning is not None and self._is_fitting() and not self.trainer.sanity_checking:
             self._learning.validated(self._held[0] / self._held[1])
         self._held = [0, 0]
@@ -217,12 +203,12 @@ class LitRule(LitNet):
     # --- checkpoints ---
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the run, too: log, weights, random state."""
+        """Save the run: log, weights, random state."""
         super().on_save_checkpoint(checkpoint)
         checkpoint["rule"] = self._resume if self._learning is None else self._learning.state_dict()
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on from there at the first epoch, if the run is resumed; else only the weights are loaded."""
+        """Load the weights; if the run is resumed, the run too."""
         super().on_load_checkpoint(checkpoint)
         self._resume = checkpoint.get("rule") if self._is_fitting() else None
 
@@ -231,9 +217,8 @@ class LitRule(LitNet):
         return {"module": "LitRule", "options": options}
 
 
+_AVERAGES = ("StochasticWeightAveraging", "WeightAveraging", "EMAWeightAveraging")
 _REFUSED = {
-    "StochasticWeightAveraging": "the rule has averages of its own; use select='averaged'",
-    "WeightAveraging": "the rule has averages of its own; use select='averaged'",
-    "EMAWeightAveraging": "the rule has averages of its own; use select='averaged'",
-    "LearningRateFinder": "from zero weights lr scales the weights and changes nothing else; use lr=1",
+    **dict.fromkeys(_AVERAGES, "the rule has averages of its own; use select='averaged'"),
+    "LearningRateFinder": "from zero weights lr only scales the weights; use lr=1",
 }

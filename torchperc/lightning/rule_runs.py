@@ -1,10 +1,8 @@
-"""How the rule learns what a loader gives: all samples as one batch, again every epoch, or batch after batch online."""
+"""How LitRule learns from a loader: all samples in one batch every epoch, or online, batch after batch."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
@@ -28,78 +26,30 @@ if TYPE_CHECKING:
     from torchperc.nn.heads import Head
 
 
-class Learning(ABC):
-    """A run by rule whose epochs somebody else makes."""
+class WholeLearning:
+    """All samples in one batch, the same every epoch: learned as by :meth:`torchperc.RuleTrainer.fit`."""
 
-    net: Net
-    verdict: Verdict | None
-
-    @property
-    @abstractmethod
-    def history(self) -> Sequence[EpochRecord]:
-        """The epochs so far."""
-
-    @abstractmethod
-    def learn(self, samples: Samples) -> None:
-        """Learn a batch."""
-
-    @abstractmethod
-    def epoch_values(self, *, complete: bool) -> dict[str, float]:
-        """End the epoch, all samples of which have been presented or not; return what it logs, if anything."""
-
-    @abstractmethod
-    def validated(self, error: float) -> None:
-        """Record the error on validation data after the last epoch."""
-
-    @abstractmethod
-    def result(self) -> RuleResult | None:
-        """What the run has come to."""
-
-    @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """Everything that the run needs to go on exactly, as tensors and plain types."""
-
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a state that :meth:`state_dict` gave."""
-
-
-class WholeLearning(Learning):
-    """All samples in one batch, which is the same every epoch: the run of :meth:`torchperc.RuleTrainer.fit`.
-
-    Args:
-        net: linear; it has the last weights after each epoch.
-        options: of the trainer.
-        samples: all of them.
-        max_epochs: at most so many; ``None`` for any number.
-    """
-
-    def __init__(self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int | None) -> None:
+    def __init__(self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int) -> None:
         self.net, self._samples = net, samples
         X, y = samples.x, samples.y
         if isinstance(X, Mapped):
             X = X.source
         if not isinstance(X, Tensor) or checks.is_sparse(X):  # which the rule reads on the CPU
             net, y = deepcopy(net).cpu(), y.cpu()
-        trainer = RuleTrainer(max_epochs=max_epochs or 2**31, **options)
+        trainer = RuleTrainer(max_epochs=max_epochs, **options)
         self._run = trainer.start(net, X, y, sample_weight=samples.weight)
         self._new: EpochRecord | None = None
 
     @property
-    def verdict(self) -> Verdict | None:  # type: ignore[override]  # the run's own
+    def verdict(self) -> Verdict | None:
         """Of the run."""
         return self._run.verdict
 
-    @property
-    def history(self) -> Sequence[EpochRecord]:
-        """The epochs so far."""
-        return self._run.history
-
     def learn(self, samples: Samples) -> None:
-        """One epoch. The samples are those of the first batch, which the run has kept."""
+        """One epoch, on the samples of the first batch."""
         if not all(_same(new, old) for new, old in zip(samples, self._samples, strict=True)):
             raise ValueError(
-                "the loader gives other samples, or in another order, than in the first epoch; use a sequential "
+                "the loader gives other samples than in the first epoch, or in another order; use a sequential "
                 "sampler with LitRule(order='shuffled'), or shuffle=True, which is learned online"
             )
         self._new = self._run.epoch()
@@ -124,11 +74,11 @@ class WholeLearning(Learning):
         }
 
     def validated(self, error: float) -> None:
-        """Record the error after the last epoch."""
+        """Record the validation error after the last epoch."""
         self._run.history[-1] = replace(self._run.history[-1], validation_error=error)
 
     def result(self) -> RuleResult | None:
-        """The result of the run; ``None`` before its first epoch."""
+        """The result; ``None`` before the first epoch."""
         return self._run.result() if self._run.history else None
 
     def state_dict(self) -> dict[str, Any]:
@@ -136,27 +86,21 @@ class WholeLearning(Learning):
         return self._run.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there; epochs that had been used up may be more now."""
+        """Resume; ``max_epochs`` may be larger now."""
         if "stream" in state:
-            raise CheckpointError("the checkpoint is of a run on mini-batches; use the same loader to resume it")
+            raise CheckpointError("the checkpoint is of a run on mini-batches; resume it with the same loader")
         self._run.load_state_dict(state)
         if self._run.verdict is Verdict.BUDGET:
             self._run.verdict = None
 
 
-class OnlineLearning(Learning):
-    """Batch after batch, as :meth:`torchperc.RuleTrainer.partial_fit` learns chunks.
+class OnlineLearning:
+    """Batch after batch: learned as by :meth:`torchperc.RuleTrainer.partial_fit`."""
 
-    Args:
-        net: linear; it has the selected weights after each batch.
-        options: of the trainer.
-        head: the perceptron's, for the loss.
-        max_epochs: at most so many; ``None`` for any number.
-    """
-
-    def __init__(self, net: Net, options: dict[str, Any], head: Head, max_epochs: int | None) -> None:
-        self.net, self.verdict = net, None
-        self._head, self._max_epochs = head, max_epochs or 2**31
+    def __init__(self, net: Net, options: dict[str, Any], head: Head, max_epochs: int) -> None:
+        self.net = net
+        self.verdict: Verdict | None = None
+        self._head, self._max_epochs = head, max_epochs
         self._trainer = RuleTrainer(**options)
         try:
             self._trainer.check_stream()
@@ -173,11 +117,6 @@ class OnlineLearning(Learning):
         self._total = 0.0 if self._norm == 0 else math.nan
         self._history: list[EpochRecord] = []
         self.last: RuleResult | None = None
-
-    @property
-    def history(self) -> Sequence[EpochRecord]:
-        """The epochs so far."""
-        return self._history
 
     def learn(self, samples: Samples) -> None:
         """One batch in turn."""
@@ -214,12 +153,12 @@ class OnlineLearning(Learning):
         return values if upper is None else {**values, "theory/upper": upper}
 
     def validated(self, error: float) -> None:
-        """Record the error after the last epoch; one in the middle of an epoch is none of it."""
+        """Record the validation error after the last epoch; one in the middle of an epoch is ignored."""
         if self._history and not self._sums.count:
             self._history[-1] = replace(self._history[-1], validation_error=error)
 
     def result(self) -> RuleResult | None:
-        """The last batch's result with the verdict and the epochs of all; ``None`` if no batch has been learned."""
+        """The last batch's result with the verdict and history of the run; ``None`` before the first batch."""
         if self.last is None:
             return None
         return replace(self.last, verdict=self.verdict or Verdict.BUDGET, history=tuple(self._history))
@@ -236,9 +175,9 @@ class OnlineLearning(Learning):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there; epochs that had been used up may be more now."""
+        """Resume; ``max_epochs`` may be larger now."""
         if "stream" not in state:
-            raise CheckpointError("the checkpoint is of a run on all samples in one batch; use the same loader")
+            raise CheckpointError("the checkpoint is of a run on one full batch; resume it with the same loader")
         self._stream.load_state_dict(state["stream"])
         self._sums.load_state_dict(state["sums"])
         self._norm, self._total = state["norm"], state["total"]
@@ -248,7 +187,7 @@ class OnlineLearning(Learning):
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether a batch has the part that the first one had; nothing is read if it is the same memory."""
+    """Whether two batches are equal; nothing is read if they share memory."""
     if one is other:
         return True
     if isinstance(one, Mapped) and isinstance(other, Mapped):

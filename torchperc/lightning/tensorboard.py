@@ -1,10 +1,8 @@
-"""What a run shows in TensorBoard: curves by epochs, the boundary, the weights, the graph, the hyper-parameters."""
+"""What TensorBoard shows of a run: curves per epoch, boundary, weights, graph, hyper-parameters."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,9 +13,9 @@ from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
+from torchperc.plots.classifiers import resting
 
-SAMPLES = 2000
-"""How many samples a picture shows at most."""
+SAMPLES = 2000  # at most so many in a picture of the boundary
 
 LAYOUT = {
     "learning curves": {
@@ -29,24 +27,22 @@ LAYOUT = {
         "norm": ["Multiline", ["norm"]],
         "margin": ["Multiline", ["margin"]],
     },
-    "what the theorem says": {
-        "largest margin, bias counted": ["Multiline", ["theory/lower", "theory/upper"]],
-        "mistakes against the bound": ["Multiline", ["theory/mistakes", "theory/bound"]],
+    "mistake bound": {
+        "bounds on the largest margin (bias in the norm)": ["Multiline", ["theory/lower", "theory/upper"]],
+        "mistakes and their bound": ["Multiline", ["theory/mistakes", "theory/bound"]],
     },
 }
 
 
 class Board(pl.Callback):
-    """Adds to a run's loggers what Lightning has not; the curves themselves are logged without it.
+    """Logs the epoch as the x-axis of every logger's curves and, to TensorBoard, what helps to read them.
 
-    The curves get the epoch as their x-axis, in every logger, instead of the number of steps. A ``TensorBoardLogger``
-    also gets a layout that puts train and validation on one chart, the decision boundary as a picture (two features), a
-    histogram of the weights, the graph, the hyper-parameters, and a summary. The table of hyper-parameters has each
-    curve's last value as a column. Nothing of this changes the run. Any LightningModule will do; pictures of the
-    boundary are drawn for those with a ``head``.
+    A ``TensorBoardLogger`` gets charts with train and validation together, a picture of the decision boundary (two
+    features, modules with a ``head``), histograms of the weights, the graph, the hyper-parameters with the last values
+    of the curves, and a summary. The run itself is not changed. Works with any LightningModule.
 
     Args:
-        picture_every: epochs between pictures and histograms; the first and the last epoch always have one, 0 none.
+        picture_every: epochs between pictures and histograms, besides the first and the last epoch; 0 for none.
 
     Example:
         >>> Board(picture_every=10).picture_every
@@ -70,7 +66,7 @@ class Board(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
     ) -> None:
-        """Keep the samples of the first epoch for the pictures; draw the graph from the first of them."""
+        """Keep samples of the first epoch for the pictures; draw the graph from the first of them."""
         if self._room <= 0:
             return
         x, y = batch[:2] if isinstance(batch, tuple | list) and len(batch) > 1 else (None, None)
@@ -87,14 +83,14 @@ class Board(pl.Callback):
         self._room -= len(labels)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Name the epoch as the x-axis of its values; draw."""
+        """The x-axis, and pictures."""
         epoch, self._room = trainer.current_epoch + 1, 0
         _on_axis(pl_module, epoch)
         if self.picture_every and (epoch == 1 or epoch % self.picture_every == 0):
             self._picture(trainer, pl_module, epoch)
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Name the epoch as the x-axis of a validation while training."""
+        """The x-axis of validation while training."""
         if trainer.state.fn == pl.trainer.states.TrainerFn.FITTING and not trainer.sanity_checking:
             _on_axis(pl_module, trainer.current_epoch + 1)
 
@@ -117,7 +113,7 @@ class Board(pl.Callback):
 
     def _graph(self, trainer: pl.Trainer, pl_module: pl.LightningModule, x: Tensor) -> None:
         for board in _boards(trainer):
-            with warnings.catch_warnings(), _resting(pl_module):
+            with warnings.catch_warnings(), resting(pl_module):
                 warnings.simplefilter("ignore")  # the graph is drawn by tracing, which torch calls outdated
                 board.experiment.add_graph(_net(pl_module), x)
 
@@ -129,7 +125,10 @@ class Board(pl.Callback):
         figure = self._boundary(pl_module, epoch) if boards and flat else None
         for board in boards:
             for name, values in _net(pl_module).named_parameters():
-                shown = _within_bins(values.detach().cpu().double())
+                shown = values.detach().cpu().double()
+                shown = shown[~shown.isnan()].clamp(
+                    -9e19, 9e19
+                )  # the bins end at 1e20, weights of a diverging run do not
                 if len(shown):
                     board.experiment.add_histogram(f"weights/{name}", shown, epoch)
             if figure is not None:
@@ -146,7 +145,7 @@ class Board(pl.Callback):
             scores: Tensor = pl_module(x.to(pl_module.device)).cpu()
             return scores
 
-        with torch.no_grad(), _resting(pl_module):
+        with torch.no_grad(), resting(pl_module):
             scores = score(X)
             linear = scores.dim() == 1 and hasattr(_net(pl_module), "weight")
             slack = float(tpf.slacks(scores - head.threshold, y).min()) if linear else 0.0
@@ -155,39 +154,18 @@ class Board(pl.Callback):
             )
 
 
-@contextmanager
-def _resting(module: torch.nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while, so that a look at a net neither draws for its dropout nor moves its statistics."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
 def _net(module: pl.LightningModule) -> torch.nn.Module:
     net = getattr(module, "net", module)
     return net if isinstance(net, torch.nn.Module) else module
 
 
 def _on_axis(module: pl.LightningModule, epoch: int) -> None:
-    """A metric of the name "step" is where Lightning's loggers put the others on the x-axis."""
+    """Lightning's loggers take a metric of the name "step" as the x-axis of the others."""
     module.log("step", torch.tensor(epoch, dtype=torch.float64), on_step=False, on_epoch=True, batch_size=1)
 
 
-def _within_bins(values: Tensor) -> Tensor:
-    """What a histogram can hold: its bins end at 1e20, and weights of a diverging run do not."""
-    return values[~values.isnan()].clamp(-9e19, 9e19)
-
-
 def _hyperparameters(board: pl.loggers.TensorBoardLogger, options: dict[str, Any], epoch: int) -> None:
-    """A run's row in the table.
-
-    Without a list of columns: TensorBoard would take that of one run for all of them, and rule and gradient differ in
-    theirs. It finds options and metrics of all runs by itself.
-    """
+    """A run's row in the table, without a list of columns, which TensorBoard would use for all runs."""
     from torch.utils.tensorboard.summary import hparams
 
     _, start, end = hparams(options, {})
@@ -201,7 +179,7 @@ def _boards(trainer: pl.Trainer) -> list[pl.loggers.TensorBoardLogger]:
 
 
 def _plain(options: Any, before: str = "") -> dict[str, str | float | int | bool]:
-    """Options under one name each: those of an option as ``net/class_path``."""
+    """Nested options under flat names such as ``net/class_path``."""
     found: dict[str, str | float | int | bool] = {}
     for name, value in dict(options).items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A Trainer with everything that a torchperc run needs, in one call; and what the run leaves, in another."""
+"""A Trainer with torchperc's callbacks in one call, and the fitted model of a run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CHATTER = (
     r"The dirpath has changed from.*",
     r"You called `self.log\(.*logger=True\)` but have no logger configured.*",
     r"LightningCLI.s args parameter is intended.*",
-    r"Total length of `list` across ranks is zero.*",  # how a data module says that it has no validation part
+    r"Total length of `list` across ranks is zero.*",  # no validation set
 )
 
 
@@ -45,14 +45,14 @@ def make_trainer(
     picture_every: int = 10,
     **options: Any,
 ) -> pl.Trainer:
-    """A Trainer that logs curves by epochs, saves after each, stops on divergence and leaves safely when told to.
+    """A Trainer that logs curves per epoch, saves after each, and stops on divergence and on signals.
 
     Args:
         folder: of the run: event files for TensorBoard, and ``last.ckpt``, from which ``trainer.fit(ckpt_path=…)``
-            goes on exactly.
-        max_epochs: epochs at most.
+            resumes exactly.
+        max_epochs: as for ``pl.Trainer``.
         callbacks: more of them.
-        picture_every: epochs between pictures of the boundary and histograms of the weights.
+        picture_every: epochs between pictures of the boundary and histograms of the weights, see :class:`Board`.
         options: for ``pl.Trainer``; ``enable_checkpointing=False`` saves nothing.
 
     Example:
@@ -71,7 +71,9 @@ def make_trainer(
         options["logger"] = board
     own: list[pl.Callback] = [Board(picture_every), StopOnDivergence(), RandomState()]
     if options.get("enable_checkpointing", True):
-        own += [_after_each_epoch(folder), SaveOnSignal(folder / LAST)]
+        last: dict[str, Any] = {"filename": Path(LAST).stem, "every_n_epochs": 1, "save_on_train_epoch_end": True}
+        after_epoch = pl.callbacks.ModelCheckpoint(folder, **last, enable_version_counter=False)
+        own += [after_epoch, SaveOnSignal(folder / LAST)]
     settings: dict[str, Any] = {
         "accelerator": "auto",
         "devices": 1,
@@ -86,12 +88,12 @@ def make_trainer(
 def fitted_model(
     module: LitRule | LitClassifier, data: TabularDataModule, about: Mapping[str, str] | None = None
 ) -> FittedModel:
-    """What a module learned, with all that lies between it and the table it learned from.
+    """The trained module with the labels, encoding and scaling of its data.
 
     Args:
-        module: after its run; one whose net no file can describe is a ``TypeError``.
+        module: after training; a net that no file can describe is a ``TypeError``.
         data: that it was trained on.
-        about: words to keep with the model, beside the name of the data.
+        about: notes to keep with the model, beside the name of the data.
 
     Example:
         >>> import torchperc as tp
@@ -113,12 +115,7 @@ def fitted_model(
 
 @torch.no_grad()
 def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
-    """How many samples a module decides wrongly with the weights it has now.
-
-    Args:
-        module: any of the two.
-        X: scaled samples as a data module has them in ``parts``: a tensor, a CSR array, or what is read in parts.
-        y: their labels.
+    """Number of wrong decisions of a module on scaled samples, as a data module has them in ``parts``.
 
     Example:
         >>> import torchperc as tp
@@ -129,16 +126,6 @@ def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
     for some, labels in SliceLoader(X, y, part_size(X)):
         wrong += int((module.predict_step(some.to(module.device)).cpu() != labels).sum())
     return wrong
-
-
-def _after_each_epoch(folder: Path) -> pl.callbacks.ModelCheckpoint:
-    return pl.callbacks.ModelCheckpoint(
-        folder,
-        filename=Path(LAST).stem,
-        every_n_epochs=1,
-        save_on_train_epoch_end=True,
-        enable_version_counter=False,
-    )
 
 
 def quiet() -> None:
