@@ -84,32 +84,27 @@ class EpochSums:
 
     def reset(self) -> None:
         """Forget everything."""
-        self.count = 0
-        self._loss = self._errors = self._mistakes = self._slack = torch.zeros((), dtype=torch.float64)
+        self.count, self._sums = 0, Tally(*[torch.zeros((), dtype=torch.float64)] * 4)
 
     @torch.no_grad()
     def add(self, count: int, found: Tally, norm: Tensor | None) -> None:
         """Add a batch of so many samples; the norm of the weights turns a slack into a distance."""
-        loss, errors, mistakes, slack = found
         if norm is not None:
-            slack = torch.where(norm > 0, slack / norm, torch.zeros_like(slack))
+            found = found._replace(slack=torch.where(norm > 0, found.slack / norm, torch.zeros_like(found.slack)))
         if self.count:
-            loss, errors, mistakes = self._loss + loss, self._errors + errors, self._mistakes + mistakes
-            slack = torch.minimum(self._slack, slack)
-        self._loss, self._errors, self._mistakes, self._slack = loss, errors, mistakes, slack
-        self.count += count
+            sums, slack = self._sums, torch.minimum(self._sums.slack, found.slack)
+            found = Tally(sums.loss + found.loss, sums.errors + found.errors, sums.mistakes + found.mistakes, slack)
+        self._sums, self.count = found, self.count + count
 
     def state_dict(self) -> dict[str, Any]:
         """The sums so far."""
-        columns = {"loss": self._loss, "errors": self._errors, "mistakes": self._mistakes, "slack": self._slack}
-        return {"count": self.count, **columns}
+        return {"count": self.count, **self._sums._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
-        self.count, self._loss, self._errors = state["count"], state["loss"], state["errors"]
-        self._mistakes, self._slack = state["mistakes"], state["slack"]
+        self.count, self._sums = state["count"], Tally(*(state[name] for name in Tally._fields))
 
     def means(self) -> dict[str, float]:
         """Mean loss, fraction of wrong decisions, number of mistakes as the head counts them, smallest slack."""
-        loss, errors, mistakes, slack = torch.stack([self._loss, self._errors, self._mistakes, self._slack]).tolist()
+        loss, errors, mistakes, slack = torch.stack(list(self._sums)).tolist()
         return {"loss": loss / self.count, "error": errors / self.count, "mistakes": mistakes, "margin": slack}

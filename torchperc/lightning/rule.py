@@ -76,20 +76,11 @@ class LitRule(LitNet):
     ) -> None:
         super().__init__(net, PerceptronHead())
         check_net(self._inner())
-        self.trainer_options: dict[str, Any] = {
-            "lr": lr,
-            "tie": tie,
-            "bias_step": bias_step,
-            "order": order,
-            "select": select,
-            "engine": engine,
-            "seed": seed,
-            "margin": margin,
-            "class_weight": dict(class_weight) if isinstance(class_weight, Mapping) else class_weight,
-            "prove": prove,
-        }
-        RuleTrainer(**self.trainer_options)  # checks the arguments
-        self.trainer_options = plain(self.trainer_options)
+        weights = dict(class_weight) if isinstance(class_weight, Mapping) else class_weight
+        options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
+        options |= {"engine": engine, "seed": seed, "margin": margin, "class_weight": weights, "prove": prove}
+        RuleTrainer(**options)  # checks the arguments
+        self.trainer_options: dict[str, Any] = plain(options)
         self.automatic_optimization = False
         self.result: RuleResult | None = None
         self.save_hyperparameters({**self._described(), **self.trainer_options})

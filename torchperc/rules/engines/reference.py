@@ -6,7 +6,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,13 +35,6 @@ class Task:
     def coef(self, i: int, own: int) -> float:
         """The coefficient of an update with sample i, times y with two classes."""
         return float(self.coefs[i]) * (own if self.space.classes is None else 1)
-
-
-class Presentation(NamedTuple):
-    """The scores of a presented sample, and the mistake if it was one."""
-
-    scores: list[float]
-    mistake: Mistake | None
 
 
 class Engine(ABC):
@@ -192,26 +185,25 @@ class ReferenceEngine(LinearEngine):
         self.rounding = self.rounding if exact else None
         self._off: float | None = None
 
-    def present(self, i: int, position: int = 0) -> Presentation:
-        """Present one sample."""
+    def present(self, i: int, position: int = 0) -> tuple[list[float], Mistake | None]:
+        """Present one sample: its scores, and the mistake if it was one."""
         scores = self.space.score(self.weights, i)
         if self._off is None:
             self._off = self._bound()
         compare = self._comparing(i, self._off)
         wrong = mistaken_for(scores, self._y[i], tie=self.task.tie, margin=self.task.margin, compare=compare)
         if wrong is None:
-            return Presentation(scores, None)
+            return scores, None
         self._off = None
         coef = self.task.coef(i, self._y[i])
         self.space.update(self.weights, i, coef, self._y[i], wrong)
-        return Presentation(scores, Mistake(i, position, coef, wrong))
+        return scores, Mistake(i, position, coef, wrong)
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order."""
         self._off = None  # the weights may have moved since
-        presented = (self.present(i, position) for position, i in enumerate(order.tolist()))
-        found = [presentation.mistake for presentation in presented if presentation.mistake is not None]
-        return Mistakes.of(found, self.task.y.device)
+        made = (self.present(i, position)[1] for position, i in enumerate(order.tolist()))
+        return Mistakes.of([mistake for mistake in made if mistake is not None], self.task.y.device)
 
 
 def _doubles(numbers: Tensor) -> np.ndarray[Any, Any]:
