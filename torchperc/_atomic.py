@@ -113,7 +113,7 @@ def _written(path: Path, act: Callable[[], int | None]) -> int | None:
     except OSError as error:
         raise type(error)(
             f"cannot write {path}: the folder {path.parent} does not accept it ({error.strerror or error}); "
-            "make room there, or name a folder that can be written"
+            "free some space, or choose a writable folder"
         ) from error
 
 
@@ -278,7 +278,7 @@ def _own(handle: int, folder: Path) -> None:
     except BlockingIOError:
         owner = os.read(handle, 20).decode(errors="replace")
         who = f"process {owner}" if owner.isdecimal() else "another process"
-        why = f" is in use by {who}; wait for it, or name another folder"
+        why = f" is in use by {who}; wait for it, or choose another folder"
         raise FolderInUseError(Option("folder", folder), why) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:

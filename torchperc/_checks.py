@@ -213,7 +213,7 @@ def _one_per_sample(y: Data, count: int, name: str) -> Tensor:
     if values.dim() != 1:
         raise ValueError(f"{name} must have one dimension, found shape {tuple(values.shape)}; use {name}.reshape(-1)")
     if len(values) != count:
-        raise ValueError(f"{name} has {len(values)} values for {count} samples; they must be equally many")
+        raise ValueError(f"{name} has {len(values)} values for {count} samples; they must have the same length")
     return values
 
 
@@ -298,7 +298,7 @@ def as_tensor(values: Data, name: str) -> Tensor:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name} must be rectangular, its rows equally long: {error}") from None
+        raise ValueError(f"{name} must be rectangular, with rows of equal length: {error}") from None
     if array.dtype.kind not in "biuf":
         raise TypeError(
             f"{name} must hold real numbers, found dtype {array.dtype} in a {type(values).__name__}; "

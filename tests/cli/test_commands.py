@@ -144,7 +144,7 @@ def test_bad_files_are_one_line_and_exit_code_two(call, tmp_path, name):
         (["crosscheck", "AND", "--lr", "fast"], "invalid float value: 'fast'"),
         (["crosscheck", "AND", "--epochs", "0"], "--epochs 0 must be at least 1"),
         (["crosscheck", "AND", "--tie", "soft"], "invalid choice: 'soft'"),
-        (["crosscheck", "AND", "--target", "x"], "--target x goes with a file"),
+        (["crosscheck", "AND", "--target", "x"], "--target x needs a file"),
         (["crosscheck", "AND", "--mode", "batch", "--order", "shuffled"], "order must be 'given'"),
         (["crosscheck", "AND", "--lr", "1e300", "--dtype", "float32"], "lr=1e+300 makes steps of 1e+300"),
         (["crosscheck", "AND", "--seed", "1" + "0" * 30], "must be below 2**63"),

@@ -71,13 +71,13 @@ def state(**changes):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Encoding((Column("a"), Column("a")), None, ("x", "y")), "columns have the name 'a' more than once"),
-        (lambda: Encoding((Column("a"),), "a", ("x", "y")), "columns have the name 'a' more than once"),
+        (lambda: Encoding((Column("a"), Column("a")), None, ("x", "y")), "column names must be unique, found 'a'"),
+        (lambda: Encoding((Column("a"),), "a", ("x", "y")), "column names must be unique, found 'a'"),
         (lambda: Encoding((Column("a", ("u", "u")),), None, ("x", "y")), "column 'a' has the levels ('u', 'u')"),
         (lambda: Encoding((Column("a", ()),), None, ("x", "y")), "column 'a' has the levels ()"),
         (lambda: Encoding((Column("a"),), None, ("x",)), "labels=('x',) must be at least two different names"),
         (lambda: Encoding((Column("a"),), None, ("x", "y"), "guess"), "missing='guess' is unknown"),
-        (lambda: Encoding((), None, ("x", "y")), "sparse=False does not go with 0 columns"),
+        (lambda: Encoding((), None, ("x", "y")), "sparse=False cannot be combined with 0 columns"),
         (lambda: Encoding((), None, ("x", "y"), sparse=True), "size=0 must be at least 1"),
         (lambda: Encoding((), None, ("x", "y"), sparse=True, size=2, first=2), "first=2 must be 0 or 1"),
         (lambda: FRUIT.with_fills([1.0]), "fills has 1 numbers for 3 features"),

@@ -399,7 +399,7 @@ def test_labels_are_made_safe_for_spreadsheets_on_request(tmp_path, capsys):
         capsys.readouterr()
     with pytest.raises(SystemExit):
         applied(tmp_path, labels, "-o", tmp_path / "out.parquet", "--spreadsheet-safe")
-    assert "--spreadsheet-safe goes with CSV and TSV" in capsys.readouterr().err
+    assert "--spreadsheet-safe needs CSV and TSV" in capsys.readouterr().err
     assert _safe("\tx") == "'\tx"
     assert _safe("\rx") == "'\rx"
 

@@ -364,7 +364,7 @@ BAD = {
     "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is not a CSV file in UTF-8: line 3 holds the byte 0xe9; if it is in latin-1, save it as UTF-8"),
     "latin-1 header": ("a\u00e9,c\n1,x\n".encode("latin-1"), {}, "line 1 holds the byte 0xe9"),
     "UTF-16": ("a,c\n1,x\n".encode("utf-16"), {}, "but in UTF-16; save it as UTF-8"),
-    "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different words in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier or a date: leave it out (ignore='id')"),
+    "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different values in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier or a date: leave it out (ignore='id')"),
     "long identifier": ("id,c\n" + "".join(f"n{i % 1100},{'xy'[i % 2]}\n" for i in range(5000)), {}, "different words in"),
     "quantity": ("a,y\n" + "".join(f"1,{i / 7}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity"),
     "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; leave it out with ignore=1"),
@@ -515,7 +515,7 @@ def test_parquet_in_other_types(tmp_path):
     days = parquet(tmp_path / "b.parquet", day=[datetime.date(2020, 1, 1)] * 2, a=[1, 2], y=["p", "q"])
     said = message_of(lambda: read(days))
     assert (
-        "column 'day' holds date32[day], neither numbers nor words; convert it, or leave it out (ignore='day')" in said
+        "column 'day' holds date32[day], neither numbers nor text; convert it, or leave it out (ignore='day')" in said
     )
     assert read(days, ignore="day").X.tolist() == [[1], [2]]
     lists = parquet(tmp_path / "c.parquet", a=[[1], [2]], y=["p", "q"])
@@ -526,7 +526,7 @@ def test_parquet_in_other_types(tmp_path):
     assert "no rows of data" in message_of(
         lambda: read(parquet(tmp_path / "e.parquet", a=pa.array([], "int64"), y=pa.array([], "string")))
     )
-    assert "header=True goes with text files" in message_of(lambda: read(days, header=True))
+    assert "header=True needs text files" in message_of(lambda: read(days, header=True))
 
 
 def test_damaged_parquet_is_one_line(tmp_path):
@@ -700,17 +700,17 @@ BAD_LINES = {
     "twice": ("1 2:1 2:1", "line 31: index 2 comes twice"),
     "several labels": ("1,2 1:1", "line 31: '1,2' is several labels"),
     "no label": ("1:1 2:1", "line 31: '1:1' stands where the label should be; a line is: label index:value"),
-    "no colon": ("1 1:1 2", "line 31: '2' is no index:value"),
+    "no colon": ("1 1:1 2", "line 31: '2' is not index:value"),
     "word": ("1 1:one", "line 31: 'one' in '1:one' is not a number"),
     "no value": ("1 1:", "line 31: '' in '1:' is not a number"),
     "half a value": ("1 1:2e", "line 31: '2e' in '1:2e' is not a number"),
-    "negative": ("1 -1:2", "line 31: '-1:2' is no index:value"),
+    "negative": ("1 -1:2", "line 31: '-1:2' is not index:value"),
     "huge": ("1 99999999999:2", "line 31: index 99999999999 is too large"),
     "missing label": ("? 1:2", "line 31: the label is missing, written '?'"),
     "nan": ("1 1:nan", "line 31: index 1 has the value nan, no finite number"),
     "infinite": ("1 1:1e999", "line 31: index 1 has the value inf, no finite number"),
     "not UTF-8": (b"caf\xe9 1:2", "line 31: the label b'caf\\xe9' is not in UTF-8"),
-    "query elsewhere": ("1 1:2 qid:3", "line 31: 'qid:3' is no index:value"),
+    "query elsewhere": ("1 1:2 qid:3", "line 31: 'qid:3' is not index:value"),
 }
 
 
@@ -732,7 +732,7 @@ def test_svmlight_without_samples_or_features(tmp_path):
     for content, message in cases.items():
         path = write(tmp_path, content, "data.svm")
         assert message in message_of(lambda path=path: read(path))
-    assert "target='a' goes with columns" in message_of(lambda: read(write(tmp_path, "1 1:1\n", "data.svm"), "a"))
+    assert "target='a' needs columns" in message_of(lambda: read(write(tmp_path, "1 1:1\n", "data.svm"), "a"))
 
 
 # streaming

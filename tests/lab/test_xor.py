@@ -156,7 +156,7 @@ def test_the_result_is_frozen_and_says_what_it_is():
         result.lr = 2.0
     assert repr(result) == "LabResult(XOR by 2-2-1, tanh, logistic loss, learning rate 1: 0 of 3 seeds solved)"
     assert result.net(-1).seed == 2
-    with pytest.raises(IndexError, match="k=3 is no member; there are 3"):
+    with pytest.raises(IndexError, match="k=3 is not a member; there are 3"):
         result.net(3)
 
 
@@ -461,7 +461,7 @@ def test_the_command_checks_before_it_trains(tmp_path, words, message):
 
 def test_the_command_names_a_directory_that_cannot_be(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"out=.*cannot be made: .*; name another folder"):
+    with pytest.raises(ValueError, match=r"out=.*cannot be made: .*; choose another folder"):
         command.run(parse("--steps", "1", "--out", str(tmp_path / "file")))
 
 

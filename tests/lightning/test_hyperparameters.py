@@ -292,7 +292,7 @@ def test_an_optimizer_made_by_a_function_of_the_users_own_is_not_taken_for_its_a
         return kind([{"params": [weight], "lr": 0.5}, {"params": [bias], "lr": 0.01}])
 
     path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), optimizer=partial(make, torch.optim.Adam)))
-    with pytest.raises(ValueError, match="the optimizer of this checkpoint is a function of its own"):
+    with pytest.raises(ValueError, match="the optimizer of this checkpoint is a custom function"):
         L.LitClassifier.load_from_checkpoint(path)
 
 

@@ -311,9 +311,9 @@ def changed(path, net, change):
     ("change", "message"),
     [
         (lambda s: s.update(format=2, torchperc="9.1"), r"is of format 2, written by torchperc 9\.1; this one reads up to format 1"),
-        (lambda s: s.update(format="1"), "describes its model in no known way .*format must be an integer"),
-        (lambda s: s.__delitem__("format"), "describes its model in no known way .*'format'"),
-        (lambda s: [1], "describes its model in no known way"),
+        (lambda s: s.update(format="1"), "has an unknown description of its model .*format must be an integer"),
+        (lambda s: s.__delitem__("format"), "has an unknown description of its model .*'format'"),
+        (lambda s: [1], "has an unknown description of its model"),
         (lambda s: s.__delitem__("head"), "can be used: 'head' is missing"),
         (lambda s: s["head"].update(kind="svm"), "head='svm' is unknown"),
         (lambda s: s["head"].update(tie="never"), "tie='never' is unknown"),
@@ -350,7 +350,7 @@ def test_weights_that_are_not_finite(tmp_path):
     with pytest.raises(ValueError, match=r"cannot save .*weight holds nan"):
         model.save(path)
     assert path.read_bytes() == before
-    with pytest.raises(ValueError, match="net is not trained to an end: weight holds nan"):
+    with pytest.raises(ValueError, match="training of the net did not finish: weight holds nan"):
         FittedModel.of(model.net)
 
 
@@ -368,8 +368,8 @@ class Own(tp.Perceptron):
         (lambda: FittedModel.of(nn.Sequential(nn.Linear(2, 1))), "net must be .*, found Sequential; save other nets with"),
         (lambda: FittedModel.of(Own(2)), "found Own"),
         (lambda: FittedModel.of(tp.Perceptron(2).bfloat16()), r"torch\.float64, found torch\.bfloat16; use net\.float"),
-        (lambda: FittedModel.of(tp.MLP(2, activation=torch.sin)), "function of its own, 'sin', as activation"),
-        (lambda: FittedModel.of(tp.JointPerceptron(2, 2, features=lambda x: torch.stack([x, -x], 1))), "features of its own"),
+        (lambda: FittedModel.of(tp.MLP(2, activation=torch.sin)), "custom activation, 'sin'"),
+        (lambda: FittedModel.of(tp.JointPerceptron(2, 2, features=lambda x: torch.stack([x, -x], 1))), "custom features"),
         (lambda: FittedModel.of(tp.Perceptron(2), head="svm"), "head='svm' is unknown"),
         (lambda: FittedModel.of(tp.Perceptron(2), head=3), "head must be PerceptronHead"),
         (lambda: FittedModel.of(tp.Perceptron(2), labels="abc"), "labels has 3 entries; give 2, one for each class of the net"),

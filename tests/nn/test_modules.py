@@ -75,7 +75,7 @@ def test_mlp_shapes():
         (lambda: tp.MLP(2, (0,)), "hidden=0"),
         (lambda: tp.MLP(2, activation="sign"), "derivative 0"),
         (lambda: tp.MLP(2, activation=torch.sign), "derivative 0"),
-        (lambda: tp.JointPerceptron(2, 3, False, features=lambda x: x), "bias=False goes with the block"),
+        (lambda: tp.JointPerceptron(2, 3, False, features=lambda x: x), "bias=False needs the block"),
         (lambda: tp.MLP(2, activation="swish"), "activation='swish'"),
         (lambda: tp.PerceptronLoss("max"), "reduction='max'"),
         (lambda: tp.PerceptronLoss(tie="relu"), "tie='relu'"),

@@ -406,7 +406,7 @@ def test_learning_curves_without_bound_or_validation(run):
     dry = tp.RuleTrainer(5, order="random-mistake").fit(run[0], *AND)  # has learned already: no sample is presented
     assert dry.log.steps == 0
     assert ydata(plots.LearningCurveDisplay.from_result(dry).train_).tolist() == [0]
-    with pytest.raises(ValueError, match="bound=3 goes with mistakes"):
+    with pytest.raises(ValueError, match="bound=3 needs mistakes"):
         plots.LearningCurveDisplay([0.5], bound=3).plot()
 
 

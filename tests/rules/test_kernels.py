@@ -145,7 +145,7 @@ def test_a_net_and_a_kernel_exclude_each_other():
         tp.RuleTrainer(kernel="rbf").fit(tp.Perceptron(2), X, y)
     with pytest.raises(TypeError, match="found NoneType"):
         tp.RuleTrainer().fit(None, X, y)
-    with pytest.raises(ValueError, match="num_classes=3 goes with a kernel"):
+    with pytest.raises(ValueError, match="num_classes=3 needs a kernel"):
         tp.RuleTrainer().fit(tp.Perceptron(2), X, y, num_classes=3)
 
 

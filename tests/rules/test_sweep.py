@@ -133,7 +133,7 @@ def test_a_given_gamma_sets_the_bound():
         ({"seeds": [-1]}, "seeds=-1 must be at least 0"),
         ({"lr": [1, 0]}, "lr=0"),
         ({"lr": []}, "must not be empty"),
-        ({"margin": [1], "tie": "sign"}, "means nothing to tie='sign'"),
+        ({"margin": [1], "tie": "sign"}, "has no effect with tie='sign'"),
         ({"tie": "never"}, "tie='never' is unknown"),
         ({"bias_step": "two"}, "bias_step='two' is unknown"),
         ({"max_epochs": 0}, "max_epochs=0 must be at least 1"),

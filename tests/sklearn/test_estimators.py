@@ -939,8 +939,8 @@ BAD = [
     (PerceptronClassifier, {"engine": "fast"}, ValueError, "engine='fast' is unknown"),
     (PerceptronClassifier, {"kernel": "sigmoid"}, ValueError, "kernel='sigmoid' is unknown"),
     (PerceptronClassifier, {"gamma": "auto", "kernel": "rbf"}, ValueError, "gamma='auto' is unknown"),
-    (PerceptronClassifier, {"gamma": "scale"}, ValueError, "gamma='scale' goes with kernel='rbf'"),
-    (PerceptronClassifier, {"gamma": 1.0}, ValueError, "gamma=1.0 goes with kernel='rbf'"),
+    (PerceptronClassifier, {"gamma": "scale"}, ValueError, "gamma='scale' needs kernel='rbf'"),
+    (PerceptronClassifier, {"gamma": 1.0}, ValueError, "gamma=1.0 needs kernel='rbf'"),
     (PerceptronClassifier, {"fit_intercept": False, "bias_step": "unit"}, ValueError, "bias_step='unit' moves"),
     (PerceptronClassifier, {"kernel": "rbf", "warm_start": True}, ValueError, "warm_start=True needs weights"),
     (PerceptronClassifier, {"early_stopping": "yes"}, TypeError, "early_stopping must be True or False"),
@@ -963,8 +963,8 @@ BAD = [
     (LMSClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
     (LMSClassifier, {"l2": -1}, ValueError, "l2=-1 must be"),
     (LMSClassifier, {"l1": -1}, ValueError, "l1=-1 must be"),
-    (LMSClassifier, {"l1": 1}, ValueError, "l1=1 goes with update='sample', found 'batch'; l2 goes with every"),
-    (LMSClassifier, {"l1": 1, "update": "sample", "average": 9}, ValueError, "average=9 goes with l2 only"),
+    (LMSClassifier, {"l1": 1}, ValueError, "l1=1 needs update='sample', found 'batch'; l2 is valid with every"),
+    (LMSClassifier, {"l1": 1, "update": "sample", "average": 9}, ValueError, "average=9 works with l2 only"),
     (LMSClassifier, {"l1": 1, "update": "sample", "engine": "blocked"}, ValueError, "engine='blocked' does not"),
     (LMSClassifier, {"schedule": "pa1"}, ValueError, "schedule='pa1' is unknown"),
     (LMSClassifier, {"schedule": "optimal"}, ValueError, "schedule='optimal' is computed from the penalty"),
@@ -975,12 +975,12 @@ BAD = [
     (PerceptronClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
     (LMSClassifier, {"order": "random-mistake"}, ValueError, "order='random-mistake' is unknown"),
     (LMSClassifier, {"batch_size": 0}, ValueError, "batch_size=0 must be at least 1"),
-    (LMSClassifier, {"batch_size": 4, "update": "sample"}, ValueError, "batch_size=4 goes with update='batch'"),
+    (LMSClassifier, {"batch_size": 4, "update": "sample"}, ValueError, "batch_size=4 needs update='batch'"),
     (
         LogisticClassifier,
         {"update": "optimum", "early_stopping": True},
         ValueError,
-        "means nothing to update='optimum'",
+        "has no effect with update='optimum'",
     ),
     (LogisticClassifier, {"update": "sample", "lr": 10, "l2": 1}, ValueError, "l2=1 with steps of up to 10"),
     (LogisticClassifier, {"fit_intercept": 1}, TypeError, "fit_intercept must be True or False"),
@@ -1036,7 +1036,7 @@ def test_fitted_models_decide_as_the_estimator(kind, classes, tmp_path):
 def test_kernels_and_votes_are_no_fitted_models():
     X, y = [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [0, 0, 0, 1]
     for est in (PerceptronClassifier(kernel="poly", degree=2), PerceptronClassifier(select="voted")):
-        with pytest.raises(ValueError, match="does not decide by one weight vector a class"):
+        with pytest.raises(ValueError, match="does not decide by one weight vector per class"):
             est.fit(X, y).to_fitted()
 
 

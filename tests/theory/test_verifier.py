@@ -490,12 +490,12 @@ def test_iris_from_a_file(call, tmp_path):
     ("words", "message"),
     [
         (["nowhere.csv"], "cannot read nowhere.csv"),
-        (["XOR", "--target", "a"], "--target a goes with a file; XOR is a gate"),
+        (["XOR", "--target", "a"], "--target a needs a file; XOR is a gate"),
         (["XOR", "--out", "no/where/x.json"], "is not a file in a folder that exists"),
         (["XOR", "--time-limit", "0"], "--time-limit 0.0 must be a finite number > 0"),
         (["XOR", "--verify", "x.json"], "cannot read x.json"),
-        (["XOR", "--verify", "x.json", "--out", "y.json"], "--out y.json goes with a new proof"),
-        (["XOR", "--verify", "x.json", "--no-bias"], "--no-bias goes with a new proof"),
+        (["XOR", "--verify", "x.json", "--out", "y.json"], "--out y.json needs a new proof"),
+        (["XOR", "--verify", "x.json", "--no-bias"], "--no-bias needs a new proof"),
         (["XOR", "--time-limit", "soon"], "invalid float value"),
     ],
 )

@@ -477,7 +477,8 @@ def test_a_folder_in_use_is_refused(tmp_path, run, monkeypatch, words):
     with claimed(tmp_path / "run"):
         _, err = run("learn", "a.csv", "--out", "run", *words, code=2)
     assert (
-        err == f"torchperc: error: --out run is in use by process {os.getpid()}; wait for it, or name another folder\n"
+        err
+        == f"torchperc: error: --out run is in use by process {os.getpid()}; wait for it, or choose another folder\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
@@ -564,7 +565,7 @@ def test_frames_are_encoded_by_the_names_of_their_columns(learned):
 
 def test_archives_take_no_word_about_missing_values(tmp_path):
     np.savez(tmp_path / "a.npz", X=np.eye(4), y=[0, 1, 0, 1])
-    with pytest.raises(ValueError, match="missing='mean' goes with tables"):
+    with pytest.raises(ValueError, match="missing='mean' needs tables"):
         tp.data.read(tmp_path / "a.npz", missing="mean")
 
 

@@ -1,4 +1,4 @@
-"""``torchperc bench``: how fast, against peers measured in the same run, their results compared beside every time."""
+"""``torchperc bench``: benchmarks against other libraries, timed in the same run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "should be equal, 0 otherwise, targets met or missed."
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="which of them (default: all; see --list)")
-    parser.add_argument("--quick", action="store_true", help="tiny sizes and one round: does it run, not how fast")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes and one round, to see that it runs")
     parser.add_argument(
         "--rounds", type=int, help=f"repetitions, of which the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
     )

@@ -22,15 +22,15 @@ _CONFIGURED = {
 }
 _COMMANDS = {
     "learn": "from a file of samples to the best of four linear classifiers",
-    "apply": "label new data by a run",
+    "apply": "label new data with a trained model",
     "export": "a run's model as ONNX, torch.export or safetensors",
     "report": "one HTML page of a run: verdict, proof, curves, config",
-    "separable": "prove that a hyperplane separates data, or none",
+    "separable": "prove whether a hyperplane separates the classes",
     "crosscheck": "compare the rule with autograd, mistake by mistake",
     **_CONFIGURED,
     "demo": "a tour: AND, XOR, noisy data, by rule and by gradient",
     "xor": "the XOR lab: thousands of small nets trained at once",
-    "bench": "how fast, against peers measured in the same run",
+    "bench": "benchmarks against other libraries, timed in the same run",
 }
 _OLD = {  # spellings of version 0.1
     **dict.fromkeys([(command, "--folder") for command in ("learn", *_CONFIGURED)], "--out"),
@@ -88,7 +88,7 @@ def _run(words: list[str], ending: Ending) -> None:
 def _unwritten(fault: BaseException) -> str:
     """What is lost when a thread fails: the one that there is writes for TensorBoard."""
     reason = getattr(fault, "strerror", None) or fault
-    return f"cannot write the event files of the run ({reason}); make room there, or name a folder that can be written"
+    return f"cannot write the event files of the run ({reason}); free some space, or choose a writable folder"
 
 
 def _renewed(words: list[str]) -> list[str]:

@@ -82,7 +82,7 @@ def load(arguments: argparse.Namespace) -> Dataset:
 
     given = options(arguments)
     if data.is_gate(arguments.data) and given:
-        raise ParameterError(Option(*next(iter(given.items()))), f" goes with a file; {arguments.data} is a gate")
+        raise ParameterError(Option(*next(iter(given.items()))), f" needs a file; {arguments.data} is a gate")
     known = data.is_gate(arguments.data) or arguments.data in data.SOURCES
     return data.load(arguments.data if known else Path(arguments.data), **given)
 
@@ -125,7 +125,7 @@ def output_folder(path: str | Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        why = f" cannot be made: {error.strerror or error}; name another folder"
+        why = f" cannot be made: {error.strerror or error}; choose another folder"
         raise ParameterError(Option("out", path), why) from None
     return path
 

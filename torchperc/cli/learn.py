@@ -127,7 +127,7 @@ def _show(learned: Learned, source: str) -> None:
     for note in learned.notes:
         console.print(visible(f"Note: {note}."))
     if learned.test is not None:
-        console.print(f"On the test set, which chose nothing, {best.name} has an error of {learned.test}.")
+        console.print(f"On the held-out test set, {best.name} has an error of {learned.test}.")
     folder = learned.folder
     console.print(visible(f"The run is in {folder}. Next steps:"), soft_wrap=True)
     named = shlex.quote(str(folder))

@@ -42,9 +42,9 @@ def _verify(arguments: argparse.Namespace) -> None:
 
     for option, given in (("--out", arguments.out), ("--time-limit", arguments.time_limit)):
         if given is not None:
-            raise ValueError(f"{option} {given} goes with a new proof, not with --verify")
+            raise ValueError(f"{option} {given} needs a new proof, not --verify")
     if arguments.no_bias:
-        raise ValueError("--no-bias goes with a new proof; one that is in a file says itself whether there is a bias")
+        raise ValueError("--no-bias needs a new proof; one that is in a file says itself whether there is a bias")
     try:
         if set(inputs.options(arguments)) <= {"target"}:
             inputs.say(str(verifier.verify_file(arguments.verify, arguments.data, arguments.target)))

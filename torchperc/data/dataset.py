@@ -124,7 +124,7 @@ class Dataset:
         """
         if str(positive) not in self.labels:
             known = ", ".join(map(repr, self.labels))
-            raise checks.ParameterError(checks.Option("positive", positive), f" is no label; choose one of {known}")
+            raise checks.ParameterError(checks.Option("positive", positive), f" is not a label; choose one of {known}")
         chosen = self.y == codes_of(self.labels)[str(positive)]
         others = [label for label in self.labels if label != str(positive)]
         rest = others[0] if len(others) == 1 else f"not {positive}"

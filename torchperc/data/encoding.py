@@ -117,15 +117,15 @@ class Encoding:
         names = [column.name for column in self.columns] + ([] if self.target is None else [self.target])
         twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
         if twice:
-            raise ValueError(f"columns have the name {twice[0]!r} more than once; every column needs one of its own")
+            raise ValueError(f"column names must be unique, found {twice[0]!r} more than once")
         for name, levels in ((column.name, column.levels) for column in self.columns):
             if levels is not None and (not levels or len(set(levels)) < len(levels)):
-                raise ValueError(f"column {name!r} has the levels {levels!r}; they must be different words")
+                raise ValueError(f"column {name!r} has the levels {levels!r}; they must be different strings")
         if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels={self.labels!r} must be at least two different names")
         checks.one_of("missing", self.missing, MISSING)
         if self.sparse == bool(self.columns):
-            raise ValueError(f"sparse={self.sparse} does not go with {len(self.columns)} columns")
+            raise ValueError(f"sparse={self.sparse} cannot be combined with {len(self.columns)} columns")
         checks.whole("size", self.size, at_least=int(self.sparse))
         if self.first not in (0, 1):
             raise ValueError(f"first={self.first!r} must be 0 or 1")
@@ -187,7 +187,7 @@ def _items(name: str, value: object) -> list[Any]:
 def _words(name: str, value: object) -> tuple[str, ...]:
     items = _items(name, value)
     if not all(isinstance(item, str) for item in items):
-        raise ValueError(f"state[{name!r}] must hold words, found {value!r}")
+        raise ValueError(f"state[{name!r}] must hold strings, found {value!r}")
     return tuple(items)
 
 

@@ -64,4 +64,4 @@ def _parity_inputs(name: str) -> int | None:
         word, _, count = name.lower().partition("-")
         if word == "parity" and count.isascii() and count.isdigit() and 1 <= int(count) <= 16:
             return int(count)
-    raise ValueError(f"name={name!r} is no gate; choose one of {', '.join(GATES)} with n from 1 to 16")
+    raise ValueError(f"name={name!r} is not a gate; choose one of {', '.join(GATES)} with n from 1 to 16")

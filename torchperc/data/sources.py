@@ -81,7 +81,7 @@ def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[
         if option not in known:
             remedy = f"it takes {', '.join(known)}" if known else "it takes none"
             raise checks.ParameterError(
-                checks.Option(option, value), f" is no option of source {str(source)!r}; {remedy}"
+                checks.Option(option, value), f" is not an option of source {str(source)!r}; {remedy}"
             )
 
 

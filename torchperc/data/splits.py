@@ -85,7 +85,7 @@ def _classes(y: Data, stratify: bool) -> Tensor:
     if array.dtype == object:
         strange = [value for value in array if not isinstance(value, str)]
         if strange:
-            raise TypeError(f"y must hold numbers or words, found {type(strange[0]).__name__} {strange[0]!r}")
+            raise TypeError(f"y must hold numbers or strings, found {type(strange[0]).__name__} {strange[0]!r}")
         array = array.astype(str)
     if not stratify:
         return torch.zeros(len(array), dtype=torch.int64)

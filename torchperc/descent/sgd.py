@@ -93,7 +93,7 @@ def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, 
         rates = lr * checks.nonnegative_weights(sample_weight, len(rows)).to(rows.device)
     l2 = checks.number("l2", l2, at_least=0)
     if l2 and l2 * float(rates.max()) >= 1:
-        raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} turns weights round; lower l2 or lr")
+        raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} flips weights; lower l2 or lr")
     if order is None:
         index = torch.from_numpy(np.arange(len(rows))).to(rows.device)  # in numpy, which wakes no threads for it
     else:

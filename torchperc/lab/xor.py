@@ -80,7 +80,7 @@ class LabResult:
     def net(self, k: int) -> MLP:
         """Member ``k`` (by position, not by seed) as a net of its own, with the weights it has at the end."""
         if not -len(self.seeds) <= k < len(self.seeds):
-            raise IndexError(f"k={k} is no member; there are {len(self.seeds)}, counted from 0")
+            raise IndexError(f"k={k} is not a member; there are {len(self.seeds)}, counted from 0")
         net = _fresh(self.seeds[k], self.hidden, self.activation, self.loss.dtype)
         ends = (self.weight1[k], self.bias1[k], self.weight2[k, None], self.bias2[k, None])
         net.load_state_dict(dict(zip(net.state_dict(), ends, strict=True)))

@@ -139,7 +139,7 @@ def _plain_leaf(value: Any, at: str) -> Any:
         if isinstance(value, kind):
             return kind(value)
     raise TypeError(
-        f"{at or 'the value'} is a {type(value).__name__}, which no checkpoint can carry safely; make it a dict, list, "
+        f"{at or 'the value'} is a {type(value).__name__}, which a checkpoint cannot store safely; make it a dict, list, "
         "tuple, str, int, float, bool, None or tensor, or leave it out, as save_hyperparameters(ignore=[...]) does"
     )
 
@@ -150,7 +150,7 @@ def _plain_dict(value: Mapping[Any, Any], at: str) -> dict[Any, Any]:
         here = f"{at}.{key}" if at else str(key)
         name = _plain(key, f"the key {here}")
         if isinstance(name, Tensor | list | dict) or name in result:
-            raise TypeError(f"the key {here} ({type(key).__name__}) cannot be kept apart; use a str or int of its own")
+            raise TypeError(f"the key {here} ({type(key).__name__}) is not unique; use a different str or int")
         result[name] = _plain(item, here)
     return result
 

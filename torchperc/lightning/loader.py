@@ -44,7 +44,7 @@ class SliceLoader:
     def __init__(self, X: Any, y: Tensor, batch_size: int | str = "full", order: str = "given", seed: int = 0) -> None:
         self.X, self.y = _kept(X), y
         if self.X.shape[0] != len(y):
-            raise ValueError(f"y has {len(y)} values for {self.X.shape[0]} samples; they must be equally many")
+            raise ValueError(f"y has {len(y)} values for {self.X.shape[0]} samples; they must have the same length")
         self.batch_size, self._full = check_batch_size(batch_size, len(y)), batch_size == "full"
         self.order = checks.one_of("order", order, LOADER_ORDERS)
         self.seed = checks.whole("seed", seed, at_least=0)

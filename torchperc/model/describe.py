@@ -59,11 +59,11 @@ def why_not_described(net: object) -> str | None:
         return f"net must be a {known}, found {type(net).__name__}"
     if isinstance(net, MLP) and ACTIVATIONS.get(net.activation_name) is not net.activation:
         return (
-            f"the MLP has a function of its own, {net.activation_name!r}, as activation, which no file can describe; "
+            f"the MLP has a custom activation, {net.activation_name!r}, which cannot be saved in a file; "
             f"use one of {', '.join(ACTIVATIONS)}"
         )
     if isinstance(net, JointPerceptron) and getattr(net.features, "func", None) is not tpf.joint_features:
-        return "the JointPerceptron has features of its own, which no file can describe; use block features"
+        return "the JointPerceptron has custom features, which cannot be saved in a file; use block features"
     return None
 
 
@@ -154,7 +154,7 @@ def as_factory(name: str, make: object) -> Callable[..., Any] | None:
             return partial(found, **options)
     if make == _NOT_SAVED:
         raise ValueError(
-            f"the {name} of this checkpoint is a function of its own, which no file can describe; "
+            f"the {name} of this checkpoint is a custom function, which cannot be saved; "
             f"pass it again, load_from_checkpoint(path, {name}=...)"
         )
     raise TypeError(f"{name} must be a function that makes a torch {name}, found {make!r}")

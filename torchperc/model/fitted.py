@@ -62,7 +62,7 @@ class FittedModel:
         net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
             an activation that has a name), of float32 or float64.
         head: a PerceptronHead, LMSHead or LogisticHead.
-        labels: their names. One score per sample goes with two, of which the second is +1; K scores with K, in the
+        labels: their names. Two for one score per sample, of which the second is +1; K for K scores, in the
             order of the class indices.
         names: of the features.
         scaler: fitted on the training samples; ``None`` if they were not scaled.
@@ -93,7 +93,7 @@ class FittedModel:
             raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {self.head!r}")
         _check_texts("labels", self.labels, 2 if _scores(self.net) == 1 else _scores(self.net), "class of the net")
         if len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels={self.labels!r} has one of them twice; give each a name of its own")
+            raise ValueError(f"labels={self.labels!r} has one of them twice; give each a unique name")
         _check_texts("names", self.names, self.width, "feature of the net")
         for what, part, width in (
             ("scaler", self.scaler, _scaler_width(self.scaler)),
@@ -427,7 +427,7 @@ def _check_net(net: object) -> None:
         raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
     found_bad = non_finite(net.named_parameters())
     if found_bad:
-        raise ValueError(f"net is not trained to an end: {found_bad}, and weights must be finite; train it again")
+        raise ValueError(f"training of the net did not finish: {found_bad}, and weights must be finite; train it again")
 
 
 def _width(net: nn.Module) -> int:
@@ -443,9 +443,7 @@ def _scores(net: nn.Module) -> int:
 def _model_file(path: Path) -> Path:
     if path.is_dir():
         if not (path / MODEL).is_file():
-            raise ValueError(
-                f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` leave one when they come to their end"
-            )
+            raise ValueError(f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` write one when they finish")
         return path / MODEL
     if not path.is_file():
         raise ValueError(f"no such run or model: {path}; name the folder of a run, or its {MODEL}")
@@ -465,7 +463,7 @@ def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, 
         state = json.loads(texts[_DESCRIPTION])
         found = checks.whole("format", state["format"], at_least=1)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{path} describes its model in no known way ({error}); export it again") from None
+        raise ValueError(f"{path} has an unknown description of its model ({error}); export it again") from None
     if found > FORMAT:
         raise ValueError(
             f"{path} is of format {found}, written by torchperc {state.get('torchperc')}; this one reads up to format "

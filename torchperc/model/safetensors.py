@@ -93,7 +93,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
         metadata: dict[str, str] = header.get("__metadata__", {})
         checksum = metadata.pop(_CHECKSUM, None)
         if checksum not in (None, _checksum(header, data)) or (checksum is None and _renamed(header, data)):
-            raise ValueError("its checksum does not fit")
+            raise ValueError("its checksum does not match")
     except Exception as error:  # whatever safetensors and json make of a damaged file
         raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); export it again") from None
     texts = {name: text for name, text in metadata.items() if name not in _RESERVED}

@@ -187,7 +187,7 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
     """
     checks.one_of("tie", tie, TIES)
     if margin and tie == "sign":
-        raise ValueError(f"margin={margin} means nothing to tie='sign'; use tie='update' or tie='strict'")
+        raise ValueError(f"margin={margin} has no effect with tie='sign'; use tie='update' or tie='strict'")
     if s.dim() == y.dim():
         _same_shape(s, y)
         differs = decide(s) != y
@@ -316,7 +316,7 @@ def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: f
         return _reduce((decide(s, threshold) != y).to(s.dtype), reduction)
     _check_classes(s, y)
     if threshold:
-        raise ValueError(f"threshold={threshold} goes with one score per sample; K classes are decided by the largest")
+        raise ValueError(f"threshold={threshold} needs one score per sample; K classes are decided by the largest")
     return _reduce((decide_class(s) != y).to(s.dtype), reduction)
 
 

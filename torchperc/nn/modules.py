@@ -241,7 +241,7 @@ class JointPerceptron(_LinearNet):
         if features is not None and not callable(features):
             raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
         if features is not None and not bias:
-            raise ValueError("bias=False goes with the block features; features of your own have the constant you give")
+            raise ValueError("bias=False needs the block features; features of your own have the constant you give")
         joint = features or partial(tpf.joint_features, num_classes=num_classes, bias=bias)
         probe = joint(torch.zeros(1, in_features, dtype=dtype, device=device))
         if not isinstance(probe, Tensor) or probe.dim() != 3 or probe.shape[:2] != (1, num_classes):

@@ -50,7 +50,7 @@ class ConfusionDisplay(style.Display):
         if not len(truth):
             raise ValueError("y is empty; give at least one label")
         if len(truth) != len(said):
-            raise ValueError(f"y has {len(truth)} labels and predicted {len(said)}; they must be equally many")
+            raise ValueError(f"y has {len(truth)} labels and predicted {len(said)}; they must have the same length")
         found = torch.cat((truth, said))
         signs = bool(((found == 1) | (found == -1)).all())
         if not signs and int(found.min()) < 0:

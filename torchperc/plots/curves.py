@@ -81,7 +81,7 @@ class LearningCurveDisplay(style.Display):
         axes = [self.ax_] if self.bound is None else self.ax_
         if self.bound is not None:
             if self.mistakes is None:
-                raise ValueError(f"bound={self.bound} goes with mistakes, found None; give the mistakes by epoch")
+                raise ValueError(f"bound={self.bound} needs mistakes, found None; give the mistakes by epoch")
             self.mistakes_ = draw_curve(axes[1], self.mistakes, f"mistakes: {self.mistakes[-1]:.0f}")
             look: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.6}
             self.bound_ = axes[1].axhline(self.bound, label=f"bound: {self.bound:.4g}", **look)

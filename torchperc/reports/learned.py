@@ -79,7 +79,7 @@ def _compared(found: Mapping[str, Any]) -> Section:
     heads = ("learned by", "validation error", "training error", "training verdict", "epochs", "time")
     kept = f"Kept: {found['best']}, the first with the lowest validation error."
     test = found["test"]
-    judged = "" if test is None else f" Its error on the test set, which chose nothing: {Tally(*test)}."
+    judged = "" if test is None else f" Its error on the held-out test set: {Tally(*test)}."
     legend = " Intervals are Wilson's, 95 %; the baseline always predicts the most frequent label."
     return Section("Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}")))
 

@@ -35,7 +35,7 @@ def certificate(subject: Subject) -> Certificate | str:
         return "Left out: the training data have one class only; at least two classes are required."
     if len(X) > _SAMPLES or X.numel() > _ENTRIES:
         size = f"{len(X):,} samples with {plural(X.shape[1], 'feature')}"
-        return f"Left out: {size} are many; torchperc separable, or theory.separability, decides in its own time."
+        return f"Left out: {size} are many; torchperc separable, or theory.separability, decides without a time limit."
     bias = subject.bias_step != "none"
     return theory.separability(X.cpu(), y, bias=bias, num_classes=subject.classes, time_limit=_SECONDS)
 
@@ -131,7 +131,7 @@ def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, li
     display = plots.BracketDisplay.from_log(result.log, gamma=gamma)
     low, high = (float(line.get_ydata()[-1]) for line in (display.lower_, display.upper_))  # type: ignore[index, arg-type]  # an array
     alt = "Two lines by epoch that close around the largest margin from below and from above."
-    caption = f"What the run itself tells of γ*: by its end between {number(low)} and {number(high)}; "
+    caption = f"The bracket of γ* at the end of the run: between {number(low)} and {number(high)}; "
     picture = Picture.of(display.figure_, alt, f"{caption}it is {number(gamma)}.")
     return limit, [Text(said), figures, picture]
 

@@ -186,7 +186,7 @@ def command_and_config(folder: Path, text: str) -> list[Block]:
         'torchperc fit --config runs/and/config.yaml --out runs/and-again'
     """
     return [
-        Text("The config says everything; with the versions below the run comes out the same:"),
+        Text("The config and the versions below reproduce the run:"),
         Code(shlex.join(["torchperc", "fit", "--config", str(folder / CONFIG), "--out", f"{folder}-again"])),
         Code(text),
     ]
@@ -213,7 +213,7 @@ def of_traces(folder: Path) -> Report:
     boundary = _last_picture(folder)
     if boundary is not None:
         sections.append(Section("Boundary", (boundary,)))
-    sections.append(Section("How to reproduce it", (Text("The run left no config; torchperc fit leaves one."),)))
+    sections.append(Section("How to reproduce it", (Text("The run has no config; torchperc fit writes one."),)))
     return Report(folder.name, verdict + "." if verdict else _last_error(curves), tuple(sections))
 
 
@@ -235,7 +235,7 @@ def _options(folder: Path) -> Section:
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"cannot read {path}: {' '.join(str(error).split())}") from None
     if not isinstance(options, dict) or not options:
-        return Section("What was learned", (Text("The run left no options."),))
+        return Section("What was learned", (Text("The run has no options."),))
     rows = [(str(name), _word(value)) for name, value in sorted(options.items())]
     return Section("What was learned", (Table(("option", "value"), rows),))
 

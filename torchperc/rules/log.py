@@ -339,7 +339,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if str(arrays.pop("checksum")) != digest.of_named(arrays):
-            raise ValueError("its checksum does not fit")
+            raise ValueError("its checksum does not match")
         about = json.loads(str(arrays.pop("about")))
         version = about["format"]
     except Exception as error:  # whatever zip, zlib, numpy and json make of a damaged file

@@ -105,7 +105,7 @@ class RuleTrainer:
         self.margin = checks.number("margin", margin, at_least=0)
         if self.margin and tie == "sign":
             raise ValueError(
-                f"margin={margin} means nothing to tie='sign', which looks at the decision only; "
+                f"margin={margin} has no effect with tie='sign', which looks at the decision only; "
                 "use tie='update' or tie='strict'"
             )
         self.class_weight = check_class_weight(class_weight)
@@ -201,7 +201,7 @@ class RuleTrainer:
         if self.kernel is not None:
             space, start = kernel_problem(net, X, self.kernel, num_classes)
         elif num_classes is not None:
-            raise ValueError(f"num_classes={num_classes} goes with a kernel; a net has its number of classes already")
+            raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
         else:
             space, start = linear_problem(net, X)
         labels = checks.labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
@@ -247,7 +247,7 @@ class RuleTrainer:
 def _kernel(kernel: str | Callable[[Any, Any], Any] | None, degree: int | None, gamma: float | None) -> Kernel | None:
     for name, value, owner in (("degree", degree, "poly"), ("gamma", gamma, "rbf")):
         if value is not None and kernel != owner:
-            raise ValueError(f"{name}={value!r} goes with kernel={owner!r}, found kernel={kernel!r}; leave it out")
+            raise ValueError(f"{name}={value!r} needs kernel={owner!r}, found kernel={kernel!r}; leave it out")
     return None if kernel is None else Kernel(kernel, 3 if degree is None else degree, 1.0 if gamma is None else gamma)
 
 

@@ -46,7 +46,7 @@ class CsrParts:
         shapes = [_piece_shape(piece) for piece in self.pieces]
         if len({shape[1] for shape in shapes}) > 1:
             widths = ", ".join(str(shape[1]) for shape in shapes)
-            raise ValueError(f"pieces have different numbers of features: {widths}; they must be equally wide")
+            raise ValueError(f"pieces have different numbers of features: {widths}; they must be equal")
         self.counts = tuple(shape[0] for shape in shapes)
         self.shape = (sum(self.counts), shapes[0][1])
 
@@ -322,7 +322,7 @@ def as_rows(
         return X
     if in_parts(X):
         if device is not None and device.type != "cpu":
-            raise TypeError(f"{name} is read in parts, which needs a net on the CPU, found {device}; use net.cpu()")
+            raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
         read = sparse_rows if isinstance(X, CsrParts) else mapped_rows
         return read(X, dtype=dtype, width=width, name=name)
     if checks.is_sparse(X):

@@ -317,9 +317,7 @@ class LinearClassifier(_Fitted):
         checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
         checks.flag("early_stopping", self.early_stopping)
         if checks.number("validation_fraction", self.validation_fraction, above=0) >= 1:
-            raise ValueError(
-                f"validation_fraction={self.validation_fraction} must be below 1; something has to be learned from"
-            )
+            raise ValueError(f"validation_fraction={self.validation_fraction} must be below 1; training needs samples")
         if self.tol is not None:
             checks.number("tol", self.tol, at_least=0)
 

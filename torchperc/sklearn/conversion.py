@@ -30,7 +30,7 @@ class Planes(NamedTuple):
 def planes(fitted: Any) -> Planes:
     """What a fitted scikit-learn classifier with ``coef_``, ``intercept_`` and ``classes_`` decides by.
 
-    Whether its decision function is coef·x + intercept, one row a class, is tried out on a few points, so that
+    Whether its decision function is coef·x + intercept, one row per class, is tried out on a few points, so that
     classifiers that use these names for something else are refused.
 
     Example:
@@ -44,7 +44,7 @@ def planes(fitted: Any) -> Planes:
     check_is_fitted(fitted)
     if missing := [name for name in ("coef_", "intercept_", "classes_") if not hasattr(fitted, name)]:
         raise TypeError(
-            f"{kind} has no {missing[0]}, so it is no linear classifier; take one such as Perceptron, SGDClassifier, "
+            f"{kind} has no {missing[0]}, so it is no linear classifier; use one such as Perceptron, SGDClassifier, "
             "LogisticRegression, RidgeClassifier or LinearSVC"
         )
     coef = fitted.coef_.toarray() if checks.is_sparse(fitted.coef_) else np.asarray(fitted.coef_)
@@ -54,8 +54,8 @@ def planes(fitted: Any) -> Planes:
     rows = 1 if len(classes) == 2 else len(classes)
     if coef.ndim != 2 or coef.shape[0] != rows or not _decides_by(fitted, coef, intercept):
         raise ValueError(
-            f"{kind} does not decide by coef·x + intercept with one row a class (coef_ has shape {coef.shape} for "
-            f"{len(classes)} classes); take a classifier that does, such as LinearSVC or LogisticRegression"
+            f"{kind} does not decide by coef·x + intercept with one row per class (coef_ has shape {coef.shape} for "
+            f"{len(classes)} classes); use a classifier that does, such as LinearSVC or LogisticRegression"
         )
     return Planes(coef, intercept, classes, getattr(fitted, "feature_names_in_", None))
 

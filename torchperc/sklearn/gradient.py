@@ -145,7 +145,7 @@ class GradientClassifier(LinearClassifier):
     def _unlike_others(self) -> dict[str, str]:
         if self.schedule not in ("invscaling", "optimal"):
             return {}
-        reason = f"schedule={self.schedule!r} is not made for samples of weight 1000 that are not scaled"
+        reason = f"schedule={self.schedule!r} is not suited to unscaled samples of weight 1000"
         return {"check_class_weight_classifiers": reason}
 
     # --- learning ---
@@ -226,23 +226,23 @@ class GradientClassifier(LinearClassifier):
             checks.whole("average", self.average, at_least=0)
         if self.l1 and self.update != "sample":
             raise ValueError(
-                f"l1={self.l1:g} goes with update='sample', found {self.update!r}; l2 goes with every update"
+                f"l1={self.l1:g} needs update='sample', found {self.update!r}; l2 is valid with every update"
             )
         if self.l1 and self.engine not in ("auto", "compiled"):
             raise ValueError(f"engine={self.engine!r} does not know l1={self.l1:g}; use engine='auto'")
         if self.l1 and self.average:
-            raise ValueError(f"average={self.average} goes with l2 only, found l1={self.l1:g}; leave one of them out")
+            raise ValueError(f"average={self.average} works with l2 only, found l1={self.l1:g}; leave one of them out")
         if self.schedule == "optimal" and not self.l1 + self.l2:
             raise ValueError("schedule='optimal' is computed from the penalty; use l2 > 0, or another schedule")
         for name, plain in (("schedule", "constant"), ("average", False), ("early_stopping", False)):
             if self.update == "optimum" and getattr(self, name) != plain:
                 raise ValueError(
-                    f"{name}={getattr(self, name)!r} means nothing to update='optimum', which makes no steps"
+                    f"{name}={getattr(self, name)!r} has no effect with update='optimum', which makes no steps"
                 )
         if self.batch_size is not None:
             checks.whole("batch_size", self.batch_size, at_least=1)
             if self.update != "batch":
-                raise ValueError(f"batch_size={self.batch_size} goes with update='batch', found {self.update!r}")
+                raise ValueError(f"batch_size={self.batch_size} needs update='batch', found {self.update!r}")
 
     def _loss(self, samples: Samples, kind: Callable[..., MeanLoss] = MeanLoss) -> MeanLoss:
         return kind(self._head, samples, self.fit_intercept, float(self.l2), float(self.l1))

@@ -211,7 +211,7 @@ class MeanLoss:
         from torchperc.descent.loops import descend_l1
 
         if self.l2 * rates.max() >= 1:
-            raise ValueError(f"l2={self.l2:g} with steps of up to {rates.max():g} turns weights round; lower l2 or lr")
+            raise ValueError(f"l2={self.l2:g} with steps of up to {rates.max():g} flips weights; lower l2 or lr")
         count, width = self.X.shape
         if checks.is_sparse(self.X):
             stored = (self.X.data, self.X.indices, self.X.indptr, self.X.indptr[:-1])

@@ -197,7 +197,7 @@ class PerceptronClassifier(LinearClassifier):
         if isinstance(self.gamma, str):
             checks.one_of("gamma", self.gamma, ("scale",))
             if self.kernel != "rbf":
-                raise ValueError(f"gamma='scale' goes with kernel='rbf', found kernel={self.kernel!r}; leave it out")
+                raise ValueError(f"gamma='scale' needs kernel='rbf', found kernel={self.kernel!r}; leave it out")
         trainer = RuleTrainer(
             max_epochs=self.max_iter,
             lr=self.lr,
@@ -372,7 +372,7 @@ class PerceptronClassifier(LinearClassifier):
         if (held := vars(self).get("_machine") or vars(self).get("_voter")) is not None:
             what = "a kernel" if held is self._machine else "select='voted'"
             raise ValueError(
-                f"{what} does not decide by one weight vector a class, so no linear classifier is the same"
+                f"{what} does not decide by one weight vector per class, so no linear classifier is the same"
             )
         return Perceptron(fit_intercept=self.fit_intercept)
 

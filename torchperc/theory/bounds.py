@@ -146,7 +146,7 @@ def bracket(
     weight, bias, slacks = slacks_of(net, points, y)
     before = (torch.zeros_like(weight), torch.zeros_like(bias)) if start is None else weights_of(start, weight.shape[1])
     if before[0].shape != weight.shape:
-        raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equally many")
+        raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equal")
     total = checks.number("lr", lr, above=0) * checks.number("t", t, at_least=0)
     moved = points.length(weight - before[0], bias - before[1])
     return _bracket(slacks, points.length(weight, bias), moved, total)
@@ -178,7 +178,7 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, flo
 
     Unlike p ± z·√(p(1 − p)/n) it stays within 0 and 1, and has a width even when all or none succeed.
 
-    ``confidence`` is two-sided; z is the normal quantile that goes with it, 1.96 for 95 %.
+    ``confidence`` is two-sided; z is its normal quantile, 1.96 for 95 %.
 
     Example:
         >>> tuple(round(bound, 4) for bound in wilson(585, 1000))

@@ -147,7 +147,7 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
 def parse(content: dict[str, Any]) -> Claim:
     """The claim of a certificate; :class:`RejectedError` if it is damaged or inconsistent."""
     if content.get("checksum") != checksum(content):
-        raise RejectedError("the certificate was changed after it was written: its checksum does not fit")
+        raise RejectedError("the certificate was changed after it was written: its checksum does not match")
     try:
         return _claim(content)
     except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:

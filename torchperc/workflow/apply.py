@@ -65,7 +65,7 @@ def apply(
     """
     out = None if out is None else _check_out(Path(out), Path(source))
     if spreadsheet_safe and out is not None and out.suffix.lower() == ".parquet":
-        why = " goes with CSV and TSV, not with "
+        why = " needs CSV and TSV, not with "
         raise ParameterError(Option("spreadsheet_safe", True), why, Option("out", out), ", which no spreadsheet runs")
     encoding = model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
     stream = iter_batches(source, encoding, max_unpacked=max_unpacked)
@@ -127,7 +127,7 @@ def _check_out(out: Path, source: Path) -> Path:
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ParameterError(given, " is not a file in a folder that exists; make the folder first")
     if out.exists() and out.samefile(source):
-        raise ParameterError(given, " is the file that is read; name another")
+        raise ParameterError(given, " is the file that is read; choose another")
     return out
 
 

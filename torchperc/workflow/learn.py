@@ -246,7 +246,7 @@ def _train(
     begun = time.perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X is read in parts, so order='shuffled'")  # which is good enough
+            warnings.filterwarnings("ignore", "X is read in chunks, so order='shuffled'")  # which is good enough
             trainer.fit(module, data)
     except SystemExit as left:  # how Lightning ends a run that is interrupted, with exit code 1
         if left.code == 1 and trainer.interrupted:
@@ -295,4 +295,4 @@ def _check_sets(data: TabularDataModule) -> None:
         why = f"{data.source} has {count} samples, too few for "
         raise checks.ParameterError(why, given, "; give more") from None
     if not len(indices[1]):
-        raise checks.ParameterError(given, " leaves no validation set, by which the best is chosen; give it a fraction")
+        raise checks.ParameterError(given, " leaves no validation set, which selects the best; give it a fraction")

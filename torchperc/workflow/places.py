@@ -44,10 +44,10 @@ def _check_free(path: Path, overwrite: bool) -> None:
     if _is_free(path):
         return
     if not (path.is_dir() and runs.is_run(path)):
-        raise ParameterError(Option("folder", path), " exists and is not a run; name another")
+        raise ParameterError(Option("folder", path), " exists and is not a run; choose another")
     if not overwrite:
         remedy = Option("overwrite", True)
-        raise ParameterError(Option("folder", path), " exists already; name another, or use ", remedy)
+        raise ParameterError(Option("folder", path), " exists already; choose another, or use ", remedy)
 
 
 def config(

@@ -129,13 +129,13 @@ def read(
             only_tables = {"header": header, "delimiter": delimiter, "categories": chosen, "ignore": left_out}
             for name, given in (only_tables | ({"target": target} if form.kind == "svmlight" else {})).items():
                 if given not in (None, ()):
-                    why = f" goes with columns, and {path} ({form.kind}) has none; leave it out"
+                    why = f" needs columns, and {path} ({form.kind}) has none; leave it out"
                     raise ParameterError(Option(name, given), why)
         if form.kind == "svmlight":
             made = _sparse(SvmlightFile(path, form), missing, how)
         elif form.kind == "npz":
             if missing != "error":
-                why = f" goes with tables, but {path} is none; save it as .npy or .parquet"
+                why = f" needs tables, but {path} is none; save it as .npy or .parquet"
                 raise ParameterError(Option("missing", missing), why)
             if stream:
                 raise ValueError(f"stream=True is not possible with {path}, which is read as a whole; save it as .npy")
@@ -180,7 +180,7 @@ def _plan(
     left_out = {_position(table, name, "ignore") for name in ignore}
     column = len(names) - 1 if target is None else _position(table, str(target), "target")
     if column in left_out:
-        raise ValueError(f"ignore leaves out column {names[column]!r} of {path}, the labels; name another target")
+        raise ValueError(f"ignore leaves out column {names[column]!r} of {path}, the labels; choose another target")
     features = tuple(j for j in range(len(names)) if j != column and j not in left_out)
     if not features:
         raise ValueError(f"ignore leaves no column of {path} but the labels; a feature is needed")

@@ -89,7 +89,7 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
     found, what, ending = next((known for magic, known in _KNOWN.items() if begin.startswith(magic)), (None, "", ""))
     if found is None and wanted is not None:
         what = next(words for name, words, _ in _KNOWN.values() if name == wanted).split(",")[0]
-        raise ValueError(f"{path} is not {what}, although it is called {path.suffix}; give it its right ending")
+        raise ValueError(f"{path} is not {what}, although it is called {path.suffix}; rename it")
     if found != wanted:
         raise ValueError(
             f"{path} is {what}, although it is called {path.suffix or path.name}; give it the ending {ending}, or "
@@ -109,7 +109,7 @@ def unreadable(path: Path, error: Exception) -> ValueError:
     """What to say when a file cannot be opened or decompressed."""
     if isinstance(error, OSError) and error.strerror:
         return ValueError(f"cannot read {path}: {error.strerror}")
-    return ValueError(f"{path} is damaged or cut off ({error}); fetch it again")
+    return ValueError(f"{path} is damaged or cut off ({error}); download it again")
 
 
 def changed(path: Path) -> ValueError:

@@ -155,10 +155,10 @@ class Survey:
     def _identifier(self, position: int) -> ValueError:
         levels, name = self._seen[position].levels, self.table.names[position]
         return ParameterError(
-            f"{self.table.path}, column {name!r} has {len(levels)} different words in {self.rows} rows, "
+            f"{self.table.path}, column {name!r} has {len(levels)} different values in {self.rows} rows, "
             f"such as {', '.join(map(repr, list(levels)[:3]))}; it looks like an identifier or a date: leave it out (",
             Option("ignore", name),
-            "), or make every word a feature (",
+            "), or make every value a feature (",
             Option("categories", name),
             ")",
         )
@@ -205,7 +205,7 @@ class Survey:
         assert spot is not None
         comma = "write a point for the comma" if _COMMA.fullmatch(spot.cell) else "correct it or drop the row"
         rare = seen.others <= _TYPOS * (seen.numbers + seen.others)
-        words = () if rare else (", or read the column as words (", Option("categories", name), ")")
+        words = () if rare else (", or read the column as categories (", Option("categories", name), ")")
         return self._wrong(spot, position, f"{spot.cell!r} is not a number; {comma}", *words)
 
     def _means(self) -> tuple[float, ...]:

@@ -117,7 +117,7 @@ class SvmlightFile:
         if len(wrong):
             raise ValueError(
                 f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]} has the value "
-                f"{block.values[wrong[0]]}, no finite number; leave out what is 0 and correct what is not known"
+                f"{block.values[wrong[0]]}, which is not a finite number; correct it"
             )
         return block
 
@@ -240,7 +240,7 @@ def _entry(token: bytes, line: int) -> tuple[int, float]:
     index, colon, value = token.partition(b":")
     shown = token.decode(errors="replace")
     if not colon or not index.isdigit():
-        raise _WrongError(line, f"{shown!r} is no index:value; {_FORM}")
+        raise _WrongError(line, f"{shown!r} is not index:value; {_FORM}")
     if int(index) > _MOST:
         raise _WrongError(line, f"index {int(index)} is too large; the largest there can be is {_MOST}")
     try:

@@ -49,7 +49,7 @@ def open_table(
         return TextTable(path, form, delimiter, header, known)
     for option, value in (("header", header), ("delimiter", delimiter)):
         if value is not None:
-            raise ValueError(f"{option}={value!r} goes with text files such as .csv, but {path} is none; leave it out")
+            raise ValueError(f"{option}={value!r} needs text files such as .csv, but {path} is none; leave it out")
     return ParquetTable(path, form.limit) if form.kind == "parquet" else ArrayTable(path)
 
 
@@ -82,7 +82,7 @@ class ParquetTable:
     def _damaged(self, error: Exception) -> ValueError:
         if isinstance(error, OSError) and error.strerror:
             return unreadable(self.path, error)
-        return ValueError(f"{self.path} is not a complete Parquet file ({first_line(error)}); fetch or write it again")
+        return ValueError(f"{self.path} is not a complete Parquet file ({first_line(error)}); write it again")
 
     def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
@@ -113,7 +113,7 @@ class ParquetTable:
         numeric = types.is_integer(value) or types.is_floating(value) or types.is_decimal(value)
         if not (numeric or types.is_boolean(value) or types.is_null(value) or is_text(value)):
             name = self.names[position]
-            why = f"{self.path}, column {name!r} holds {kind}, neither numbers nor words; convert it, or leave it out ("
+            why = f"{self.path}, column {name!r} holds {kind}, neither numbers nor text; convert it, or leave it out ("
             raise ParameterError(why, Option("ignore", name), ")")
 
 

@@ -126,7 +126,7 @@ def weaken(problem: Problem, witness: Weights, clock: Clock, report: Report) -> 
                 return Weak(vector=found)
             further.append(found)
     except (UndecidedError, UnsolvedError) as error:
-        return Weak(reason=f"whether the data are weakly separable was left open: {error}")
+        return Weak(reason=f"whether the data are weakly separable was not decided: {error}")
 
 
 def _not_separable(problem: Problem, witness: Weights, clock: Clock, report: Report) -> Certificate:
