@@ -42,15 +42,24 @@ def by_autograd(head, s, y):
 
 
 def by_formula(head, s, y):
-    """Loss and slope by nn/derivatives, of scores (N, K)."""
+    """Loss and slope by nn/derivatives, of scores (N, K); for arrays they are those for tensors."""
     units = s.shape[1]
-    if isinstance(head, tp.PerceptronHead):
-        shaped = s[:, 0] if units == 1 else s
-        slope = d.perceptron_slope(s, y, head.mistakes(shaped, y))
-        return (slope * s).sum(1), slope
+    if not isinstance(head, tp.PerceptronHead):
+        arrays = terms_of(head, s.numpy(), y.numpy(), units)
+        tensors = terms_of(head, s, y, units)
+        for array, tensor in zip(arrays, tensors, strict=True):
+            assert array.dtype == tensor.numpy().dtype
+            np.testing.assert_allclose(array, tensor.numpy(), rtol=4 * torch.finfo(s.dtype).eps, atol=1e-38)
+        return tensors[:2]
+    slope = d.perceptron_slope(s, y, head.mistakes(s[:, 0] if units == 1 else s, y))
+    return (slope * s).sum(1), slope
+
+
+def terms_of(head, s, y, units):
     if isinstance(head, tp.LMSHead):
-        return d.lms(s, d.targets(y, units, head.low).to(s.dtype))[:2]
-    return (d.logistic if units == 1 else d.softmax)(s, y)[:2]
+        target = d.targets(y, units, head.low)
+        return d.lms(s, target.astype(s.dtype) if isinstance(s, np.ndarray) else target.to(s.dtype))
+    return (d.logistic if units == 1 else d.softmax)(s, y)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -110,7 +119,7 @@ def test_the_curvature_is_that_of_autograd():
     one = s[:, :1]
     hessian = torch.autograd.functional.hessian(lambda s: d.logistic_loss(s).sum(), one)
     torch.testing.assert_close(d.logistic(one, y).bend.flatten(), hessian.flatten())
-    target = d.targets(y, 3, -1.0)
+    target = d.targets(y, 3, -1.0).double()
     hessian = torch.autograd.functional.hessian(lambda s: d.lms_loss(s, target).sum(), s)[0, :, 0]
     torch.testing.assert_close(d.lms(s, target).bend[0].diag(), hessian)
 

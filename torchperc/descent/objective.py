@@ -386,7 +386,7 @@ def objective(
     """The objective of an :class:`LMSHead` or a :class:`LogisticHead`, in the form that is fastest to read."""
     sparse, kind = isinstance(rows, CsrRows), Objective
     if isinstance(head, LMSHead):
-        labels, kind = derivatives.targets(labels, units, head.low), _SparseSquares if sparse else Squares
+        labels, kind = derivatives.targets(labels, units, head.low).double(), _SparseSquares if sparse else Squares
     elif units > 1:
         kind = _SparseSoftmax if sparse else Softmax
     else:

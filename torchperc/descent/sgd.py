@@ -236,4 +236,5 @@ def _block_slopes(head: Head, scores: Tensor, y: Tensor) -> Tensor:
     if isinstance(head, PerceptronHead):
         shaped = scores[:, 0] if scores.shape[1] == 1 else scores
         return derivatives.perceptron_slope(scores, y, head.mistakes(shaped, y))
-    return (derivatives.logistic if scores.shape[1] == 1 else derivatives.softmax)(scores, y).slope
+    slope: Tensor = (derivatives.logistic if scores.shape[1] == 1 else derivatives.softmax)(scores, y).slope
+    return slope

@@ -1,7 +1,7 @@
 """The losses' values ℓ, derivatives ℓ′ and ℓ″ in the scores, and bounds of the curvature: the one home of each formula.
 
-Each is written twice: for tensors (arrays share their memory), and for one sample in plain Python, which the compiled
-loops compile as it stands. ``slope`` has the sign of dℓ/ds. y is −1/+1 for one score per sample, a class index for K.
+Each is written twice: for tensors and arrays, and for one sample in plain Python, which compiled loops compile as it
+stands. ``slope`` has the sign of dℓ/ds. y is −1/+1 for one score per sample, a class index for K.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,18 +18,18 @@ PERCEPTRON, LMS, LOGISTIC = 0, 1, 2
 UPDATE, SIGN, STRICT = 0, 1, 2
 """What counts as a mistake at y·s = 0, by number, as compiled loops know it."""
 
-# --- for tensors ---
+# --- for tensors and arrays, which stay arrays: torch's threads and those of numpy's BLAS would wait for each other ---
 
 
 class Terms(NamedTuple):
-    """Of scores (N, K): the loss per sample (N,), its slope (N, K) and ``bend`` (N, K).
+    """Of scores (N, K): the loss per sample (N,), its slope (N, K) and ``bend`` (N, K), tensors or arrays.
 
     ``bend`` is ∂²ℓ/∂s², but for softmax the probabilities p, of which the Hessian is diag(p) − p·pᵀ.
     """
 
-    loss: Tensor
-    slope: Tensor
-    bend: Tensor
+    loss: Any
+    slope: Any
+    bend: Any
 
 
 def lms_loss(s: Tensor, target: Tensor) -> Tensor:
@@ -46,31 +47,41 @@ def softmax_loss(s: Tensor, y: Tensor) -> Tensor:
     return -s.log_softmax(-1).gather(-1, y.long().unsqueeze(-1)).squeeze(-1)
 
 
-def targets(y: Tensor, units: int, low: float) -> Tensor:
-    """What scores (N, K) are drawn to by LMS: 1 for the right class (or y = +1), ``low`` for the others, in float64."""
-    hot = (y > 0)[:, None] if units == 1 else F.one_hot(y, units) > 0
-    return torch.where(hot, 1.0, torch.tensor(low, dtype=torch.float64, device=y.device))
+def targets(y: Any, units: int, low: float) -> Any:
+    """What scores (N, K) are drawn to by LMS: 1 for the right class (or y = +1), ``low`` for the others."""
+    if units == 1:
+        hot = (y > 0)[:, None]
+    else:
+        hot = y[:, None] == (torch.arange(units, device=y.device) if isinstance(y, Tensor) else np.arange(units))
+    return hot * (1.0 - low) + low
 
 
-def lms(s: Tensor, target: Tensor) -> Terms:
+def lms(s: Any, target: Any) -> Terms:
     """The terms of ½ Σ_k (t_k − s_k)²."""
     error = s - target
-    return Terms(lms_loss(s, target).sum(1), error, torch.ones_like(s))
+    return Terms((error * error).sum(1) / 2, error, (torch if isinstance(s, Tensor) else np).ones_like(error))
 
 
-def logistic(s: Tensor, y: Tensor) -> Terms:
+def logistic(s: Any, y: Any) -> Terms:
     """The terms of log(1 + e^−y·s), one score per sample."""
-    sign = y[:, None].to(s.dtype)
+    xp: Any = torch if isinstance(s, Tensor) else np
+    sign = xp.asarray(y, dtype=s.dtype)[:, None]
     slack = sign * s
-    wrong = torch.sigmoid(-slack)
-    return Terms(logistic_loss(slack).squeeze(1), -sign * wrong, wrong * torch.sigmoid(slack))
+    small = xp.exp(-abs(slack))
+    loss = xp.clip(-slack, 0, None) + xp.log1p(small)
+    return Terms(loss[:, 0], -sign * xp.where(slack > 0, small, 1) / (1 + small), small / (1 + small) ** 2)
 
 
-def softmax(s: Tensor, y: Tensor) -> Terms:
+def softmax(s: Any, y: Any) -> Terms:
     """The terms of log Σ_k exp(s_k) − s_y."""
-    log_p, index = s.log_softmax(1), y[:, None]
-    p, loss = log_p.exp(), -log_p.gather(1, index)
-    return Terms(loss.squeeze(1), p.scatter_add(1, index, torch.full_like(loss, -1.0)), p)
+    xp: Any = torch if isinstance(s, Tensor) else np
+    shifted, own = s - xp.amax(s, 1)[:, None], (xp.arange(len(y)), y)
+    powers = xp.exp(shifted)
+    total = powers.sum(1)
+    p = powers / total[:, None]
+    slope = p + 0
+    slope[own] -= 1
+    return Terms(xp.log(total) - shifted[own], slope, p)
 
 
 def perceptron_slope(s: Tensor, y: Tensor, mistake: Tensor) -> Tensor:

@@ -192,19 +192,17 @@ class MeanLoss:
 
     def _terms(self, scores: Array, codes: Array) -> tuple[Array, Array]:
         """The loss of each sample (n,) and its derivative in each score (n, K)."""
-        given, y = torch.from_numpy(scores), self._labels(codes)
         if isinstance(self.head, LMSHead):
-            terms = derivatives.lms(given, self._targets(codes).to(given.dtype))
-        else:
-            terms = (derivatives.logistic if self.units == 1 else derivatives.softmax)(given, y)
-        return terms.loss.numpy(), terms.slope.numpy()
+            return derivatives.lms(scores, self._targets(codes).astype(self.dtype))[:2]
+        return (derivatives.logistic if self.units == 1 else derivatives.softmax)(scores, self._labels(codes))[:2]
 
-    def _labels(self, codes: Array) -> Tensor:
-        return torch.from_numpy(2 * codes - 1 if self.units == 1 else codes)
+    def _labels(self, codes: Array) -> Array:
+        return 2 * codes - 1 if self.units == 1 else codes
 
-    def _targets(self, codes: Array) -> Tensor:
+    def _targets(self, codes: Array) -> Array:
         """The targets of the squared loss: (n, K)."""
-        return derivatives.targets(self._labels(codes), self.units, loss_code(self.head)[2])
+        targets: Array = derivatives.targets(self._labels(codes), self.units, loss_code(self.head)[2])
+        return targets
 
     def descend_l1(self, weight: Array, bias: Array, index: Array, rates: Array, course: Course) -> Array:
         """One step of length ``rates`` per sample with the penalty ‖w‖₁, in place; the scores (n, K) before each."""
@@ -299,16 +297,18 @@ class Quadratic(MeanLoss):
                 self._add(slice(first, first + step))
         if not np.isfinite(self._A).all():
             raise ValueError(_OVERFLOW)
+        self._A, self._B, self._c = self._A / self.total, self._B / self.total, self._c / self.total
 
     def _add(self, part: slice) -> None:
-        targets = self._targets(self.codes[part]).numpy()
-        weights = np.ones((len(targets), 1)) if self.factors is None else self.factors[part, None]
+        targets = self._targets(self.codes[part])
         x = _joined(self.X[part].astype(np.float64, copy=False), np.ones((len(targets), 1)))
-        weights = weights / self.total
-        squares = x.T @ _scaled(x, weights)
+        if self.factors is not None:
+            root = np.sqrt(self.factors[part, None])
+            x, targets = _scaled(x, root), targets * root
+        squares = x.T @ x
         self._A += squares.toarray() if checks.is_sparse(squares) else squares
-        self._B += (x.T @ (targets * weights)).T
-        self._c += float((targets * targets * weights).sum()) / 2
+        self._B += (x.T @ targets).T
+        self._c += float(np.square(targets).sum()) / 2
 
     def at(self, weight: Array, bias: Array) -> Slope:
         """Loss and gradient, without a look at the samples."""
