@@ -204,7 +204,7 @@ def test_the_compiled_loops_are_what_they_are_in_plain_python(bias, count):
     compiled = (loops.slope_rows, loops.bend_rows, loops.square_rows, loops.cholesky_in_place)
     for slope, bend, square, cholesky in (compiled, [loop.py_func for loop in compiled]):
         bent, total, across, lower = np.empty(count), np.zeros(width), np.zeros(width), np.zeros((width, width))
-        assert slope(X, signs.numpy(), weights[0].numpy(), bent, total) == pytest.approx((loss, margin), rel=1e-13)
+        assert slope(X, signs.numpy(), bent, weights[0].numpy(), total) == pytest.approx((loss, margin), rel=1e-13)
         assert bend(X, bent, weights[0].numpy(), across) == pytest.approx(reach, rel=1e-12)
         square(X, bent, lower)
         np.testing.assert_allclose(total, gradient[0], rtol=1e-10)

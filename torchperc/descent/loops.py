@@ -218,7 +218,7 @@ def descend_l1(values, columns, starts, shifts, at, y, rates, l1, l2, w, b, has_
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
-def slope_rows(x, y, w, curvature, total):
+def slope_rows(x, y, curvature, w, total):
     """Sum of the losses and least margin; adds up the gradient in ``total``. Each row is used while it is at hand."""
     n, d = x.shape
     loss, least, product, total_bias = 0.0, np.inf, 1.0, 0.0

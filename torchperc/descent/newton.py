@@ -137,7 +137,7 @@ def _from_sample(objective: Objective, start: Tensor) -> tuple[Tensor, Solve | N
 
 
 def _preconditioner(objective: Objective, point: Point) -> Solve:
-    """v ↦ P⁻¹v with P the Hessian's blocks, one a class, or its diagonal where blocks would be too large.
+    """v ↦ P⁻¹v with P the Hessian's blocks, one per class, or its diagonal where blocks would be too large.
 
     Steps are centred: the loss does not see what K classes have in common, and the penalty wants none of it.
     """

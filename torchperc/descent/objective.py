@@ -296,39 +296,22 @@ class _CompiledLogistic(Logistic):
     def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
         from torchperc.descent.loops import slope_rows
 
-        curvature, y, w = np.empty(len(self)), self.targets.numpy(), _vector(weights)
-
-        def share(x: _Array, part: slice) -> tuple[float, float, _Array]:
-            total = np.zeros(self.width)
-            return (*slope_rows(x, y[part], w, curvature[part], total), total)
-
-        losses, margins, totals = zip(*self._shared(share), strict=True)
-        return sum(losses), torch.from_numpy(sum(totals))[None], torch.from_numpy(curvature)[:, None], min(margins)
+        curvature = np.empty(len(self))
+        found, total = self._sum(slope_rows, (self.targets.numpy(), curvature), _vector(weights))
+        losses, margins = zip(*found, strict=True)
+        return sum(losses), torch.from_numpy(total)[None], torch.from_numpy(curvature)[:, None], min(margins)
 
     def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
         from torchperc.descent.loops import bend_rows
 
-        c, v = curvature[:, 0].numpy(), _vector(direction)
-
-        def share(x: _Array, part: slice) -> tuple[float, _Array]:
-            total = np.zeros(self.width)
-            return bend_rows(x, c[part], v, total), total
-
-        reaches, totals = zip(*self._shared(share), strict=True)
-        return torch.from_numpy(sum(totals))[None], max(reaches)
+        reaches, total = self._sum(bend_rows, (curvature[:, 0].numpy(),), _vector(direction))
+        return torch.from_numpy(total)[None], max(reaches)
 
     def squares(self, curvature: Tensor, count: int) -> Tensor:
         from torchperc.descent.loops import square_rows
 
-        c = curvature[:, 0].numpy()
-
-        def share(x: _Array, part: slice) -> _Array:
-            total = np.zeros((self.width, self.width))
-            square_rows(x, c[part], total)
-            return total
-
         count = min(self.rows.numel() * self.width // (8 * SHARE), 16)  # as each has a matrix of its own
-        lower = sum(self._shared(share, count))
+        _, lower = self._sum(square_rows, (curvature[:, 0].numpy(),), dims=2, count=count)
         return torch.from_numpy(lower + np.tril(lower, -1).T)[None]
 
     def cholesky(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
@@ -338,8 +321,15 @@ class _CompiledLogistic(Logistic):
         failed = not cholesky_in_place(factor)
         return torch.from_numpy(factor)[None], torch.tensor([failed])
 
-    def _shared(self, share: Callable[[_Array, slice], Any], count: int | None = None) -> list[Any]:
-        """What ``share`` makes of each of ``count`` stretches of rows.
+    def _sum(
+        self,
+        loop: Callable[..., Any],
+        by_row: tuple[_Array, ...],
+        *rest: _Array,
+        dims: int = 1,
+        count: int | None = None,
+    ) -> tuple[list[Any], _Array]:
+        """What a loop returns for each of ``count`` stretches of rows, and the sum of what it adds to its last one.
 
         Stretches are many and taken one by one, so that a thread that is held up does fewer. They are the same however
         many threads there are, so that sums are too, and nobody waits: what a helper has not finished is done again.
@@ -349,16 +339,21 @@ class _CompiledLogistic(Logistic):
         results: list[Any] = [None] * count
         left = iter(range(count))
 
+        def one(part: slice) -> tuple[Any, _Array]:
+            total = np.zeros((self.width,) * dims)
+            return loop(x[part], *(values[part] for values in by_row), *rest, total), total
+
         def work() -> None:
             for k in left:
-                results[k] = share(x[parts[k]], parts[k])
+                results[k] = one(parts[k])
 
         helpers = min(compiling.cores(), count) - 1
         tasks = [_helpers(helpers).submit(work) for _ in range(helpers)]
         work()
         for task in tasks:
             task.cancel()
-        return [share(x[part], part) if done is None else done for part, done in zip(parts, results, strict=True)]
+        done = [one(part) if result is None else result for part, result in zip(parts, results, strict=True)]
+        return [found for found, _ in done], np.sum([total for _, total in done], 0)
 
 
 @cache

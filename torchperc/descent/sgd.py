@@ -1,4 +1,4 @@
-"""Exact stochastic descent, one step a sample in order, without autograd: for linear nets and the three heads.
+"""Exact stochastic descent, one step per sample in order, without autograd: for linear nets and the three heads.
 
 For a linear score s = w·x + b the gradient of any loss ℓ(s, y) is ℓ'(s)·x, so a step is w ← w − η·ℓ'(s)·x. A whole
 pass of such steps is one call, by the same engines as the rule's: a plain loop, a compiled one, or blocks by matrix

@@ -66,12 +66,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def is_sparse(x: Tensor) -> bool:
-    """Whether samples are a sparse tensor. What stands for a tensor while a net is traced by torch.fx is dense.
-
-    Example:
-        >>> is_sparse(torch.eye(2).to_sparse_csr()), is_sparse(torch.eye(2))
-        (True, False)
-    """
+    """Whether samples are a sparse tensor. What stands for a tensor while a net is traced by torch.fx is dense."""
     return isinstance(x, Tensor) and x.layout != torch.strided
 
 
@@ -113,12 +108,7 @@ def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
 
 
 def finite_scores(s: Tensor) -> Tensor:
-    """Return scores that are all finite; NaN and infinity have no decision.
-
-    Example:
-        >>> finite_scores(torch.tensor([-0.5, 2.0]))
-        tensor([-0.5000,  2.0000])
-    """
+    """Return scores that are all finite; NaN and infinity have no decision."""
     if not torch.isfinite(s).all():
         bad = s.detach()[~torch.isfinite(s)].reshape(-1)[0].item()
         raise ValueError(f"a score is {bad}, which has no decision; x or the weights are not finite, or too large")
@@ -126,12 +116,7 @@ def finite_scores(s: Tensor) -> Tensor:
 
 
 def signs_of(positive: Tensor) -> Tensor:
-    """+1 where true, else −1 (int64); more than twice as fast as ``torch.where`` with two numbers.
-
-    Example:
-        >>> signs_of(torch.tensor([True, False]))
-        tensor([ 1, -1])
-    """
+    """+1 where true, else −1 (int64); more than twice as fast as ``torch.where`` with two numbers."""
     return positive.long() * 2 - 1
 
 
@@ -200,12 +185,7 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
 
 
 def tie_name(tie: str) -> str:
-    """Return ``tie`` if it is known; ``"ignore"``, as losses called ``"strict"`` until 0.1, gives a warning.
-
-    Example:
-        >>> tie_name("sign")
-        'sign'
-    """
+    """Return ``tie`` if it is known; ``"ignore"``, as losses called ``"strict"`` until 0.1, gives a warning."""
     if tie == "ignore":
         warnings.warn("tie='ignore' is now tie='strict'", DeprecationWarning, stacklevel=3)
         return "strict"
