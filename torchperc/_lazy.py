@@ -34,7 +34,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "describing": ("model.describe",),
     "descent_loops": ("descent.loops",),
     "exporting": ("model.safetensors", "_atomic", "_checks"),
-    "fitted": ("model.fitted",),
+    "fitted": ("model.fitted", "model.format"),
     "folders": ("_atomic",),
     "learning": ("workflow.learn",),
     "lightning.board": ("lightning.tensorboard",),

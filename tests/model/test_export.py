@@ -20,7 +20,8 @@ import torchperc as tp
 from torchperc.data.scaling import MinMax, Standard
 from torchperc.model import export as portable
 from torchperc.model import onnx as onnx_files
-from torchperc.model.fitted import MODEL, FittedModel
+from torchperc.model.fitted import FittedModel
+from torchperc.model.format import MODEL
 from torchperc.model.safetensors import save_safetensors
 from torchperc.nn.modules import ACTIVATIONS
 

@@ -14,7 +14,8 @@ from torch import nn
 
 import torchperc as tp
 from torchperc.data.scaling import Identity, MinMax, Scaler, Standard
-from torchperc.model.fitted import MODEL, FittedModel
+from torchperc.model.fitted import FittedModel
+from torchperc.model.format import MODEL
 from torchperc.model.safetensors import save_safetensors
 from torchperc.nn.modules import ACTIVATIONS
 

@@ -26,7 +26,7 @@ from torchperc.cli import inputs
 from torchperc.cli.entry import warn
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
 from torchperc.lightning.trainer import LAST, wrong_decisions
-from torchperc.model.fitted import MODEL
+from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 from torchperc.reports.learned import RESULTS
 from torchperc.reports.runs import CONFIG

@@ -139,8 +139,8 @@ def _plain_leaf(value: Any, at: str) -> Any:
         if isinstance(value, kind):
             return kind(value)
     raise TypeError(
-        f"{at or 'the value'} is a {type(value).__name__}, which a checkpoint cannot store safely; make it a dict, list,"
-        " tuple, str, int, float, bool, None or tensor, or leave it out, as save_hyperparameters(ignore=[...]) does"
+        f"{at or 'the value'} is a {type(value).__name__}, which a checkpoint cannot store safely; make it a dict, "
+        "list, tuple, str, int, float, bool, None or tensor, or leave it out, as save_hyperparameters(ignore=[...]) does"
     )
 
 

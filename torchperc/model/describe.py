@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from torch import nn
 from torch.optim import Optimizer, lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
-from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import NAMED_HEADS, Head
 from torchperc.nn.modules import ACTIVATIONS, MLP, JointPerceptron, MulticlassPerceptron, Perceptron
@@ -158,49 +156,3 @@ def as_factory(name: str, make: object) -> Callable[..., Any] | None:
             f"pass it again, load_from_checkpoint(path, {name}=...)"
         )
     raise TypeError(f"{name} must be a function that makes a torch {name}, found {make!r}")
-
-
-# --- nets in a model's file, whose format is older: a flat mapping, known by class name ---
-
-
-def net_state(net: nn.Module, scores: int) -> Description:
-    """A net as a model's file describes it."""
-    options = described_net(net)["init_args"]
-    state = {"class": type(net).__name__, "dtype": options["dtype"].removeprefix("torch.")}
-    state |= {"in_features": options["in_features"], "scores": scores}
-    if isinstance(net, MLP):
-        return {
-            **state,
-            "hidden": options["hidden"],
-            "many": net.num_classes is not None,
-            "activation": options["activation"],
-        }
-    return {**state, "bias": options["bias"]}
-
-
-def net_shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """The tensors of a described net, by name."""
-    dtype = _DTYPES["torch." + checks.one_of("dtype", state["dtype"], ("float32", "float64"))]
-    width, scores = (checks.whole(name, state[name], at_least=1) for name in ("in_features", "scores"))
-    if state["class"] == "MLP":
-        sizes = list(pairwise((width, *state["hidden"], scores)))
-        weights = {f"layers.{i}.weight": ((n, m), dtype) for i, (m, n) in enumerate(sizes)}
-        return {**weights, **{f"layers.{i}.bias": ((n,), dtype) for i, (_, n) in enumerate(sizes)}}
-    bias = checks.flag("bias", state["bias"])
-    if state["class"] == "JointPerceptron":
-        return {"weight": ((1, scores * (width + bias)), dtype)}
-    return {"weight": ((scores, width), dtype), **({"bias": ((scores,), dtype)} if bias else {})}
-
-
-def net_from_state(state: Mapping[str, Any]) -> nn.Module:
-    """The described net, its weights yet to be loaded."""
-    paths = {path.rpartition(".")[2]: path for path in NETS}
-    kind, scores = checks.one_of("class", state["class"], tuple(paths)), state["scores"]
-    options = {"in_features": state["in_features"], "dtype": f"torch.{state['dtype']}"}
-    if kind == "MLP":
-        options |= {"hidden": state["hidden"], "activation": state["activation"]}
-        options["num_classes"] = scores if state["many"] else None
-    else:
-        options["bias"] = state["bias"]
-        options |= {} if kind == "Perceptron" else {"out_features" if kind == "Linear" else "num_classes": scores}
-    return as_net({"class_path": paths[kind], "init_args": options})

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from torchperc._atomic import write_whole
-from torchperc.model.fitted import MODEL, Classifier, FittedModel, Outputs, answers, linear_layers, one_or_many
+from torchperc.model.fitted import Classifier, FittedModel, Outputs, answers, linear_layers, one_or_many
+from torchperc.model.format import MODEL
 from torchperc.model.safetensors import read_safetensors
 from torchperc.nn.modules import MLP
 

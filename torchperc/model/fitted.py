@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -18,8 +17,8 @@ from torchperc import _checks as checks
 from torchperc._checks import Data, non_finite
 from torchperc.data.encoding import shortest
 from torchperc.data.scaling import Scaler
-from torchperc.model.describe import NETS, has_bias, net_from_state, net_shapes, net_state, why_not_described
-from torchperc.model.safetensors import load_safetensors, read_safetensors, save_safetensors
+from torchperc.model.describe import NETS, has_bias, why_not_described
+from torchperc.model.format import FORMAT, net_state, read_model, write_model
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.heads import head as head_by_name
@@ -29,10 +28,6 @@ from torchperc.samples import convert
 if TYPE_CHECKING:
     from torchperc.data.encoding import Encoding
 
-MODEL = "weights.safetensors"
-"""The name of the model's file in the folder of a run."""
-FORMAT = 1
-_DESCRIPTION = "torchperc.model"
 _HEADS: dict[str, type[Head]] = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead}
 _LARGE, _FAR = 1e30, 2.0**12
 """From |shift|/scale = 2¹² on, a raw feature in float32 is coarser than 1/4096 of its scale."""
@@ -269,15 +264,15 @@ class FittedModel:
         Example:
             >>> import tempfile
             >>> with tempfile.TemporaryDirectory() as folder:
-            ...     FittedModel.of(nn.Linear(2, 1), labels=("no", "yes")).save(f"{folder}/{MODEL}")
+            ...     FittedModel.of(nn.Linear(2, 1), labels=("no", "yes")).save(f"{folder}/weights.safetensors")
             ...     FittedModel.load(folder).labels
             ('no', 'yes')
         """
-        save_safetensors(self.net, path, {_DESCRIPTION: json.dumps(self._state(), allow_nan=False)})
+        write_model(path, self.net, self._state())
 
     @classmethod
     def load(cls, path: str | Path) -> FittedModel:
-        """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with :data:`MODEL` in it.
+        """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with ``weights.safetensors``.
 
         A file that is damaged, was changed elsewhere, is of a newer format or holds weights alone is a ``ValueError``.
 
@@ -286,19 +281,7 @@ class FittedModel:
             Traceback (most recent call last):
             ValueError: no such run or model: no/such/folder; name the folder of a run, or its weights.safetensors
         """
-        path = _model_file(Path(path))
-        tensors, texts, sealed = read_safetensors(path)
-        state = _described(path, texts, sealed)
-        try:
-            found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-            if found != net_shapes(state["net"]):  # before a net of those sizes is made
-                raise ValueError(f"it describes a net of {net_shapes(state['net'])} and holds {found}")
-            net = net_from_state(state["net"])
-            load_safetensors(path, net)
-            return cls._of_state(net, state)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            what = f"{error} is missing" if isinstance(error, KeyError) else error
-            raise ValueError(f"{path} does not hold a model that can be used: {what}; export it again") from None
+        return read_model(Path(path), cls._of_state)
 
     def _state(self) -> dict[str, Any]:
         kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
@@ -412,9 +395,6 @@ def _check_texts(what: str, values: object, count: int, each: str) -> None:
         raise ValueError(f"{what} has {len(values)} entries; give {count}, one for each {each}")
 
 
-# --- nets and files ---
-
-
 def _check_net(net: object) -> None:
     """Refuse a net that could not be made again from a description."""
     if (reason := why_not_described(net)) is not None:
@@ -438,35 +418,3 @@ def _width(net: nn.Module) -> int:
 def _scores(net: nn.Module) -> int:
     """The number of scores per sample."""
     return len(linear_layers(net)[-1][0])
-
-
-def _model_file(path: Path) -> Path:
-    if path.is_dir():
-        if not (path / MODEL).is_file():
-            raise ValueError(f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` write one when they finish")
-        return path / MODEL
-    if not path.is_file():
-        raise ValueError(f"no such run or model: {path}; name the folder of a run, or its {MODEL}")
-    return path
-
-
-def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, Any]:
-    """The description in a file's text, if it is one that can be trusted and understood."""
-    if _DESCRIPTION not in texts:
-        raise ValueError(
-            f"{path} holds weights but no description of a model; load them with load_safetensors into a net of yours "
-            f"and save FittedModel.of(net, …), or name the {MODEL} of a run"
-        )
-    if not sealed:
-        raise ValueError(f"{path} has lost its checksum, so another program has written it; export it again")
-    try:
-        state = json.loads(texts[_DESCRIPTION])
-        found = checks.whole("format", state["format"], at_least=1)
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{path} has an unknown description of its model ({error}); export it again") from None
-    if found > FORMAT:
-        raise ValueError(
-            f"{path} is of format {found}, written by torchperc {state.get('torchperc')}; this one reads up to format "
-            f"{FORMAT}: pip install -U torchperc"
-        )
-    return dict(state)

@@ -18,7 +18,7 @@ from torchperc._lazy import requires
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
 from torchperc.lightning.trainer import LAST, wrong_decisions
-from torchperc.model.fitted import MODEL
+from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors
 from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reports.report import Report

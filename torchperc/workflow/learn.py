@@ -20,7 +20,8 @@ from torchperc import _checks as checks
 from torchperc._atomic import appearing, write_whole
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer
 from torchperc.lightning.trainer import LAST, wrong_decisions
-from torchperc.model.fitted import MODEL, FittedModel
+from torchperc.model.fitted import FittedModel
+from torchperc.model.format import MODEL
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.reports import runs
 from torchperc.reports.learned import RESULTS, Tally, of_learned

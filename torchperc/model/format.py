@@ -1,0 +1,126 @@
+"""A model as one safetensors file: the weights, and all else as JSON in the file's metadata."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from torch import nn
+
+from torchperc import _checks as checks
+from torchperc.model.describe import NETS, as_net, described_net
+from torchperc.model.safetensors import load_safetensors, read_safetensors, save_safetensors
+from torchperc.nn.modules import MLP
+
+MODEL = "weights.safetensors"
+"""The name of the model's file in the folder of a run."""
+FORMAT = 1
+_DESCRIPTION = "torchperc.model"
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+_T = TypeVar("_T")
+
+
+def write_model(path: str | Path, net: nn.Module, state: Mapping[str, Any]) -> None:
+    """Write a net and the description of its model."""
+    save_safetensors(net, path, {_DESCRIPTION: json.dumps(state, allow_nan=False)})
+
+
+def read_model(path: Path, make: Callable[[nn.Module, dict[str, Any]], _T]) -> _T:
+    """What a function makes of the net and the description in a file, or in that of a run's folder."""
+    path = _model_file(path)
+    tensors, texts, sealed = read_safetensors(path)
+    state = _described(path, texts, sealed)
+    try:
+        found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
+        if found != net_shapes(state["net"]):  # before a net of those sizes is made
+            raise ValueError(f"it describes a net of {net_shapes(state['net'])} and holds {found}")
+        net = net_from_state(state["net"])
+        load_safetensors(path, net)
+        return make(net, state)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise ValueError(f"{path} does not hold a model that can be used: {what}; export it again") from None
+
+
+def _model_file(path: Path) -> Path:
+    if path.is_dir():
+        if not (path / MODEL).is_file():
+            raise ValueError(
+                f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` leave one when they come to their end"
+            )
+        return path / MODEL
+    if not path.is_file():
+        raise ValueError(f"no such run or model: {path}; name the folder of a run, or its {MODEL}")
+    return path
+
+
+def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, Any]:
+    """The description in a file's text, if it is one that can be trusted and understood."""
+    if _DESCRIPTION not in texts:
+        raise ValueError(
+            f"{path} holds weights but no description of a model; load them with load_safetensors into a net of yours "
+            f"and save FittedModel.of(net, …), or name the {MODEL} of a run"
+        )
+    if not sealed:
+        raise ValueError(f"{path} has lost its checksum, so another program has written it; export it again")
+    try:
+        state = json.loads(texts[_DESCRIPTION])
+        found = checks.whole("format", state["format"], at_least=1)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise ValueError(f"{path} describes its model in no known way ({error}); export it again") from None
+    if found > FORMAT:
+        raise ValueError(
+            f"{path} is of format {found}, written by torchperc {state.get('torchperc')}; this one reads up to format "
+            f"{FORMAT}: pip install -U torchperc"
+        )
+    return dict(state)
+
+
+# --- nets, flat and by class name: older than the description in a checkpoint ---
+
+
+def net_state(net: nn.Module, scores: int) -> dict[str, Any]:
+    """A net as a model's file describes it."""
+    options = described_net(net)["init_args"]
+    state = {"class": type(net).__name__, "dtype": options["dtype"].removeprefix("torch.")}
+    state |= {"in_features": options["in_features"], "scores": scores}
+    if isinstance(net, MLP):
+        return {
+            **state,
+            "hidden": options["hidden"],
+            "many": net.num_classes is not None,
+            "activation": options["activation"],
+        }
+    return {**state, "bias": options["bias"]}
+
+
+def net_shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """The tensors of a described net, by name."""
+    dtype = _DTYPES[checks.one_of("dtype", state["dtype"], tuple(_DTYPES))]
+    width, scores = (checks.whole(name, state[name], at_least=1) for name in ("in_features", "scores"))
+    if state["class"] == "MLP":
+        sizes = list(pairwise((width, *state["hidden"], scores)))
+        weights = {f"layers.{i}.weight": ((n, m), dtype) for i, (m, n) in enumerate(sizes)}
+        return {**weights, **{f"layers.{i}.bias": ((n,), dtype) for i, (_, n) in enumerate(sizes)}}
+    bias = checks.flag("bias", state["bias"])
+    if state["class"] == "JointPerceptron":
+        return {"weight": ((1, scores * (width + bias)), dtype)}
+    return {"weight": ((scores, width), dtype), **({"bias": ((scores,), dtype)} if bias else {})}
+
+
+def net_from_state(state: Mapping[str, Any]) -> nn.Module:
+    """The described net, its weights yet to be loaded."""
+    paths = {path.rpartition(".")[2]: path for path in NETS}
+    kind, scores = checks.one_of("class", state["class"], tuple(paths)), state["scores"]
+    options = {"in_features": state["in_features"], "dtype": f"torch.{state['dtype']}"}
+    if kind == "MLP":
+        options |= {"hidden": state["hidden"], "activation": state["activation"]}
+        options["num_classes"] = scores if state["many"] else None
+    else:
+        options["bias"] = state["bias"]
+        options |= {} if kind == "Perceptron" else {"out_features" if kind == "Linear" else "num_classes": scores}
+    return as_net({"class_path": paths[kind], "init_args": options})
