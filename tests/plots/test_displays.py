@@ -21,7 +21,7 @@ import torchperc as tp
 from torchperc import plots
 from torchperc.lab import xor as xorlab
 from torchperc.lab import xor_figures as lab_plots
-from torchperc.plots import marks, style
+from torchperc.plots import planes, style
 from torchperc.plots.classifiers import classifier, resting
 from torchperc.plots.lifted import product, squares
 from torchperc.plots.path import spread
@@ -797,20 +797,20 @@ def test_planes_and_grids():
 
 
 def test_marks():
-    assert marks.codes_of(torch.zeros(5)) == [-1, 1]
-    assert marks.codes_of(torch.zeros(5, 3)) == [0, 1, 2]
+    assert planes.codes_of(torch.zeros(5)) == [-1, 1]
+    assert planes.codes_of(torch.zeros(5, 3)) == [0, 1, 2]
     grid = grid_of(feature_plane(), 4 * torch.eye(2), torch.zeros(1, 2))
     _, axes = style.canvas(None)
     scores = grid.points[:, 0] - 2
-    assert marks.draw_regions(axes, grid, scores, tp.PerceptronHead()).get_array().shape == (200, 200)
-    over = marks.fields(grid, scores, 0.0)
-    assert (len(over), len(marks.fields(grid, grid.points, 0.0))) == (1, 2)
-    assert len(marks.draw_lines(axes, grid, over, [0.0], "boundary")) == 1
-    assert marks.draw_lines(axes, grid, over, [9.0], "far away") == []
-    drawn = marks.draw_points(axes, torch.eye(2), torch.tensor([1, -1]), (-1, 1), ("−1", "+1"), 45)
+    assert planes.draw_regions(axes, grid, scores, tp.PerceptronHead()).get_array().shape == (200, 200)
+    over = planes.fields(grid, scores, 0.0)
+    assert (len(over), len(planes.fields(grid, grid.points, 0.0))) == (1, 2)
+    assert len(planes.draw_lines(axes, grid, over, [0.0], "boundary")) == 1
+    assert planes.draw_lines(axes, grid, over, [9.0], "far away") == []
+    drawn = planes.draw_points(axes, torch.eye(2), torch.tensor([1, -1]), (-1, 1), ("−1", "+1"), 45)
     assert drawn[1].get_offsets().tolist() == [[1, 0]]
-    assert marks.draw_rings(axes, torch.eye(2), "mistake", 45).get_offsets().shape == (2, 2)
-    assert marks.draw_rings(axes, torch.zeros(0, 2), "mistake", 45) is None
+    assert planes.draw_rings(axes, torch.eye(2), "mistake", 45).get_offsets().shape == (2, 2)
+    assert planes.draw_rings(axes, torch.zeros(0, 2), "mistake", 45) is None
     for count, size in ((4, 45), (1000, 18)):  # many samples are drawn small
         display = plots.DecisionRegionDisplay.from_model(tp.Perceptron(2), torch.rand(count, 2), [1] * count)
         assert display.points_[1].get_sizes().tolist() == [size]

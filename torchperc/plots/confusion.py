@@ -13,7 +13,7 @@ from torchperc import _checks as checks
 from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
-from torchperc.plots.marks import codes_of
+from torchperc.plots.planes import codes_of
 
 
 @dataclass(eq=False)

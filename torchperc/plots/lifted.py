@@ -95,7 +95,12 @@ class LiftedDisplay(style.Display):
         samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
         target = checks.signs(y, len(samples)).cpu()
         lift, known = _feature(feature)
-        height = _height(lift(samples), len(samples))
+        height = torch.as_tensor(lift(samples)).double()
+        if height.shape != target.shape:
+            raise ValueError(
+                f"feature must map (N, 2) to (N,), found shape {tuple(height.shape)} for N = {len(target)}"
+            )
+        height = convert.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
         lifted = torch.cat((samples, height[:, None]), 1)
         before, after = (
             RuleTrainer(max_epochs=epochs, order="shuffled", select="pocket").fit(
@@ -150,13 +155,6 @@ def _feature(feature: object) -> tuple[Callable[[Tensor], Any], str]:
     if callable(feature):
         return feature, getattr(feature, "__name__", "feature").replace("<lambda>", "feature")
     return FEATURES[checks.one_of("feature", feature, tuple(FEATURES))]
-
-
-def _height(values: Any, count: int) -> Tensor:
-    height = torch.as_tensor(values).double()
-    if height.shape != (count,):
-        raise ValueError(f"feature must map (N, 2) to (N,), found shape {tuple(height.shape)} for N = {count}")
-    return convert.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
 
 
 def _points(ax: Axes3D, X: Tensor, height: Tensor, y: Tensor) -> dict[int, Path3DCollection]:

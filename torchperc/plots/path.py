@@ -14,10 +14,8 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.nn.heads import PerceptronHead
-from torchperc.plots import style
+from torchperc.plots import planes, style
 from torchperc.plots.classifiers import check_log
-from torchperc.plots.marks import draw_lines, draw_points, draw_regions, draw_rings, fields
-from torchperc.plots.planes import feature_plane, grid_of
 from torchperc.rules.log import MistakeLog
 
 if TYPE_CHECKING:
@@ -84,10 +82,12 @@ class PathDisplay(style.Display):
         width = log.space.rows.width
         if width != 2:
             raise ValueError(f"the log is over {width} features; a path is drawn over 2: learn from two of them")
-        plane = feature_plane(names)
-        chosen = spread(len(log), most) if states is None else [_state(t, log) for t in states]
+        plane = planes.feature_plane(names)
+        chosen = spread(len(log), most) if states is None else [checks.whole("states", t, at_least=0) for t in states]
         if not chosen:
             raise ValueError("states is empty; name at least one, 0 is the start")
+        if max(chosen) > len(log):
+            raise ValueError(f"states has {max(chosen)}, which is beyond the log of {len(log)} mistakes")
         columns = min(_COLUMNS, len(chosen)) if columns is None else checks.whole("columns", columns, at_least=1)
         _class_names(log, labels)  # refused before anything is drawn
         return cls(log, chosen, columns, plane.names, labels).plot(ax=ax)
@@ -166,20 +166,22 @@ class _Scene:
     def __init__(self, log: MistakeLog, labels: style.Labels) -> None:
         self.log = log
         self.X, self.y = log.space.rows.dense().cpu(), log.y.cpu()
-        self.grid = grid_of(feature_plane(), self.X, log.space.rows.dense(), _STEPS, room=0.4)
+        self.grid = planes.grid_of(planes.feature_plane(), self.X, log.space.rows.dense(), _STEPS, room=0.4)
         self._kept: tuple[int, Tensor] = (-1, torch.empty(0))
         self.codes, self.names = _class_names(log, labels)
 
     def draw(self, ax: style.Axes, t: int, size: float) -> tuple[list[QuadContourSet], PathCollection | None]:
         """The state after ``t`` mistakes, the boundary before the last of them, and the sample it was made on."""
         size = size if len(self.y) <= 50 else size / 2
-        before = fields(self.grid, self._scores(t - 1), 0.0) if t else []
+        before = planes.fields(self.grid, self._scores(t - 1), 0.0) if t else []
         scores = self._scores(t)
-        draw_regions(ax, self.grid, scores, _HEAD)
-        draw_lines(ax, self.grid, before, [0.0], colors="#555555", linestyles="dashed", linewidths=1.0)
-        lines = draw_lines(ax, self.grid, fields(self.grid, scores, 0.0), [0.0])
-        draw_points(ax, self.X, self.y, self.codes, self.names, size)
-        return lines, draw_rings(ax, self.X[self.log.index[t - 1 : t].cpu()] if t else self.X[:0], "mistake", size)
+        planes.draw_regions(ax, self.grid, scores, _HEAD)
+        planes.draw_lines(ax, self.grid, before, [0.0], colors="#555555", linestyles="dashed", linewidths=1.0)
+        lines = planes.draw_lines(ax, self.grid, planes.fields(self.grid, scores, 0.0), [0.0])
+        planes.draw_points(ax, self.X, self.y, self.codes, self.names, size)
+        return lines, planes.draw_rings(
+            ax, self.X[self.log.index[t - 1 : t].cpu()] if t else self.X[:0], "mistake", size
+        )
 
     def _scores(self, t: int) -> Tensor:
         """Scores of the grid after ``t`` mistakes; those asked for last are at hand, as the next frame needs them."""
@@ -194,13 +196,6 @@ def spread(count: int, most: int) -> list[int]:
     if not count:
         return [0]
     return [-(-count * k // most) for k in range(1, most + 1)] if count > most else list(range(1, count + 1))
-
-
-def _state(t: object, log: MistakeLog) -> int:
-    found = checks.whole("states", t, at_least=0)
-    if found > len(log):
-        raise ValueError(f"states has {found}, which is beyond the log of {len(log)} mistakes")
-    return found
 
 
 def _class_names(log: MistakeLog, labels: style.Labels) -> tuple[list[int], list[str]]:

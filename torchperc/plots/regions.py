@@ -11,10 +11,8 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.nn.heads import Head
-from torchperc.plots import style
+from torchperc.plots import planes, style
 from torchperc.plots.classifiers import Classifier, check_log, classifier
-from torchperc.plots.marks import codes_of, draw_lines, draw_points, draw_regions, draw_rings, fields
-from torchperc.plots.planes import Grid, Plane, grid_of, plane_of
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel
 from torchperc.rules.run import RuleResult
@@ -36,8 +34,8 @@ class DecisionRegionDisplay(style.Display):
         [[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     """
 
-    plane: Plane
-    grid: Grid
+    plane: planes.Plane
+    grid: planes.Grid
     grid_scores: Tensor
     points: Tensor  # the samples' coordinates in the plane
     y: Tensor
@@ -100,12 +98,12 @@ class DecisionRegionDisplay(style.Display):
         elif ring == "support":
             ringed[_support(model, log, samples.cpu())] = True
         level, name = _margin(known, scores, target) if checks.flag("margin", margin) else (None, "")
-        plane = plane_of(known, samples, names)
-        style.label_names(labels, codes_of(scores), scores.dim() > 1)  # refused before anything is drawn
+        plane = planes.plane_of(known, samples, names)
+        style.label_names(labels, planes.codes_of(scores), scores.dim() > 1)  # refused before anything is drawn
         if title is None:
             title = f"{samples.shape[1]} features, projected onto two directions" if plane.projected else ""
         points = plane.project(samples.cpu())
-        grid = grid_of(plane, points, samples)
+        grid = planes.grid_of(plane, points, samples)
         ring_name = "support vector" if ring == "support" else "mistake"
         drawn = (plane, grid, known.scores(grid.points), points, target, known.head, ringed)
         return cls(*drawn, ring_name, level, name, labels, title).plot(ax=ax)
@@ -115,15 +113,15 @@ class DecisionRegionDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         ax: style.Axes = self.ax_
-        codes, size = codes_of(self.grid_scores), 45 if len(self.y) <= 200 else 18
+        codes, size = planes.codes_of(self.grid_scores), 45 if len(self.y) <= 200 else 18
         names = style.label_names(self.labels, codes, self.grid_scores.dim() > 1)
-        self.regions_ = draw_regions(ax, self.grid, self.grid_scores, self.head)
-        over = fields(self.grid, self.grid_scores, self.head.threshold)
-        self.boundary_ = draw_lines(ax, self.grid, over, [0.0], "boundary")
+        self.regions_ = planes.draw_regions(ax, self.grid, self.grid_scores, self.head)
+        over = planes.fields(self.grid, self.grid_scores, self.head.threshold)
+        self.boundary_ = planes.draw_lines(ax, self.grid, over, [0.0], "boundary")
         levels = [] if self.margin is None else [-self.margin, self.margin]
-        self.margin_ = draw_lines(ax, self.grid, over, levels, self.margin_name, linestyles="dashed")
-        self.points_ = draw_points(ax, self.points, self.y, codes, names, size)
-        self.ring_ = draw_rings(ax, self.points[self.ringed], self.ring_name, size)
+        self.margin_ = planes.draw_lines(ax, self.grid, over, levels, self.margin_name, linestyles="dashed")
+        self.points_ = planes.draw_points(ax, self.points, self.y, codes, names, size)
+        self.ring_ = planes.draw_rings(ax, self.points[self.ringed], self.ring_name, size)
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
         style.legend(ax, own)
 
@@ -157,8 +155,8 @@ def decision_boundary(
         raise ValueError(f"X has shape {tuple(X.shape)}; a decision boundary is drawn over 2 features: (N, 2)")
     known = classifier(score, head)
     scores = known.scores(X)
-    plane = plane_of(known, X)
-    grid = grid_of(plane, X.cpu(), X)
+    plane = planes.plane_of(known, X)
+    grid = planes.grid_of(plane, X.cpu(), X)
     level = None if not margin or scores.dim() > 1 else margin
     drawn = (plane, grid, known.scores(grid.points), X.cpu(), y.cpu(), known.head)
     display = DecisionRegionDisplay(*drawn, known.head.decide(scores) != y.cpu(), margin=level, title=title)
