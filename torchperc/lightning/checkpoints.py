@@ -140,7 +140,7 @@ def _plain_leaf(value: Any, at: str) -> Any:
             return kind(value)
     raise TypeError(
         f"{at or 'the value'} is a {type(value).__name__}, which a checkpoint cannot store safely; make it a dict, "
-        "list, tuple, str, int, float, bool, None or tensor, or leave it out, as save_hyperparameters(ignore=[...]) does"
+        "list, tuple, str, int, float, bool, None or tensor, or omit it: save_hyperparameters(ignore=[...])"
     )
 
 

@@ -49,9 +49,7 @@ def read_model(path: Path, make: Callable[[nn.Module, dict[str, Any]], _T]) -> _
 def _model_file(path: Path) -> Path:
     if path.is_dir():
         if not (path / MODEL).is_file():
-            raise ValueError(
-                f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` leave one when they come to their end"
-            )
+            raise ValueError(f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` write one when they finish")
         return path / MODEL
     if not path.is_file():
         raise ValueError(f"no such run or model: {path}; name the folder of a run, or its {MODEL}")
@@ -71,7 +69,7 @@ def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, 
         state = json.loads(texts[_DESCRIPTION])
         found = checks.whole("format", state["format"], at_least=1)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise ValueError(f"{path} describes its model in no known way ({error}); export it again") from None
+        raise ValueError(f"{path} has an unknown description of its model ({error}); export it again") from None
     if found > FORMAT:
         raise ValueError(
             f"{path} is of format {found}, written by torchperc {state.get('torchperc')}; this one reads up to format "

@@ -44,7 +44,7 @@ def planes(fitted: Any) -> Planes:
     check_is_fitted(fitted)
     if missing := [name for name in ("coef_", "intercept_", "classes_") if not hasattr(fitted, name)]:
         raise TypeError(
-            f"{kind} has no {missing[0]}, so it is no linear classifier; take one such as Perceptron, SGDClassifier, "
+            f"{kind} has no {missing[0]}, so it is no linear classifier; use one such as Perceptron, SGDClassifier, "
             "LogisticRegression, RidgeClassifier or LinearSVC"
         )
     coef = fitted.coef_.toarray() if checks.is_sparse(fitted.coef_) else np.asarray(fitted.coef_)
@@ -55,7 +55,7 @@ def planes(fitted: Any) -> Planes:
     if coef.ndim != 2 or coef.shape[0] != rows or not _decides_by(fitted, coef, intercept):
         raise ValueError(
             f"{kind} does not decide by coef·x + intercept with one row per class (coef_ has shape {coef.shape} for "
-            f"{len(classes)} classes); take a classifier that does, such as LinearSVC or LogisticRegression"
+            f"{len(classes)} classes); use a classifier that does, such as LinearSVC or LogisticRegression"
         )
     return Planes(coef, intercept, classes, getattr(fitted, "feature_names_in_", None))
 
