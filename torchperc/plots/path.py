@@ -117,7 +117,7 @@ class PathDisplay(style.Display):
 
         Args:
             path: ends in ``.gif``, which needs nothing further, or in ``.mp4``, which needs ffmpeg.
-            fps: frames a second; the last is held a little longer.
+            fps: frames per second; the last is held a little longer.
             most: how many mistakes to show at most; of a longer log they are spread evenly.
             size: width of the picture in inches, of 100 dots each.
 

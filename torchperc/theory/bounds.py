@@ -174,7 +174,7 @@ def _bracket(slacks: Tensor, norm: float, moved: float, total: float) -> Bracket
 
 
 def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    r"""Wilson's score interval of a rate: (p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n), with p = successes/n.
+    r"""Wilson's interval of a fraction: (p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n), with p = successes/n.
 
     Unlike p ± z·√(p(1 − p)/n) it stays within 0 and 1, and has a width even when all or none succeed.
 

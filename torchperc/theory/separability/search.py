@@ -37,7 +37,7 @@ class Program:
 
     point: Array
     least: float
-    shares: Array
+    duals: Array
 
 
 def linear_program(table: Array, zero: Array, seconds: float) -> Program:
@@ -168,8 +168,8 @@ def _worst(space: Space, slacks: Array, least: float) -> Keys:
 
 def _support(working: Keys, answer: Program, table: Array) -> tuple[Keys, Keys]:
     """The rows that hold t where it is, the most important first; and these with some that are nearly as low."""
-    held = np.flatnonzero(answer.shares > 1e-12)
-    held = held[np.argsort(-answer.shares[held], kind="stable")]
+    held = np.flatnonzero(answer.duals > 1e-12)
+    held = held[np.argsort(-answer.duals[held], kind="stable")]
     low = np.argsort(table @ answer.point, kind="stable")[: table.shape[1] + 1]
     return working[held], working[np.concatenate((held, low[~np.isin(low, held)]))]
 
