@@ -83,7 +83,7 @@ def test_shuffled_goes_part_by_part_and_says_so(tmp_path, small_parts):
     assert {(int(chunk.min()) // 102, int(chunk.max()) // 102) for chunk in chunks} == {(k, k) for k in range(5)}
     assert any(not torch.equal(chunk, chunk.sort().values) for chunk in chunks)
     again = tp.RuleTrainer(order=seen.tolist(), max_epochs=1).fit(tp.Perceptron(5).double(), np.array(X), y)
-    with pytest.warns(UserWarning, match="shuffles the parts"):
+    with pytest.warns(UserWarning, match="shuffles the chunks"):
         once = tp.RuleTrainer(order="shuffled", seed=3, max_epochs=1).fit(tp.Perceptron(5).double(), X, y)
     assert once.log.equals(again.log)
 
