@@ -75,7 +75,7 @@ def test_other_types_are_converted_as_they_are_read(tmp_path, small_parts):
 def test_shuffled_goes_part_by_part_and_says_so(tmp_path, small_parts):
     X, y = integers(6, count=500)
     X = mapped(tmp_path, X)
-    with pytest.warns(UserWarning, match="shuffles the parts and the samples within each part"):
+    with pytest.warns(UserWarning, match="shuffles the chunks, and the samples within each chunk"):
         run = tp.RuleTrainer(order="shuffled", seed=3).start(tp.Perceptron(5).double(), X, y)
     chunks = list(run._order.epoch(0, lambda: None))
     seen = torch.cat(chunks)

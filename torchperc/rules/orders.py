@@ -44,7 +44,7 @@ class Order:
         self.table = None if isinstance(order, str) else _table(order, ids, max_epochs)
         self.generator = torch.Generator().manual_seed(seed)
         self.ran_dry = False
-        self._parts = () if bounds is None else self.ids.split(torch.searchsorted(ids, bounds).diff().tolist())
+        self._parts = (ids,) if bounds is None else ids.split(torch.searchsorted(ids, bounds).diff().tolist())
 
     @property
     def repeats(self) -> bool:
@@ -79,14 +79,9 @@ class Order:
         self.ran_dry = state["ran_dry"]
 
     def _shuffled(self) -> Iterator[Tensor]:
-        if not self._parts:
-            yield self._permuted(self.ids)
-            return
         for number in torch.randperm(len(self._parts), generator=self.generator).tolist():
-            yield self._permuted(self._parts[number])
-
-    def _permuted(self, ids: Tensor) -> Tensor:
-        return ids[torch.randperm(len(ids), generator=self.generator).to(ids.device)]
+            ids = self._parts[number]
+            yield ids[torch.randperm(len(ids), generator=self.generator).to(ids.device)]
 
     def _picks(self, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
         for _ in range(len(self.ids)):

@@ -316,10 +316,6 @@ class RuleRun:
             raise ValueError("scores of the validation samples are not finite; scale validation X down")
         return float((decisions(scores, self._engine.task.space.classes) != y).double().mean())
 
-    def _columns(self) -> Mistakes:
-        self._mistakes = [Mistakes.joined(self._mistakes, self._engine.task.y.device)]
-        return self._mistakes[0]
-
     def _compressed_parts(self) -> list[tuple[Tensor, ...]]:
         """The mistakes since each state that was saved, compressed once."""
         if self._unsaved:
@@ -345,7 +341,8 @@ class RuleRun:
 
     def _log(self) -> MistakeLog:
         task = self._engine.task
-        return MistakeLog.of(task.space, task.y, self._start, self._columns(), self._ends, self._cost)
+        self._mistakes = [Mistakes.joined(self._mistakes, task.y.device)]
+        return MistakeLog.of(task.space, task.y, self._start, self._mistakes[0], self._ends, self._cost)
 
     def _selected(self, log: MistakeLog) -> Model:
         if self._select == "last":

@@ -118,11 +118,8 @@ class CompiledEngine(LinearEngine):
         if found < 0:
             raise checks.weights_overflow()
         self._gap = len(at) / (found + 0.5)
-        return self._entries(ids, position[:found].copy(), wrong[:found].copy())
-
-    def _entries(self, ids: _Array, position: _Array, wrong: _Array) -> Mistakes:
-        # in numpy, since torch would wake its threads for a few thousand numbers
-        sample = ids[position].view(np.int64)
+        position, wrong = position[:found].copy(), wrong[:found].copy()
+        sample = ids[position].view(np.int64)  # in numpy, since torch would wake its threads for a few thousand numbers
         coef = self._coefs[sample if len(self._coefs) > 1 else np.zeros_like(sample)]
         columns = sample, position, coef * self._y[sample] if self.space.classes is None else coef, wrong
         return Mistakes(*map(torch.from_numpy, columns))
