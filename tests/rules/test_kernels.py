@@ -180,5 +180,5 @@ def test_numpy_numbers_are_options_too(tmp_path):
 
 @pytest.mark.parametrize("options", [{"degree": 2}, {"kernel": "rbf", "degree": 2}, {"kernel": "poly", "gamma": 1.0}])
 def test_options_of_another_kernel_are_refused(options):
-    with pytest.raises(ValueError, match="goes with kernel="):
+    with pytest.raises(ValueError, match="needs kernel="):
         tp.RuleTrainer(**options)
