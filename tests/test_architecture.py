@@ -192,6 +192,12 @@ def test_names_of_the_last_version_are_still_importable(module, names):
     assert not renamed or any(issubclass(each.category, DeprecationWarning) for each in said)
 
 
+def test_an_old_function_is_not_hidden_by_a_module_of_its_name():
+    importlib.import_module("torchperc.data.partition")
+    with pytest.warns(DeprecationWarning, match="make_partition"):
+        assert tp.data.partition is tp.data.make_partition
+
+
 def test_the_short_paths_of_nn_are_the_same_modules():
     for name in ("functional", "heads", "losses", "modules"):
         assert importlib.import_module(f"torchperc.{name}") is importlib.import_module(f"torchperc.nn.{name}")

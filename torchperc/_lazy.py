@@ -144,6 +144,14 @@ def old_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     return load
 
 
+class _Guarded(ModuleType):
+    """A package with an old function by the name of a module, which an import of the module must not replace."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in self.__dict__["_old"] and value is sys.modules.get(f"{self.__name__}.{name}")):
+            super().__setattr__(name, value)
+
+
 def attach(package: str, file: str, renamed: Mapping[str, str] | None = None) -> tuple[Any, Any, list[str]]:
     """``__getattr__``, ``__dir__`` and ``__all__`` of a package, from the names in its ``__init__.pyi``.
 
@@ -158,6 +166,9 @@ def attach(package: str, file: str, renamed: Mapping[str, str] | None = None) ->
         ('radius', True)
     """
     load, names, public = lazy_loader.attach_stub(package, file)
+    if renamed:
+        sys.modules[package]._old = set(renamed)  # type: ignore[attr-defined]
+        sys.modules[package].__class__ = _Guarded
 
     def load_old(name: str) -> Any:
         if renamed and name in renamed:
