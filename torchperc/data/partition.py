@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,14 +23,6 @@ from torchperc.samples.parts import CsrParts, PartRows, in_parts, rows_as_read
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 __getattr__ = old_names(__name__, {"partition": "make_partition"})
-
-
-class _Callable(ModuleType):  # which has the name of the function that make_partition was
-    def __call__(self, *args: Any, **options: Any) -> Partition:
-        return __getattr__("partition")(*args, **options)  # type: ignore[no-any-return]
-
-
-sys.modules[__name__].__class__ = _Callable
 
 
 @dataclass(frozen=True, eq=False)
