@@ -420,7 +420,7 @@ def test_weakness_may_be_left_open(monkeypatch):
     monkeypatch.setattr(separating, "null_residues", late)
     found = tp.theory.separability([[0], [1], [1], [2]], [-1, -1, 1, 1])
     assert (found.kind, found.separable, found.weak, found.verify()) == ("not separable", False, None, True)
-    assert "left open" in str(found)
+    assert "was not decided" in str(found)
 
 
 # --- the certificate as an object ---------------------------------------------------------------------------------

@@ -39,6 +39,12 @@ def float64_rows(X: checks.Data) -> Rows:
     return DenseRows(convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True))
 
 
+def array_of(rows: Rows) -> Any:
+    """The samples as an array, or as a CSR array: torch's threads and numpy's in one loop would wait for each other."""
+    X = rows.raw()
+    return X.numpy() if isinstance(X, Tensor) else X
+
+
 def extent(rows: Rows) -> tuple[Array, Array]:
     """The smallest and the largest value of every feature."""
     X = rows.raw()
@@ -67,6 +73,11 @@ class Points:
         return cls(rows, bias_step, longest if bias_step == "radius" else float(bias_step == "unit"))
 
     @cached_property
+    def X(self) -> Any:  # noqa: N802
+        """The samples as an array, or as a CSR array."""
+        return array_of(self.rows)
+
+    @cached_property
     def squared_norms(self) -> Tensor:
         """‖x‖² per sample."""
         return self.rows.squared_norms()
@@ -78,8 +89,13 @@ class Points:
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         """w·x + b: (N,), or (N, K) with a (K, d) weight."""
-        scores = self.rows.scores(weight, bias)
+        scores = torch.from_numpy(np.asarray(self.X @ weight.numpy().T) + bias.numpy())
         return scores.squeeze(-1) if len(weight) == 1 else scores
+
+    def phi(self, i: int) -> Array:
+        """One sample as φ = (x, √β): (d + 1,)."""
+        row = self.X[[i]].toarray()[0] if self.rows.sparse else self.X[i]
+        return np.append(row, math.sqrt(self.bias_scale))
 
     def length(self, weight: Tensor, bias: Tensor) -> float:
         """√(Σ ‖w_k‖² + b_k²/β)."""
@@ -324,9 +340,7 @@ class _Hull:
         """With a free bias, each number is a difference of two."""
         point = np.zeros(self.shape)
         for edge, sample in zip(key, self.samples(key), strict=True):
-            columns, values = self.points.rows.row(sample)
-            phi, own = np.zeros(self.shape[1]), int(self.y[sample])
-            phi[:-1][columns], phi[-1] = values, math.sqrt(self.points.bias_scale)
+            phi, own = self.points.phi(sample), int(self.y[sample])
             if self.classes is None:
                 point[0] += phi * own
             else:

@@ -175,13 +175,8 @@ def _batches(count: int, reduction: str, batch_size: int | str) -> tuple[int, in
 
 def _largest(points: Points) -> float:
     small = min(len(points.rows), points.rows.width) <= _DIRECT
-    value = (_by_gram if small else _by_lanczos)(_array(points.rows.raw()), points.bias_scale)
+    value = (_by_gram if small else _by_lanczos)(points.X, points.bias_scale)
     return min(value, float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)
-
-
-def _array(X: Any) -> Any:
-    """A tensor as an array, a sparse matrix as it is."""
-    return X.numpy() if isinstance(X, torch.Tensor) else X
 
 
 def _by_gram(X: Any, b: float) -> float:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.samples.rows import Rows
 from torchperc.theory import verifier
-from torchperc.theory.margins import class_count, extent, float64_rows
+from torchperc.theory.margins import array_of, class_count, extent, float64_rows
 from torchperc.theory.separability.linear import PRIME, Residues, modular_product
 from torchperc.theory.verifier import Digest, Plane
 
@@ -81,8 +81,7 @@ class Problem:
     @cached_property
     def X(self) -> Any:  # noqa: N802
         """The samples as an array, or as a CSR array."""
-        X = self.samples.raw()
-        return X.numpy() if isinstance(X, Tensor) else X
+        return array_of(self.samples)
 
     @cached_property
     def extent(self) -> tuple[Array, Array]:
