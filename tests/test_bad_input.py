@@ -156,7 +156,7 @@ def test_numpy_doubles_and_integers_are_welcome():
 
 @pytest.mark.parametrize("name", ["NAN", "parity", "parity-0", "parity-x", 3])
 def test_gates_are_known_by_name(name):
-    with pytest.raises(ValueError, match="is no gate"):
+    with pytest.raises(ValueError, match="is not a gate"):
         tp.data.gate(name)
 
 

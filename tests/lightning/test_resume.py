@@ -473,7 +473,7 @@ def test_a_full_disk_is_one_line_and_what_was_saved_stays(tmp_path):
     code = forked(lambda: limited(words), tmp_path / "errors")
     said = (tmp_path / "errors").read_text()
     assert (code, said.count("\n")) == (2, 1), said
-    assert "cannot write the event files of the run (File too large); make room" in said
+    assert "cannot write the event files of the run (File too large); free some space" in said
     assert last(folder)["epoch"] > 0
 
 

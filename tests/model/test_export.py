@@ -373,7 +373,7 @@ def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
     save_safetensors(model.net, weights)
     cases = [
         ([tmp_path / "none", "--to", "onnx"], "no such run or model: "),
-        ([run, "--to", "onnx"], "has no weights.safetensors; `torchperc fit` and `torchperc learn` leave one"),
+        ([run, "--to", "onnx"], "has no weights.safetensors; `torchperc fit` and `torchperc learn` write one"),
         ([weights, "--to", "onnx"], "holds weights but no description of a model"),
         ([run, "--to", "tflite"], "argument --to: invalid choice: 'tflite'"),
         ([run], "the following arguments are required: --to"),

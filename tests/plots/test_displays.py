@@ -21,8 +21,9 @@ import torchperc as tp
 from torchperc import plots
 from torchperc.lab import xor as xorlab
 from torchperc.lab import xor_figures as lab_plots
+from torchperc.nn.modules import resting
 from torchperc.plots import planes, style
-from torchperc.plots.classifiers import classifier, resting
+from torchperc.plots.classifiers import classifier
 from torchperc.plots.lifted import product, squares
 from torchperc.plots.path import spread
 from torchperc.plots.planes import Grid, Plane, feature_plane, grid_of, plane_of

@@ -13,7 +13,7 @@ from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
-from torchperc.plots.classifiers import resting
+from torchperc.nn.modules import resting
 
 SAMPLES = 2000  # at most so many in a picture of the boundary
 

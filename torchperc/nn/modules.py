@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -374,3 +375,15 @@ def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> No
         elif init != "zeros":
             start.uniform_(-bound, bound, generator=generator)
         parameter.copy_(start)
+
+
+@contextmanager
+def resting(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode for a while, so that a look at a net neither draws for its dropout nor moves its statistics."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead
-from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron
+from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron, resting
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.run import RuleResult
@@ -109,15 +108,3 @@ def _of_module(module: nn.Module, head: Head | None) -> Classifier:
             return module(X)
 
     return Classifier(score, head, dtype, device, weight, graded=weight is not None)
-
-
-@contextmanager
-def resting(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while, so that a look at a net neither draws for its dropout nor moves its statistics."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
