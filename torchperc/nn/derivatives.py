@@ -68,8 +68,9 @@ def logistic(s: Any, y: Any) -> Terms:
     sign = xp.asarray(y, dtype=s.dtype)[:, None]
     slack = sign * s
     small = xp.exp(-abs(slack))
+    right = 1 / (1 + small)
     loss = xp.clip(-slack, 0, None) + xp.log1p(small)
-    return Terms(loss[:, 0], -sign * xp.where(slack > 0, small, 1) / (1 + small), small / (1 + small) ** 2)
+    return Terms(loss[:, 0], -sign * xp.where(slack > 0, small, 1) * right, small * right * right)
 
 
 def softmax(s: Any, y: Any) -> Terms:
