@@ -2,6 +2,7 @@
 
 import bz2
 import csv
+import gc
 import gzip
 import io
 import lzma
@@ -12,6 +13,8 @@ import shutil
 import subprocess
 import sys
 import threading
+import warnings
+import weakref
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -420,3 +423,17 @@ def test_reading_that_is_given_up_does_not_wait_for_its_thread():
     reader.close()
     gate.set()
     assert waited.get(timeout=10)
+
+
+@pytest.mark.parametrize("packing", [None, "gzip"])
+def test_a_reader_that_is_given_up_closes_its_file_without_a_warning(tmp_path, packing):
+    path = tmp_path / "data.csv"
+    path.write_bytes(gzip.compress(b"1,a\n") if packing else b"1,a\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream = opening.Stream(path, packing)
+        file = weakref.ref(stream._raw)
+        stream.itself = stream  # as in a traceback: only the garbage collection finds it
+        del stream
+        gc.collect()
+    assert file() is None

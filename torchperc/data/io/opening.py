@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import lzma
 import os
 import sys
@@ -163,6 +164,17 @@ class Checksums:
             raise changed(self._path)
 
 
+class _File(io.FileIO):
+    """A file that a reader who was given up in an exception's traceback closes without a warning when collected."""
+
+    def close(self) -> None:
+        self._finalizing = False
+        super().close()
+
+    def _dealloc_warn(self, source: object) -> None:
+        pass
+
+
 class Stream:
     """A file that is decompressed as it is read. Everything that can go wrong with that is one ``ValueError``."""
 
@@ -172,7 +184,8 @@ class Stream:
         self.path, self._sums, self._reads = path, sums, 0
         self._limit, self._size = None if packing is None else limit, 0
         try:
-            self._raw: Any = path.open("rb", buffering=0 if packing is None else -1)
+            file = _File(path)
+            self._raw: Any = file if packing is None else io.BufferedReader(file)
         except OSError as error:
             raise unreadable(path, error) from None
         self._file = _decompressed(self._raw, packing)
