@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -162,7 +162,7 @@ def sweep(
     for step, least in {(member.lr, member.margin) for member in members}:
         RuleTrainer(lr=step, margin=least, tie=tie)  # checks the arguments
         check_steps(step, torch.ones(1, dtype=torch.float64), space)
-    compiles = compiling.parallel_loops_run() and compiled.obstacle(space) is None and _draws_as_torch()
+    compiles = compiled.obstacle(space) is None and _draws_as_torch()
     results, weight, bias = (_together if compiles else _one_by_one)(space, labels, table, members, options)
     mistakes, epochs, codes = results.unbind(1)
     verdicts = tuple(_VERDICTS[code] for code in codes.tolist())
@@ -233,11 +233,11 @@ def _together(
     margins = np.array([learning_margin(member.margin, replace(space, scale=member.lr)) for member in members])
     given = (rows.plain(), y.numpy(), orders, which, seeds, margins, compiling.TIES[options["tie"]])
     settings = (float(space.bias_scale), int(options["max_epochs"]), compiled.nearness(space))
-    with compiling.threads():
-        if classes == 1:
-            many.sweep_one(*given, *settings, states, results)
-        else:
-            many.sweep_many(*given, *settings, laid.shape, states, results)
+    if classes == 1:
+        runs = partial(many.sweep_one, *given, *settings, states, results)
+    else:
+        runs = partial(many.sweep_many, *given, *settings, laid.shape, states, results)
+    compiling.on_all_cores(runs, len(members))
     if (results[:, 0] < 0).any():
         raise checks.weights_overflow()
     weight = torch.from_numpy(states[:, : laid.size].reshape(len(members), *np.atleast_2d(laid).shape))

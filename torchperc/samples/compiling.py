@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -77,46 +74,27 @@ def in_halves(function: Callable[[int, int], Any], count: int, row_bytes: int) -
     return found if other is None else [other.result(), *found]
 
 
-@contextmanager
-def threads() -> Iterator[None]:
-    """As many threads for a parallel loop as there are cores to use; one loop at a time, as numba may need."""
-    import numba
+def on_all_cores(function: Callable[[int, int], Any], count: int) -> None:
+    """Call a compiled function from first to end, in stretches that the cores take as they become free.
 
-    before = numba.get_num_threads()
-    with _Pools.turn:
-        numba.set_num_threads(min(cores(), before))
-        try:
-            yield
-        finally:
-            numba.set_num_threads(before)
+    Example:
+        >>> on_all_cores(lambda first, end: print(first, end), 1)
+        0 1
+    """
+    stretches = min(count, 8 * cores()) if cores() > 1 else 1
+    bounds = [count * part // stretches for part in range(stretches + 1)]
+    if stretches == 1:
+        function(0, count)
+        return
+    with ThreadPoolExecutor(cores(), thread_name_prefix="torchperc") as pool:
+        list(pool.map(function, bounds[:-1], bounds[1:]))
 
 
-class _Pools:
-    """What this process may do with pools of threads, which do not survive a fork."""
-
-    turn = threading.Lock()
-    lost = False  # whether numba's pool is one of OpenMP's that a parent had started, with which numba ends the process
-
-    @classmethod
-    def after_fork(cls) -> None:
-        """In a child: one thread for torch, which would wait forever for the pool of its parent."""
-        torch.set_num_threads(1)
-        cls.turn = threading.Lock()
-        second_core.cache_clear()
-        if (numba := sys.modules.get("numba")) is not None:
-            with suppress(ValueError):  # no pool was started
-                cls.lost = cls.lost or numba.threading_layer() == "omp"
+def _after_fork() -> None:
+    """In a child: no threads of the parent are there; torch would wait forever for its own."""
+    torch.set_num_threads(1)
+    second_core.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Pools.after_fork)
-
-
-def parallel_loops_run() -> bool:
-    """Whether a parallel loop can be started here: not in a forked child whose parent has OpenMP's threads.
-
-    Example:
-        >>> parallel_loops_run()
-        True
-    """
-    return not _Pools.lost
+    os.register_at_fork(after_in_child=_after_fork)

@@ -81,15 +81,6 @@ def _put_product(limbs, x, w, negative):
 
 
 @njit
-def _put_score(limbs, rows, i, w, b, k, negative):
-    """Add ±(w_k·x_i + b_k), exactly."""
-    for t in range(_terms(rows, i, w)):
-        x, v = _term(rows, i, t, w, k)
-        _put_product(limbs, x, v, negative)
-    _put_product(limbs, np.float64(b[k]), 1.0, negative)
-
-
-@njit
 def _sign_of(limbs):
     """−1, 0 or 1."""
     carry, anything = 0, False
@@ -100,15 +91,54 @@ def _sign_of(limbs):
     return -1 if carry < 0 else np.int64(anything)
 
 
+@njit
+def _factors(rows, i, w, b, plus, minus):
+    """What the scores of a sample add up, (3, terms): x, the weights of one class, those of the other; the bias last.
+
+    In double precision, so that all that follows is compiled once. Without the second score if ``minus`` < 0.
+    """
+    terms = _terms(rows, i, w)
+    factors = np.zeros((3, terms + 1))
+    for t in range(terms):
+        factors[0, t], factors[1, t] = _term(rows, i, t, w, plus)
+    factors[0, terms], factors[1, terms] = 1.0, b[plus]
+    if minus >= 0:
+        for t in range(terms):
+            factors[2, t] = _term(rows, i, t, w, minus)[1]
+        factors[2, terms] = b[minus]
+    return factors
+
+
+@njit
+def _exact(factors, sign, limit):
+    """The sign of sign·s_plus − s_minus − limit in exact arithmetic."""
+    limbs = np.zeros(_LIMBS, np.int64)
+    for t in range(factors.shape[1]):
+        _put_product(limbs, factors[0, t], factors[1, t], sign < 0)
+        _put_product(limbs, factors[0, t], factors[2, t], True)
+    _put_product(limbs, limit, 1.0, True)
+    return _sign_of(limbs)
+
+
+@njit
+def _near_side(factors, sign, limit, apart, near):
+    """The same; in floating point if the sums are of integers, or if the bound for this very sample is small enough."""
+    size, whole = abs(limit), limit == np.floor(limit)
+    terms = factors.shape[1]
+    for t in range(terms):
+        x, v, u = factors[0, t], factors[1, t], factors[2, t]
+        size += abs(x * v) + abs(x * u)
+        whole = whole and x == np.floor(x) and v == np.floor(v) and u == np.floor(u)
+    relative = (terms + 3) * near[UNIT]
+    if (whole and size < 0.5 / near[UNIT]) or (relative < 0.5 and abs(apart) > 2.02 * relative * size + near[FLOOR]):
+        return np.int64(apart > 0) - np.int64(apart < 0)
+    return _exact(factors, sign, limit)
+
+
 @njit(cache=True, nogil=True)
 def exact_side(rows, i, w, b, plus, minus, sign, limit):
     """The sign of sign·s_plus − s_minus − limit in exact arithmetic; without the second score if ``minus`` < 0."""
-    limbs = np.zeros(_LIMBS, np.int64)
-    _put_score(limbs, rows, i, w, b, plus, sign < 0)
-    if minus >= 0:
-        _put_score(limbs, rows, i, w, b, minus, True)
-    _put_product(limbs, limit, 1.0, True)
-    return _sign_of(limbs)
+    return _exact(_factors(rows, i, w, b, np.int64(plus), np.int64(minus)), np.int64(sign), limit)
 
 
 @njit
@@ -117,23 +147,7 @@ def _side(rows, i, w, b, plus, minus, sign, limit, value, near):
     apart = value - limit
     if near[BOUND] == 0.0 or abs(apart) > 2.0 * near[BOUND]:
         return np.int64(apart > 0) - np.int64(apart < 0)
-    size, whole = abs(np.float64(b[plus])) + abs(limit), b[plus] == np.floor(b[plus]) and limit == np.floor(limit)
-    terms = _terms(rows, i, w)
-    for t in range(terms):
-        x, v = _term(rows, i, t, w, plus)
-        size += abs(x * v)
-        whole = whole and x == np.floor(x) and v == np.floor(v)
-    if minus >= 0:
-        size += abs(np.float64(b[minus]))
-        whole = whole and b[minus] == np.floor(b[minus])
-        for t in range(terms):
-            x, v = _term(rows, i, t, w, minus)
-            size += abs(x * v)
-            whole = whole and v == np.floor(v)
-    relative = (terms + 4) * near[UNIT]
-    if (whole and size < 0.5 / near[UNIT]) or (relative < 0.5 and abs(apart) > 2.02 * relative * size + near[FLOOR]):
-        return np.int64(apart > 0) - np.int64(apart < 0)
-    return exact_side(rows, i, w, b, plus, minus, sign, limit)
+    return _near_side(_factors(rows, i, w, b, np.int64(plus), np.int64(minus)), np.int64(sign), limit, apart, near)
 
 
 @njit(fastmath=SUM)

@@ -30,7 +30,7 @@ def _mistaken(slack, own, tie, margin):
 @njit
 def _rival(rows, i, own, w, b, tie, margin, out, near):
     """With K scores (the bias is still to be added), the class a sample is taken for, or ``own``, or ``OVERFLOW``."""
-    rival, best, finite = -1, -np.inf, True
+    rival, best, finite = np.int64(-1), -np.inf, True
     for k in range(len(b)):
         out[k] += b[k]
         value = np.float64(out[k])

@@ -1,9 +1,9 @@
-"""Many runs of the rule over the same samples, compiled as one program that shares them out to all cores."""
+"""Many runs of the rule over the same samples, compiled as one program; several cores take some members each."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from torchperc.rules.loops.learn import SIGN, STRICT, _learn, _taken_for, renew
 
@@ -70,6 +70,12 @@ def _errs(rows, y, w, b, near):
 
 
 @njit(cache=True)
+def _keep(states, row, now):
+    for j in range(len(now)):  # an assignment of arrays would compile the words of an error about their shapes
+        states[row, j] = now[j]
+
+
+@njit(cache=True)
 def _came_back(states, kept, now):
     """Whether a state is among those that were kept."""
     for row in range(kept):
@@ -90,7 +96,7 @@ def _member(rows, y, order, seed, margin, tie, bias_scale, epochs, near, w, b, s
     coefs = np.ones(1)
     position, wrong = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
     states = np.empty((epochs + 1, state.size), w.dtype)
-    states[0] = state
+    _keep(states, 0, state)
     kept, mistakes = 1, 0
     for epoch in range(epochs):
         if shuffled:
@@ -104,20 +110,20 @@ def _member(rows, y, order, seed, margin, tie, bias_scale, epochs, near, w, b, s
         if not shuffled or found == 0:
             if _came_back(states, kept, state):
                 return mistakes, epoch + 1, CYCLING
-            states[kept] = state
+            _keep(states, kept, state)
             kept += 1
     return mistakes, epochs, BUDGET
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def sweep_one(rows, y, orders, which, seeds, margins, tie, bias_scale, epochs, near, states, results):
+@njit(cache=True, nogil=True)
+def sweep_one(rows, y, orders, which, seeds, margins, tie, bias_scale, epochs, near, states, results, first, end):
     """Runs of one score each: member m takes order ``which[m]``, or with no orders shuffles by ``seeds[m]``.
 
     ``states`` (M, d + 1) holds the weights before and after, the bias last; ``results`` (M, 3) mistakes, epochs and
-    verdict.
+    verdict. Members from ``first`` to ``end``.
     """
     width = states.shape[1] - 1
-    for m in prange(len(states)):
+    for m in range(first, end):
         state = states[m]
         results[m, 0], results[m, 1], results[m, 2] = _member(
             rows, y, orders[which[m]], seeds[m], margins[m], tie, bias_scale, epochs, near.copy(),
@@ -125,11 +131,13 @@ def sweep_one(rows, y, orders, which, seeds, margins, tie, bias_scale, epochs, n
         )  # fmt: skip
 
 
-@njit(cache=True, parallel=True, nogil=True)
-def sweep_many(rows, y, orders, which, seeds, margins, tie, bias_scale, epochs, near, shape, states, results):
+@njit(cache=True, nogil=True)
+def sweep_many(
+    rows, y, orders, which, seeds, margins, tie, bias_scale, epochs, near, shape, states, results, first, end
+):
     """Runs of K scores each: as above, with weights of the given shape laid flat before the K biases."""
     size = shape[0] * shape[1]
-    for m in prange(len(states)):
+    for m in range(first, end):
         state = states[m]
         results[m, 0], results[m, 1], results[m, 2] = _member(
             rows, y, orders[which[m]], seeds[m], margins[m], tie, bias_scale, epochs, near.copy(),
