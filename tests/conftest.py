@@ -3,6 +3,7 @@ import warnings
 
 import pytest
 import torch
+from compiling import compile_some
 from hypothesis import HealthCheck, settings
 
 # the suite runs in parallel workers; one thread each keeps them out of each other's way and sums in one order
@@ -13,6 +14,12 @@ settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
 )
 settings.load_profile("repeatable")
+
+
+def pytest_sessionstart() -> None:
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if worker is not None and workers > 1:
+        compile_some(int(worker.removeprefix("gw")), workers)
 
 
 @pytest.fixture(autouse=True)

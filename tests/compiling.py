@@ -1,0 +1,62 @@
+"""The compiled loops, shared out to parallel workers, so that in a fresh clone each is compiled once and not by all."""
+
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+import torchperc as tp
+
+LAYOUTS = list(product((None, 3), (False, True)))
+
+
+def data(classes, sparse, dtype=np.float64):
+    X = np.random.default_rng(0).integers(-3, 4, (300, 6)).astype(dtype)
+    y = np.where(X[:, 0] > 0, 1, -1) if classes is None else X[:, :classes].argmax(1)
+    return (sp.csr_array(X) if sparse else X), y
+
+
+def net(classes, dtype=torch.float64):
+    return tp.Perceptron(6, dtype=dtype) if classes is None else tp.MulticlassPerceptron(6, classes, dtype=dtype)
+
+
+def rule():
+    for (classes, sparse), dtype in product(LAYOUTS, ("float64", "float32")):
+        X, y = data(classes, sparse, dtype)
+        tp.RuleTrainer(max_epochs=1, engine="compiled").fit(net(classes, getattr(torch, dtype)), X, y)
+
+
+def two_cores():
+    from torchperc.rules.engines import compiled
+    from torchperc.samples import compiling
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiling, "cores", lambda: 2)
+        for name in ("_STRETCH", "_LOOK", "_SPARSE_STRETCH", "_SPARSE_LOOK"):
+            patch.setattr(compiled, name, 1)
+        for classes, sparse in LAYOUTS:
+            tp.RuleTrainer(max_epochs=2, engine="compiled").fit(net(classes), *data(classes, sparse))
+
+
+def sweeps():
+    for classes, sparse in LAYOUTS:
+        tp.sweep(*data(classes, sparse), num_classes=classes, seeds=[0], max_epochs=1)
+
+
+def descent():
+    for (classes, sparse), weights in product(LAYOUTS, (None, np.ones(300))):
+        X, y = data(classes, sparse)
+        tp.descend(net(classes), tp.LMSHead(), X, y, lr=0.01, engine="compiled", sample_weight=weights)
+
+
+LOOPS = {"learn.learn": rule, "many.sweep_one": sweeps, "loops.descend": descent, "two_cores.learn_ahead": two_cores}
+
+
+def compile_some(worker: int, workers: int) -> None:
+    """What one worker compiles, unless it was compiled before."""
+    for name in list(LOOPS)[worker::workers]:
+        if not any(Path(tp.__file__).parent.rglob(f"{name}-*.nbi")):
+            LOOPS[name]()
