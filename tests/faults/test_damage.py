@@ -130,7 +130,7 @@ def use_weights(path):
 
 
 def onnx(path):
-    from torchperc.model.export import save_onnx
+    from torchperc.model.onnx import save_onnx
 
     save_onnx(model(), path)
 

@@ -503,6 +503,7 @@ BAD = {
     "bias": ({"bias": 1}, TypeError, "bias must be True or False"),
     "num_classes": ({"num_classes": 1}, ValueError, "num_classes=1 must be at least 2"),
     "time": ({"time_limit": 0}, ValueError, "time_limit=0 must be a finite number > 0"),
+    "known": ({"known": "XOR"}, TypeError, "known must be a certificate or None, found 'XOR'"),
     "progress": ({"progress": 3}, TypeError, "progress must be True, False or a function"),
 }
 

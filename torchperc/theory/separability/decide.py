@@ -63,6 +63,8 @@ def separability(
     """
     limit = None if time_limit is None else checks.number("time_limit", time_limit, above=0)
     problem = Problem.of(X, y, bias=bias, num_classes=num_classes)
+    if not isinstance(known, Certificate | None):
+        raise TypeError(f"known must be a certificate or None, found {known!r}; give a result's certificate")
     if known is not None and known.kind != "undecided" and known.is_about(problem):
         return replace(known, rows=problem)
     with _reporting(progress) as report:
