@@ -407,7 +407,7 @@ def _first_of_each(batches: Iterator[Samples]) -> tuple[Tensor, Tensor]:
         for label in (-1, 1):
             index = (y == label).nonzero()[:1, 0].cpu()
             if label not in found and len(index):
-                taken = rows_as_read(X).gather(index) if is_mapped(X) else _rows(X).take(index)
+                taken = rows_as_read(X).take(index) if is_mapped(X) else _rows(X).take(index)
                 found[label] = taken.dense()
         if len(found) == 2:
             break

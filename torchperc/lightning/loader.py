@@ -92,7 +92,7 @@ class SliceLoader:
             if self._full:
                 return Mapped(self.X, self._rows, order), labels
             index = torch.arange(*part.indices(len(self.y))) if order is None else order[part].cpu()
-            return _tensor(self._rows.gather(index).raw()), labels
+            return _tensor(self._rows.take(index).raw()), labels
         if isinstance(self.X, Tensor):
             return self.X[part] if order is None else self.X[order[part]], labels
         if order is None and len(self) == 1:

@@ -151,7 +151,7 @@ def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:
         return X, y
     index = torch.arange(0, X.shape[0], step)
     if in_parts(X):
-        return rows_as_read(X).gather(index).dense(), y[index]
+        return rows_as_read(X).take(index).dense(), y[index]
     return torch.from_numpy(X[index.numpy()].toarray()), y[index]
 
 

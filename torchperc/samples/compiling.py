@@ -25,8 +25,7 @@ def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
         >>> pays(torch.float32, torch.device("cpu"), 4)
         False
     """
-    known = dtype in (torch.float32, torch.float64) and device.type == "cpu"
-    return known and count >= WORTH_IT
+    return dtype in (torch.float32, torch.float64) and device.type == "cpu" and count >= WORTH_IT
 
 
 class Laid(NamedTuple):

@@ -93,17 +93,14 @@ class PartRows(Rows):
 
     def __init__(self, parts: Sequence[Part], like: Rows, release: Callable[[], None] = lambda: None) -> None:
         self.dtype, self.device, self.sparse = like.dtype, like.device, like.sparse
-        self._parts, self._width, self._bytes, self._release = tuple(parts), like.width, like.row_bytes, release
+        self.width, self.row_bytes = like.width, like.row_bytes
+        self._parts, self._release = tuple(parts), release
         self._starts = torch.tensor([part.start for part in parts])
         self._now: tuple[int, Rows] | None = None
         self.watch: Callable[[int, int], None] = lambda done, total: None
 
     def __len__(self) -> int:
         return self._parts[-1].stop
-
-    @property
-    def width(self) -> int:
-        return self._width
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -142,17 +139,11 @@ class PartRows(Rows):
                 done, begin = done + end - begin, end
                 self.watch(done, len(order))
 
-    def gather(self, order: Tensor) -> Rows:
-        """Samples by their numbers, a part being loaded once for each stretch of numbers within it."""
-        return _joined([rows.take(at) for rows, at in self.parts(order)], self.sparse)
-
     def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        """w·x_i + b."""
         rows, at = self._at(i)
         return rows.score(at, weight, bias)
 
     def add(self, i: int, coef: float, target: Tensor) -> None:
-        """target += coef·x_i."""
         rows, at = self._at(i)
         rows.add(at, coef, target)
 
@@ -176,12 +167,11 @@ class PartRows(Rows):
 
     def take(self, index: Tensor) -> Rows:
         numbers = torch.searchsorted(self._starts, index, right=True) - 1
-        by_part = numbers.argsort(stable=True)
         pieces = [
             self._part(number).take(index[numbers == number] - self._parts[number].start)
             for number in numbers.unique().tolist()
         ]
-        return _joined(pieces, self.sparse).take(by_part.argsort())
+        return pieces[0] if len(pieces) == 1 else _joined(pieces).take(numbers.argsort(stable=True).argsort())
 
     def double(self) -> PartRows:
         return self.mapped(lambda rows, _: rows.double(), torch.float64)
@@ -207,10 +197,6 @@ class PartRows(Rows):
     def raw(self) -> Any:
         return self.take(torch.arange(len(self))).raw()
 
-    @property
-    def row_bytes(self) -> int:
-        return self._bytes
-
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self.take(torch.arange(len(self))).plain()
 
@@ -222,10 +208,8 @@ class PartRows(Rows):
             yield from rows.arrays()
 
 
-def _joined(pieces: Sequence[Rows], sparse: bool) -> Rows:
-    if len(pieces) == 1:
-        return pieces[0]
-    if not sparse:
+def _joined(pieces: Sequence[Rows]) -> Rows:
+    if not pieces[0].sparse:
         return DenseRows(torch.cat([piece.dense() for piece in pieces]))
     from scipy.sparse import csr_array, vstack
 
@@ -242,45 +226,35 @@ def in_parts(X: object) -> bool:
     return isinstance(X, CsrParts) or (isinstance(X, np.memmap) and X.nbytes > PART)
 
 
-def _in_memory_by_parts(
-    bounds: Sequence[int], load: Callable[[int, bool], Rows], as_read: bool, release: Callable[[], None] = lambda: None
+def rows_in_parts(
+    X: Any, *, dtype: torch.dtype, width: int | None = None, name: str = "X", as_read: bool = False
 ) -> PartRows:
-    """Rows between bounds, loaded by the number of a part; checked once before, or each time they are read."""
+    """Rows of a mapped array or of CSR pieces, checked once before, or each time they are read."""
+    if isinstance(X, CsrParts):
+        bounds = np.cumsum((0, *X.counts)).tolist()
+    else:
+        checks.shape(X.shape, width, name)
+        bounds = [*range(0, len(X), max(1, PART // max(1, X.shape[1] * X.itemsize))), len(X)]
+    release = _forget(X)
+
+    def load(number: int, finite: bool) -> Rows:
+        first, last = bounds[number : number + 2]
+        if isinstance(X, CsrParts):
+            piece = X.load(number)
+            return CsrRows(convert.sparse_features(piece, dtype=dtype, width=width, name=name, first=first))
+        some = np.asarray(X[first:last])
+        return DenseRows(convert.features(some, dtype=dtype, name=name, first=first, finite=finite))
+
     used, longest = [k for k in range(len(bounds) - 1) if bounds[k] < bounds[k + 1]], 0.0
     for number in used[:1] if as_read else used:
-        first = load(number, True)
-        longest = longest if as_read else max(longest, first.longest)
+        like = load(number, True)
+        longest = longest if as_read else max(longest, like.longest)
         release()
     parts = [Part(bounds[k], bounds[k + 1], lambda k=k: load(k, as_read)) for k in used]  # type: ignore[misc]
-    rows = PartRows(parts, first, release)
+    rows = PartRows(parts, like, release)
     if not as_read:
         rows.longest = longest
     return rows
-
-
-def mapped_rows(
-    X: np.memmap[Any, Any], *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False
-) -> PartRows:
-    """Rows of a memory-mapped array; what has been looked at does not stay in memory."""
-    checks.shape(X.shape, width, name)
-    size = max(1, PART // max(1, X.shape[1] * X.itemsize))
-
-    def load(number: int, finite: bool) -> Rows:
-        part = np.asarray(X[number * size : (number + 1) * size])
-        return DenseRows(convert.features(part, dtype=dtype, name=name, first=number * size, finite=finite))
-
-    return _in_memory_by_parts([*range(0, len(X), size), len(X)], load, as_read, _forget(X))
-
-
-def sparse_rows(X: CsrParts, *, dtype: torch.dtype, width: int | None, name: str, as_read: bool = False) -> PartRows:
-    """Rows of CSR pieces."""
-    bounds = np.cumsum((0, *X.counts)).tolist()
-
-    def load(number: int, _: bool) -> Rows:
-        piece = X.load(number)
-        return CsrRows(convert.sparse_features(piece, dtype=dtype, width=width, name=name, first=bounds[number]))
-
-    return _in_memory_by_parts(bounds, load, as_read)
 
 
 def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:
@@ -294,11 +268,10 @@ def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:
     if dtype is None:
         own = X.load(0).dtype if isinstance(X, CsrParts) else X.dtype
         dtype = torch.float32 if own == np.float32 else torch.float64
-    read = sparse_rows if isinstance(X, CsrParts) else mapped_rows
-    return read(X, dtype=dtype, width=None, name="X", as_read=True)
+    return rows_in_parts(X, dtype=dtype, as_read=True)
 
 
-def _forget(X: np.memmap[Any, Any]) -> Callable[[], None]:
+def _forget(X: Any) -> Callable[[], None]:
     """Give the pages of a mapped file back; the file keeps them, so only private changes could be lost."""
     mapped = getattr(X, "_mmap", None)
     if mapped is None or getattr(X, "mode", "c") == "c" or not hasattr(mapped, "madvise"):
@@ -323,8 +296,7 @@ def as_rows(
     if in_parts(X):
         if device is not None and device.type != "cpu":
             raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
-        read = sparse_rows if isinstance(X, CsrParts) else mapped_rows
-        return read(X, dtype=dtype, width=width, name=name)
+        return rows_in_parts(X, dtype=dtype, width=width, name=name)
     if checks.is_sparse(X):
         return CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name))
     rows = DenseRows(convert.features(X, dtype=dtype, device=device, width=width, name=name, finite=False))

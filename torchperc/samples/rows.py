@@ -35,14 +35,11 @@ class Rows(ABC):
     dtype: torch.dtype
     device: torch.device
     sparse = False
+    width: int  # d
+    row_bytes: int  # of a sample, on average
 
     @abstractmethod
     def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """d."""
 
     @abstractmethod
     def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
@@ -126,11 +123,6 @@ class Rows(ABC):
     def raw(self) -> Any:
         """The samples as a user's own kernel function sees them: a tensor, or a scipy CSR array."""
 
-    @property
-    @abstractmethod
-    def row_bytes(self) -> int:
-        """How many bytes a sample has, on average."""
-
     @abstractmethod
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
         """The samples as compiled loops see them: (X,), or (values, columns, starts)."""
@@ -168,14 +160,11 @@ class DenseRows(Rows):
 
     def __init__(self, X: Tensor) -> None:
         self.X = X
-        self.dtype, self.device = X.dtype, X.device
+        self.dtype, self.device, self.width = X.dtype, X.device, X.shape[1]
+        self.row_bytes = self.width * X.element_size()
 
     def __len__(self) -> int:
         return self.X.shape[0]
-
-    @property
-    def width(self) -> int:
-        return self.X.shape[1]
 
     def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
         """w·x_i + b by the same call as a net's ``forward`` on one sample, so both round alike."""
@@ -219,10 +208,6 @@ class DenseRows(Rows):
     def raw(self) -> Tensor:
         return self.X
 
-    @property
-    def row_bytes(self) -> int:
-        return self.X.shape[1] * self.X.element_size()
-
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
         return (self.X.numpy(),)
 
@@ -238,43 +223,32 @@ class CsrRows(Rows):
     def __init__(self, X: csr_array | Tensor) -> None:
         self.X = checks.as_csr(X) if isinstance(X, Tensor) else X
         self.dtype = torch.float32 if self.X.dtype == np.float32 else torch.float64
-        self.device = torch.device("cpu")
+        self.device, self.width = torch.device("cpu"), int(self.X.shape[1])
+        size = self.X.data.itemsize + self.X.indices.itemsize
+        self.row_bytes = max(1, int(self.X.nnz) * int(size) // max(1, len(self)))
 
     @cached_property
-    def _starts(self) -> list[int]:
-        starts: list[int] = self.X.indptr.tolist()
-        return starts
-
-    @cached_property
-    def _columns(self) -> Tensor:
-        return torch.from_numpy(self.X.indices.astype(np.int64))
-
-    @cached_property
-    def _values(self) -> Tensor:
-        return checks.shared(self.X.data)
+    def _entries(self) -> tuple[list[int], Tensor, Tensor]:
+        columns = torch.from_numpy(self.X.indices.astype(np.int64))
+        return self.X.indptr.tolist(), columns, checks.shared(self.X.data)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
-
-    @property
-    def width(self) -> int:
-        return int(self.X.shape[1])
 
     @cached_property
     def terms(self) -> int:
         return int(np.diff(self.X.indptr).max(initial=1))
 
     def _row(self, i: int) -> tuple[Tensor, Tensor]:
-        start, stop = self._starts[i], self._starts[i + 1]
-        return self._columns[start:stop], self._values[start:stop]
+        starts, columns, values = self._entries
+        some = slice(starts[i], starts[i + 1])
+        return columns[some], values[some]
 
     def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        """w·x_i + b over the non-zeros of x_i."""
         columns, values = self._row(i)
         return F.linear(values, weight[:, columns], bias)
 
     def add(self, i: int, coef: float, target: Tensor) -> None:
-        """target += coef·x_i at the non-zeros of x_i."""
         columns, values = self._row(i)
         target.index_add_(0, columns, values, alpha=coef)
 
@@ -306,11 +280,6 @@ class CsrRows(Rows):
 
     def raw(self) -> csr_array:
         return self.X
-
-    @property
-    def row_bytes(self) -> int:
-        size = self.X.data.itemsize + self.X.indices.itemsize
-        return max(1, int(self.X.nnz) * int(size) // len(self))
 
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self.X.data, self.X.indices, self.X.indptr
