@@ -85,7 +85,7 @@ def make_partition(
         samples = _written(filled, indices, fitted, dtype, cache)
     else:
         X = _as_type(fitted.transform(filled.memory()), dtype)
-        samples = [_taken(X, index) for index in indices]
+        samples = [X[index.numpy()] for index in indices]
     parts = tuple((X, dataset.y[index]) for X, index in zip(samples, indices, strict=True))
     encoding = dataset.encoding
     if encoding is not None and fills is not None:
@@ -125,8 +125,6 @@ class _Filled:
     def rows(self) -> PartRows:
         """All samples, as they are read."""
         read = rows_as_read(self.X, torch.float64)
-        if self.untouched:
-            return read
         return read.mapped(lambda rows, first: _rows(self._fill(rows.raw(), first)), torch.float64)
 
     def pieces(self, index: Tensor) -> Pieces:
@@ -134,7 +132,7 @@ class _Filled:
         if in_parts(self.X):
             read = self.rows()
             return lambda: (some.raw() for some in read.blocks(index))
-        return in_pieces(self.X, index) if self.untouched else in_pieces(_taken(self.memory(), index))
+        return in_pieces(self.memory(), index)
 
     def _fill(self, X: Any, first: int) -> Any:
         """Samples from number ``first`` on, in float64, with their gaps filled."""
@@ -176,10 +174,6 @@ def _training_means(dataset: Dataset, train: Tensor) -> Tensor | None:
 
 def _as_type(X: Any, dtype: torch.dtype) -> Any:
     return X.to(dtype) if isinstance(X, Tensor) else X.astype(_numpy(dtype), copy=False)
-
-
-def _taken(X: Any, index: Tensor) -> Any:
-    return X[index] if isinstance(X, Tensor) else X[index.numpy()]
 
 
 def _rows(X: Any) -> Rows:

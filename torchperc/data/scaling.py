@@ -161,7 +161,7 @@ class MinMax(Scaler):
     kind = "minmax"
 
     def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
-        low, high, _ = _overview(_dense(given, "MinMax"))
+        low, high, _ = _overview(given, "MinMax")
         return low, high - low
 
 
@@ -179,13 +179,12 @@ class Standard(Scaler):
     kind = "standard"
 
     def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
-        dense = _dense(given, "Standard")
-        low, high, mean = _overview(dense)
+        low, high, mean = _overview(given, "Standard")
         mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
         peak = torch.maximum(high - mean, mean - low)
         unit = torch.where(peak == 0, 1.0, peak)  # squares of fractions of it neither overflow nor vanish
         total, count = torch.zeros_like(mean), 0
-        for piece in dense():
+        for piece in given():
             total, count = total + ((piece - mean) / unit).square().sum(dim=0), count + len(piece)
         return mean, peak * (total / count).sqrt()
 
@@ -260,26 +259,18 @@ def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
     return lambda: iter((some,))
 
 
-def _dense(given: Pieces, name: str) -> Pieces:
-    def checked() -> Iterator[Tensor]:
-        for piece in given():
-            if not isinstance(piece, Tensor):
-                raise _shifted(name)
-            yield piece
-
-    return checked
-
-
 def _shifted(name: str) -> ValueError:
     why = f"{name} subtracts a number from every value, so no zero of sparse X would stay zero; use "
     return checks.ParameterError(why, checks.Option("scale", "maxabs"))
 
 
-def _overview(given: Pieces) -> tuple[Tensor, Tensor, Tensor]:
-    """The smallest and the largest value of each feature, and the mean, in one pass."""
+def _overview(given: Pieces, name: str) -> tuple[Tensor, Tensor, Tensor]:
+    """The smallest and the largest value of each feature, and the mean, in one pass over dense samples."""
     low = high = total = torch.zeros((), dtype=torch.float64)
     count = 0
     for piece in given():
+        if not isinstance(piece, Tensor):
+            raise _shifted(name)
         least, most = piece.aminmax(dim=0)
         low, high = (torch.minimum(low, least), torch.maximum(high, most)) if count else (least, most)
         total, count = total + piece.sum(dim=0), count + len(piece)

@@ -191,10 +191,9 @@ def _shapes(outputs: Outputs) -> list[tuple[int, ...]]:
 
 
 def samples(model: FittedModel, module: Classifier) -> Tensor:
-    """Seeded raw features for a check: where the training data lay, far outside, at 0, and along the boundary.
+    """Seeded raw features (1000, d) for a check: where the training data lay, far outside, at 0, and at the boundary.
 
-    Shape:
-        (1000, d); fewer rows where d is above some thousands, or where scores would overflow.
+    They are fewer where d is above some thousands, or where scores would overflow.
     """
     generator = torch.Generator().manual_seed(0)
     shift, scale = model.scaling() or (torch.zeros(model.width), torch.ones(model.width))
@@ -239,9 +238,6 @@ def rounding(model: FittedModel, X: Tensor) -> Tensor:
         |Δs| ≤ (m + 2)·ε·(|W|·|a| + |b|) + |W|·|Δa|
 
     for a layer of m inputs a, whatever the order of its sums; ε is the distance from 1 to the next number.
-
-    Shape:
-        X (N, d) → as the scores, float64.
     """
     eps = torch.finfo(model.dtype).eps
     shift, scale = model.scaling() or (torch.zeros(()), torch.ones(()))

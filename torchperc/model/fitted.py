@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc._checks import Data, non_finite
-from torchperc.data.encoding import shortest
+from torchperc.data.encoding import Encoding, shortest
 from torchperc.data.scaling import Scaler
 from torchperc.model.describe import NETS, has_bias, why_not_described
 from torchperc.model.format import FORMAT, net_state, read_model, write_model
@@ -24,9 +24,6 @@ from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import MLP, JointPerceptron
 from torchperc.samples import convert
-
-if TYPE_CHECKING:
-    from torchperc.data.encoding import Encoding
 
 _HEADS: dict[str, type[Head]] = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead}
 _LARGE, _FAR = 1e30, 2.0**12
@@ -90,11 +87,10 @@ class FittedModel:
         if len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels={self.labels!r} has one of them twice; give each a unique name")
         _check_texts("names", self.names, self.width, "feature of the net")
-        for what, part, width in (
-            ("scaler", self.scaler, _scaler_width(self.scaler)),
-            ("encoding", self.encoding, getattr(self.encoding, "width", None)),
-        ):
-            if part is not None and width != self.width:
+        widths = {"scaler": None if self.scaler is None else len(_statistics(self.scaler)[0])}
+        widths["encoding"] = None if self.encoding is None else self.encoding.width
+        for what, width in widths.items():
+            if width not in (None, self.width):
                 raise ValueError(f"{what} is for {width} features but the net takes {self.width}; use those of one run")
         for name, text in self.about.items():
             if not isinstance(name, str) or not isinstance(text, str):
@@ -117,14 +113,10 @@ class FittedModel:
         """A model from what training left, with names for what has none; other arguments as for the class.
 
         Args:
-            net: trained.
             head: a head, or its name, see :func:`torchperc.nn.heads.head`.
             labels: of any kind, such as an estimator's ``classes_``; those of the encoding by default, else −1 and +1
                 or 0 … K−1.
             names: of the features; those of the encoding by default, else x1, x2, …
-            scaler: fitted on the training samples.
-            encoding: of the table.
-            about: further text.
 
         Example:
             >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
@@ -136,15 +128,8 @@ class FittedModel:
             labels = many if encoding is None else encoding.labels
         if names is None:
             names = _numbered(_width(net)) if encoding is None else encoding.names
-        return cls(
-            net,
-            head_by_name(head) if isinstance(head, str) else head,
-            tuple(map(_text, labels)),
-            tuple(map(str, names)),
-            scaler,
-            encoding,
-            about or {},
-        )
+        head = head_by_name(head) if isinstance(head, str) else head
+        return cls(net, head, tuple(map(_text, labels)), tuple(map(str, names)), scaler, encoding, about or {})
 
     @property
     def width(self) -> int:
@@ -171,8 +156,12 @@ class FittedModel:
             >>> FittedModel.of(tp.Perceptron(1), "logistic").outputs([[3.0]])
             Outputs(scores=tensor([0.]), label=tensor([0]), probabilities=tensor([[0.5000, 0.5000]]))
         """
-        X = self._by_name(X)
-        return answers(self.head, self._sparse_scores(X) if checks.is_sparse(X) else self._dense_scores(X))
+        X, scaling = self._by_name(X), self.scaling()
+        if checks.is_sparse(X):
+            return answers(self.head, self._sparse_scores(X, scaling))
+        given = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
+        Z = convert.features(_scaled(given, scaling), dtype=self.dtype, convert=True)
+        return answers(self.head, one_or_many(self.net(Z)))
 
     def scores(self, X: Data) -> Tensor:
         """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts."""
@@ -202,13 +191,8 @@ class FittedModel:
             raise ValueError(f"X must have each of the columns {', '.join(self.names[:20])} once; look at {lost[0]!r}")
         return X.iloc[:, [names.index(name) for name in self.names]].to_numpy()
 
-    def _dense_scores(self, X: Data) -> Tensor:
-        given = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
-        return one_or_many(self.net(convert.features(_scaled(given, self.scaling()), dtype=self.dtype, convert=True)))
-
-    def _sparse_scores(self, X: Data) -> Tensor:
+    def _sparse_scores(self, X: Data, scaling: tuple[Tensor, Tensor] | None) -> Tensor:
         given = convert.sparse_features(X, dtype=torch.float64, width=self.width)
-        scaling = self.scaling()
         if scaling is not None and scaling[0].any():
             raise TypeError("X is sparse and the scaler subtracts a shift, which fills it; pass X.toarray()")
         if scaling is not None:
@@ -245,11 +229,6 @@ class FittedModel:
         It maps X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores, label,
         probabilities), as in :class:`Outputs`. The scaling is a step of its own in front of the net, in float64: folded
         into the weights it would lose precision where the data lie far from the origin.
-
-        Example:
-            >>> import torchperc as tp
-            >>> FittedModel.of(tp.Perceptron(2), "logistic").module()(torch.zeros(1, 2))
-            (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
         """
         return Classifier(self)
 
@@ -275,11 +254,6 @@ class FittedModel:
         """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with ``weights.safetensors``.
 
         A file that is damaged, was changed elsewhere, is of a newer format or holds weights alone is a ``ValueError``.
-
-        Example:
-            >>> FittedModel.load("no/such/folder")
-            Traceback (most recent call last):
-            ValueError: no such run or model: no/such/folder; name the folder of a run, or its weights.safetensors
         """
         return read_model(Path(path), cls._of_state)
 
@@ -301,20 +275,9 @@ class FittedModel:
     def _of_state(cls, net: nn.Module, state: dict[str, Any]) -> FittedModel:
         options = dict(state["head"])
         head = _HEADS[checks.one_of("head", options.pop("kind"), tuple(_HEADS))](**options)
-        encoding = None
-        if state["encoding"] is not None:
-            from torchperc.data.encoding import Encoding
-
-            encoding = Encoding.from_state(state["encoding"])
-        return cls(
-            net,
-            head,
-            tuple(state["labels"]),
-            tuple(state["names"]),
-            None if state["scaler"] is None else Scaler.from_state(state["scaler"]),
-            encoding,
-            state["about"],
-        )
+        encoding = None if state["encoding"] is None else Encoding.from_state(state["encoding"])
+        scaler = None if state["scaler"] is None else Scaler.from_state(state["scaler"])
+        return cls(net, head, tuple(state["labels"]), tuple(state["names"]), scaler, encoding, state["about"])
 
 
 class Classifier(nn.Module):
@@ -382,10 +345,6 @@ def _statistics(scaler: Scaler) -> tuple[Tensor, Tensor]:
     if scaler.shift is None or scaler.scale is None:
         raise ValueError(f"scaler={type(scaler).__name__}() is not fitted; give the one that training used")
     return scaler.shift, scaler.scale
-
-
-def _scaler_width(scaler: Scaler | None) -> int | None:
-    return None if scaler is None else len(_statistics(scaler)[0])
 
 
 def _check_texts(what: str, values: object, count: int, each: str) -> None:

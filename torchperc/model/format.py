@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +19,6 @@ MODEL = "weights.safetensors"
 """The name of the model's file in the folder of a run."""
 FORMAT = 1
 _DESCRIPTION = "torchperc.model"
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _T = TypeVar("_T")
 
 
@@ -35,13 +33,17 @@ def read_model(path: Path, make: Callable[[nn.Module, dict[str, Any]], _T]) -> _
     tensors, texts, sealed = read_safetensors(path)
     state = _described(path, texts, sealed)
     try:
-        found = {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in tensors.items()}
-        if found != net_shapes(state["net"]):  # before a net of those sizes is made
-            raise ValueError(f"it describes a net of {net_shapes(state['net'])} and holds {found}")
-        net = net_from_state(state["net"])
-        load_safetensors(path, net)
+        with torch.device("meta"):  # sizes are compared before a net of those sizes takes memory
+            net = net_from_state(state["net"])
+        described, found = (
+            {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in each.items()}
+            for each in (net.state_dict(), tensors)
+        )
+        if found != described:
+            raise ValueError(f"it describes a net of {described} and holds {found}")
+        load_safetensors(path, net.to_empty(device="cpu"))
         return make(net, state)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else error
         raise ValueError(f"{path} does not hold a model that can be used: {what}; export it again") from None
 
@@ -87,38 +89,24 @@ def net_state(net: nn.Module, scores: int) -> dict[str, Any]:
     state = {"class": type(net).__name__, "dtype": options["dtype"].removeprefix("torch.")}
     state |= {"in_features": options["in_features"], "scores": scores}
     if isinstance(net, MLP):
-        return {
-            **state,
-            "hidden": options["hidden"],
-            "many": net.num_classes is not None,
-            "activation": options["activation"],
-        }
+        state |= {"hidden": options["hidden"], "many": net.num_classes is not None}
+        return {**state, "activation": options["activation"]}
     return {**state, "bias": options["bias"]}
-
-
-def net_shapes(state: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """The tensors of a described net, by name."""
-    dtype = _DTYPES[checks.one_of("dtype", state["dtype"], tuple(_DTYPES))]
-    width, scores = (checks.whole(name, state[name], at_least=1) for name in ("in_features", "scores"))
-    if state["class"] == "MLP":
-        sizes = list(pairwise((width, *state["hidden"], scores)))
-        weights = {f"layers.{i}.weight": ((n, m), dtype) for i, (m, n) in enumerate(sizes)}
-        return {**weights, **{f"layers.{i}.bias": ((n,), dtype) for i, (_, n) in enumerate(sizes)}}
-    bias = checks.flag("bias", state["bias"])
-    if state["class"] == "JointPerceptron":
-        return {"weight": ((1, scores * (width + bias)), dtype)}
-    return {"weight": ((scores, width), dtype), **({"bias": ((scores,), dtype)} if bias else {})}
 
 
 def net_from_state(state: Mapping[str, Any]) -> nn.Module:
     """The described net, its weights yet to be loaded."""
     paths = {path.rpartition(".")[2]: path for path in NETS}
-    kind, scores = checks.one_of("class", state["class"], tuple(paths)), state["scores"]
-    options = {"in_features": state["in_features"], "dtype": f"torch.{state['dtype']}"}
+    kind = checks.one_of("class", state["class"], tuple(paths))
+    scores = checks.whole("scores", state["scores"], at_least=1)
+    if scores > 1 and (kind == "Perceptron" or (kind == "MLP" and not state["many"])):
+        raise ValueError(f"scores={scores} must be 1 for this {kind}")
+    dtype = checks.one_of("dtype", state["dtype"], ("float32", "float64"))
+    options = {"in_features": state["in_features"], "dtype": f"torch.{dtype}"}
     if kind == "MLP":
         options |= {"hidden": state["hidden"], "activation": state["activation"]}
         options["num_classes"] = scores if state["many"] else None
     else:
-        options["bias"] = state["bias"]
+        options["bias"] = checks.flag("bias", state["bias"])
         options |= {} if kind == "Perceptron" else {"out_features" if kind == "Linear" else "num_classes": scores}
     return as_net({"class_path": paths[kind], "init_args": options})

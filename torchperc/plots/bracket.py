@@ -24,12 +24,6 @@ from torchperc.rules.spaces import LinearSpace
 class BracketDisplay(style.Display):
     """The bracket that a run puts around the largest margin γ*, epoch by epoch: margin(w) ≤ γ* ≤ ‖w‖/Σ|c|.
 
-    Args:
-        lower: the margin of the weights after each epoch; NaN where there is none.
-        upper: their length over the sum of the coefficients of the mistakes, η·t for t mistakes at learning rate η;
-            NaN before the first mistake.
-        gamma: γ* itself, where it is known.
-
     Lines are the best bounds so far, which only ever close; the values of the epochs are faint beside them.
     After :meth:`plot`, ``lower_`` and ``upper_`` are the best bounds, ``lower_points_`` and ``upper_points_`` the
     values, ``between_`` the area and ``gamma_`` the line of γ*.
@@ -40,9 +34,9 @@ class BracketDisplay(style.Display):
         ([-0.5, 0.1, 0.1], [1.0, 0.7, 0.7])
     """
 
-    lower: Sequence[float] | Curve
-    upper: Sequence[float] | Curve
-    gamma: float | None = None
+    lower: Sequence[float] | Curve  # the margin of the weights after each epoch; NaN where there is none
+    upper: Sequence[float] | Curve  # their length over the sum of the mistakes' coefficients; NaN before the first one
+    gamma: float | None = None  # γ* itself, where it is known
 
     @classmethod
     def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> BracketDisplay:

@@ -31,11 +31,6 @@ _TAGS = {
 class ComparisonDisplay(style.Display):
     """One curve of several runs, by epoch.
 
-    Args:
-        curves: epochs and values, by the name of the run.
-        ylabel: what the values are.
-        logarithmic: whether the values are drawn on a logarithmic scale.
-
     After :meth:`plot`, ``lines_`` has the lines by name.
 
     Example:
@@ -44,9 +39,9 @@ class ComparisonDisplay(style.Display):
         ['a', 'b']
     """
 
-    curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]
-    ylabel: str
-    logarithmic: bool = False
+    curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]  # epochs and values by name
+    ylabel: str  # what the values are
+    logarithmic: bool = False  # whether they are drawn on a logarithmic scale
 
     @classmethod
     def from_logs(
@@ -69,8 +64,14 @@ class ComparisonDisplay(style.Display):
             [3.0, 4.0, 6.0, 8.0, 9.0, 9.0]
         """
         checks.one_of("value", value, tuple(VALUES))
-        made = {str(name): _values(check_log(log), value) for name, log in _named("logs", logs).items()}
-        curves = {name: (np.arange(1.0, len(values) + 1), values) for name, values in made.items()}
+        curves = {}
+        for name, log in _named("logs", logs).items():
+            values: Curve = check_log(log).mistakes_by_epoch().double().cpu().numpy()
+            if value == "error":
+                values = 100 * errors_by_epoch(check_log(log))
+            elif value == "total":
+                values = values.cumsum()
+            curves[str(name)] = (np.arange(1.0, len(values) + 1), values)
         return cls(curves, VALUES[value], logarithmic).plot(ax=ax)
 
     @classmethod
@@ -127,27 +128,29 @@ def _named(name: str, given: object) -> Mapping[str, Any]:
     return given
 
 
-def _values(log: MistakeLog, value: str) -> Curve:
-    if value == "error":
-        return 100 * errors_by_epoch(log)
-    by_epoch = log.mistakes_by_epoch().double()
-    values: Curve = (by_epoch if value == "mistakes" else by_epoch.cumsum(0)).cpu().numpy()
-    return values
-
-
 def _scalars(folder: Path, tag: str) -> tuple[Curve, Curve]:
-    """Steps and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
-    requires("reading event files", "tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
-
     if not folder.is_dir():
         raise ValueError(f"folder {folder} does not exist; name one in which a TensorBoard logger wrote")
-    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
-    events.Reload()
+    events = read_events(folder)
     tags = events.Tags()["scalars"]
     if tag not in tags:
         found = f"it has {', '.join(tags)}" if tags else "it has no scalars at all"
         raise ValueError(f"folder {folder} has no scalar tag={tag!r}; {found}")
+    return curve_of(events, tag)
+
+
+def read_events(folder: Path) -> Any:
+    """The event files of a folder, as TensorBoard reads them."""
+    requires("reading event files", "tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
+    events.Reload()
+    return events
+
+
+def curve_of(events: Any, tag: str) -> tuple[Curve, Curve]:
+    """Steps and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
     values = {event.step: event.value for event in events.Scalars(tag)}
     steps = sorted(values)
     return np.array(steps, dtype=np.float64), np.array([values[step] for step in steps], dtype=np.float64)

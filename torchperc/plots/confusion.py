@@ -20,10 +20,6 @@ from torchperc.plots.planes import codes_of
 class ConfusionDisplay(style.Display):
     """The confusion matrix: samples by true label (rows) and predicted label (columns), as numbers and as shades.
 
-    Args:
-        matrix: counts (K, K).
-        labels: names of the classes.
-
     After :meth:`plot`, ``image_`` is the image and ``texts_`` has the numbers by row and column.
 
     Example:
@@ -32,8 +28,8 @@ class ConfusionDisplay(style.Display):
         '1'
     """
 
-    matrix: Tensor
-    labels: Sequence[str]
+    matrix: Tensor  # counts (K, K)
+    labels: Sequence[str]  # names of the classes
 
     @classmethod
     def from_predictions(

@@ -19,11 +19,6 @@ from torchperc.plots.classifiers import Classifier, classifier
 class MarginDisplay(style.Display):
     """The distribution of margins: right decisions to the right of 0, mistakes hatched to the left of it.
 
-    Args:
-        margins: of the samples (N,), above 0 where the decision is right.
-        xlabel: what they are measured in.
-        bins: how many bars.
-
     After :meth:`plot`, ``right_`` and ``wrong_`` are the bars, ``smallest_`` is the line of the smallest margin.
 
     Example:
@@ -32,9 +27,9 @@ class MarginDisplay(style.Display):
         [2.0, 1.0]
     """
 
-    margins: Tensor
-    xlabel: str = "margin"
-    bins: int = 30
+    margins: Tensor  # of the samples (N,), above 0 where the decision is right
+    xlabel: str = "margin"  # what they are measured in
+    bins: int = 30  # how many bars
 
     @classmethod
     def from_model(

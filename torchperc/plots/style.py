@@ -96,12 +96,7 @@ def line_styles(count: int) -> list[LineStyle]:
 
 
 def label_text(label: int, many: bool) -> str:
-    """A label as it is written in legends.
-
-    Example:
-        >>> label_text(-1, many=False), label_text(1, many=False), label_text(1, many=True)
-        ('−1', '+1', '1')
-    """
+    """A label as it is written in legends."""
     return str(label) if many else f"{label:+d}".replace("-", "−")
 
 

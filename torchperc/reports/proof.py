@@ -95,13 +95,8 @@ def _witness(subject: Subject, proof: Certificate) -> list[Block]:
     return blocks
 
 
-def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, Section]:
-    """(R/γ*)² if it is one of this run, and the section about it."""
-    limit, blocks = _bound(subject, proof)
-    return limit, Section("Mistakes against the bound", blocks)
-
-
-def _bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
+def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
+    """(R/γ*)² if it is one of this run, and the blocks about it."""
     result = subject.result
     made = "" if result is None else f"The run made {plural(result.mistakes, 'mistake')}"
     if isinstance(proof, str):

@@ -9,17 +9,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
 import yaml
 from torch import Tensor
 
-from torchperc._lazy import requires
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
 from torchperc.lightning.trainer import LAST, wrong_decisions
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors
+from torchperc.plots.comparison import curve_of, read_events
 from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reports.report import Report
 from torchperc.reports.sections import curve_picture, logged_curves
@@ -51,13 +50,8 @@ def runs_below(folder: Path) -> list[Path]:
 
 def curves_of(folder: Path) -> Curves:
     """Epochs and values of every scalar in the event files of a folder; of an epoch logged twice the later value."""
-    events = _events(folder)
-    found = {}
-    for tag in events.Tags()["scalars"]:
-        values = {event.step: event.value for event in events.Scalars(tag)}
-        steps = sorted(values)
-        found[tag] = np.array(steps, dtype=np.float64), np.array([values[step] for step in steps], dtype=np.float64)
-    return found
+    events = read_events(folder)
+    return {tag: curve_of(events, tag) for tag in events.Tags()["scalars"]}
 
 
 def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Path) -> str:
@@ -123,13 +117,14 @@ def of_module(
     parts = {name: _looked_at(*given) for name, given in every.items()}
     some = {name: (len(y), len(every[name][1])) for name, (_, y) in parts.items() if len(y) < len(every[name][1])}
     few = [f"{count:,} of {total:,} {name} samples" for name, (count, total) in some.items()]
-    table = data.dataset
+    table, kind = data.dataset, data.scaler.kind
+    scaled = [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training set)")]
     subject = Subject(
         module if result is None else result,
         parts,
         names=table.names,
         labels=table.labels,
-        how=[*_how(module), *_scaling(data)],
+        how=[*_how(module), *scaled],
         about=[
             *((name, _word(value)) for name, value in {**data.hparams, **data.options}.items() if name != "options"),
             *([("looked at for this page", f"{', '.join(few)}, evenly spaced")] if few else []),
@@ -166,11 +161,6 @@ def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:
     return [("learned by", how), ("learning rate", lr)]
 
 
-def _scaling(data: TabularDataModule) -> list[tuple[str, str]]:
-    kind = data.scaler.kind
-    return [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training set)")]
-
-
 def _word(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)
 
@@ -205,16 +195,19 @@ def of_traces(folder: Path) -> Report:
         'Training error 50 % in epoch 1.'
     """
     curves = curves_of(folder)
-    sections = [_options(folder)]
-    verdict = _verdict(folder)
-    if verdict:
-        sections.append(Section("Verdict", (Text(f"{verdict}."),)))
-    sections.append(logged_curves(curves))
-    boundary = _last_picture(folder)
-    if boundary is not None:
-        sections.append(Section("Boundary", (boundary,)))
-    sections.append(Section("How to reproduce it", (Text("The run has no config; torchperc fit writes one."),)))
-    return Report(folder.name, verdict + "." if verdict else _last_error(curves), tuple(sections))
+    verdict, boundary = _verdict(folder), _last_picture(folder)
+    sections = (
+        _options(folder),
+        *([Section("Verdict", (Text(f"{verdict}."),))] if verdict else []),
+        logged_curves(curves),
+        *([Section("Boundary", (boundary,))] if boundary is not None else []),
+        Section("How to reproduce it", (Text("The run has no config; torchperc fit writes one."),)),
+    )
+    lead = f"{verdict}." if verdict else ""
+    if not verdict and "error/train" in curves:
+        steps, values = curves["error/train"]
+        lead = f"Training error {percent(values[-1])} in epoch {steps[-1]:.0f}."
+    return Report(folder.name, lead, sections)
 
 
 def compared(folders: Mapping[str, Path]) -> list[Section]:
@@ -255,26 +248,10 @@ def _verdict(folder: Path) -> str:
     return f"{verdict.name} after {many}: {verdict.sentence}"
 
 
-def _last_error(curves: Curves) -> str:
-    if "error/train" not in curves:
-        return ""
-    steps, values = curves["error/train"]
-    return f"Training error {percent(values[-1])} in epoch {steps[-1]:.0f}."
-
-
 def _last_picture(folder: Path) -> Picture | None:
-    events = _events(folder)
+    events = read_events(folder)
     if "boundary" not in events.Tags()["images"]:
         return None
     last = max(events.Images("boundary"), key=lambda image: image.step)
     caption = f"The decision boundary as it was logged after epoch {last.step}."
     return Picture(last.encoded_image_string, "Samples over the decision regions.", caption, (last.width, last.height))
-
-
-def _events(folder: Path) -> Any:
-    requires("reading event files", "tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
-
-    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
-    events.Reload()
-    return events

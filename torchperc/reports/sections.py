@@ -42,11 +42,11 @@ def sections(subject: Subject) -> list[Section]:
         _learned(subject),
         _data(subject),
         proof.verdict(subject, found),
-        bounded,
+        Section("Mistakes against the bound", bounded),
         _curves(subject, bound),
         _boundary(subject),
         _confusion(subject),
-        Section("How to reproduce it", subject.again or (_unknown(subject),)),
+        Section("How to reproduce it", subject.again or (Text(_unknown(subject)),)),
         versions(),
     ]
 
@@ -106,12 +106,10 @@ def _data(subject: Subject) -> Section:
     return Section("Data", blocks)
 
 
-def _unknown(subject: Subject) -> Text:
-    known = "The page was made from a model in memory, whose config is not known."
-    if subject.result is None:
-        return Text(known)
-    log = subject.result.log
-    return Text(f"{known} The digest of data and labels is {log.space.rows.hash(log.y)}.")
+def _unknown(subject: Subject) -> str:
+    log = None if subject.result is None else subject.result.log
+    digest = "" if log is None else f" The digest of data and labels is {log.space.rows.hash(log.y)}."
+    return f"The page was made from a model in memory, whose config is not known.{digest}"
 
 
 # --- pictures ---
@@ -193,9 +191,8 @@ def _boundary(subject: Subject) -> Section:
 def _confusion(subject: Subject) -> Section:
     blocks, labels = [], _drawn(subject.class_names)
     for name, (X, _) in subject.parts.items():
-        display = plots.ConfusionDisplay.from_model(
-            subject.model, X, subject.truth[name], head=subject.head, labels=labels
-        )
+        y, head = subject.truth[name], subject.head
+        display = plots.ConfusionDisplay.from_model(subject.model, X, y, head=head, labels=labels)
         caption = _confused(name, display.matrix, subject.class_names)
         blocks.append(Picture.of(display.figure_, f"The confusion matrix of the {name} data.", caption))
     return Section("Confusion", blocks)

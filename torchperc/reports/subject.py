@@ -11,8 +11,9 @@ from torch import Tensor
 
 from torchperc.nn.heads import Head
 from torchperc.nn.modules import MLP
-from torchperc.plots.classifiers import Classifier, classifier
+from torchperc.plots.classifiers import classifier
 from torchperc.plots.curves import Curve
+from torchperc.plots.planes import codes_of
 from torchperc.plots.style import label_names
 from torchperc.reports.page import Block
 from torchperc.reports.text import percent
@@ -25,17 +26,9 @@ Curves = Mapping[str, tuple[Curve, Curve]]
 """Epochs and values by name."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Subject:
-    """A model, the data it is judged on, and what is known of how it was trained.
-
-    Example:
-        >>> import torchperc as tp
-        >>> X, y = tp.data.gate("AND")
-        >>> subject = Subject(tp.RuleTrainer().fit(tp.Perceptron(2), X, y), {"training": (X, y)})
-        >>> subject.classes is None, subject.class_names
-        (True, ['−1', '+1'])
-    """
+    """A model, the data it is judged on, and what is known of how it was trained."""
 
     model: Any  # a RuleResult, a net, or a Lightning module with one
     parts: Mapping[str, tuple[Tensor, Tensor]]  # samples and labels by name, the training set first; none is empty
@@ -51,61 +44,27 @@ class Subject:
     sentence: str = ""  # how the run ended; by default what a result says of itself
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Wrong decisions and samples of those sets of which only some samples are given."""
-    known: Classifier = field(init=False)
-    scores: dict[str, Tensor] = field(init=False)
-    truth: dict[str, Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
-        known = classifier(self.model, self.head)
-        parts = {name: (known.admit(X), y) for name, (X, y) in self.parts.items()}
-        scores = {name: known.scores(X) for name, (X, _) in parts.items()}
-        for name, found in scores.items():
+        self.known = classifier(self.model, self.head)
+        self.result = self.model if isinstance(self.model, RuleResult) else None
+        self.parts = {name: (self.known.admit(X), y) for name, (X, y) in self.parts.items()}
+        self.scores = {name: self.known.scores(X) for name, (X, _) in self.parts.items()}
+        for name, found in self.scores.items():
             if not torch.isfinite(found).all():
                 raise ValueError(f"some scores of the {name} data are not finite; has the run diverged?")
-        truth = {name: known.labels(y, scores[name]) for name, (_, y) in parts.items()}
-        for name, value in (("known", known), ("parts", parts), ("scores", scores), ("truth", truth)):
-            object.__setattr__(self, name, value)
-        if self.names is not None and (isinstance(self.names, str) or len(self.names) != self.X.shape[1]):
-            raise ValueError(f"names={self.names!r} must name {self.X.shape[1]} features")
+        self.truth = {name: self.known.labels(y, self.scores[name]) for name, (_, y) in self.parts.items()}
+        training = next(iter(self.parts))
+        self.X, self.y, scores = self.parts[training][0], self.truth[training], self.scores[training]
+        width = self.X.shape[1]
+        if self.names is not None and (isinstance(self.names, str) or len(self.names) != width):
+            raise ValueError(f"names={self.names!r} must name {width} features")
+        self.feature_names = [f"x{k + 1}" for k in range(width)] if self.names is None else list(map(str, self.names))
+        self.classes = scores.shape[1] if scores.dim() > 1 else None  # of labels −1/+1 none
+        self.codes = codes_of(scores)
+        self.class_names = label_names(self.labels, self.codes, self.classes is not None)
         if self.result is not None and not self.sentence:
-            object.__setattr__(self, "sentence", self.result.sentence)
-        _ = self.class_names  # refuses labels that are not as many as the classes
-
-    @property
-    def X(self) -> Tensor:  # noqa: N802  # as everywhere
-        """The training samples."""
-        return next(iter(self.parts.values()))[0]
-
-    @property
-    def y(self) -> Tensor:
-        """Their labels."""
-        return next(iter(self.truth.values()))
-
-    @property
-    def result(self) -> RuleResult | None:
-        """The result of a run by rule."""
-        return self.model if isinstance(self.model, RuleResult) else None
-
-    @property
-    def classes(self) -> int | None:
-        """``None`` for labels −1/+1, else the number of classes."""
-        first = next(iter(self.scores.values()))
-        return first.shape[1] if first.dim() > 1 else None
-
-    @property
-    def codes(self) -> list[int]:
-        """The labels."""
-        return [-1, 1] if self.classes is None else list(range(self.classes))
-
-    @property
-    def class_names(self) -> list[str]:
-        """The labels by name."""
-        return label_names(self.labels, self.codes, self.classes is not None)
-
-    @property
-    def feature_names(self) -> list[str]:
-        """The features by name."""
-        return [f"x{k + 1}" for k in range(self.X.shape[1])] if self.names is None else list(map(str, self.names))
+            self.sentence = self.result.sentence
 
     @property
     def linear(self) -> bool:

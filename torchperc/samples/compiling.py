@@ -19,12 +19,7 @@ WORTH_TWO = 2**18
 
 
 def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
-    """Whether a compiled loop can go through so many samples, and is faster than loading it.
-
-    Example:
-        >>> pays(torch.float32, torch.device("cpu"), 4)
-        False
-    """
+    """Whether a compiled loop can go through so many samples, and is faster than loading it."""
     return dtype in (torch.float32, torch.float64) and device.type == "cpu" and count >= WORTH_IT
 
 

@@ -177,12 +177,7 @@ class PartRows(Rows):
         return self.mapped(lambda rows, _: rows.double(), torch.float64)
 
     def mapped(self, change: Callable[[Rows, int], Rows], dtype: torch.dtype) -> PartRows:
-        """The samples as a function of rows and the number of the first makes them, as they are read.
-
-        Args:
-            change: from the rows of a part and the number of its first sample to as many rows of the same width.
-            dtype: of the result.
-        """
+        """The samples as a function of a part's rows and the number of the first of them makes them, when read."""
         parts = [
             part._replace(load=lambda part=part: change(part.load(), part.start))  # type: ignore[misc]
             for part in self._parts
@@ -217,12 +212,7 @@ def _joined(pieces: Sequence[Rows]) -> Rows:
 
 
 def in_parts(X: object) -> bool:
-    """Whether samples are to be read in parts.
-
-    Example:
-        >>> in_parts(np.zeros((2, 2)))
-        False
-    """
+    """Whether samples are to be read in parts."""
     return isinstance(X, CsrParts) or (isinstance(X, np.memmap) and X.nbytes > PART)
 
 
@@ -258,13 +248,7 @@ def rows_in_parts(
 
 
 def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:
-    """Rows that are read in parts, in their own type by default, and checked as they are read, not before.
-
-    Example:
-        >>> from scipy.sparse import csr_array
-        >>> len(rows_as_read(CsrParts([csr_array([[1.0, 0.0]]), csr_array([[0.0, 2.0]])])))
-        2
-    """
+    """Rows that are read in parts, in their own type by default, and checked as they are read, not before."""
     if dtype is None:
         own = X.load(0).dtype if isinstance(X, CsrParts) else X.dtype
         dtype = torch.float32 if own == np.float32 else torch.float64

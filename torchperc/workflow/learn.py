@@ -49,12 +49,7 @@ _MODELS: dict[str, tuple[type[LitRule] | type[LitClassifier], dict[str, Any]]] =
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the classifiers that :func:`learn` compared: its name, errors, verdict and time.
-
-    Example:
-        >>> Candidate("rule", Tally(1, 30), Tally(0, 90), "SEPARATED", 2, 0.1).validation.error
-        0.03333333333333333
-    """
+    """One of the classifiers that :func:`learn` compared: its name, errors, verdict and time."""
 
     name: str
     """``"rule"``, or that of the head."""
@@ -77,16 +72,6 @@ class Learned:
         baseline: the validation error of always predicting the majority class.
         model: the best, from a table's features to labels.
         notes: what is worth knowing about the data.
-
-    Example:
-        >>> import tempfile
-        >>> learned = learn("iris", folder=tempfile.mkdtemp() + "/iris", max_epochs=10)
-        >>> [candidate.name for candidate in learned.candidates]
-        ['rule', 'perceptron', 'lms', 'logistic']
-        >>> learned.best.validation.error <= min(c.validation.error for c in learned.candidates)
-        True
-        >>> learned.model.predict([[5.1, 3.5, 1.4, 0.2]])
-        ['setosa']
     """
 
     folder: Path

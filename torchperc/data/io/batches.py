@@ -227,15 +227,7 @@ def _texts(labels: Any) -> list[str]:
 
 
 def frame_features(frame: Any, encoding: Encoding) -> Tensor:
-    """The rows of a pandas frame through a known encoding (N, d), its columns found by name, others ignored.
-
-    Example:
-        >>> import pandas as pd
-        >>> from torchperc.data import Column
-        >>> encoding = Encoding((Column("weight"), Column("colour", ("green", "red"))), "fruit", ("apple", "pear"))
-        >>> frame_features(pd.DataFrame({"colour": ["red"], "weight": [120]}), encoding).tolist()
-        [[120.0, 0.0, 1.0]]
-    """
+    """The rows of a pandas frame through a known encoding (N, d), its columns found by name, others ignored."""
     import pyarrow as pa
 
     if encoding.sparse:

@@ -76,19 +76,12 @@ class Spot(NamedTuple):
 
 @dataclass
 class Block:
-    """Some rows of a table.
-
-    Args:
-        count: how many.
-        columns: by their position in the file, from 0.
-        spot: where in the file the cell of a row and a position is.
-        blank: which rows have nothing written in them, and so are no rows.
-    """
+    """Some rows of a table."""
 
     count: int
-    columns: dict[int, Cells]
-    spot: Callable[[int, int], Spot]
-    blank: Callable[[], Array]
+    columns: dict[int, Cells]  # by their position in the file, from 0
+    spot: Callable[[int, int], Spot]  # where in the file the cell of a row and a position is
+    blank: Callable[[], Array]  # which rows have nothing written in them, and so are no rows
 
     def kept(self, rows: Array | None) -> Block:
         """The rows that a mask selects, all if there is none."""

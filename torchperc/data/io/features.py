@@ -13,14 +13,7 @@ from torchperc.data.io.blocks import Array, Block, Numbers, Words
 
 
 class Encoder:
-    """Writes the rows of blocks as features.
-
-    Args:
-        encoding: how columns become features.
-        positions: of the encoding's columns in the file.
-        target: the position of the column of labels, if the file has one.
-        path: of the file, for errors.
-    """
+    """Writes the rows of blocks as features; positions are those of the encoding's columns and of the labels."""
 
     def __init__(self, encoding: Encoding, positions: Sequence[int], target: int | None, path: Path) -> None:
         self.encoding, self.positions, self.target, self.path = encoding, tuple(positions), target, path
@@ -39,11 +32,7 @@ class Encoder:
         return label_codes(block.columns[self.target], self.encoding.labels)
 
     def write(self, block: Block, out: Array) -> Array:
-        """Write the features of a block, means where values are missing; return row and feature of those.
-
-        Shape:
-            out (rows, d), result (M, 2).
-        """
+        """Write features (rows, d), means where values are missing; return row and feature of those (M, 2)."""
         gaps = [np.empty((0, 2), np.int64)]
         for k, position in enumerate(self.positions):
             cells, start, stop = block.columns[position], self._starts[k], self._starts[k + 1]

@@ -56,12 +56,7 @@ def _by_name(name: str) -> tuple[str | None, str | None]:
 
 
 def is_table(source: str) -> bool:
-    """Whether a name ends like that of a file that can be read.
-
-    Example:
-        >>> is_table("iris.csv.gz"), is_table("Iris.CSV"), is_table("iris")
-        (True, True, False)
-    """
+    """Whether a name ends like that of a file that can be read."""
     return any(_by_name(source))
 
 

@@ -35,16 +35,7 @@ class Table(Protocol):
 def open_table(
     path: Path, form: Form, *, delimiter: str | None = None, header: bool | None = None, known: Sequence[str] = ()
 ) -> Table:
-    """The table in a file; ``known`` are names of columns by which the header of a text is known as one.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "fruit.tsv"
-        >>> _ = file.write_text("weight\\tfruit\\n120\\tapple\\n")
-        >>> table = open_table(file, Form("text", None))
-        >>> table.names, [block.columns for block in table.blocks({1: True})]
-        (('weight', 'fruit'), [{1: Words(codes=array([0]), levels=('apple',))}])
-    """
+    """The table in a file; ``known`` are names of columns by which the header of a text is known as one."""
     if form.kind == "text":
         return TextTable(path, form, delimiter, header, known)
     for option, value in (("header", header), ("delimiter", delimiter)):
