@@ -15,7 +15,7 @@ from torchperc._atomic import temporary
 from torchperc._lazy import old_names
 from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import Encoding
-from torchperc.data.io.caching import DenseFile, SparseFiles, remove_with
+from torchperc.data.io.caching import DenseFile, SparseFiles, remove_with, stacked
 from torchperc.data.scaling import Identity, Pieces, Scaler
 from torchperc.data.scaling import pieces as in_pieces
 from torchperc.samples import parts as larger_than_memory
@@ -188,9 +188,6 @@ def _numpy(dtype: torch.dtype) -> str:
     return "float32" if dtype == torch.float32 else "float64"
 
 
-# --- larger than memory -------------------------------------------------------------------------------------------
-
-
 class _Folder:
     """A temporary folder that is there as long as this object, in the process that made it."""
 
@@ -209,13 +206,12 @@ def _written(
     same = filled.untouched and isinstance(scaler, Identity) and len(indices[0]) == X.shape[0]
     if same and isinstance(X, np.memmap) and X.dtype == _numpy(dtype):
         return [X, *(torch.zeros(0, width, dtype=dtype) for _ in indices[1:])]
-    folder, sparse = _Folder(cache), isinstance(X, CsrParts)
-    files: list[Any] = [
-        SparseFiles(folder.path, f"part{number}")
-        if sparse
-        else DenseFile(folder.path / f"part{number}.npy", (len(index), width), _numpy(dtype))
-        for number, index in enumerate(indices)
-    ]
+    folder, files = _Folder(cache), list[Any]()
+    for number, index in enumerate(indices):
+        if isinstance(X, CsrParts):
+            files.append(SparseFiles(folder.path, f"part{number}"))
+        else:
+            files.append(DenseFile(folder.path / f"part{number}.npy", (len(index), width), _numpy(dtype)))
     first = 0
     for part in filled.rows().pieces():
         for index, file in zip(indices, files, strict=True):
@@ -223,32 +219,27 @@ def _written(
             if high > low:
                 file.add(_scaled(rows, scaler, dtype) for rows in part.blocks(index[low:high] - first))
         first += len(part)
-    load = _load_sparse if sparse else _load_dense
-    return [load(file, (len(index), width), dtype, folder) for file, index in zip(files, indices, strict=True)]
+    return [_loaded(file, (len(index), width), dtype, folder) for file, index in zip(files, indices, strict=True)]
 
 
-def _load_dense(file: DenseFile, shape: tuple[int, int], dtype: torch.dtype, folder: _Folder) -> Any:
-    """The rows: mapped, or in memory if they are few."""
-    if not shape[0]:
-        return torch.zeros(shape, dtype=dtype)
-    mapped = np.load(file.path, mmap_mode="r")
-    if not in_parts(mapped):
-        return torch.from_numpy(np.array(mapped))
-    mapped.folder = folder  # which is there as long as the array is
-    return mapped
+def _loaded(file: Any, shape: tuple[int, int], dtype: torch.dtype, folder: _Folder) -> Any:
+    """The rows of a split: mapped or in pieces, or in memory if they are few."""
+    from scipy.sparse import csr_array
 
-
-def _load_sparse(files: SparseFiles, shape: tuple[int, int], dtype: torch.dtype, folder: _Folder) -> Any:
-    """The rows: in pieces, or in memory if they are few."""
-    from scipy.sparse import csr_array, vstack
-
-    if not files.paths:
-        return csr_array(shape, dtype=_numpy(dtype))
-    pieces = CsrParts(files.paths)
-    if files.nbytes <= larger_than_memory.PART:
-        return csr_array(vstack([pieces.load(number) for number in range(len(files.paths))], format="csr"))
-    pieces.folder = folder
-    return pieces
+    if isinstance(file, SparseFiles):
+        if not file.paths:
+            return csr_array(shape, dtype=_numpy(dtype))
+        X: Any = CsrParts(file.paths)
+        if file.nbytes <= larger_than_memory.PART:
+            return stacked([X.load(number) for number in range(len(file.paths))])
+    else:
+        if not shape[0]:
+            return torch.zeros(shape, dtype=dtype)
+        X = np.load(file.path, mmap_mode="r")
+        if not in_parts(X):
+            return torch.from_numpy(np.array(X))
+    X.folder = folder  # which is there as long as the rows are
+    return X
 
 
 def _ascending(index: Any, rows: int, number: int) -> Tensor:

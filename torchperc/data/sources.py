@@ -80,9 +80,8 @@ def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[
     for option, value in options.items():
         if option not in known:
             remedy = f"it takes {', '.join(known)}" if known else "it takes none"
-            raise checks.ParameterError(
-                checks.Option(option, value), f" is not an option of source {str(source)!r}; {remedy}"
-            )
+            why = f" is not an option of source {str(source)!r}; {remedy}"
+            raise checks.ParameterError(checks.Option(option, value), why)
 
 
 def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:

@@ -41,10 +41,8 @@ def split(
     counts = _counts(torch.bincount(classes).tolist(), shares)
     for part, name in enumerate(_PARTS):
         if fractions[part] > 0 and not any(count[part] for count in counts):
-            raise checks.ParameterError(
-                checks.Option("fractions", tuple(fractions)),
-                f" leaves no sample for the {name} set of {len(classes)}; give more samples, or 0 for {name}",
-            )
+            why = f" leaves no sample for the {name} set of {len(classes)}; give more samples, or 0 for {name}"
+            raise checks.ParameterError(checks.Option("fractions", tuple(fractions)), why)
     chunks = _shuffled(classes, seed).split([size for count in counts for size in count])
     train, validation, test = (torch.cat(chunks[part::3]).sort().values for part in range(3))
     return train, validation, test
@@ -137,7 +135,6 @@ def _furthest_behind(due: list[Fraction], count: list[int], size: int, shares: l
 
 def _shuffled(classes: Tensor, seed: int) -> Tensor:
     """Sample numbers, class after class, in random order within each."""
-    order = torch.randperm(
-        len(classes), generator=torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
-    )
+    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    order = torch.randperm(len(classes), generator=generator)
     return order[classes[order].argsort(stable=True)]

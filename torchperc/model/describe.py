@@ -56,10 +56,8 @@ def why_not_described(net: object) -> str | None:
         known = "Perceptron, MulticlassPerceptron, JointPerceptron, MLP or nn.Linear"
         return f"net must be a {known}, found {type(net).__name__}"
     if isinstance(net, MLP) and ACTIVATIONS.get(net.activation_name) is not net.activation:
-        return (
-            f"the MLP has a custom activation, {net.activation_name!r}, which cannot be saved in a file; "
-            f"use one of {', '.join(ACTIVATIONS)}"
-        )
+        own = f"the MLP has a custom activation, {net.activation_name!r}, which cannot be saved in a file"
+        return f"{own}; use one of {', '.join(ACTIVATIONS)}"
     if isinstance(net, JointPerceptron) and getattr(net.features, "func", None) is not tpf.joint_features:
         return "the JointPerceptron has custom features, which cannot be saved in a file; use block features"
     return None
@@ -87,9 +85,8 @@ def as_net(net: object) -> nn.Module:
         raise TypeError(f"net must be a module that gives scores, found {type(net).__name__}")
     name, options = str(net.get("class_path")), net.get("init_args")
     if name not in NETS or not isinstance(options, Mapping):
-        raise ValueError(
-            f"net is a {name}, which a checkpoint cannot describe; pass your own, load_from_checkpoint(path, net=...)"
-        )
+        remedy = "pass your own, load_from_checkpoint(path, net=...)"
+        raise ValueError(f"net is a {name}, which a checkpoint cannot describe; {remedy}")
     dtype = _DTYPES.get(str(options.get("dtype")))
     if dtype is None:
         raise ValueError(f"net has dtype={options.get('dtype')!r}; choose one of {', '.join(_DTYPES)}")
@@ -108,9 +105,7 @@ def described_factory(make: Callable[..., Any] | None) -> Description | str | No
         return None
     options: dict[str, Any] = {}
     if isinstance(make, partial):
-        options = {
-            name: value.item() if isinstance(value, np.generic) else value for name, value in make.keywords.items()
-        }
+        options = {name: x.item() if isinstance(x, np.generic) else x for name, x in make.keywords.items()}
         if make.func.__module__.partition(".")[0] == "jsonargparse":
             make = make.args[-1]  # LightningCLI gives partials of a function of its own, with the class at its end
         elif not make.args:
@@ -151,8 +146,6 @@ def as_factory(name: str, make: object) -> Callable[..., Any] | None:
         if isinstance(found, type) and _class_path(found) == path and isinstance(options, Mapping):
             return partial(found, **options)
     if make == _NOT_SAVED:
-        raise ValueError(
-            f"the {name} of this checkpoint is a custom function, which cannot be saved; "
-            f"pass it again, load_from_checkpoint(path, {name}=...)"
-        )
+        remedy = f"pass it again, load_from_checkpoint(path, {name}=...)"
+        raise ValueError(f"the {name} of this checkpoint is a custom function, which cannot be saved; {remedy}")
     raise TypeError(f"{name} must be a function that makes a torch {name}, found {make!r}")

@@ -98,13 +98,8 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 
 def texts(model: FittedModel) -> dict[str, Any]:
     """What an exported file says of its model."""
-    return {
-        "labels": list(model.labels),
-        "features": list(model.names),
-        "head": repr(model.head),
-        "about": dict(model.about),
-        "torchperc": version("torchperc"),
-    }
+    about = {"head": repr(model.head), "about": dict(model.about), "torchperc": version("torchperc")}
+    return {"labels": list(model.labels), "features": list(model.names), **about}
 
 
 # --- the digest beside a file, as neither onnxruntime nor torch.export notices a flipped byte in the weights ---
@@ -149,13 +144,9 @@ def check_file(path: str | Path) -> str:
             raise ValueError(f"cannot check {path}: there is no file {file}; export the model again, which writes both")
     found = hashlib.sha256(path.read_bytes()).hexdigest()
     if found != beside.read_bytes()[:64].decode(errors="replace"):
-        raise ValueError(
-            f"{path} is not as it was written: its digest differs from that in {beside.name}; export the model again"
-        )
+        why = f"its digest differs from that in {beside.name}; export the model again"
+        raise ValueError(f"{path} is not as it was written: {why}")
     return f"as written, sha256 {found}"
-
-
-# --- the check against torch ---
 
 
 @torch.no_grad()
@@ -171,10 +162,9 @@ def compare(model: FittedModel, run: Callable[[Tensor], Outputs], size: int, who
     off = (torchs.scores.double() - theirs.scores.double()).abs()
     if not (off <= slack).all():
         row = int((~(off <= slack)).reshape(len(X), -1).any(1).nonzero()[0])
-        raise ValueError(
-            f"{who} scores sample {X[row].tolist()[:8]} {theirs.scores[row].tolist()} and torch "
-            f"{torchs.scores[row].tolist()}, which is more than rounding; please report this"
-        )
+        both = f"{theirs.scores[row].tolist()} and torch {torchs.scores[row].tolist()}"
+        why = "which is more than rounding; please report this"
+        raise ValueError(f"{who} scores sample {X[row].tolist()[:8]} {both}, {why}")
     own = answers(model.head, theirs.scores)
     if not torch.equal(own.label, theirs.label):
         raise ValueError(f"{who} decides otherwise than {model.head} on the same scores; please report this")

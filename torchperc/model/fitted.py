@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -18,7 +19,8 @@ from torchperc._checks import Data, non_finite
 from torchperc.data.encoding import Encoding, shortest
 from torchperc.data.scaling import Scaler
 from torchperc.model.describe import NETS, has_bias, why_not_described
-from torchperc.model.format import FORMAT, net_state, read_model, write_model
+from torchperc.model.format import DESCRIPTION, FORMAT, net_state, read_model
+from torchperc.model.safetensors import save_safetensors
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.heads import head as head_by_name
@@ -141,8 +143,6 @@ class FittedModel:
         """The type of the net's weights and scores."""
         return next(self.net.parameters()).dtype
 
-    # --- use ---
-
     @torch.no_grad()
     def outputs(self, X: Data) -> Outputs:
         """Scores, indices of labels and, from a logistic head, probabilities.
@@ -201,8 +201,6 @@ class FittedModel:
         Z = convert.csr_tensor(convert.sparse_features(given, dtype=self.dtype))
         return one_or_many(self.net(Z) if isinstance(self.net, MLP) else tpf.linear(Z, *linear_layers(self.net)[0]))
 
-    # --- elsewhere ---
-
     def scaling(self) -> tuple[Tensor, Tensor] | None:
         """Shift and scale of the features, (d,) each; ``None`` if they are not scaled."""
         if self.scaler is None:
@@ -232,8 +230,6 @@ class FittedModel:
         """
         return Classifier(self)
 
-    # --- files ---
-
     def save(self, path: str | Path) -> None:
         """Write the model to one safetensors file, atomically and with a checksum.
 
@@ -247,7 +243,7 @@ class FittedModel:
             ...     FittedModel.load(folder).labels
             ('no', 'yes')
         """
-        write_model(path, self.net, self._state())
+        save_safetensors(self.net, path, {DESCRIPTION: json.dumps(self._state(), allow_nan=False)})
 
     @classmethod
     def load(cls, path: str | Path) -> FittedModel:

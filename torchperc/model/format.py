@@ -12,19 +12,14 @@ from torch import nn
 
 from torchperc import _checks as checks
 from torchperc.model.describe import NETS, as_net, described_net
-from torchperc.model.safetensors import load_safetensors, read_safetensors, save_safetensors
+from torchperc.model.safetensors import load_safetensors, read_safetensors
 from torchperc.nn.modules import MLP
 
 MODEL = "weights.safetensors"
 """The name of the model's file in the folder of a run."""
 FORMAT = 1
-_DESCRIPTION = "torchperc.model"
+DESCRIPTION = "torchperc.model"
 _T = TypeVar("_T")
-
-
-def write_model(path: str | Path, net: nn.Module, state: Mapping[str, Any]) -> None:
-    """Write a net and the description of its model."""
-    save_safetensors(net, path, {_DESCRIPTION: json.dumps(state, allow_nan=False)})
 
 
 def read_model(path: Path, make: Callable[[nn.Module, dict[str, Any]], _T]) -> _T:
@@ -60,23 +55,19 @@ def _model_file(path: Path) -> Path:
 
 def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, Any]:
     """The description in a file's text, if it is one that can be trusted and understood."""
-    if _DESCRIPTION not in texts:
-        raise ValueError(
-            f"{path} holds weights but no description of a model; load them with load_safetensors into a net of yours "
-            f"and save FittedModel.of(net, …), or name the {MODEL} of a run"
-        )
+    if DESCRIPTION not in texts:
+        remedy = f"load them with load_safetensors into your own net, or name the {MODEL} of a run"
+        raise ValueError(f"{path} holds weights but no description of a model; {remedy}")
     if not sealed:
         raise ValueError(f"{path} has lost its checksum, so another program has written it; export it again")
     try:
-        state = json.loads(texts[_DESCRIPTION])
+        state = json.loads(texts[DESCRIPTION])
         found = checks.whole("format", state["format"], at_least=1)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path} has an unknown description of its model ({error}); export it again") from None
     if found > FORMAT:
-        raise ValueError(
-            f"{path} is of format {found}, written by torchperc {state.get('torchperc')}; this one reads up to format "
-            f"{FORMAT}: pip install -U torchperc"
-        )
+        why = f"{path} is of format {found}, written by torchperc {state.get('torchperc')}"
+        raise ValueError(f"{why}; this one reads up to format {FORMAT}: pip install -U torchperc")
     return dict(state)
 
 

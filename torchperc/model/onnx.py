@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from torchperc._checks import first_line
 from torchperc._lazy import requires
 from torchperc.model.export import Checked, compare, texts, write_with_digest
 from torchperc.model.fitted import FittedModel, Outputs, answers, linear_layers
+from torchperc.nn.heads import LogisticHead
 from torchperc.nn.modules import MLP
 
 _OPSET, _IR = 17, 8  # of 2022: runtimes from then on read the file, and nothing newer is needed
@@ -131,7 +133,7 @@ def _one(graph: _Graph, model: FittedModel, value: str) -> list[str]:
     at_it = answers(model.head, torch.tensor([threshold], dtype=model.dtype)).label
     above = graph.add("GreaterOrEqual" if at_it else "Greater", scores, _constant(model.dtype)(threshold))
     label = graph.add("Cast", above, to=graph.onnx.TensorProto.INT64, name="label")
-    if not _is_logistic(model):
+    if not isinstance(model.head, LogisticHead):
         return [scores, label]
     both = graph.add("Sigmoid", value), graph.add("Sigmoid", graph.add("Neg", value))
     return [scores, label, graph.add("Concat", both[1], both[0], axis=1, name="probabilities")]
@@ -140,17 +142,13 @@ def _one(graph: _Graph, model: FittedModel, value: str) -> list[str]:
 def _many(graph: _Graph, model: FittedModel) -> list[str]:
     """K scores per sample: the first of the largest."""
     label = graph.add("ArgMax", "scores", axis=1, keepdims=0, select_last_index=0, name="label")
-    chances = [graph.add("Softmax", "scores", axis=1, name="probabilities")] if _is_logistic(model) else []
-    return ["scores", label, *chances]
-
-
-def _is_logistic(model: FittedModel) -> bool:
-    return answers(model.head, torch.zeros(1)).probabilities is not None
+    if not isinstance(model.head, LogisticHead):
+        return ["scores", label]
+    return ["scores", label, graph.add("Softmax", "scores", axis=1, name="probabilities")]
 
 
 def _constant(dtype: torch.dtype) -> Callable[[float], np.ndarray[Any, Any]]:
-    kind: Any = np.float32 if dtype == torch.float32 else np.float64
-    return lambda value: np.array(value, kind)
+    return partial(np.array, dtype=str(dtype).removeprefix("torch."))
 
 
 def _activated(graph: _Graph, x: str, name: str, dtype: torch.dtype) -> str:
@@ -171,9 +169,7 @@ def _activated(graph: _Graph, x: str, name: str, dtype: torch.dtype) -> str:
         rest = add("Log", add("Add", add("Exp", add("Neg", add("Abs", x))), number(1)))
         return add("Where", add("Greater", x, number(20)), x, add("Add", add("Max", x, number(0)), rest))
     if dtype == torch.float64:
-        raise ValueError(
-            "onnxruntime has no erf for float64, which gelu needs; use a float32 net or another activation"
-        )
+        raise ValueError("onnxruntime has no erf for float64, which gelu needs; use float32 or another activation")
     whole = add("Add", add("Erf", add("Mul", x, number(0.5**0.5))), number(1))
     return add("Mul", add("Mul", x, number(0.5)), whole)
 

@@ -42,9 +42,11 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
 
     tensors = {name: _detached(name, value) for name, value in net.state_dict().items()}
     _refuse_non_finite(tensors, f"cannot save {path}", "train the net again before exporting it")
-    about = {**_texts(metadata), **_RESERVED}
-    about[_CHECKSUM] = _checksum(*_parts(save(tensors, about)))
-    write_whole(Path(path), _in_order(save(tensors, about)))
+    header, data = _parts(save(tensors, {**_texts(metadata), **_RESERVED}))
+    header["__metadata__"][_CHECKSUM] = _checksum(header, data)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()  # the same content is the same bytes
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    write_whole(Path(path), len(text).to_bytes(8, "little") + text + data)
 
 
 def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
@@ -64,10 +66,8 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
     tensors, metadata, _ = read_safetensors(path)
     differences = list(_differences(tensors, net.state_dict()))
     if differences:
-        raise ValueError(
-            f"{path} does not fit {type(net).__name__}: {'; '.join(differences)}. "
-            "Load it into a net of the sizes and dtype it was saved from"
-        )
+        why = f"{path} does not fit {type(net).__name__}: {'; '.join(differences)}"
+        raise ValueError(f"{why}. Load it into a net of the sizes and dtype it was saved from")
     _refuse_non_finite(tensors, f"cannot load {path}", "use another file")
     net.load_state_dict(tensors)
     return metadata
@@ -119,14 +119,6 @@ def _parts(content: bytes) -> tuple[dict[str, Any], bytes]:
     return json.loads(content[8:end]), content[end:]
 
 
-def _in_order(content: bytes) -> bytes:
-    """The same file with the names in its header sorted, so that the same content is the same bytes."""
-    header, data = _parts(content)
-    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
-    return len(text).to_bytes(8, "little") + text + data
-
-
 def _checksum(header: dict[str, Any], data: bytes) -> str:
     return checksum(json.dumps(header, sort_keys=True).encode(), data)
 
@@ -149,8 +141,5 @@ def _differences(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Iter
         if name not in own:
             yield f"{name} is not in the net"
         elif (tensor.shape, tensor.dtype) != (own[name].shape, own[name].dtype):
-            yield f"{name} is {_kind(tensor)} in the file, {_kind(own[name])} in the net"
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {tensor.dtype}"
+            kinds = [f"{tuple(each.shape)} {each.dtype}" for each in (tensor, own[name])]
+            yield f"{name} is {kinds[0]} in the file, {kinds[1]} in the net"

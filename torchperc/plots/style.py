@@ -85,12 +85,7 @@ def class_colours(count: int) -> list[str]:
 
 
 def line_styles(count: int) -> list[LineStyle]:
-    """Styles for ``count`` lines, which differ in dashes and markers as well as in colour; yellow is lost on white.
-
-    Example:
-        >>> line_styles(2)
-        [LineStyle(colour='#0072B2', dashes='-', marker='o'), LineStyle(colour='#E69F00', dashes='--', marker='s')]
-    """
+    """Styles for ``count`` lines, which differ in dashes and markers as well as in colour; yellow is lost on white."""
     styles = zip(cycle(COLOURS[:-1]), cycle(LINES), cycle(MARKERS), strict=False)
     return [LineStyle(*style) for style in islice(styles, count)]
 

@@ -64,17 +64,10 @@ def of_learned(
 
 
 def _compared(found: Mapping[str, Any]) -> Section:
-    rows = [
-        (
-            each["name"],
-            str(Tally(*each["validation"])),
-            str(Tally(*each["training"])),
-            each["verdict"],
-            str(each["epochs"]),
-            f"{each['seconds']:.2f} s",
-        )
-        for each in found["candidates"]
-    ]
+    rows = []
+    for each in found["candidates"]:
+        errors = (str(Tally(*each[part])) for part in ("validation", "training"))
+        rows.append((each["name"], *errors, each["verdict"], str(each["epochs"]), f"{each['seconds']:.2f} s"))
     rows.append(("majority-class baseline", str(Tally(*found["baseline"])), "", "", "", ""))
     heads = ("learned by", "validation error", "training error", "training verdict", "epochs", "time")
     kept = f"Kept: {found['best']}, the first with the lowest validation error."

@@ -15,16 +15,7 @@ _SECONDS = 30.0  # that a proof may take
 
 
 def certificate(subject: Subject) -> Certificate | str:
-    """The proof that a hyperplane separates the training data, or that none does; or why there is no proof.
-
-    Example:
-        >>> import torchperc as tp
-        >>> X, y = tp.data.gate("XOR")
-        >>> certificate(Subject(tp.Perceptron(2), {"training": (X, y)})).kind
-        'not separable'
-        >>> certificate(Subject(tp.MLP(2, (2,)), {"training": (X, y)}))
-        'Left out: the model is not linear; proof and bound are about a hyperplane.'
-    """
+    """The proof that a hyperplane separates the training data, or that none does; or why there is no proof."""
     X, y, result = subject.X, subject.y, subject.result
     known = None if result is None else result.certificate
     if known is not None and known.separable is not None and known.samples == len(y):  # of no fewer, weighted 0

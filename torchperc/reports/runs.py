@@ -102,16 +102,7 @@ def of_module(
     again: Sequence[Block] = (),
     sentence: str = "",
 ) -> Report:
-    """Report a module after its run, and the data it was trained on; curves are read from the run's folder.
-
-    Example:
-        >>> import tempfile, torchperc as tp
-        >>> folder, lit = Path(tempfile.mkdtemp()), tp.lightning.LitRule(tp.Perceptron(2))
-        >>> data = TabularDataModule("AND")
-        >>> tp.lightning.make_trainer(folder, 20, enable_progress_bar=False).fit(lit, data)
-        >>> of_module("AND", lit, data, folder=folder).lead[:9]
-        'SEPARATED'
-    """
+    """Report a module after its run, and the data it was trained on; curves are read from the run's folder."""
     result: RuleResult | None = module.result if isinstance(module, LitRule) else None
     every = {name: given for name, given in zip(_SETS, data.parts, strict=True) if len(given[1])}
     parts = {name: _looked_at(*given) for name, given in every.items()}
@@ -163,9 +154,6 @@ def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:
 
 def _word(value: object) -> str:
     return number(value) if isinstance(value, float) else str(value)
-
-
-# --- folders ------------------------------------------------------------------------------------------------------
 
 
 def command_and_config(folder: Path, text: str) -> list[Block]:

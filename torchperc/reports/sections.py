@@ -27,15 +27,7 @@ _KINDS = {"KernelSpace": "kernel perceptron", "JointSpace": "perceptron over joi
 
 
 def sections(subject: Subject) -> list[Section]:
-    """All sections of a report of one model.
-
-    Example:
-        >>> import torchperc as tp
-        >>> X, y = tp.data.gate("XOR")
-        >>> subject = Subject(tp.RuleTrainer().fit(tp.Perceptron(2), X, y), {"training": (X, y)})
-        >>> [section.title for section in sections(subject)][:3]
-        ['What was learned', 'Data', 'Verdict and proof']
-    """
+    """All sections of a report of one model."""
     found = proof.certificate(subject)
     bound, bounded = proof.bound(subject, found)
     return [
@@ -55,9 +47,6 @@ def versions() -> Section:
     """The versions that made the page."""
     rows = [("Python", platform.python_version()), *((name, version(name)) for name in _PACKAGES)]
     return Section("Versions", (Table(("package", "version"), rows),))
-
-
-# --- what was learned, and from what ---
 
 
 def _learned(subject: Subject) -> Section:
@@ -110,9 +99,6 @@ def _unknown(subject: Subject) -> str:
     log = None if subject.result is None else subject.result.log
     digest = "" if log is None else f" The digest of data and labels is {log.space.rows.hash(log.y)}."
     return f"The page was made from a model in memory, whose config is not known.{digest}"
-
-
-# --- pictures ---
 
 
 def _curves(subject: Subject, bound: float | None) -> Section:

@@ -50,10 +50,8 @@ def features(
     tensor = checks.as_tensor(X, name)
     checks.shape(tuple(tensor.shape), width, name)
     if tensor.is_floating_point() and isinstance(X, Tensor) and tensor.dtype != dtype and not convert:
-        raise TypeError(
-            f"{name} has dtype {tensor.dtype} but {dtype} is needed, as the net or training data has; "
-            f"convert one of them, with .to({dtype}) or net.to({tensor.dtype})"
-        )
+        why = f"{name} has dtype {tensor.dtype} but {dtype} is needed, as the net or training data has"
+        raise TypeError(f"{why}; convert one of them, with .to({dtype}) or net.to({tensor.dtype})")
     result = tensor.to(dtype=dtype, device=device)
     if not tensor.is_floating_point() and not torch.equal(result.to(tensor.dtype), tensor.to(result.device)):
         raise _inexact(name, dtype)
@@ -70,11 +68,6 @@ def sparse_features(
     """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
 
     What has the type and the form already is not copied. The parameters are those of :func:`features`.
-
-    Example:
-        >>> from scipy.sparse import csr_array
-        >>> sparse_features(csr_array([[0, 2.0]]), dtype=torch.float32).dtype
-        dtype('float32')
     """
     checks.shape(tuple(X.shape), width, name)
     narrow = isinstance(X, Tensor) and X.dtype in (torch.bfloat16, torch.float16)
@@ -98,13 +91,7 @@ def sparse_features(
 
 
 def csr_tensor(X: csr_array) -> Tensor:
-    """A scipy CSR array as a sparse tensor on its own memory; not to be written to.
-
-    Example:
-        >>> from scipy.sparse import csr_array
-        >>> csr_tensor(csr_array([[0, 2.0]])).values()
-        tensor([2.], dtype=torch.float64)
-    """
+    """A scipy CSR array as a sparse tensor on its own memory; not to be written to."""
     pieces = (checks.shared(X.indptr), checks.shared(X.indices), checks.shared(X.data))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")

@@ -117,9 +117,6 @@ def _safe(label: str) -> str:
     return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(label) else label
 
 
-# --- the file ---
-
-
 def _check_out(out: Path, source: Path) -> Path:
     given = Option("out", out)
     if not out.name.lower().endswith(SUFFIXES):

@@ -54,10 +54,7 @@ class Batches:
         path: the file, of any kind that :func:`~torchperc.data.read` accepts.
         encoding: learned from the training file.
         rows: how many to hand on together, at most.
-        header: whether text begins with a line of names; detected by default.
-        delimiter: between the cells of text; detected by default.
-        progress: show a progress bar; by default for large files if standard error is a terminal.
-        max_unpacked: as of :func:`~torchperc.data.read`.
+        header: this, ``delimiter``, ``progress`` and ``max_unpacked`` are as of :func:`~torchperc.data.read`.
 
     Example:
         >>> import tempfile, pathlib
@@ -109,8 +106,6 @@ class Batches:
                     yield Batch(first + low, X[some], None if labels is None else labels[some])
                 first += X.shape[0]
 
-    # --- tables ---
-
     def _table(self, table: Table) -> _Reading:
         if self.encoding.sparse:
             raise ValueError(f"{self.path} has columns, but training had numbered features; give an svmlight file")
@@ -123,26 +118,19 @@ class Batches:
         def read(watch: Watch) -> Iterator[tuple[Any, list[str] | None]]:
             for given in table.blocks(encoder.words, watch):
                 block = given.kept(kept(given, "mean")[0])
-                encoder.check(block)
-                X = np.empty((block.count, self.encoding.width))
-                encoder.write(block, X)
-                yield torch.from_numpy(X), None if target is None else _texts(block.columns[target])
+                X = encoder.features(block)
+                yield X, None if target is None else _texts(block.columns[target])
 
         return read
 
     def _by_name(self, table: Table) -> tuple[list[int], int | None]:
         wanted = [column.name for column in self.encoding.columns]
         if not table.named:
-            raise ValueError(
-                f"{self.path} has no names of columns, but they go by name: {listed(wanted)}; give it a header with "
-                "them"
-            )
+            raise ValueError(f"{self.path} has no names of columns, but they go by name: {listed(wanted)}; name them")
         lost = [name for name in wanted if name not in table.names]
         if lost:
-            raise ValueError(
-                f"{self.path} has no column{'s' * (len(lost) > 1)} {listed(lost)}, which training had; it has "
-                f"{listed(table.names)}"
-            )
+            lacks = f"has no column{'s' * (len(lost) > 1)} {listed(lost)}, which training had"
+            raise ValueError(f"{self.path} {lacks}; it has {listed(table.names)}")
         target = self.encoding.target if self.encoding.target in table.names else None
         for name in (*wanted, *([] if target is None else [target])):
             if table.names.count(name) > 1:
@@ -152,17 +140,14 @@ class Batches:
     def _by_position(self, table: Table) -> tuple[list[int], int | None]:
         positions = [int(column.name) - 1 for column in self.encoding.columns]
         target = None if self.encoding.target is None else int(self.encoding.target) - 1
-        if len(table.names) == self.encoding.positions:
+        count, trained = len(table.names), self.encoding.positions or 0
+        if count == trained:
             return positions, target
-        if target is not None and len(table.names) + 1 == self.encoding.positions:
+        if target is not None and count + 1 == trained:
             return [j - (j > target) for j in positions], None
-        without = "" if target is None else f", or {(self.encoding.positions or 0) - 1} without that of the labels"
-        raise ValueError(
-            f"{self.path} has {len(table.names)} columns where training had {self.encoding.positions}{without}; "
-            "columns without names go by position"
-        )
-
-    # --- numbered features ---
+        without = "" if target is None else f", or {trained - 1} without that of the labels"
+        why = f"has {count} columns where training had {trained}{without}"
+        raise ValueError(f"{self.path} {why}; columns without names go by position")
 
     def _numbered(self, kind: str) -> None:
         if not self.encoding.sparse:
@@ -185,12 +170,8 @@ class Batches:
         low, high = self.encoding.first, self.encoding.first + self.encoding.size - 1
         wrong = np.flatnonzero((block.columns < low) | (block.columns > high))
         if len(wrong):
-            raise ValueError(
-                f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]} did not occur in "
-                f"training, where indices went from {low} to {high}"
-            )
-
-    # --- archives ---
+            at = f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]}"
+            raise ValueError(f"{at} did not occur in training, where indices went from {low} to {high}")
 
     def _archive(self, limit: int | None) -> _Reading:
         X, y, _, _ = load_archive(self.path, limit)
@@ -242,8 +223,4 @@ def frame_features(frame: Any, encoding: Encoding) -> Tensor:
         raise ValueError(f"X has a column of mixed kinds ({error}); convert it") from None
     known = zip(arrays, encoding.columns, strict=True)
     block = block_of(len(frame), {j: cells_of(array, c.levels is not None) for j, (array, c) in enumerate(known)})
-    encoder = Encoder(encoding, range(len(encoding.columns)), None, Path("X"))
-    encoder.check(block)
-    X = np.empty((block.count, encoding.width))
-    encoder.write(block, X)
-    return torch.from_numpy(X)
+    return Encoder(encoding, range(len(encoding.columns)), None, Path("X")).features(block)

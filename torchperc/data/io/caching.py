@@ -36,6 +36,13 @@ class DenseFile:
                 file.write(data)
 
 
+def stacked(pieces: list[Any]) -> Any:
+    """CSR arrays, one below the other, as one."""
+    from scipy.sparse import csr_array, vstack
+
+    return pieces[0] if len(pieces) == 1 else csr_array(vstack(pieces, format="csr"))
+
+
 class SparseFiles:
     """CSR arrays into ``.npz`` files in a folder, by a name and their number; with hidden names if there is none."""
 
@@ -44,10 +51,9 @@ class SparseFiles:
 
     def add(self, blocks: Iterable[Any], seen: Callable[[Any], None] = lambda data: None) -> None:
         """Write the next rows to a file, and show their bytes to someone else."""
-        from scipy.sparse import csr_array, save_npz, vstack
+        from scipy.sparse import save_npz
 
-        all_rows = list(blocks)
-        X = all_rows[0] if len(all_rows) == 1 else csr_array(vstack(all_rows, format="csr"))
+        X = stacked(list(blocks))
         name = f"{self._name}-{len(self.paths)}.npz"
         self.paths.append(self._folder / name if self._name else hidden(self._folder))
         with self.paths[-1].open("wb") as file:

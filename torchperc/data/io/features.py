@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from torchperc._checks import Option, ParameterError
 from torchperc.data.encoding import Encoding, codes_of, is_number, listed
@@ -52,6 +54,13 @@ class Encoder:
                 gaps.append(np.stack([np.repeat(rows, stop - start), np.tile(np.arange(start, stop), len(rows))], 1))
         found = np.concatenate(gaps)
         return found[np.lexsort((found[:, 1], found[:, 0]))]
+
+    def features(self, block: Block) -> Tensor:
+        """The features (rows, d) of a block of a new file, which is checked."""
+        self.check(block)
+        out = np.empty((block.count, self.encoding.width))
+        self.write(block, out)
+        return torch.from_numpy(out)
 
     def check(self, block: Block) -> None:
         """Refuse rows of a new file that the encoding does not know what to do with; the first is named."""

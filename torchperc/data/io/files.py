@@ -20,7 +20,7 @@ from torchperc.data.dataset import Dataset, small_indices
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Array, Block, Numbers, block_of
-from torchperc.data.io.caching import Cache
+from torchperc.data.io.caching import Cache, stacked
 from torchperc.data.io.features import Encoder, label_codes
 from torchperc.data.io.opening import Unchanged, free_memory
 from torchperc.data.io.survey import Plan, Survey, check_labels, kept
@@ -160,19 +160,13 @@ def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None
         return
     size, free = width * (_NAME + 8 * len(labels)), free_memory()
     if size > max(SHARE * free, _SMALL):
-        raise ParameterError(
-            f"{path} has {width:,} features and {len(labels):,} labels, whose names and weights take {size / 1e9:,.1f} "
-            f"GB where {free / 1e9:,.1f} GB are free; look for a wrong index or column, or allow it with ",
-            Option("max_features", width),
-        )
+        room = f"names and weights take {size / 1e9:,.1f} GB where {free / 1e9:,.1f} GB are free"
+        why = f"{path} has {width:,} features and {len(labels):,} labels, whose {room}"
+        remedy = "; look for a wrong index or column, or allow it with "
+        raise ParameterError(why, remedy, Option("max_features", width))
 
 
-# --- tables ---
-
-
-def _plan(
-    table: Table, target: str | int | None, categories: Sequence[str], ignore: Sequence[str], missing: str
-) -> Plan:
+def _plan(table: Table, target: object, categories: Sequence[str], ignore: Sequence[str], missing: str) -> Plan:
     names, path = table.names, table.path
     if len(names) < 2:
         apart = ", separated by commas, semicolons, tabs or |" if path.suffix not in (".npy", ".parquet", ".pq") else ""
@@ -194,10 +188,9 @@ def _plan(
             why = f"{path}: column {j + 1} has no name in the header, as an index that pandas wrote; leave it out with "
             raise ParameterError(why, Option("ignore", j + 1), ", or give it a name")
         if names[j] in seen:
-            why = (
-                f"{path} has the column {names[j]!r} twice, in positions {seen[names[j]] + 1} and {j + 1}; rename one "
-            )
-            raise ParameterError(f"{why} of them, or leave it out with ", Option("ignore", j + 1))
+            twice = f"twice, in positions {seen[names[j]] + 1} and {j + 1}"
+            why = f"{path} has the column {names[j]!r} {twice}; rename one of them, or leave it out with "
+            raise ParameterError(why, Option("ignore", j + 1))
         seen[names[j]] = j
     return Plan(column, features, forced, missing)
 
@@ -246,16 +239,9 @@ def _table(table: Table, plan: Plan, how: _How) -> Dataset:
             block = held.popleft()
             written(block, X[first : first + block.count])
         X = torch.from_numpy(X)
-    return Dataset(
-        X,
-        torch.from_numpy(y),
-        encoding.labels,
-        encoding.names,
-        name=table.path.name,
-        encoding=encoding,
-        gaps=torch.from_numpy(np.concatenate(gaps)) if plan.missing == "mean" else None,
-        dropped=survey.dropped,
-    )
+    filled = torch.from_numpy(np.concatenate(gaps)) if plan.missing == "mean" else None
+    about: dict[str, Any] = {"name": table.path.name, "encoding": encoding, "gaps": filled, "dropped": survey.dropped}
+    return Dataset(X, torch.from_numpy(y), encoding.labels, encoding.names, **about)
 
 
 def _surveyed(table: Table, plan: Plan, how: _How) -> tuple[Survey, deque[Block] | None]:
@@ -283,14 +269,9 @@ def _narrow(rows: Array, dtype: str, encoder: Encoder) -> Array:
         result = rows.astype(dtype)
     if not np.isfinite(result).all():
         row, feature = np.argwhere(~np.isfinite(result))[0]
-        name = encoder.encoding.names[feature]
-        raise ValueError(
-            f"{encoder.path}: {rows[row, feature]:g} in {name!r} is too large for float32; use dtype=float64"
-        )
+        cell = f"{rows[row, feature]:g} in {encoder.encoding.names[feature]!r}"
+        raise ValueError(f"{encoder.path}: {cell} is too large for float32; use dtype=float64")
     return result
-
-
-# --- numbered features ---
 
 
 def _sparse(file: SvmlightFile, missing: str, how: _How) -> Dataset:
@@ -334,7 +315,7 @@ def _sparse(file: SvmlightFile, missing: str, how: _How) -> Dataset:
             X: Any = store.sparse(second_pass(watch))
     else:
         y += [label_codes(block.labels, labels) for block in held]
-        X = _joined(held, encoding)
+        X = stacked([sparse_rows(block, encoding) for block in held])
     codes = torch.from_numpy(np.concatenate(y))
     return Dataset(X, codes, labels, encoding.names, name=path.name, encoding=encoding)
 
@@ -346,22 +327,6 @@ def sparse_rows(block: SparseBlock, encoding: Encoding) -> Any:
     parts = (block.values, block.columns - np.int32(encoding.first), block.starts)
     return small_indices(csr_array(parts, shape=(block.rows, encoding.size)))
 
-
-def _joined(blocks: list[SparseBlock], encoding: Encoding) -> Any:
-    """All blocks as one CSR array; they are given up on the way."""
-    from scipy.sparse import csr_array
-
-    ends = np.cumsum([0, *(len(block.values) for block in blocks)])
-    starts = np.concatenate([[0], *(block.starts[1:] + end for block, end in zip(blocks, ends, strict=False))])
-    values, columns = np.empty(ends[-1]), np.empty(ends[-1], np.int32)
-    while blocks:
-        block, begin = blocks.pop(), ends[len(blocks)]
-        values[begin : begin + len(block.values)] = block.values
-        columns[begin : begin + len(block.columns)] = block.columns - np.int32(encoding.first)
-    return csr_array((values, columns, starts), shape=(len(starts) - 1, encoding.size))
-
-
-# --- archives ---
 
 _PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
 _CSR = {"data", "indices", "indptr", "shape"}
@@ -409,12 +374,11 @@ def load_archive(path: Path, limit: int | None, target: str | None = None) -> tu
     elif X is None or X.ndim != 2 or X.dtype.kind not in "biuf":
         found = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
         raise ValueError(f"{path} holds {found or 'nothing'}; a matrix of numbers X is needed, and labels y")
-    y = arrays.get(target or name)
+    name = target or name
+    y = arrays.get(name)
     if y is not None and (y.ndim != 1 or len(y) != X.shape[0]):
-        raise ValueError(
-            f"{path}: {target or name} has shape {y.shape} for {X.shape[0]} samples; give one label per sample"
-        )
-    return X, y, target or name, ", ".join(arrays)
+        raise ValueError(f"{path}: {name} has shape {y.shape} for {X.shape[0]} samples; give one label per sample")
+    return X, y, name, ", ".join(arrays)
 
 
 def _csr(path: Path, arrays: dict[str, Array]) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
 import lzma
 import os
@@ -72,9 +74,7 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
         requires(f"reading {path}", "pyarrow")
     try:
         if not (path.is_file() or path.is_dir() or not path.exists()):
-            raise ValueError(
-                f"cannot read {path}: it is a pipe or a device, and files are read more than once; save it as one first"
-            )
+            raise ValueError(f"cannot read {path}: it is a pipe or a device, which cannot be read twice; save it first")
         with path.open("rb") as file:
             begin = file.read(16)
     except OSError as error:
@@ -87,10 +87,8 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
         what = next(words for name, words, _ in _KNOWN.values() if name == wanted).split(",")[0]
         raise ValueError(f"{path} is not {what}, although it is called {path.suffix}; rename it")
     if found != wanted:
-        raise ValueError(
-            f"{path} is {what}, although it is called {path.suffix or path.name}; give it the ending {ending}, or "
-            "save it as what it is called"
-        )
+        called = f"although it is called {path.suffix or path.name}"
+        raise ValueError(f"{path} is {what}, {called}; give it the ending {ending}, or save it as what it is called")
     return Form(kind, packing, max_unpacked or max(UNPACKED, RATIO * path.stat().st_size))
 
 
@@ -181,9 +179,15 @@ class Stream:
         try:
             file = _File(path)
             self._raw: Any = file if packing is None else io.BufferedReader(file)
+            self._file = self._raw
         except OSError as error:
             raise unreadable(path, error) from None
-        self._file = _decompressed(self._raw, packing)
+        if packing == "zstd":
+            import pyarrow as pa
+
+            self._file = pa.CompressedInputStream(pa.PythonFile(self._raw, mode="r"), "zstd")
+        elif packing is not None:
+            self._file = {"gzip": gzip, "bz2": bz2, "xz": lzma}[packing].open(self._raw, "rb")  # type: ignore[attr-defined]
 
     def read(self, size: int) -> bytes:
         """As many bytes as that; fewer only at the end."""
@@ -246,19 +250,6 @@ def line_number(path: Path, packing: str | None, offset: int) -> int:
             line += data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else 0
             offset, before = offset - len(data), data
     return line
-
-
-def _decompressed(raw: Any, packing: str | None) -> Any:
-    if packing is None:
-        return raw
-    if packing == "zstd":
-        import pyarrow as pa
-
-        return pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
-    import bz2
-    import gzip
-
-    return {"gzip": gzip.open, "bz2": bz2.open, "xz": lzma.open}[packing](raw, "rb")  # type: ignore[operator]
 
 
 @contextmanager

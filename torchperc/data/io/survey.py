@@ -88,8 +88,6 @@ class Survey:
             self._start()
         return bool(changed)
 
-    # --- rows ---
-
     def _sift(self, block: Block) -> Block:
         """The rows that count: none in which nothing is written, and none with missing values if they are dropped."""
         rows, gone = kept(block, self.plan.missing)
@@ -124,8 +122,6 @@ class Survey:
 
     def _wrong(self, spot: Spot, position: int, *said: str | Option) -> ValueError:
         return ParameterError(f"{self.table.path}, {spot.place}, column {self.table.names[position]!r}: ", *said)
-
-    # --- columns ---
 
     def _look(self, position: int, given: Block, block: Block) -> None:
         """Learn from a column: of the rows as given, and of those that count."""
@@ -162,8 +158,6 @@ class Survey:
             Option("categories", name),
             ")",
         )
-
-    # --- the end ---
 
     def encoding(self) -> Encoding:
         """What has been learned."""
@@ -230,10 +224,8 @@ def check_labels(
     if last and len(labels) < 2:
         raise ValueError(f"{where} has one label only: {next(iter(labels))!r}; at least two classes are required")
     if len(labels) > (FEW if last else _LABELS) and 2 * len(labels) > rows:
-        raise ValueError(
-            f"{where} has {len(labels)} different labels in {rows} rows; it looks like a quantity or an identifier: "
-            f"{remedy}"
-        )
+        found = f"has {len(labels)} different labels in {rows} rows"
+        raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: {remedy}")
 
 
 def kept(block: Block, missing: str) -> tuple[Array | None, Array | None]:

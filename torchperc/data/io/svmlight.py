@@ -54,9 +54,7 @@ _Parsed = tuple["Words | None", Array, Array, Array]
 
 
 class _WrongError(Exception):
-    def __init__(self, line: int, what: str) -> None:
-        super().__init__(line, what)
-        self.line, self.what = line, what
+    """With the line, counted from 0, and what is wrong with it."""
 
 
 class SvmlightFile:
@@ -64,14 +62,6 @@ class SvmlightFile:
 
     Indices count from 1 unless a 0 occurs, and rise within a line. ``qid:…`` behind the label is ignored, as is all
     from ``#`` to the end of the line. A label is any word without a comma or colon.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "data.svm"
-        >>> _ = file.write_text("+1 1:0.5 3:2 # a comment\\n-1 2:1\\n")
-        >>> for block in SvmlightFile(file, Form("svmlight", None)).blocks():
-        ...     print(block.labels.levels, block.columns.tolist(), block.values.tolist(), block.starts.tolist())
-        ('1', '-1') [1, 3, 2] [0.5, 2.0, 1.0] [0, 2, 3]
     """
 
     def __init__(self, path: Path, form: Form) -> None:
@@ -111,14 +101,13 @@ class SvmlightFile:
             found = _by_arrow(data, self.labelled) if len(data) >= WORTH_IT else None
             block = SparseBlock(*(found or _by_hand(data, self.labelled)), line)
         except _WrongError as error:
+            number, what = error.args
             begin = line_number(self.path, self._form.packing, offset)
-            raise ValueError(f"{self.path}, line {begin + error.line}: {error.what}") from None
+            raise ValueError(f"{self.path}, line {begin + number}: {what}") from None
         wrong = np.flatnonzero(~np.isfinite(block.values))
         if len(wrong):
-            raise ValueError(
-                f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]} has the value "
-                f"{block.values[wrong[0]]}, which is not a finite number; correct it"
-            )
+            at = f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]}"
+            raise ValueError(f"{at} has the value {block.values[wrong[0]]}, which is not a finite number; correct it")
         return block
 
 

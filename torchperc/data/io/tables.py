@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -15,21 +15,6 @@ from torchperc.data.io.text import TextTable
 
 ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
 _CELLS = 2**20  # numbers that are read together
-
-
-class Table(Protocol):
-    """What every kind of table has."""
-
-    path: Path
-    names: tuple[str, ...]
-    named: bool
-    guess: tuple[bool, ...]
-
-    def size(self) -> int:
-        """Bytes that the features would take in memory."""
-
-    def blocks(self, words: Mapping[int, bool], watch: Watch = ...) -> Iterator[Block]:
-        """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
 
 
 def open_table(
@@ -151,6 +136,9 @@ class ArrayTable:
         return np.stack([read(j * rows + first, count) for j in range(width)], 1)
 
 
+Table: TypeAlias = TextTable | ParquetTable | ArrayTable
+
+
 def _mapped(path: Path) -> Array:
     """The matrix of numbers in an ``.npy`` file. Python objects in it are not looked at, let alone run."""
     try:
@@ -160,10 +148,8 @@ def _mapped(path: Path) -> Array:
     except Exception as error:  # numpy reads the header as Python text, so damage fails in many ways
         raise ValueError(f"{path} is not a complete array of numbers ({first_line(error)}); write it again") from None
     if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{path} holds an array of {array.dtype} of shape {array.shape}; a matrix of numbers is needed, with the "
-            f"labels in one of its columns, or X and y in an .npz file"
-        )
+        needed = "a matrix of numbers is needed, with the labels in one of its columns, or X and y in an .npz file"
+        raise ValueError(f"{path} holds an array of {array.dtype} of shape {array.shape}; {needed}")
     return array
 
 

@@ -127,12 +127,7 @@ class TextTable:
     """A delimited text file, read in pieces; the arguments are those of ``open_table``."""
 
     def __init__(
-        self,
-        path: Path,
-        form: Form,
-        delimiter: str | None = None,
-        header: bool | None = None,
-        known: Sequence[str] = (),
+        self, path: Path, form: Form, delimiter: str | None, header: bool | None, known: Sequence[str]
     ) -> None:
         self.path, self._form, self._sums = path, form, Checksums(path)
         self._rough: set[int] = set()  # columns that Arrow cannot read as numbers
@@ -262,12 +257,10 @@ class TextTable:
                 if count == width:
                     yield record
                 elif any(record.cells):  # else an empty line, or nothing but delimiters
-                    line = self._line(piece.offset) + record.line - 1
+                    at = f"{self.path}, line {self._line(piece.offset) + record.line - 1}"
                     quote = f"; {_QUOTE}" if any("\n" in cell for cell in record.cells) else ""
-                    raise ValueError(
-                        f"{self.path}, line {line}: {count} column{'s' * (count != 1)} where the first line has "
-                        f"{width}{quote}"
-                    )
+                    found = f"{count} column{'s' * (count != 1)}"
+                    raise ValueError(f"{at}: {found} where the first line has {width}{quote}")
         except _Unreadable as error:
             raise self._told(error, piece.offset) from None
 
@@ -278,11 +271,9 @@ class TextTable:
         line = self._line(offset) + error.line - 1
         if not isinstance(error.error, UnicodeDecodeError):
             return ValueError(f"{self.path} is not a CSV file, line {line}: {error.error}; {_QUOTE}")
-        return ValueError(
-            f"{self.path} is not a CSV file in UTF-8: line {line} holds the byte "
-            f"0x{error.error.object[error.error.start]:02x}; if it is in latin-1, save it as UTF-8, as "
-            "`iconv -f latin1 -t utf-8` does"
-        )
+        found = f"line {line} holds the byte 0x{error.error.object[error.error.start]:02x}"
+        remedy = "if it is in latin-1, save it as UTF-8, as `iconv -f latin1 -t utf-8` does"
+        return ValueError(f"{self.path} is not a CSV file in UTF-8: {found}; {remedy}")
 
 
 def _first_records(
