@@ -16,7 +16,7 @@ from torchperc._lazy import old_names
 from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import Encoding
 from torchperc.data.io.caching import DenseFile, SparseFiles, remove_with, stacked
-from torchperc.data.scaling import Identity, Pieces, Scaler
+from torchperc.data.scaling import Identity, Scaler
 from torchperc.data.scaling import pieces as in_pieces
 from torchperc.samples import parts as larger_than_memory
 from torchperc.samples.parts import CsrParts, PartRows, in_parts, rows_as_read
@@ -80,11 +80,11 @@ def make_partition(
         raise ValueError("indices leaves no sample for training; the first split must have at least one")
     fills = _training_means(dataset, indices[0])
     filled = _Filled(dataset, fills)
-    fitted = (scaler or Identity()).fit_pieces(filled.pieces(indices[0]))
+    fitted = (scaler or Identity()).fit_pieces(in_pieces(filled.samples(), indices[0]))
     if in_parts(dataset.X):
         samples = _written(filled, indices, fitted, dtype, cache)
     else:
-        X = _as_type(fitted.transform(filled.memory()), dtype)
+        X = _scaled(filled.samples(), fitted, dtype)
         samples = [X[index.numpy()] for index in indices]
     parts = tuple((X, dataset.y[index]) for X, index in zip(samples, indices, strict=True))
     encoding = dataset.encoding
@@ -99,10 +99,10 @@ def whole(dataset: Dataset, made: Partition, dtype: torch.dtype) -> Any:
 
     A tensor, a CSR array, or rows that are read in parts.
     """
-    filled = _Filled(dataset, made.fills)
-    if in_parts(dataset.X):
-        return filled.rows().mapped(lambda rows, _: _rows(_scaled(rows, made.scaler, dtype)), dtype)
-    return _as_type(made.scaler.transform(filled.memory()), dtype)
+    filled = _Filled(dataset, made.fills).samples()
+    if isinstance(filled, PartRows):
+        return filled.mapped(lambda rows, _: _rows(_scaled(rows.raw(), made.scaler, dtype)), dtype)
+    return _scaled(filled, made.scaler, dtype)
 
 
 class _Filled:
@@ -118,21 +118,12 @@ class _Filled:
         self._gap_rows = self._gaps[:, 0].contiguous()
         self.untouched = not len(gaps)
 
-    def memory(self) -> Any:
-        """All samples, in memory."""
-        return self._fill(self.X, 0)
-
-    def rows(self) -> PartRows:
-        """All samples, as they are read."""
+    def samples(self) -> Any:
+        """All samples: in memory, or rows as they are read."""
+        if not in_parts(self.X):
+            return self._fill(self.X, 0)
         read = rows_as_read(self.X, torch.float64)
         return read.mapped(lambda rows, first: _rows(self._fill(rows.raw(), first)), torch.float64)
-
-    def pieces(self, index: Tensor) -> Pieces:
-        """Some of the samples a piece at a time."""
-        if in_parts(self.X):
-            read = self.rows()
-            return lambda: (some.raw() for some in read.blocks(index))
-        return in_pieces(self.memory(), index)
 
     def _fill(self, X: Any, first: int) -> Any:
         """Samples from number ``first`` on, in float64, with their gaps filled."""
@@ -166,22 +157,19 @@ def _training_means(dataset: Dataset, train: Tensor) -> Tensor | None:
         return None
     zeros = torch.zeros(dataset.X.shape[1], dtype=torch.float64)
     totals = zeros.clone()
-    for piece in _Filled(dataset, zeros).pieces(train)():
+    for piece in in_pieces(_Filled(dataset, zeros).samples(), train)():
         totals += piece.sum(dim=0) if isinstance(piece, Tensor) else torch.from_numpy(np.asarray(piece.sum(axis=0)))
     missing = torch.bincount(gaps[torch.isin(gaps[:, 0], train), 1], minlength=len(zeros))
     return totals / (len(train) - missing)  # 0/0 where no training sample has the feature: it keeps what it has
-
-
-def _as_type(X: Any, dtype: torch.dtype) -> Any:
-    return X.to(dtype) if isinstance(X, Tensor) else X.astype(_numpy(dtype), copy=False)
 
 
 def _rows(X: Any) -> Rows:
     return DenseRows(X) if isinstance(X, Tensor) else CsrRows(X)
 
 
-def _scaled(rows: Rows, scaler: Scaler, dtype: torch.dtype) -> Any:
-    return _as_type(scaler.transform(rows.raw()), dtype)
+def _scaled(X: Any, scaler: Scaler, dtype: torch.dtype) -> Any:
+    Z = scaler.transform(X)
+    return Z.to(dtype) if isinstance(Z, Tensor) else Z.astype(_numpy(dtype), copy=False)
 
 
 def _numpy(dtype: torch.dtype) -> str:
@@ -213,11 +201,11 @@ def _written(
         else:
             files.append(DenseFile(folder.path / f"part{number}.npy", (len(index), width), _numpy(dtype)))
     first = 0
-    for part in filled.rows().pieces():
+    for part in filled.samples().pieces():
         for index, file in zip(indices, files, strict=True):
             low, high = torch.searchsorted(index, torch.tensor([first, first + len(part)])).tolist()
             if high > low:
-                file.add(_scaled(rows, scaler, dtype) for rows in part.blocks(index[low:high] - first))
+                file.add(_scaled(rows.raw(), scaler, dtype) for rows in part.blocks(index[low:high] - first))
         first += len(part)
     return [_loaded(file, (len(index), width), dtype, folder) for file, index in zip(files, indices, strict=True)]
 

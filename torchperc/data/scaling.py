@@ -15,7 +15,7 @@ from torchperc import _checks as checks
 from torchperc._checks import Data
 from torchperc._lazy import old_names
 from torchperc.samples import convert
-from torchperc.samples.parts import in_parts, rows_as_read
+from torchperc.samples.parts import PartRows, in_parts, rows_as_read
 
 _S = TypeVar("_S", bound="Scaler")
 Pieces: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the first piece again with each call
@@ -134,8 +134,7 @@ class Scaler(ABC):
         shift, scale = convert.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
         if not (scale > 0).all():
             raise ValueError(f"state['scale'] must be above 0, found {scale.min():g}; give what state() returned")
-        made: _S = scaler(shift, scale)
-        return made
+        return scaler(shift, scale)
 
     @abstractmethod
     def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
@@ -229,7 +228,7 @@ class Identity(Scaler):
         return torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
 
 
-_KINDS: dict[str, Any] = {scaler.kind: scaler for scaler in (MinMax, Standard, MaxAbs, Identity)}
+_KINDS: dict[str, type[Scaler]] = {scaler.kind: scaler for scaler in (MinMax, Standard, MaxAbs, Identity)}
 SCALINGS = tuple(_KINDS)
 
 
@@ -240,22 +239,20 @@ def make_scaler(kind: str) -> Scaler:
         >>> make_scaler("minmax").fit([[0.0], [2.0]]).transform([[1.0]]).tolist()
         [[0.5]]
     """
-    made: Scaler = _KINDS[checks.one_of("kind", kind, SCALINGS)]()
-    return made
+    return _KINDS[checks.one_of("kind", kind, SCALINGS)]()
 
 
 def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
     """Samples of any kind in float64, checked, as one piece or as many as memory asks for; arguments as of ``fit``."""
-    if in_parts(X):
-        parts = rows_as_read(X, torch.float64)
+    if in_parts(X) or isinstance(X, PartRows):
+        parts = X if isinstance(X, PartRows) else rows_as_read(X, torch.float64)
         order = torch.arange(len(parts)) if rows is None else rows
         return lambda: (some.raw() for some in parts.blocks(order))
     if checks.is_sparse(X):
         whole: Any = convert.sparse_features(X, dtype=torch.float64)
-        some = whole if rows is None else whole[rows.numpy()]
     else:
         whole = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
-        some = whole if rows is None else whole[rows]
+    some = whole if rows is None else whole[rows.numpy()]
     return lambda: iter((some,))
 
 

@@ -35,12 +35,9 @@ _LARGE, _FAR = 1e30, 2.0**12
 class Outputs(NamedTuple):
     """What a model says of N samples."""
 
-    scores: Tensor
-    """(N,) with one score per sample, else (N, K)."""
-    label: Tensor
-    """(N,) int64: the index of the label in ``labels``, with two labels too."""
-    probabilities: Tensor | None = None
-    """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
+    scores: Tensor  # (N,) with one score per sample, else (N, K)
+    label: Tensor  # (N,) int64: the index of the label in labels, with two labels too
+    probabilities: Tensor | None = None  # (N, K) in the order of labels, (N, 2) with two; of a logistic head only
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==

@@ -15,8 +15,7 @@ from torchperc.model.describe import NETS, as_net, described_net
 from torchperc.model.safetensors import load_safetensors, read_safetensors
 from torchperc.nn.modules import MLP
 
-MODEL = "weights.safetensors"
-"""The name of the model's file in the folder of a run."""
+MODEL = "weights.safetensors"  # the name of the model's file in the folder of a run
 FORMAT = 1
 DESCRIPTION = "torchperc.model"
 _T = TypeVar("_T")

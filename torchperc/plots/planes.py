@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-STEPS = 200
-"""Points of the grid along each axis."""
+STEPS = 200  # points of the grid along each axis
 
 _TINY = 1e-10
 

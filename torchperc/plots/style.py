@@ -30,8 +30,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW = COLOURS
 MARKERS = "os^vDP*X<>"
 LINES = ("-", "--", "-.", ":")
-WIDE = (7.0, 4.2)
-"""Inches, at 100 dots each: the width of a README."""
+WIDE = (7.0, 4.2)  # inches, at 100 dots each: the width of a README
 
 
 class Display:

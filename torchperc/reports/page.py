@@ -234,14 +234,8 @@ def report_card(title: str, sections: Sequence[Section], lead: str = "") -> str:
     """The same content in Markdown, with captions in place of pictures: a model card.
 
     Example:
-        >>> print(report_card("AND", [Section("Data", [Text("4 samples")])], "SEPARATED"), end="")
-        # AND
-        <BLANKLINE>
-        SEPARATED
-        <BLANKLINE>
-        ## Data
-        <BLANKLINE>
-        4 samples
+        >>> report_card("AND", [Section("Data", [Text("4 samples")])], "SEPARATED")
+        '# AND\\n\\nSEPARATED\\n\\n## Data\\n\\n4 samples\\n'
     """
     parts = [f"# {_plain(title)}", *([_plain(lead)] if lead else []), *(section.card() for section in sections)]
     return "\n\n".join(parts) + "\n"

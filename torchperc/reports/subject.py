@@ -22,8 +22,7 @@ from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace
 
 Rows = Sequence[tuple[str, str]]
-Curves = Mapping[str, tuple[Curve, Curve]]
-"""Epochs and values by name."""
+Curves = Mapping[str, tuple[Curve, Curve]]  # epochs and values by name
 
 
 @dataclass(eq=False)

@@ -12,10 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-WORTH_IT = 256
-"""Samples below which a plain loop is done before a compiled one is loaded."""
-WORTH_TWO = 2**18
-"""Bytes of samples below which two cores are slower than one."""
+WORTH_IT = 256  # samples below which a plain loop is done before a compiled one is loaded
+WORTH_TWO = 2**18  # bytes of samples below which two cores are slower than one
 
 
 def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:

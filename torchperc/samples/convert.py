@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 
 def features(
@@ -64,7 +61,7 @@ def features(
 
 def sparse_features(
     X: checks.Data, *, dtype: torch.dtype, width: int | None = None, name: str = "X", first: int = 0
-) -> csr_array:
+) -> Any:
     """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
 
     What has the type and the form already is not copied. The parameters are those of :func:`features`.
@@ -90,7 +87,7 @@ def sparse_features(
     return result
 
 
-def csr_tensor(X: csr_array) -> Tensor:
+def csr_tensor(X: Any) -> Tensor:
     """A scipy CSR array as a sparse tensor on its own memory; not to be written to."""
     pieces = (checks.shared(X.indptr), checks.shared(X.indices), checks.shared(X.data))
     with warnings.catch_warnings():

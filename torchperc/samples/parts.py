@@ -17,8 +17,7 @@ from torchperc import _checks as checks
 from torchperc.samples import convert
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
-PART = 2**26
-"""Bytes of a memory-mapped array that are looked at together; smaller arrays are taken as a whole."""
+PART = 2**26  # bytes of a memory-mapped array that are looked at together; smaller arrays are taken as a whole
 
 
 class CsrParts:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,10 +20,6 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.samples import compiling, digest
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 
 _BLOCK = 65536
 _NEAR = 2**20  # bytes that a processor has room for beside it
@@ -220,7 +216,7 @@ class CsrRows(Rows):
 
     sparse = True
 
-    def __init__(self, X: csr_array | Tensor) -> None:
+    def __init__(self, X: Any) -> None:
         self.X = checks.as_csr(X) if isinstance(X, Tensor) else X
         self.dtype = torch.float32 if self.X.dtype == np.float32 else torch.float64
         self.device, self.width = torch.device("cpu"), int(self.X.shape[1])
@@ -278,7 +274,7 @@ class CsrRows(Rows):
     def dense(self) -> Tensor:
         return torch.from_numpy(self.X.toarray())
 
-    def raw(self) -> csr_array:
+    def raw(self) -> Any:
         return self.X
 
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:

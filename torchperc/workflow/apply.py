@@ -20,8 +20,7 @@ from torchperc.data import iter_batches
 from torchperc.data.encoding import Column, Encoding, is_number
 from torchperc.model.fitted import FittedModel
 
-SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
-"""Of the files that are written."""
+SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files that are written
 
 
 @dataclass
@@ -31,10 +30,8 @@ class Applied:
     rows: int = 0
     known: int = 0
     wrong: int = 0
-    strange: set[str] = field(default_factory=set)
-    """Labels in the file that did not occur in training."""
-    ignored: tuple[str, ...] = ()
-    """Columns of the file that the model does not use."""
+    strange: set[str] = field(default_factory=set)  # labels in the file that did not occur in training
+    ignored: tuple[str, ...] = ()  # columns of the file that the model does not use
 
 
 def apply(

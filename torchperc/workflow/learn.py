@@ -30,10 +30,8 @@ from torchperc.reports.text import plural
 from torchperc.rules.conventions import Verdict
 from torchperc.workflow.places import claimed_folder, config
 
-EPOCHS = {"rule": 30, "perceptron": 200, "lms": 200, "logistic": 200}
-"""Epochs at most."""
-MANY = 20_000
-"""Training samples from which fewer epochs do; squared and logistic loss then make one step per sample."""
+EPOCHS = {"rule": 30, "perceptron": 200, "lms": 200, "logistic": 200}  # epochs at most
+MANY = 20_000  # training samples from which fewer epochs do; squared and logistic loss then make one step per sample
 EPOCHS_OF_MANY = {"rule": 10, "perceptron": 50, "lms": 20, "logistic": 20}
 PROVED_UP_TO = 400_000
 """Numbers in the training data up to which a run by rule looks for a proof, where it does not separate them."""
@@ -51,8 +49,7 @@ _MODELS: dict[str, tuple[type[LitRule] | type[LitClassifier], dict[str, Any]]] =
 class Candidate:
     """One of the classifiers that :func:`learn` compared: its name, errors, verdict and time."""
 
-    name: str
-    """``"rule"``, or that of the head."""
+    name: str  # "rule", or that of the head
     validation: Tally
     training: Tally
     verdict: str

@@ -177,8 +177,7 @@ class Stream:
         self.path, self._sums, self._reads = path, sums, 0
         self._limit, self._size = None if packing is None else limit, 0
         try:
-            file = _File(path)
-            self._raw: Any = file if packing is None else io.BufferedReader(file)
+            self._raw: Any = io.BufferedReader(_File(path))  # a raw file may hand out less than there is
             self._file = self._raw
         except OSError as error:
             raise unreadable(path, error) from None
@@ -187,17 +186,12 @@ class Stream:
 
             self._file = pa.CompressedInputStream(pa.PythonFile(self._raw, mode="r"), "zstd")
         elif packing is not None:
-            self._file = {"gzip": gzip, "bz2": bz2, "xz": lzma}[packing].open(self._raw, "rb")  # type: ignore[attr-defined]
+            self._file = {"gzip": gzip, "bz2": bz2, "xz": lzma}[packing].open(self._raw, "rb")
 
     def read(self, size: int) -> bytes:
         """As many bytes as that; fewer only at the end."""
         try:
             data: bytes = self._file.read(size)
-            while data and len(data) < size:  # a raw file may hand out less than there is
-                more = self._file.read(size - len(data))
-                if not more:
-                    break
-                data += more
         except (OSError, EOFError, zlib.error, ValueError, lzma.LZMAError) as error:
             raise unreadable(self.path, error) from None
         self._size += len(data)
@@ -294,21 +288,16 @@ def bar(path: Path, wanted: bool | None, doing: str = "reading") -> Iterator[Wat
 
 def free_memory() -> int:
     """Bytes that can be had without swapping, within what this process is given."""
-    free = _from_file("/proc/meminfo", "MemAvailable:")
-    if free is None:
+    try:
+        words = Path("/proc/meminfo").read_text().split()
+        free = 1024 * int(words[words.index("MemAvailable:") + 1])
+    except (OSError, ValueError):
         try:
             free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         except (AttributeError, OSError, ValueError):
             free = 2**32  # nothing is known; a small machine of today
-    limit, used = (_from_file(f"/sys/fs/cgroup/memory.{what}") for what in ("max", "current"))
-    return free if limit is None or used is None else max(0, min(free, limit - used))
-
-
-def _from_file(path: str, key: str | None = None) -> int | None:
     try:
-        lines = [line.split() for line in Path(path).read_text().splitlines()]
-    except OSError:
-        return None
-    if key is None:
-        return int(lines[0][0]) if lines and lines[0][0].isdigit() else None
-    return next((int(words[1]) * 1024 for words in lines if words[0] == key), None)
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{what}").read_text()) for what in ("max", "current"))
+        return max(0, min(free, limit - used))
+    except (OSError, ValueError):  # no limit
+        return free
