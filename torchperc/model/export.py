@@ -68,9 +68,7 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
     Labels and feature names are JSON in the extra file ``torchperc.json``. The file's SHA-256 is written beside it; see
     :func:`check_file`.
 
-    Args:
-        model: to write.
-        path: the file, in a folder that exists, usually ``….pt2``. A file of that name is replaced.
+    The folder of the file, usually ``….pt2``, must exist; a file of that name is replaced.
 
     Example:
         >>> import torchperc as tp
@@ -116,14 +114,10 @@ def _digest_file(path: Path) -> Path:
 
 
 def check_file(path: str | Path) -> str:
-    """Check that an exported file is as it was written; a damaged one is a ``ValueError``.
+    """Check that an exported file is as it was written, and say by what; a damaged one is a ``ValueError``.
 
-    Args:
-        path: a file that :func:`save_onnx` or :func:`save_exported` wrote, with its ``.sha256`` file beside it; or a
-            safetensors file, which has its checksum inside.
-
-    Returns:
-        What was checked, in words.
+    It is one that :func:`save_onnx` or :func:`save_exported` wrote, with its ``.sha256`` file beside it, or a
+    safetensors file, which has its checksum inside.
 
     Example:
         >>> path = Path(tempfile.mkdtemp(), "model.pt2")

@@ -28,8 +28,7 @@ from torchperc.nn.modules import MLP, JointPerceptron
 from torchperc.samples import convert
 
 _HEADS: dict[str, type[Head]] = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead}
-_LARGE, _FAR = 1e30, 2.0**12
-"""From |shift|/scale = 2¹² on, a raw feature in float32 is coarser than 1/4096 of its scale."""
+_LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in float32 is coarser than 1/4096 of its scale
 
 
 class Outputs(NamedTuple):

@@ -100,8 +100,16 @@ class ComparisonDisplay(style.Display):
         if not isinstance(tag, str):
             raise TypeError(f"tag must be the name of a scalar, found {type(tag).__name__}")
         scale = 100 if tag.startswith("error/") else 1
-        read = {str(name): _scalars(Path(folder), tag) for name, folder in _named("folders", folders).items()}
-        curves = {name: (steps, scale * values) for name, (steps, values) in read.items()}
+        curves = {}
+        for name, folder in _named("folders", folders).items():
+            if not Path(folder).is_dir():
+                raise ValueError(f"folder {folder} does not exist; name one in which a TensorBoard logger wrote")
+            events = read_events(Path(folder))
+            if tag not in (tags := events.Tags()["scalars"]):
+                found = f"it has {', '.join(tags)}" if tags else "it has no scalars at all"
+                raise ValueError(f"folder {folder} has no scalar tag={tag!r}; {found}")
+            steps, values = curve_of(events, tag)
+            curves[str(name)] = steps, scale * values
         return cls(curves, _TAGS.get(tag, tag), logarithmic).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
@@ -126,17 +134,6 @@ def _named(name: str, given: object) -> Mapping[str, Any]:
     if not given:
         raise ValueError(f"{name} is empty; give at least one run")
     return given
-
-
-def _scalars(folder: Path, tag: str) -> tuple[Curve, Curve]:
-    if not folder.is_dir():
-        raise ValueError(f"folder {folder} does not exist; name one in which a TensorBoard logger wrote")
-    events = read_events(folder)
-    tags = events.Tags()["scalars"]
-    if tag not in tags:
-        found = f"it has {', '.join(tags)}" if tags else "it has no scalars at all"
-        raise ValueError(f"folder {folder} has no scalar tag={tag!r}; {found}")
-    return curve_of(events, tag)
 
 
 def read_events(folder: Path) -> Any:

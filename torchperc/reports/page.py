@@ -109,10 +109,8 @@ class Table:
 
     def html(self) -> str:
         """As HTML; columns of numbers are set to the right."""
-        right = [
-            all(_NUMBER.fullmatch(row[k]) for row in self.rows if row[k]) and bool(self.rows)
-            for k in range(len(self.head))
-        ]
+        columns = zip(*self.rows, strict=True) if self.rows else [("no number",)] * len(self.head)
+        right = (all(_NUMBER.fullmatch(cell) for cell in column if cell) for column in columns)
         marks = [' class="number"' if number else "" for number in right]
         head = "".join(f'<th scope="col"{mark}>{_html(name)}</th>' for mark, name in zip(marks, self.head, strict=True))
         rows = "".join(

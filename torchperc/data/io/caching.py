@@ -67,11 +67,8 @@ class Cache:
     """A folder for converted tables, one entry for each: its name has a digest of what is in it.
 
     So two tables, or two processes, never write to the same name unless they write the same. Entries are written
-    atomically and stay until the user removes them; none is ever read again by itself. Leave its block by an error,
-    and a temporary folder is removed.
-
-    Args:
-        folder: where; ``None``: a temporary one that goes away with what is read from it, or with the process.
+    atomically and stay until the user removes them; none is ever read again by itself. Without a folder it is a
+    temporary one, which goes away with what is read from it, with the process, or if its block is left by an error.
     """
 
     def __init__(self, folder: str | Path | None) -> None:
