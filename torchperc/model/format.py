@@ -55,8 +55,8 @@ def _model_file(path: Path) -> Path:
 def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, Any]:
     """The description in a file's text, if it is one that can be trusted and understood."""
     if DESCRIPTION not in texts:
-        remedy = f"load them with load_safetensors into your own net, or name the {MODEL} of a run"
-        raise ValueError(f"{path} holds weights but no description of a model; {remedy}")
+        own = "load them with load_safetensors into a net of yours and save FittedModel.of(net, …)"
+        raise ValueError(f"{path} holds weights but no description of a model; {own}, or name the {MODEL} of a run")
     if not sealed:
         raise ValueError(f"{path} has lost its checksum, so another program has written it; export it again")
     try:

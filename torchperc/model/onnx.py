@@ -169,7 +169,8 @@ def _activated(graph: _Graph, x: str, name: str, dtype: torch.dtype) -> str:
         rest = add("Log", add("Add", add("Exp", add("Neg", add("Abs", x))), number(1)))
         return add("Where", add("Greater", x, number(20)), x, add("Add", add("Max", x, number(0)), rest))
     if dtype == torch.float64:
-        raise ValueError("onnxruntime has no erf for float64, which gelu needs; use float32 or another activation")
+        remedy = "use a float32 net or another activation"
+        raise ValueError(f"onnxruntime has no erf for float64, which gelu needs; {remedy}")
     whole = add("Add", add("Erf", add("Mul", x, number(0.5**0.5))), number(1))
     return add("Mul", add("Mul", x, number(0.5)), whole)
 

@@ -126,7 +126,8 @@ class Batches:
     def _by_name(self, table: Table) -> tuple[list[int], int | None]:
         wanted = [column.name for column in self.encoding.columns]
         if not table.named:
-            raise ValueError(f"{self.path} has no names of columns, but they go by name: {listed(wanted)}; name them")
+            why = f"has no names of columns, but they go by name: {listed(wanted)}; give it a header with them"
+            raise ValueError(f"{self.path} {why}")
         lost = [name for name in wanted if name not in table.names]
         if lost:
             lacks = f"has no column{'s' * (len(lost) > 1)} {listed(lost)}, which training had"

@@ -74,7 +74,8 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
         requires(f"reading {path}", "pyarrow")
     try:
         if not (path.is_file() or path.is_dir() or not path.exists()):
-            raise ValueError(f"cannot read {path}: it is a pipe or a device, which cannot be read twice; save it first")
+            why = "it is a pipe or a device, and files are read more than once; save it as one first"
+            raise ValueError(f"cannot read {path}: {why}")
         with path.open("rb") as file:
             begin = file.read(16)
     except OSError as error:
