@@ -69,6 +69,16 @@ class Learned:
         baseline: the validation error of always predicting the majority class.
         model: the best, from a table's features to labels.
         notes: what is worth knowing about the data.
+
+    Example:
+        >>> import tempfile
+        >>> learned = learn("iris", folder=tempfile.mkdtemp() + "/iris", max_epochs=10)
+        >>> [candidate.name for candidate in learned.candidates]
+        ['rule', 'perceptron', 'lms', 'logistic']
+        >>> learned.best.validation.error <= min(c.validation.error for c in learned.candidates)
+        True
+        >>> learned.model.predict([[5.1, 3.5, 1.4, 0.2]])
+        ['setosa']
     """
 
     folder: Path
