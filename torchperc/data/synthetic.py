@@ -59,8 +59,13 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
     """The samples of :func:`separable_blobs` with margin 0.5, a known number of them with the wrong label.
 
     In each class round(noise·N/2) labels, drawn at random, are turned round. So the classes keep their sizes, and
-    the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples. ``noise`` is from 0 to 0.5,
-    where the labels say nothing any more.
+    the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples.
+
+    Args:
+        samples: N, half of them in each class, the odd one in +1.
+        features: d.
+        noise: the fraction of wrong labels, from 0 to 0.5, where the labels say nothing any more.
+        seed: of the generator.
 
     Example:
         >>> X, y = noisy_blobs(200, noise=0.1, seed=3)

@@ -68,7 +68,9 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
     Labels and feature names are JSON in the extra file ``torchperc.json``. The file's SHA-256 is written beside it; see
     :func:`check_file`.
 
-    The folder of the file, usually ``….pt2``, must exist; a file of that name is replaced.
+    Args:
+        model: to write.
+        path: the file, in a folder that exists, usually ``….pt2``. A file of that name is replaced.
 
     Example:
         >>> import torchperc as tp
@@ -175,9 +177,10 @@ def _shapes(outputs: Outputs) -> list[tuple[int, ...]]:
 
 
 def samples(model: FittedModel, module: Classifier) -> Tensor:
-    """Seeded raw features (1000, d) for a check: where the training data lay, far outside, at 0, and at the boundary.
+    """Seeded raw features for a check: where the training data lay, far outside, at 0, and along the boundary.
 
-    They are fewer where d is above some thousands, or where scores would overflow.
+    Shape:
+        (1000, d); fewer rows where d is above some thousands, or where scores would overflow.
     """
     generator = torch.Generator().manual_seed(0)
     shift, scale = model.scaling() or (torch.zeros(model.width), torch.ones(model.width))

@@ -34,9 +34,12 @@ _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in flo
 class Outputs(NamedTuple):
     """What a model says of N samples."""
 
-    scores: Tensor  # (N,) with one score per sample, else (N, K)
-    label: Tensor  # (N,) int64: the index of the label in labels, with two labels too
-    probabilities: Tensor | None = None  # (N, K) in the order of labels, (N, 2) with two; of a logistic head only
+    scores: Tensor
+    """(N,) with one score per sample, else (N, K)."""
+    label: Tensor
+    """(N,) int64: the index of the label in ``labels``, with two labels too."""
+    probabilities: Tensor | None = None
+    """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
@@ -111,10 +114,14 @@ class FittedModel:
         """A model from what training left, with names for what has none; other arguments as for the class.
 
         Args:
+            net: trained.
             head: a head, or its name, see :func:`torchperc.nn.heads.head`.
             labels: of any kind, such as an estimator's ``classes_``; those of the encoding by default, else −1 and +1
                 or 0 … K−1.
             names: of the features; those of the encoding by default, else x1, x2, …
+            scaler: fitted on the training samples.
+            encoding: of the table.
+            about: further text.
 
         Example:
             >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
@@ -223,6 +230,11 @@ class FittedModel:
         It maps X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores, label,
         probabilities), as in :class:`Outputs`. The scaling is a step of its own in front of the net, in float64: folded
         into the weights it would lose precision where the data lie far from the origin.
+
+        Example:
+            >>> import torchperc as tp
+            >>> FittedModel.of(tp.Perceptron(2), "logistic").module()(torch.zeros(1, 2))
+            (tensor([0.]), tensor([0]), tensor([[0.5000, 0.5000]]))
         """
         return Classifier(self)
 
@@ -246,6 +258,11 @@ class FittedModel:
         """Read a model that :meth:`save` wrote, by its file or by the folder of a run, with ``weights.safetensors``.
 
         A file that is damaged, was changed elsewhere, is of a newer format or holds weights alone is a ``ValueError``.
+
+        Example:
+            >>> FittedModel.load("no/such/folder")
+            Traceback (most recent call last):
+            ValueError: no such run or model: no/such/folder; name the folder of a run, or its weights.safetensors
         """
         return read_model(Path(path), cls._of_state)
 

@@ -74,7 +74,16 @@ def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
 
 
 def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str], bool]:
-    """Tensors and text of a safetensors file, by name, and whether it has a checksum, which is checked."""
+    """Tensors and text of a safetensors file, by name, and whether it has a checksum; a wrong one is a ``ValueError``.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_safetensors(nn.Linear(3, 1), f"{folder}/net.safetensors", {"trained on": "AND"})
+        ...     tensors, texts, sealed = read_safetensors(f"{folder}/net.safetensors")
+        >>> sorted(tensors), texts, sealed
+        (['bias', 'weight'], {'trained on': 'AND'}, True)
+    """
     from safetensors.torch import load
 
     content = Path(path).read_bytes()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,12 @@ from torchperc.rules.spaces import LinearSpace
 class BracketDisplay(style.Display):
     """The bracket that a run puts around the largest margin γ*, epoch by epoch: margin(w) ≤ γ* ≤ ‖w‖/Σ|c|.
 
+    Args:
+        lower: the margin of the weights after each epoch; NaN where there is none.
+        upper: their length over the sum of the coefficients of the mistakes, η·t for t mistakes at learning rate η;
+            NaN before the first mistake.
+        gamma: γ* itself, where it is known.
+
     Lines are the best bounds so far, which only ever close; the values of the epochs are faint beside them.
     After :meth:`plot`, ``lower_`` and ``upper_`` are the best bounds, ``lower_points_`` and ``upper_points_`` the
     values, ``between_`` the area and ``gamma_`` the line of γ*.
@@ -34,9 +40,9 @@ class BracketDisplay(style.Display):
         ([-0.5, 0.1, 0.1], [1.0, 0.7, 0.7])
     """
 
-    lower: Sequence[float] | Curve  # the margin of the weights after each epoch; NaN where there is none
-    upper: Sequence[float] | Curve  # their length over the sum of the mistakes' coefficients; NaN before the first one
-    gamma: float | None = None  # γ* itself, where it is known
+    lower: Sequence[float] | Curve
+    upper: Sequence[float] | Curve
+    gamma: float | None = None
 
     @classmethod
     def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> BracketDisplay:
@@ -106,17 +112,24 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
         raise ValueError("the run did not start from zero weights, and the bracket holds only then; use init='zeros'")
     used = log.cost.nonzero().squeeze(-1)  # a sample of weight 0 took no part
     rows, y, bounds = log.space.rows.take(used), log.y[used], []
-    before, weights = 0, log.start
     sums = torch.cat((log.coef.new_zeros(1), log.coef.abs().cumsum(0)))
-    for t in log.mistakes_by_epoch().cumsum(0).tolist():
-        if isinstance(log.space, LinearSpace):  # every update is made once
-            before, weights = t, log.space.moved(weights, log.entries.part(before, t))
-        model: Model = log.space.model(weights) if isinstance(log.space, LinearSpace) else log.state_at(t)
+    for t, model in _epoch_models(log):
         length, scores = _length(model, log.space.bias_scale), model.row_scores(rows).double()
         slack = float(tpf.slacks(scores[:, 0] if log.space.classes is None else scores, y).min())
         bounds.append((slack / length if length > 0 else math.nan, length / float(sums[t]) if t else math.nan))
     lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     return lower, upper
+
+
+def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
+    """The number of mistakes and the model after each epoch, every update made once."""
+    before, weights = 0, log.start
+    for t in log.mistakes_by_epoch().cumsum(0).tolist():
+        if isinstance(log.space, LinearSpace):
+            before, weights = t, log.space.moved(weights, log.entries.part(before, t))
+            yield t, log.space.model(weights)
+        else:
+            yield t, log.state_at(t)
 
 
 def _length(model: Model, bias_scale: float) -> float:

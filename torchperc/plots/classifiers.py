@@ -49,8 +49,9 @@ class Classifier:
         if scores.dim() == 2 and scores.shape[1] == 1:
             scores = scores.squeeze(-1)
         if scores.dim() not in (1, 2) or len(scores) != len(X):
-            found = f"scores of shape {tuple(scores.shape)} for {len(X)} samples"
-            raise ValueError(f"the model gives {found}; (N,) or (N, K) is needed")
+            raise ValueError(
+                f"the model gives scores of shape {tuple(scores.shape)} for {len(X)} samples; (N,) or (N, K) is needed"
+            )
         return scores
 
     def labels(self, y: checks.Data, scores: Tensor) -> Tensor:
@@ -79,8 +80,9 @@ def classifier(model: Any, head: Head | None = None) -> Classifier:
         return Classifier(model.scores, head, rows.dtype, rows.device, graded=graded)
     if isinstance(model, Model) or callable(model):
         return Classifier(model.scores if isinstance(model, Model) else model, head)
-    needed = "a net, a model, a RuleResult or a function from samples to scores"
-    raise TypeError(f"model must be {needed}, found {type(model).__name__}")
+    raise TypeError(
+        f"model must be a net, a model, a RuleResult or a function from samples to scores, found {type(model).__name__}"
+    )
 
 
 def check_log(log: object) -> MistakeLog:

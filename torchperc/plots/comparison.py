@@ -31,6 +31,11 @@ _TAGS = {
 class ComparisonDisplay(style.Display):
     """One curve of several runs, by epoch.
 
+    Args:
+        curves: epochs and values, by the name of the run.
+        ylabel: what the values are.
+        logarithmic: whether the values are drawn on a logarithmic scale.
+
     After :meth:`plot`, ``lines_`` has the lines by name.
 
     Example:
@@ -39,9 +44,9 @@ class ComparisonDisplay(style.Display):
         ['a', 'b']
     """
 
-    curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]  # epochs and values by name
-    ylabel: str  # what the values are
-    logarithmic: bool = False  # whether they are drawn on a logarithmic scale
+    curves: Mapping[str, tuple[Sequence[float] | Curve, Sequence[float] | Curve]]
+    ylabel: str
+    logarithmic: bool = False
 
     @classmethod
     def from_logs(

@@ -20,6 +20,10 @@ from torchperc.plots.planes import codes_of
 class ConfusionDisplay(style.Display):
     """The confusion matrix: samples by true label (rows) and predicted label (columns), as numbers and as shades.
 
+    Args:
+        matrix: counts (K, K).
+        labels: names of the classes.
+
     After :meth:`plot`, ``image_`` is the image and ``texts_`` has the numbers by row and column.
 
     Example:
@@ -28,8 +32,8 @@ class ConfusionDisplay(style.Display):
         '1'
     """
 
-    matrix: Tensor  # counts (K, K)
-    labels: Sequence[str]  # names of the classes
+    matrix: Tensor
+    labels: Sequence[str]
 
     @classmethod
     def from_predictions(

@@ -23,6 +23,12 @@ Curve = npt.NDArray[np.float64]
 class LearningCurveDisplay(style.Display):
     """Train and validation error by epoch, and, with a bound, the mistakes so far against it in a second panel.
 
+    Args:
+        train: error of each epoch.
+        validation: error after each epoch, or ``None``.
+        mistakes: how many were made by the end of each epoch, or ``None``.
+        bound: that they cannot exceed, or ``None``.
+
     After :meth:`plot`, ``ax_`` is the axes, or the list of both with a bound; ``train_``, ``validation_``,
     ``mistakes_`` and ``bound_`` are the lines.
 
@@ -32,10 +38,10 @@ class LearningCurveDisplay(style.Display):
         [50.0, 25.0, 0.0]
     """
 
-    train: Sequence[float] | Curve  # error of each epoch
-    validation: Sequence[float] | Curve | None = None  # error after each epoch
-    mistakes: Sequence[float] | Curve | None = None  # how many were made by the end of each epoch
-    bound: float | None = None  # that they cannot exceed
+    train: Sequence[float] | Curve
+    validation: Sequence[float] | Curve | None = None
+    mistakes: Sequence[float] | Curve | None = None
+    bound: float | None = None
 
     @classmethod
     def from_result(

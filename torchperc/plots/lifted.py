@@ -94,14 +94,12 @@ class LiftedDisplay(style.Display):
         """
         samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
         target = checks.signs(y, len(samples)).cpu()
-        if callable(feature):
-            lift, known = feature, getattr(feature, "__name__", "feature").replace("<lambda>", "feature")
-        else:
-            lift, known = FEATURES[checks.one_of("feature", feature, tuple(FEATURES))]
+        lift, known = _feature(feature)
         height = torch.as_tensor(lift(samples)).double()
         if height.shape != target.shape:
-            found = f"found shape {tuple(height.shape)} for N = {len(target)}"
-            raise ValueError(f"feature must map (N, 2) to (N,), {found}")
+            raise ValueError(
+                f"feature must map (N, 2) to (N,), found shape {tuple(height.shape)} for N = {len(target)}"
+            )
         height = convert.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
         lifted = torch.cat((samples, height[:, None]), 1)
         before, after = (
@@ -119,8 +117,10 @@ class LiftedDisplay(style.Display):
         flat, deep = self.ax_
         if not hasattr(deep, "zaxis"):
             raise ValueError("the second of the axes must be in three dimensions; make it with projection='3d'")
-        look: dict[str, Any] = {"names": ("x₁", "x₂"), "title": f"before\n{_outcome(self.before, 'line')}"}
-        self.before_ = DecisionRegionDisplay.from_model(self.before, self.X, self.y, ax=flat, **look)
+        title = f"before\n{_outcome(self.before, 'line')}"
+        self.before_ = DecisionRegionDisplay.from_model(
+            self.before, self.X, self.y, ax=flat, names=("x₁", "x₂"), title=title
+        )
         self._draw_lifted(deep)
         if own and (inside := flat.get_legend()) is not None:
             inside.remove()
@@ -151,6 +151,12 @@ def _outcome(result: RuleResult, what: str) -> str:
     return f"best {what} found, {int(result.log.errors().min())} wrong"
 
 
+def _feature(feature: object) -> tuple[Callable[[Tensor], Any], str]:
+    if callable(feature):
+        return feature, getattr(feature, "__name__", "feature").replace("<lambda>", "feature")
+    return FEATURES[checks.one_of("feature", feature, tuple(FEATURES))]
+
+
 def _points(ax: Axes3D, X: Tensor, height: Tensor, y: Tensor) -> dict[int, Path3DCollection]:
     """The lifted samples, each on a stem from the floor it was lifted from."""
     drawn = {}
@@ -159,8 +165,9 @@ def _points(ax: Axes3D, X: Tensor, height: Tensor, y: Tensor) -> dict[int, Path3
     for number, (code, colour) in enumerate(zip((-1, 1), style.COLOURS, strict=False)):
         part, up = X[y == code].numpy(), height[y == code].numpy()
         look: dict[str, Any] = {"color": colour, "marker": style.MARKERS[number], "edgecolor": "white", "s": size}
-        look |= {"label": style.label_text(code, False), "depthshade": False}
-        drawn[code] = ax.scatter(part[:, 0], part[:, 1], up, **look)
+        drawn[code] = ax.scatter(
+            part[:, 0], part[:, 1], up, depthshade=False, label=style.label_text(code, False), **look
+        )
         if len(y) <= 50:
             for (first, second), top in zip(part, up, strict=True):
                 ax.plot([first, first], [second, second], [floor, top], color=colour, linewidth=1, alpha=0.6)

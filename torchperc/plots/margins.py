@@ -12,12 +12,17 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.nn.heads import Head
 from torchperc.plots import style
-from torchperc.plots.classifiers import classifier
+from torchperc.plots.classifiers import Classifier, classifier
 
 
 @dataclass(eq=False)
 class MarginDisplay(style.Display):
     """The distribution of margins: right decisions to the right of 0, mistakes hatched to the left of it.
+
+    Args:
+        margins: of the samples (N,), above 0 where the decision is right.
+        xlabel: what they are measured in.
+        bins: how many bars.
 
     After :meth:`plot`, ``right_`` and ``wrong_`` are the bars, ``smallest_`` is the line of the smallest margin.
 
@@ -27,9 +32,9 @@ class MarginDisplay(style.Display):
         [2.0, 1.0]
     """
 
-    margins: Tensor  # of the samples (N,), above 0 where the decision is right
-    xlabel: str = "margin"  # what they are measured in
-    bins: int = 30  # how many bars
+    margins: Tensor
+    xlabel: str = "margin"
+    bins: int = 30
 
     @classmethod
     def from_model(
@@ -61,13 +66,8 @@ class MarginDisplay(style.Display):
         margins = known.slack(scores, target)
         if not torch.isfinite(margins).all():
             raise ValueError("some scores are not finite, so they have no margin; has the run diverged?")
-        if scores.dim() > 1:
-            return cls(margins, "lead of the right class over the best other, $s_y - s_r$", bins).plot(ax=ax)
-        length = 0.0 if known.weight is None else float(known.weight.double().norm())
-        if length == 0:
-            return cls(margins, "y·s, score on the right side", bins).plot(ax=ax)
-        name = "distance on the right side of the boundary, y·(w·x + b)/‖w‖"
-        return cls(margins / length, name, bins).plot(ax=ax)
+        scale, name = _measure(known, scores.dim() > 1)
+        return cls(margins / scale, name, bins).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
         axes: style.Axes = self.ax_
@@ -85,6 +85,16 @@ class MarginDisplay(style.Display):
         self.smallest_ = axes.axvline(smallest, color="black", linestyle="--", linewidth=1.4, label=name)
         axes.set(xlabel=self.xlabel, ylabel="samples", title="Margins")
         style.legend(axes, own)
+
+
+def _measure(known: Classifier, many: bool) -> tuple[float, str]:
+    """What the slack is divided by, and the name of the quotient."""
+    if many:
+        return 1.0, "lead of the right class over the best other, $s_y - s_r$"
+    length = 0.0 if known.weight is None else float(known.weight.double().norm())
+    if length == 0:
+        return 1.0, "y·s, score on the right side"
+    return length, "distance on the right side of the boundary, y·(w·x + b)/‖w‖"
 
 
 def _edges(margins: np.ndarray[Any, Any], bins: int) -> np.ndarray[Any, Any]:

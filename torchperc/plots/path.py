@@ -147,8 +147,9 @@ class PathDisplay(style.Display):
                     scene.draw(axes, t, size=60)
                     epoch = int(torch.searchsorted(epochs, t)) + 1
                     axes.set(xlabel=self.names[0], ylabel=self.names[1])
-                    now = f"after mistake {t} of {len(self.log)}, in epoch {epoch}"
-                    axes.set_title(now if t else f"before the first of {len(self.log)} mistakes")
+                    count = len(self.log)
+                    now = f"after mistake {t} of {count}, in epoch {epoch}"
+                    axes.set_title(now if t else f"before the first of {count} mistakes")
                     if number == 0:
                         _legend(figure, [axes], ring=True)
                         figure.draw_without_rendering()
@@ -178,8 +179,9 @@ class _Scene:
         planes.draw_lines(ax, self.grid, before, [0.0], colors="#555555", linestyles="dashed", linewidths=1.0)
         lines = planes.draw_lines(ax, self.grid, planes.fields(self.grid, scores, 0.0), [0.0])
         planes.draw_points(ax, self.X, self.y, self.codes, self.names, size)
-        last = self.X[self.log.index[t - 1 : t].cpu()] if t else self.X[:0]
-        return lines, planes.draw_rings(ax, last, "mistake", size)
+        return lines, planes.draw_rings(
+            ax, self.X[self.log.index[t - 1 : t].cpu()] if t else self.X[:0], "mistake", size
+        )
 
     def _scores(self, t: int) -> Tensor:
         """Scores of the grid after ``t`` mistakes; those asked for last are at hand, as the next frame needs them."""

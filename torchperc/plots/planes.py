@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-STEPS = 200  # points of the grid along each axis
+STEPS = 200
+"""Points of the grid along each axis."""
 
 _TINY = 1e-10
 
@@ -61,8 +62,10 @@ def plane_of(classifier: Classifier, X: Tensor, names: Sequence[str] | None = No
     if width == 2:
         return feature_plane(names)
     if classifier.weight is None:
-        why = f"X has {width} features and the model is not linear, so no plane shows its regions"
-        raise ValueError(f"{why}; draw a net that was trained on two of them")
+        raise ValueError(
+            f"X has {width} features and the model is not linear, so no plane shows its regions; draw a net that was "
+            "trained on two of them"
+        )
     return _projection(classifier.weight.double(), X.detach().cpu().double())
 
 
@@ -83,8 +86,10 @@ def _projection(weight: Tensor, X: Tensor) -> Plane:
     own = weight if len(weight) == 1 else weight - weight.mean(0)
     own = _directions(own, own.norm())
     if len(own) > 2:
-        why = f"X has {X.shape[1]} features and the weights of {len(weight)} classes differ in {len(own)} directions"
-        raise ValueError(f"{why}; a plane shows the regions of two or three classes")
+        raise ValueError(
+            f"X has {X.shape[1]} features and the weights of {len(weight)} classes differ in {len(own)} directions; a "
+            "plane shows the regions of two or three classes"
+        )
     if len(weight) < 3 and len(own) and float((weight[-1] - (weight[0] if len(weight) > 1 else 0)) @ own[0]) < 0:
         own = -own  # +1, or class 1, to the right
     centre = X.mean(0)
@@ -150,6 +155,9 @@ def grid_of(plane: Plane, points: Tensor, like: Tensor, steps: int = STEPS, room
     return Grid(axes[0], axes[1], plane.lift(torch.cartesian_prod(*axes)).to(like))
 
 
+# --- what is drawn in it ---
+
+
 def codes_of(scores: Tensor) -> list[int]:
     """The labels that scores stand for: −1/+1 for one per sample, else class indices."""
     return [-1, 1] if scores.dim() == 1 else list(range(scores.shape[1]))
@@ -159,17 +167,25 @@ def draw_regions(ax: style.Axes, grid: Grid, scores: Tensor, head: Head) -> Axes
     """Each class's region in its colour."""
     from matplotlib.colors import ListedColormap
 
-    codes, image = codes_of(scores), grid.picture(head.decide(scores)).numpy()
-    look: dict[str, Any] = {"aspect": "auto", "alpha": 0.25, "interpolation": "nearest", "origin": "lower"}
-    look |= {"cmap": ListedColormap(style.class_colours(len(codes))), "vmin": codes[0], "vmax": codes[-1]}
-    return ax.imshow(image, extent=grid.extent, **look)
+    codes = codes_of(scores)
+    return ax.imshow(
+        grid.picture(head.decide(scores)).numpy(),
+        extent=grid.extent,
+        origin="lower",
+        aspect="auto",
+        cmap=ListedColormap(style.class_colours(len(codes))),
+        alpha=0.25,
+        vmin=codes[0],
+        vmax=codes[-1],
+        interpolation="nearest",
+    )
 
 
 def fields(grid: Grid, scores: Tensor, threshold: float) -> list[Array]:
     """Functions that are 0 on the boundary: the score, or each class's lead over the best of the others."""
-    if scores.dim() == 1:
-        return [grid.picture(scores.double() - threshold).numpy()]
     values = scores.double().numpy()
+    if values.ndim == 1:
+        return [grid.picture(scores.double() - threshold).numpy()]
     leads = (column - np.delete(values, k, axis=1).max(1) for k, column in enumerate(values.T))
     return [lead.reshape(len(grid.across), -1).T for lead in leads]
 

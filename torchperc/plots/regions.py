@@ -137,8 +137,13 @@ def decision_boundary(
 ) -> style.Figure:
     """Decision regions over two features: the small form of :class:`DecisionRegionDisplay`, for boards and the demo.
 
-    ``score`` maps (N, 2) to scores (N,), or (N, K); ``margin`` draws lines where the score is this far from the
-    boundary, none with K classes; all else is as for all displays.
+    Args:
+        score: the classifier, from (N, 2) to scores (N,), or (N, K).
+        X: samples (N, 2).
+        y: labels −1/+1, or class indices.
+        title: above the picture.
+        margin: draw lines where the score is this far from the boundary; none if ``None`` or with K classes.
+        head: how scores are decided; a module's own by default, else a perceptron's.
 
     Example:
         >>> import torchperc as tp

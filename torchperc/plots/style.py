@@ -30,7 +30,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW = COLOURS
 MARKERS = "os^vDP*X<>"
 LINES = ("-", "--", "-.", ":")
-WIDE = (7.0, 4.2)  # inches, at 100 dots each: the width of a README
+WIDE = (7.0, 4.2)
+"""Inches, at 100 dots each: the width of a README."""
 
 
 class Display:
@@ -84,13 +85,23 @@ def class_colours(count: int) -> list[str]:
 
 
 def line_styles(count: int) -> list[LineStyle]:
-    """Styles for ``count`` lines, which differ in dashes and markers as well as in colour; yellow is lost on white."""
+    """Styles for ``count`` lines, which differ in dashes and markers as well as in colour; yellow is lost on white.
+
+    Example:
+        >>> line_styles(2)
+        [LineStyle(colour='#0072B2', dashes='-', marker='o'), LineStyle(colour='#E69F00', dashes='--', marker='s')]
+    """
     styles = zip(cycle(COLOURS[:-1]), cycle(LINES), cycle(MARKERS), strict=False)
     return [LineStyle(*style) for style in islice(styles, count)]
 
 
 def label_text(label: int, many: bool) -> str:
-    """A label as it is written in legends."""
+    """A label as it is written in legends.
+
+    Example:
+        >>> label_text(-1, many=False), label_text(1, many=False), label_text(1, many=True)
+        ('−1', '+1', '1')
+    """
     return str(label) if many else f"{label:+d}".replace("-", "−")
 
 

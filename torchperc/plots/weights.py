@@ -20,6 +20,11 @@ _COLUMNS = 5
 class WeightsDisplay(style.Display):
     """What each class looks for: its weights as an image, on one scale for all classes that is symmetric about 0.
 
+    Args:
+        weight: a row (of rows·columns numbers) for each class; a single one for −1/+1.
+        shape: rows and columns of an image.
+        labels: names of the classes.
+
     After :meth:`plot`, ``images_`` are the images and ``colorbar_`` the scale.
 
     Example:
@@ -29,9 +34,9 @@ class WeightsDisplay(style.Display):
         (4, (-1.0, 1.0))
     """
 
-    weight: Tensor  # a row (of rows·columns numbers) for each class; a single one for −1/+1
-    shape: tuple[int, int]  # rows and columns of an image
-    labels: style.Labels = None  # names of the classes
+    weight: Tensor
+    shape: tuple[int, int]
+    labels: style.Labels = None
 
     @classmethod
     def from_model(
@@ -81,6 +86,7 @@ def _shape(shape: object, width: int) -> tuple[int, int]:
         raise TypeError(f"shape={shape!r} must be two integers, rows and columns, such as (8, 8)")
     rows, columns = (checks.whole("shape", side, at_least=1) for side in shape)
     if rows * columns != width:
-        why = f"has {rows * columns} places for {width} weights; they must be as many"
-        raise ValueError(f"shape={(rows, columns)} {why}")
+        raise ValueError(
+            f"shape={(rows, columns)} has {rows * columns} places for {width} weights; they must be as many"
+        )
     return rows, columns

@@ -100,8 +100,8 @@ def report(
 
     Args:
         model: a ``RuleResult``, or a net.
-        X: the training samples (N, d).
-        y: labels −1/+1, or class indices (N,).
+        X: the training samples.
+        y: labels −1/+1, or class indices.
         title: of the page.
         held_out: other data by name, such as ``{"test": (X, y)}``.
         head: decides; a net's own by default, else a perceptron's.
@@ -109,6 +109,9 @@ def report(
         labels: names of the classes, in the order −1, +1 or 0 … K−1.
         margin: the margin y·s that a run by rule required, if its trainer had one.
         config: how the run is made again, as text that is shown as it is.
+
+    Shape:
+        X (N, d), y (N,).
 
     Example:
         >>> import torchperc as tp

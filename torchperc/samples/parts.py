@@ -246,6 +246,9 @@ def rows_in_parts(
     return rows
 
 
+mapped_rows = sparse_rows = rows_in_parts  # as they were called until 0.1
+
+
 def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:
     """Rows that are read in parts, in their own type by default, and checked as they are read, not before."""
     if dtype is None:

@@ -47,7 +47,12 @@ _MODELS: dict[str, tuple[type[LitRule] | type[LitClassifier], dict[str, Any]]] =
 
 @dataclass(frozen=True)
 class Candidate:
-    """One of the classifiers that :func:`learn` compared: its name, errors, verdict and time."""
+    """One of the classifiers that :func:`learn` compared: its name, errors, verdict and time.
+
+    Example:
+        >>> Candidate("rule", Tally(1, 30), Tally(0, 90), "SEPARATED", 2, 0.1).validation.error
+        0.03333333333333333
+    """
 
     name: str  # "rule", or that of the head
     validation: Tally
@@ -130,9 +135,15 @@ def learn(
         target: the column of labels, by name or by position from 1; the last one by default.
         folder: of the run; by default ``runs/`` and the name of the file, with a number if that is taken. No other
             run can use it while this one is made.
-        missing: what to do about missing values: ``"error"``, ``"drop"`` the row, or the ``"mean"`` of the column; this
-            and ``header delimiter categories ignore positive stream max_unpacked max_features`` are options of
-            :func:`torchperc.data.read`.
+        missing: what to do about missing values: ``"error"``, ``"drop"`` the row, or the ``"mean"`` of the column.
+        header: whether the first line names the columns; found out by default.
+        delimiter: between the cells of text; found by default.
+        categories: columns of numbers that are categories.
+        ignore: columns to ignore.
+        positive: a label to be learned against all others together.
+        stream: read the file in blocks; by default if it is too large for memory.
+        max_unpacked: size allowed for a decompressed file; see :func:`torchperc.data.read`.
+        max_features: features allowed; see :func:`torchperc.data.read`.
         split: fractions of training, validation and test; validation must have some.
         scale: ``"auto"``, ``"standard"``, ``"minmax"``, ``"maxabs"`` or ``"none"``.
         max_epochs: epochs at most; 30 by rule and 200 full-batch steps if not given. From 20,000 training samples on

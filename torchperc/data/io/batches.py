@@ -54,7 +54,10 @@ class Batches:
         path: the file, of any kind that :func:`~torchperc.data.read` accepts.
         encoding: learned from the training file.
         rows: how many to hand on together, at most.
-        header: this, ``delimiter``, ``progress`` and ``max_unpacked`` are as of :func:`~torchperc.data.read`.
+        header: whether text begins with a line of names; detected by default.
+        delimiter: between the cells of text; detected by default.
+        progress: show a progress bar; by default for large files if standard error is a terminal.
+        max_unpacked: as of :func:`~torchperc.data.read`.
 
     Example:
         >>> import tempfile, pathlib

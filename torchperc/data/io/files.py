@@ -20,7 +20,7 @@ from torchperc.data.dataset import Dataset, small_indices
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Array, Block, Numbers, block_of
-from torchperc.data.io.caching import Cache, stacked
+from torchperc.data.io.caching import Cache
 from torchperc.data.io.features import Encoder, label_codes
 from torchperc.data.io.opening import Unchanged, free_memory
 from torchperc.data.io.survey import Plan, Survey, check_labels, kept
@@ -315,7 +315,7 @@ def _sparse(file: SvmlightFile, missing: str, how: _How) -> Dataset:
             X: Any = store.sparse(second_pass(watch))
     else:
         y += [label_codes(block.labels, labels) for block in held]
-        X = stacked([sparse_rows(block, encoding) for block in held])
+        X = _joined(held, encoding)
     codes = torch.from_numpy(np.concatenate(y))
     return Dataset(X, codes, labels, encoding.names, name=path.name, encoding=encoding)
 
@@ -326,6 +326,20 @@ def sparse_rows(block: SparseBlock, encoding: Encoding) -> Any:
 
     parts = (block.values, block.columns - np.int32(encoding.first), block.starts)
     return small_indices(csr_array(parts, shape=(block.rows, encoding.size)))
+
+
+def _joined(blocks: list[SparseBlock], encoding: Encoding) -> Any:
+    """All blocks as one CSR array; they are given up on the way."""
+    from scipy.sparse import csr_array
+
+    ends = np.cumsum([0, *(len(block.values) for block in blocks)])
+    starts = np.concatenate([[0], *(block.starts[1:] + end for block, end in zip(blocks, ends, strict=False))])
+    values, columns = np.empty(ends[-1]), np.empty(ends[-1], np.int32)
+    while blocks:
+        block, begin = blocks.pop(), ends[len(blocks)]
+        values[begin : begin + len(block.values)] = block.values
+        columns[begin : begin + len(block.columns)] = block.columns - np.int32(encoding.first)
+    return csr_array((values, columns, starts), shape=(len(starts) - 1, encoding.size))
 
 
 _PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
