@@ -79,20 +79,19 @@ class LinearClassifier(_Fitted):
     def decision_function(self, X: checks.Data) -> Array:
         """Scores: above 0 for ``classes_[1]``, or one per class: (N, d) → (N,) for two classes, (N, K) for K."""
         check_is_fitted(self)
-        scores: Array = self._scores(self._validated(X, reset=False))
+        scores = self._scores(self._validated(X, reset=False))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict(self, X: checks.Data) -> Array:
         """Labels, as ``fit`` was given them: (N, d) → (N,)."""
         codes = self._decided(self.decision_function(X))
-        labels: Array = self.classes_[codes]
-        return labels
+        return np.asarray(self.classes_[codes])
 
     def _decided(self, scores: Array) -> Array:
         """Scores (N,) or (N, K) as positions in ``classes_``."""
-        positive = scores >= 0 if self.zero_is_positive else scores > 0
-        codes: Array = scores.argmax(1) if scores.ndim == 2 else positive.astype(np.int64)
-        return codes
+        if scores.ndim == 2:
+            return np.asarray(scores.argmax(1))
+        return (scores >= 0 if self.zero_is_positive else scores > 0).astype(np.int64)
 
     @property
     def coef_(self) -> Array:
@@ -108,19 +107,15 @@ class LinearClassifier(_Fitted):
         if vars(self).get("net_") is None:
             raise AttributeError(self._no_planes(name))
         values: Tensor | None = getattr(self.net_, parameter)
-        if values is None:
-            values = torch.zeros_like(self.net_.weight[:, 0])
-        numbers: Array = values.detach().numpy()
-        return numbers
+        return (torch.zeros_like(self.net_.weight[:, 0]) if values is None else values).detach().numpy()
 
     def _no_planes(self, name: str) -> str:
         return f"{type(self).__name__!r} object has no attribute {name!r}: it is not fitted yet"
 
     def _scores(self, X: Any) -> Array:
         """Scores (N, K) of checked samples, K = 1 for two classes."""
-        product: Array = X.astype(self.coef_.dtype, copy=False) @ self.coef_.T
-        scores: Array = product + (self.intercept_ - product.dtype.type(self._threshold(len(self.classes_))))
-        return scores
+        product = np.asarray(X.astype(self.coef_.dtype, copy=False) @ self.coef_.T)
+        return np.asarray(product + (self.intercept_ - product.dtype.type(self._threshold(len(self.classes_)))))
 
     def _threshold(self, classes: int) -> float:
         """The net's score at which two classes meet; 0 for more."""

@@ -202,9 +202,8 @@ class GradientClassifier(LinearClassifier):
         course = self._course(rate)
         if (online := vars(self).get("_online")) is not None:
             net = copy.deepcopy(online[0]) if course.first and online[0] is not None else net
-            course.going_on_from(online[1])
-        at = self._epoch(net, _numbers(net), loss, course, order, 0)
-        record = self._checked(DescentRecord(calls + 1, at.loss, at.gradient), rate)
+            course.made, course.count, course.total = online[1].made, online[1].count, online[1].total
+        record = self._epoch(net, _numbers(net), loss, course, order, calls)
         say(self.verbose, record)
         self._keep(_averaged(net, course), loss, rate, [*before, record], Verdict.BUDGET)
         self._chunks, self._online = self.history_, (net if course.first else None, course)
@@ -277,8 +276,8 @@ class GradientClassifier(LinearClassifier):
         numbers = _numbers(net)
         best, lowest, since, ending = _Best(math.inf, net, 0), math.inf, 0, Verdict.BUDGET
         for number in range(self.max_iter):
-            at = self._epoch(net, numbers, loss, course, order, number)
-            record = self._checked(DescentRecord(number + 1, at.loss, at.gradient), course.rate)
+            record = self._epoch(net, numbers, loss, course, order, number)
+            arrived = record.gradient is not None and record.gradient <= self._tol
             if watch is not None:
                 kept = _averaged(net, course)
                 value, wrong = watch.value(*_numbers(kept))
@@ -288,14 +287,14 @@ class GradientClassifier(LinearClassifier):
                 )
             records.append(record)
             say(self.verbose, record)
-            since = 0 if at.loss < lowest - self._tol else since + 1
-            lowest = min(lowest, at.loss)
+            since = 0 if record.loss < lowest - self._tol else since + 1
+            lowest = min(lowest, record.loss)
             stalled = (not full or self.schedule == "adaptive") and since >= self.n_iter_no_change
-            if self.schedule == "adaptive" and not at.arrived and course.rate > SLOWEST:
+            if self.schedule == "adaptive" and not arrived and course.rate > SLOWEST:
                 if stalled or best.since >= self.n_iter_no_change:
                     course.rate, since, best = course.rate / 5, 0, best._replace(since=0)
                 continue
-            if at.arrived or stalled:
+            if arrived or stalled:
                 ending = Verdict.CONVERGED
                 break
             if best.since >= self.n_iter_no_change:
@@ -305,26 +304,25 @@ class GradientClassifier(LinearClassifier):
 
     def _epoch(
         self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, order: Order, number: int
-    ) -> _Pass:
-        """Change the net by one epoch; say what the loss was before."""
+    ) -> DescentRecord:
+        """Change the net by one epoch; say what loss and max |g| were before."""
         weight, bias = numbers
-        if not self._in_batches(len(loss)):
-            with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is looked out for
+        mean, steepest = 0.0, None
+        with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is looked out for
+            if not self._in_batches(len(loss)):
                 slope = loss.at(weight, bias)
-                steepest = slope.largest
+                mean, steepest = slope.loss, float(max(np.abs(slope.weight).max(), np.abs(slope.bias).max()))
                 if steepest > self._tol:
                     _step(weight, bias, slope, course)
-            return _Pass(slope.loss, steepest, steepest <= self._tol)
-        index = torch.cat(list(order.epoch(number, lambda: torch.empty(0))))
-        if self.update == "sample":
-            return _Pass(self._by_samples(net, numbers, loss, course, index))
-        mean = 0.0
-        with np.errstate(over="ignore", invalid="ignore"):
-            for ids in index.split(int(self.batch_size or len(index))):
-                slope = loss.over(ids.numpy(), weight, bias)
-                _step(weight, bias, slope, course)
-                mean += slope.loss * len(ids) / len(index)
-        return _Pass(mean)
+            elif self.update == "sample":
+                mean = self._by_samples(net, numbers, loss, course, torch.cat(list(order.epoch(number))))
+            else:
+                index = torch.cat(list(order.epoch(number)))
+                for ids in index.split(int(self.batch_size or len(index))):
+                    slope = loss.over(ids.numpy(), weight, bias)
+                    _step(weight, bias, slope, course)
+                    mean += slope.loss * len(ids) / len(index)
+        return self._checked(DescentRecord(number + 1, mean, steepest), course.rate)
 
     def _by_samples(
         self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, index: Tensor
@@ -333,7 +331,7 @@ class GradientClassifier(LinearClassifier):
         rate, weights = course.rate, loss.factors
         weight, bias = (each.copy() if course.first else each for each in numbers)
         steps = course.rates(len(index))
-        if course.varies or self.l1:  # a learning rate of its own for each sample
+        if self.schedule in ("optimal", "invscaling") or self.l1:  # a learning rate of its own for each sample
             rate, weights = 1.0, np.empty(len(index))
             weights[index.numpy()] = steps
             weights *= 1.0 if loss.factors is None else loss.factors
@@ -345,11 +343,10 @@ class GradientClassifier(LinearClassifier):
                 order=None if self.order == "given" else index,
             )  # fmt: skip
             seen = scores.numpy().reshape(len(index), -1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if course.first:
-                moves, kept = loss.path(seen, index.numpy(), steps)
-                course.add_path(weight, bias, loss.X, index.numpy(), moves, kept)
-            return loss.of_scores(seen, index.numpy()) + loss.penalty(numbers[0])
+        if course.first:
+            moves, kept = loss.path(seen, index.numpy(), steps)
+            course.add_path(weight, bias, loss.X, index.numpy(), moves, kept)
+        return loss.of_scores(seen, index.numpy()) + loss.penalty(numbers[0])
 
     def _checked(self, record: DescentRecord, rate: float) -> DescentRecord:
         if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
@@ -401,14 +398,6 @@ class GradientClassifier(LinearClassifier):
             ways.append("use update='optimum', which goes to the minimum directly")
         said = f"{name} ended on BUDGET: reached max_iter while the loss is still falling{reached}"
         return f"{said}. What may help: {'; '.join(ways)}."
-
-
-class _Pass(NamedTuple):
-    """What an epoch started from: the loss, max |g| if that was taken, and whether it was below ``tol`` already."""
-
-    loss: float
-    gradient: float | None = None
-    arrived: bool = False
 
 
 def _numbers(net: Net) -> tuple[Array, Array]:
@@ -498,18 +487,14 @@ class LogisticClassifier(GradientClassifier):
 
     def predict_proba(self, X: checks.Data) -> Array:
         """The probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
-        probabilities: Array = np.exp(self.predict_log_proba(X))
-        return probabilities
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: checks.Data) -> Array:
         """Its logarithm, without a loss of precision where the probability is next to 0: (N, d) → (N, K)."""
         scores = torch.from_numpy(self.decision_function(X))
         if scores.dim() == 1:
-            both = torch.stack((-scores, scores), 1)
-            logs: Array = torch.nn.functional.logsigmoid(both).numpy()
-        else:
-            logs = scores.log_softmax(1).numpy()
-        return logs
+            return torch.nn.functional.logsigmoid(torch.stack((-scores, scores), 1)).numpy()
+        return scores.log_softmax(1).numpy()
 
     def _peer(self) -> Any:
         from sklearn.linear_model import LogisticRegression

@@ -35,11 +35,6 @@ class Slope(NamedTuple):
     weight: Array
     bias: Array
 
-    @property
-    def largest(self) -> float:
-        """max |g|."""
-        return float(max(np.abs(self.weight).max(), np.abs(self.bias).max()))
-
 
 SCHEDULES = ("constant", "optimal", "invscaling", "adaptive")
 
@@ -64,21 +59,12 @@ class Course:
         self.total: tuple[Any, Any] = (0.0, 0.0)
         self.owed, self.paid = 0.0, cast(Array, np.zeros(0))  # of the penalty ‖w‖₁, see descent/loops
 
-    @property
-    def varies(self) -> bool:
-        """Whether each step has a learning rate of its own."""
-        return self.schedule in ("optimal", "invscaling")
-
     def rates(self, count: int) -> Array:
         """The learning rates of the next steps."""
         t = np.arange(self.made + 1.0, self.made + count + 1)
         self.made += count
         rates: Array = self.rate / t**self.power if self.schedule == "invscaling" else np.full(count, self.rate)
         return 1.0 / (self.alpha * (self.alpha**-0.75 + t - 1)) if self.schedule == "optimal" else rates
-
-    def going_on_from(self, last: Course) -> None:
-        """Be as far as another has come."""
-        self.made, self.count, self.total = last.made, last.count, last.total
 
     def add(self, weight: Array, bias: Array) -> None:
         """Count the weights that the last step led to."""
@@ -201,8 +187,7 @@ class MeanLoss:
 
     def _targets(self, codes: Array) -> Array:
         """The targets of the squared loss: (n, K)."""
-        targets: Array = derivatives.targets(self._labels(codes), self.units, loss_code(self.head)[2])
-        return targets
+        return np.asarray(derivatives.targets(self._labels(codes), self.units, loss_code(self.head)[2]))
 
     def descend_l1(self, weight: Array, bias: Array, index: Array, rates: Array, course: Course) -> Array:
         """One step of length ``rates`` per sample with the penalty ‖w‖₁, in place; the scores (n, K) before each."""
@@ -262,7 +247,7 @@ class MeanLoss:
 
     def _eigenvalue(self) -> float:
         if not math.isfinite(self._squares().max()):
-            raise ValueError(_OVERFLOW)
+            return math.inf
         if self.factors is None:
             return largest_eigenvalue(self.X, bias=self.bias)
         root = np.sqrt(self.factors * (len(self) / self.total))[:, None]
@@ -286,8 +271,8 @@ def _joined(X: Any, column: Array) -> Any:
 class Quadratic(MeanLoss):
     """The squared loss as ½·W·A·Wᵀ − W·Bᵀ + c, summed up once, in float64: a step costs d², however many samples."""
 
-    def __init__(self, head: Head, samples: Samples, bias: bool, l2: float, l1: float = 0.0) -> None:
-        super().__init__(head, samples, bias, l2, l1)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.dtype = np.float64
         d = self.X.shape[1] + 1
         step = max(_BLOCK // d, 1)
