@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.descent.least_squares import solve_squares
@@ -14,6 +14,7 @@ from torchperc.descent.newton import solve_logistic
 from torchperc.descent.objective import objective, take
 from torchperc.nn.heads import Head, LMSHead, LogisticHead
 from torchperc.nn.modules import LinearNet
+from torchperc.rules.problem import check_parameters
 from torchperc.samples import convert
 from torchperc.samples.rows import CsrRows
 
@@ -126,13 +127,7 @@ def _parameters(net: object) -> Tensor:
             "net must be a linear net (Perceptron, MulticlassPerceptron or nn.Linear), found "
             f"{type(net).__name__}; other losses than a convex one are left to gradient descent"
         )
-    for name, values in (("weight", net.weight), ("bias", net.bias)):
-        if values is not None and (not isinstance(values, nn.Parameter) or values.is_inference() or values.is_meta):
-            raise TypeError(
-                f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
-                f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
-            )
-    checks.floating("net.weight's dtype", net.weight.dtype)
+    check_parameters(net)
     parts = [net.weight.detach()] if net.bias is None else [net.weight.detach(), net.bias.detach()[:, None]]
     start = torch.cat([part.double() for part in parts], 1)
     if not torch.isfinite(start).all():

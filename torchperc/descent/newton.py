@@ -195,20 +195,17 @@ def newton_step(objective: Objective, point: Point, solve: Solve, target: float)
         preconditioned = solve(residual)
         last, power = power, float((residual * preconditioned).sum())
         missing = longest * abs(power) / 2
-        if missing <= _may_miss(objective, decrease, missing, scale, target):
+        if decrease + missing <= target:  # the last step: it may miss what does not blur the gap
+            enough = max(0.1 * decrease, 1e-14 * scale)
+        else:  # what the next will make good, as Newton's method misses as much
+            own_error = 0.0 if isinstance(objective, Squares) else min(0.1, decrease / scale)
+            enough = max(own_error * decrease, 0.3 * target)
+        if missing <= enough:
             break
         direction = preconditioned + (power / last) * direction
     flat = objective.l2 == 0 and decrease + missing <= FLAT * scale
     reach = objective.along(point, total)[1] if flat else 0.0
     return _Step(total, decrease + missing, reach, products)
-
-
-def _may_miss(objective: Objective, decrease: float, missing: float, scale: float, target: float) -> float:
-    """What a Newton step may leave out: if it is the last, what blurs the gap; else what the next will make good."""
-    if decrease + missing <= target:
-        return max(0.1 * decrease, 1e-14 * scale)
-    own_error = 0.0 if isinstance(objective, Squares) else min(0.1, decrease / scale)  # Newton's method misses as much
-    return max(own_error * decrease, 0.3 * target)
 
 
 def _centred(values: Tensor) -> Tensor:

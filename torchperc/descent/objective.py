@@ -23,7 +23,6 @@ from torchperc.samples import compiling
 from torchperc.samples.rows import CsrRows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
-_ALL = slice(None)
 
 COMPILED_FROM = 2**22  # numbers in X from which compiled passes repay loading the compiler
 SHARE = 2**20  # numbers in X that a thread is given at a time
@@ -57,6 +56,7 @@ class Objective(ABC):
     ) -> None:
         self.rows: Any = rows
         self.targets, self.units, self.bias, self.l2, self.counts = targets, units, bias, l2, counts
+        self.sparse = isinstance(rows, CsrRows)
         self.width = (rows.shape[1] if isinstance(rows, Tensor) else rows.width) + bias
         self.penalty = torch.full((self.width,), l2, dtype=torch.float64, device=rows.device)
         if bias:
@@ -132,7 +132,11 @@ class Objective(ABC):
         """The Hessian's diagonal, (K, D)."""
         result = self.zeros()
         for x, part in self._chunks():
-            result += self.counted(self.own_curvature(point.curvature[part]), part).T @ self._with_ones(x).square()
+            factors, x = self.counted(self.own_curvature(point.curvature[part]), part), self._with_ones(x)
+            if self.sparse:
+                result += torch.from_numpy((x.multiply(x).T @ factors.numpy()).T)
+            else:
+                result += factors.T @ x.square()
         return result / len(self) + self.penalty
 
     def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
@@ -159,8 +163,12 @@ class Objective(ABC):
         """Sum of the Hessians' blocks for the first ``count`` classes, (count, D, D)."""
         result = self.penalty.new_zeros(count, self.width, self.width)
         for x, part in self._chunks():
-            factors = self.counted(self.own_curvature(curvature[part]), part).sqrt()
-            scaled = x.new_empty(len(x), self.width)
+            factors = self.counted(self.own_curvature(curvature[part]), part)
+            if self.sparse:
+                x = self._with_ones(x)
+                grams = [(x.T @ x.multiply(factors[:, k : k + 1].numpy())).toarray() for k in range(count)]
+                return torch.from_numpy(np.stack(grams))
+            factors, scaled = factors.sqrt(), x.new_empty(len(x), self.width)
             for k in range(count):
                 torch.mul(x, factors[:, k : k + 1], out=scaled[:, : x.shape[1]])
                 scaled[:, x.shape[1] :] = factors[:, k : k + 1]
@@ -169,23 +177,38 @@ class Objective(ABC):
 
     def dense(self, part: slice) -> Tensor:
         """Some of the rows in float64, with the constant feature."""
-        return self._with_ones(self.rows[part].double())
+        if self.sparse:
+            return torch.from_numpy(self._with_ones(CsrRows(self.rows.X[part])).toarray())
+        rows: Tensor = self._with_ones(self.rows[part].double())
+        return rows
 
-    def _chunks(self) -> Iterator[tuple[Tensor, slice]]:
-        step = max(CHUNK // self.rows.shape[1], 1)
+    def _chunks(self) -> Iterator[tuple[Any, slice]]:
+        """The rows: dense ones in float64, some at a time; sparse ones as they are, since products read non-zeros."""
+        step = len(self) if self.sparse else max(CHUNK // self.rows.shape[1], 1)
         for first in range(0, len(self), step):
             part = slice(first, first + step)
-            yield self.rows[part].double(), part
+            yield self.rows if self.sparse else self.rows[part].double(), part
 
-    def _with_ones(self, x: Tensor) -> Tensor:
-        return torch.cat((x, x.new_ones(len(x), 1)), 1) if self.bias else x
+    def _with_ones(self, x: Any) -> Any:
+        """A chunk with the constant feature: a tensor, or a CSR array in float64."""
+        if not self.sparse:
+            return torch.cat((x, x.new_ones(len(x), 1)), 1) if self.bias else x
+        from scipy.sparse import csr_array, hstack
 
-    def _scores(self, x: Tensor, weights: Tensor) -> Tensor:
-        s = x @ weights[:, : x.shape[1]].T
+        given = x.X.astype(np.float64)
+        return csr_array(hstack((given, np.ones((len(x), 1))))) if self.bias else given
+
+    def _scores(self, x: Any, weights: Tensor) -> Tensor:
+        weight = weights[:, : self.width - self.bias]
+        s: Tensor = x.scores(weight, 0.0) if self.sparse else x @ weight.T
         return s.add_(weights[:, -1]) if self.bias else s
 
-    def _collect(self, total: Tensor, slope: Tensor, x: Tensor) -> None:
-        total[:, : x.shape[1]].addmm_(slope.T, x)
+    def _collect(self, total: Tensor, slope: Tensor, x: Any) -> None:
+        part = total[:, : self.width - self.bias]
+        if self.sparse:
+            part += x.mix(slope)
+        else:
+            part.addmm_(slope.T, x)
         if self.bias:
             total[:, -1] += slope.sum(0)
 
@@ -198,7 +221,7 @@ class Squares(Objective):
 
     @property
     def zero_loss(self) -> float:
-        return float(self.counted(self.targets.square().sum(1), _ALL).sum()) / 2 / len(self)
+        return float(self.counted(self.targets.square().sum(1), slice(None)).sum()) / 2 / len(self)
 
 
 class Softmax(Objective):
@@ -232,58 +255,6 @@ class Logistic(Objective):
     @property
     def zero_loss(self) -> float:
         return math.log(2)
-
-
-class _Sparse(Objective):
-    """An objective over the rows of a CSR array, of which products read the non-zeros only."""
-
-    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
-        terms, margin = self.terms(self._scores(self.rows, weights), self.targets)
-        loss = float(self.counted(terms.loss, _ALL).sum())
-        return loss, self._mixed(self.counted(terms.slope, _ALL)), terms.bend, margin
-
-    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
-        change = self._scores(self.rows, direction)
-        return self._mixed(self.counted(self.bent(curvature, change), _ALL)), float(change.abs().max())
-
-    def squares(self, curvature: Tensor, count: int) -> Tensor:
-        factors, x = self.counted(self.own_curvature(curvature), _ALL), self._joined()
-        grams = [(x.T @ x.multiply(factors[:, k : k + 1].numpy())).toarray() for k in range(count)]
-        return torch.from_numpy(np.stack(grams))
-
-    def diagonal(self, point: Point) -> Tensor:
-        factors, x = self.counted(self.own_curvature(point.curvature), _ALL), self._joined()
-        return torch.from_numpy((x.multiply(x).T @ factors.numpy()).T) / len(self) + self.penalty
-
-    def dense(self, part: slice) -> Tensor:
-        return self._with_ones(torch.from_numpy(self.rows.X[part].toarray()).double())
-
-    def _joined(self) -> Any:
-        from scipy.sparse import csr_array, hstack
-
-        given = self.rows.X.astype(np.float64)
-        return csr_array(hstack((given, np.ones((len(self), 1))))) if self.bias else given
-
-    def _scores(self, x: Any, weights: Tensor) -> Tensor:
-        scores: Tensor = x.scores(weights[:, : x.width], weights[:, -1] if self.bias else 0.0)
-        return scores
-
-    def _mixed(self, slope: Tensor) -> Tensor:
-        """Σ_i slope_ik·(x_i, 1): (K, D)."""
-        total: Tensor = self.rows.mix(slope)
-        return torch.cat((total, slope.sum(0)[:, None]), 1) if self.bias else total
-
-
-class _SparseSquares(_Sparse, Squares):
-    pass
-
-
-class _SparseSoftmax(_Sparse, Softmax):
-    pass
-
-
-class _SparseLogistic(_Sparse, Logistic):
-    pass
 
 
 class _CompiledLogistic(Logistic):
@@ -379,14 +350,10 @@ def objective(
     head: Head, rows: Tensor | CsrRows, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
 ) -> Objective:
     """The objective of an :class:`LMSHead` or a :class:`LogisticHead`, in the form that is fastest to read."""
-    sparse, kind = isinstance(rows, CsrRows), Objective
     if isinstance(head, LMSHead):
-        labels, kind = derivatives.targets(labels, units, head.low).double(), _SparseSquares if sparse else Squares
-    elif units > 1:
-        kind = _SparseSoftmax if sparse else Softmax
-    else:
-        labels, kind = labels.double(), _SparseLogistic if sparse else Logistic
-        known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
-        if isinstance(rows, Tensor) and known and rows.numel() >= COMPILED_FROM:
-            kind = _CompiledLogistic
-    return kind(rows, labels, units, bias, l2, counts)
+        return Squares(rows, derivatives.targets(labels, units, head.low).double(), units, bias, l2, counts)
+    if units > 1:
+        return Softmax(rows, labels, units, bias, l2, counts)
+    known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
+    compiles = isinstance(rows, Tensor) and known and rows.numel() >= COMPILED_FROM
+    return (_CompiledLogistic if compiles else Logistic)(rows, labels.double(), units, bias, l2, counts)

@@ -23,11 +23,10 @@ from torchperc.nn import derivatives
 from torchperc.nn.heads import Head, LMSHead, PerceptronHead, loss_code
 from torchperc.nn.modules import LinearNet as LinearNet
 from torchperc.rules.conventions import ENGINES
-from torchperc.rules.engines import compiled
 from torchperc.rules.engines.blocked import SWEEPS, BlockedEngine
+from torchperc.rules.engines.choice import engine_name
 from torchperc.rules.orders import sample_numbers
 from torchperc.rules.problem import linear_problem
-from torchperc.rules.spaces import LinearSpace
 from torchperc.samples import compiling
 from torchperc.samples.rows import Rows
 
@@ -71,8 +70,9 @@ def descend(
     rows = space.rows
     labels = checks.labels(y, len(rows), space.classes, both=False).to(rows.device)
     steps = _steps(rows, lr, sample_weight, l2, order)
-    run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}[_engine(engine, rows)]
-    scores = run(net, head, rows, labels, steps)
+    run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}
+    name = engine_name(checks.one_of("engine", engine, ENGINES), space)
+    scores = run[name](net, head, rows, labels, steps)
     return scores.squeeze(-1) if len(net.weight) == 1 else scores
 
 
@@ -118,21 +118,6 @@ def check_linear(net: nn.Module) -> LinearNet:
     return net
 
 
-def _engine(name: str, rows: Rows) -> str:
-    checks.one_of("engine", name, ENGINES)
-    why = compiled.obstacle(LinearSpace(rows, None, 1.0))
-    if name == "compiled" and why:
-        raise ValueError(f"engine='compiled' cannot run this: {why}")
-    if name != "auto":
-        return name
-    if rows.device.type != "cpu":
-        return "blocked"
-    return "reference" if why or len(rows) < compiling.WORTH_IT else "compiled"
-
-
-# --- one sample after the other ---
-
-
 def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
     weight, bias, units = net.weight, net.bias, len(net.weight)
     kind, tie, low = loss_code(head)
@@ -161,9 +146,6 @@ def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> 
     return torch.stack(seen)
 
 
-# --- compiled ---
-
-
 def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
     from torchperc.descent import loops
 
@@ -184,9 +166,6 @@ def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) 
     if net.bias is not None:
         net.bias.copy_(bias)
     return seen
-
-
-# --- blocks ---
 
 
 def _blocked(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
@@ -224,17 +203,13 @@ def _solve_block(head: Head, start: Tensor, earlier: Tensor, y: Tensor) -> tuple
     for _ in range(0, len(y) + SWEEPS, SWEEPS):
         for _ in range(SWEEPS):
             before, scores = slope, torch.addmm(start, earlier, slope)
-            slope = _block_slopes(head, scores, y)
+            if isinstance(head, PerceptronHead):
+                shaped = scores[:, 0] if scores.shape[1] == 1 else scores
+                slope = derivatives.perceptron_slope(scores, y, head.mistakes(shaped, y))
+            else:
+                slope = (derivatives.logistic if scores.shape[1] == 1 else derivatives.softmax)(scores, y).slope
         if torch.equal(slope, before):
             break
     if isinstance(head, PerceptronHead) and not torch.isfinite(scores).all():
         raise checks.weights_overflow(float(scores.max()))
     return scores, slope
-
-
-def _block_slopes(head: Head, scores: Tensor, y: Tensor) -> Tensor:
-    if isinstance(head, PerceptronHead):
-        shaped = scores[:, 0] if scores.shape[1] == 1 else scores
-        return derivatives.perceptron_slope(scores, y, head.mistakes(shaped, y))
-    slope: Tensor = (derivatives.logistic if scores.shape[1] == 1 else derivatives.softmax)(scores, y).slope
-    return slope

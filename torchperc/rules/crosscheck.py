@@ -195,10 +195,6 @@ class _Problem:
             return 0.0
         return FEW_ULPS if mode == "sample" else FEW_ULPS + len(self.X) * self.epochs
 
-    def entered(self, mode: str) -> float:
-        """The size of the numbers that a batch step adds up, which a sum that cancels does not show."""
-        return 0.0 if mode == "sample" else self.lr * float(self.X.abs().sum(0).max()) * self.epochs
-
     def samples(self) -> Iterator[Step]:
         for epoch in range(self.epochs):
             clean = True
@@ -272,7 +268,9 @@ class _Autograd:
 def _compare(problem: _Problem, steps: Iterator[Step], mode: str) -> CrossCheck:
     logs: tuple[list[Mistake], list[Mistake]] = ([], [])
     ends: list[int] = []
-    allowed, entered = problem.tolerance(mode), problem.entered(mode)
+    # the size of the numbers that a batch step adds up, which a sum that cancels does not show
+    entered = 0.0 if mode == "sample" else problem.lr * float(problem.X.abs().sum(0).max()) * problem.epochs
+    allowed = problem.tolerance(mode)
     worst, first, number = 0.0, None, 0
     for number, step in enumerate(steps, 1):
         if step.epoch > len(ends):

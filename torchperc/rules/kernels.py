@@ -54,10 +54,6 @@ class Kernel:
         dots = rows.dots(others)
         return dots if self.name == "linear" else dots.add_(1).pow_(self.degree)
 
-    def squared_norm(self, row: Rows) -> float:
-        """k(x, x) of a single sample."""
-        return float(self.gram(row, row))
-
 
 def _checked(gram: Any, rows: Rows, others: Rows) -> Tensor:
     if not isinstance(gram, Tensor | np.ndarray) or (isinstance(gram, Tensor) and gram.is_complex()):

@@ -45,11 +45,15 @@ class Stream:
         if select == "last":
             return result
         averaged = self._averaged(result.log)
-        if select == "voted":
-            self._add_log(result.log)
-        return replace(
-            result, select=select, model=VotedModel(self._logs) if select == "voted" else averaged, average=averaged
-        )
+        if select == "averaged":
+            return replace(result, select=select, model=averaged, average=averaged)
+        if len(result.log) or not self._logs:
+            self._logs += (result.log,)
+        else:  # the weights only outlived more samples; a log for each such chunk would fill the memory
+            *before, last = self._logs
+            steps = result.log.steps
+            self._logs = (*before, replace(last, steps=last.steps + steps, epoch_ends=last.epoch_ends + steps))
+        return replace(result, select=select, model=VotedModel(self._logs), average=averaged)
 
     def _averaged(self, log: MistakeLog) -> LinearModel:
         """The mean of the weights after each sample of the stream, of which this log is the last chunk."""
@@ -80,10 +84,3 @@ class Stream:
             None if pair is None else Weights(*pair) for pair in (state["weights"], state["sum"])
         )
         self._steps, self.scale = state["steps"], state["scale"]
-
-    def _add_log(self, log: MistakeLog) -> None:
-        if len(log) or not self._logs:
-            self._logs += (log,)
-        else:  # the weights only outlived more samples; a log for each such chunk would fill the memory
-            *before, last = self._logs
-            self._logs = (*before, replace(last, steps=last.steps + log.steps, epoch_ends=last.epoch_ends + log.steps))

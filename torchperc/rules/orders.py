@@ -64,10 +64,17 @@ class Order:
         elif self.name == "given":
             yield self.ids
         elif self.name == "shuffled":
-            yield from self._shuffled()
+            for number in torch.randperm(len(self._parts), generator=self.generator).tolist():
+                ids = self._parts[number]
+                yield ids[torch.randperm(len(ids), generator=self.generator).to(ids.device)]
         else:
             assert mistakes is not None
-            yield from self._picks(mistakes)
+            for _ in range(len(self.ids)):
+                wrong = self.ids[mistakes()[self.ids]]
+                if not len(wrong):
+                    self.ran_dry = True  # no sample is a mistake any more
+                    return
+                yield wrong[int(torch.randint(len(wrong), (1,), generator=self.generator))][None]
 
     def state_dict(self) -> dict[str, Any]:
         """The random state."""
@@ -77,19 +84,6 @@ class Order:
         """Resume from a :meth:`state_dict`."""
         self.generator.set_state(state["random"])
         self.ran_dry = state["ran_dry"]
-
-    def _shuffled(self) -> Iterator[Tensor]:
-        for number in torch.randperm(len(self._parts), generator=self.generator).tolist():
-            ids = self._parts[number]
-            yield ids[torch.randperm(len(ids), generator=self.generator).to(ids.device)]
-
-    def _picks(self, mistakes: Callable[[], Tensor]) -> Iterator[Tensor]:
-        for _ in range(len(self.ids)):
-            wrong = self.ids[mistakes()[self.ids]]
-            if not len(wrong):
-                self.ran_dry = True  # no sample is a mistake any more
-                return
-            yield wrong[int(torch.randint(len(wrong), (1,), generator=self.generator))][None]
 
 
 def check_order(order: Any) -> Any:

@@ -47,6 +47,16 @@ def check_net(net: object) -> Net:
             "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
             f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
         )
+    check_parameters(net)
+    if net.bias is not None and net.bias.dtype != net.weight.dtype:
+        raise TypeError(
+            f"net.bias is {net.bias.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
+        )
+    return net
+
+
+def check_parameters(net: Net) -> None:
+    """Refuse weights that cannot be written in place, or are no floats."""
     for name, values in (("weight", net.weight), ("bias", net.bias)):
         if values is None:
             continue
@@ -56,11 +66,6 @@ def check_net(net: object) -> Net:
                 f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
             )
         checks.floating(f"net.{name}'s dtype", values.dtype)
-    if net.bias is not None and net.bias.dtype != net.weight.dtype:
-        raise TypeError(
-            f"net.bias is {net.bias.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
-        )
-    return net
 
 
 def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:

@@ -278,21 +278,12 @@ class RuleRun:
         self._order.load_state_dict(state["order"])
         self._total = state["total"]
 
-    def _judge(self, record: EpochRecord) -> Verdict | None:
-        verdict = self._found_out(record)
-        if verdict in (Verdict.CYCLING, Verdict.BUDGET):
-            certificate = self._proof(verdict)
-            if certificate is not None and certificate.separable is False:
-                self.cycle = None
-                return Verdict.NOT_SEPARABLE
-        return verdict
-
     def _proof(self, verdict: Verdict) -> Certificate | None:
         if self._prove is not None and self._certificate is None and verdict is not Verdict.SEPARATED:
             self._certificate = self._prove()
         return self._certificate
 
-    def _found_out(self, record: EpochRecord) -> Verdict | None:
+    def _judge(self, record: EpochRecord) -> Verdict | None:
         clean = record.mistakes == 0 or self._order.ran_dry
         all_seen = clean and self._order.covers(record.epoch - 1)
         # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
@@ -300,12 +291,16 @@ class RuleRun:
         if clean and (sure or not self._engine.wrong_decisions()[self._order.ids].any()):
             return Verdict.SEPARATED
         if self._order.repeats or all_seen:
-            state = self._engine.digest()
-            if state in self._seen:
-                self.cycle = (self._seen[state], record.epoch)
-                return Verdict.CYCLING
-            self._seen[state] = record.epoch
-        return Verdict.BUDGET if record.epoch >= self._max_epochs else None
+            before = self._seen.setdefault(self._engine.digest(), record.epoch)
+            self.cycle = (before, record.epoch) if before < record.epoch else None
+        if self.cycle is None and record.epoch < self._max_epochs:
+            return None
+        verdict = Verdict.BUDGET if self.cycle is None else Verdict.CYCLING
+        certificate = self._proof(verdict)
+        if certificate is not None and certificate.separable is False:
+            self.cycle = None
+            return Verdict.NOT_SEPARABLE
+        return verdict
 
     def _validation_error(self) -> float | None:
         if self._validation is None:
@@ -317,18 +312,15 @@ class RuleRun:
         return float((decisions(scores, self._engine.task.space.classes) != y).double().mean())
 
     def _compressed_parts(self) -> list[tuple[Tensor, ...]]:
-        """The mistakes since each state that was saved, compressed once."""
+        """The mistakes since each state that was saved: what the task does not know, in 32 bits where that is exact."""
         if self._unsaved:
-            self._saved.append(self._compressed(Mistakes.joined(self._unsaved)))
-            self._unsaved = []
+            part, self._unsaved = Mistakes.joined(self._unsaved), []
+            columns = [part.sample, part.step] if self._engine.task.space.classes is None else [*part[:2], part.wrong]
+            if max(self._ends, default=0) < 2**31 and part.sample.device.type == "cpu":
+                # by numpy, which wakes no threads
+                columns = [torch.from_numpy(column.numpy().astype(np.int32)) for column in columns]
+            self._saved.append(tuple(columns))
         return list(self._saved)
-
-    def _compressed(self, part: Mistakes) -> tuple[Tensor, ...]:
-        """The columns that the task does not know, in half the bytes where that is exact."""
-        columns = part[:2] if self._engine.task.space.classes is None else (*part[:2], part.wrong)
-        if max(self._ends, default=0) >= 2**31 or part.sample.device.type != "cpu":
-            return tuple(columns)
-        return tuple(torch.from_numpy(column.numpy().astype(np.int32)) for column in columns)  # which wakes no threads
 
     def _decompressed(self, parts: Sequence[tuple[Tensor, ...]]) -> Mistakes:
         task = self._engine.task

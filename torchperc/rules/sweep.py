@@ -131,9 +131,7 @@ def sweep(
         seeds: instead of ``orders``, of runs that shuffle in every epoch.
         lr: one learning rate or several.
         margin: one margin or several.
-        tie: as for :class:`RuleTrainer`.
-        bias_step: as for :class:`RuleTrainer`.
-        max_epochs: at most so many.
+        tie, bias_step, max_epochs: as for :class:`RuleTrainer`.
         num_classes: K, for class indices.
         dtype: of the arithmetic; that of X if it is floating, else torch's default.
 

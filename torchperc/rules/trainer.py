@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
+from torchperc.rules import problem
 from torchperc.rules.conventions import BIAS_STEPS, ENGINES, SELECTS, TIES
 from torchperc.rules.engines.choice import choose_engine
 from torchperc.rules.engines.reference import Task
@@ -19,18 +20,6 @@ from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Net
 from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
-from torchperc.rules.problem import (
-    check_steps,
-    held_out,
-    kernel_problem,
-    learning_margin,
-    linear_problem,
-    part_bounds,
-    prover,
-    sample_factors,
-    warn_if_stuck,
-    with_bias_step,
-)
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
 
@@ -199,35 +188,35 @@ class RuleTrainer:
     ) -> RuleRun:
         """A run before its first epoch; everything is checked, nothing is changed."""
         if self.kernel is not None:
-            space, start = kernel_problem(net, X, self.kernel, num_classes)
+            space, start = problem.kernel_problem(net, X, self.kernel, num_classes)
         elif num_classes is not None:
             raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
         else:
-            space, start = linear_problem(net, X)
+            space, start = problem.linear_problem(net, X)
         labels = checks.labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
-        factors = sample_factors(labels, sample_weight, self.class_weight, space.classes)
+        factors = problem.sample_factors(labels, sample_weight, self.class_weight, space.classes)
         ids = torch.arange(len(labels), device=labels.device)
         if factors.stride(0):  # otherwise nothing is weighted
             ids = ids[factors > 0]
             if not len(ids) or (not online and labels[ids].min() == labels[ids].max()):
                 left = "no sample" if online else "one class only; at least two classes are required"
                 raise ValueError(f"sample_weight and class_weight leave {left}")
-        space = with_bias_step(space, net, self.bias_step, ids)
+        space = problem.with_bias_step(space, net, self.bias_step, ids)
         scale = self.lr if not start.weight.any() and not start.bias.any() else 1.0
         if online and (going_on := online.begin(self.lr)):
             start, scale = going_on
         space = replace(space, scale=scale)
-        order = Order(self.order, ids, self.seed, self.max_epochs, part_bounds(space.rows, self.order))
-        steps = check_steps(self.lr, factors, space)
-        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, learning_margin(self.margin, space))
-        held = held_out(validation, space)
-        warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
+        order = Order(self.order, ids, self.seed, self.max_epochs, problem.part_bounds(space.rows, self.order))
+        steps = problem.check_steps(self.lr, factors, space)
+        margin = problem.learning_margin(self.margin, space)
+        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin)
+        held = problem.held_out(validation, space)
+        problem.warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
         engine = choose_engine(self.engine, task, start)
-        if online:
-            return RuleRun(engine, start, order, max_epochs=1, select="last", cost=factors, validation=held)
-        prove = prover(space, start, labels, ids) if self.prove else None
-        options: dict[str, Any] = {"max_epochs": self.max_epochs, "select": self.select, "validation": held}
-        return RuleRun(engine, start, order, cost=factors, prove=prove, **options)
+        epochs, select = (1, "last") if online else (self.max_epochs, self.select)
+        prove = problem.prover(space, start, labels, ids) if self.prove and not online else None
+        options: dict[str, Any] = {"max_epochs": epochs, "select": select, "validation": held, "prove": prove}
+        return RuleRun(engine, start, order, cost=factors, **options)
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""

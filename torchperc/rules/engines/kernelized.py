@@ -68,7 +68,8 @@ class KernelEngine(Engine):
         coef = self.task.coef(i, own)
         self._found.append(Mistake(i, position, coef, wrong))
         signed = self._columns(len(self._found) - 1).signed(self.space.classes)[0]
-        length = self.space.kernel.squared_norm(self.space.rows.take(torch.tensor([i]))) + self.space.bias_scale
+        row = self.space.rows.take(torch.tensor([i]))
+        length = float(self.space.kernel.gram(row, row)) + self.space.bias_scale
         self._squared_norm += float(2 * signed @ scores.double() + signed.square().sum() * length)
 
     def _up_to_date(self, ids: Tensor) -> Tensor:
