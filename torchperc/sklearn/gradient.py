@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -57,14 +57,6 @@ def _can_stream(estimator: GradientClassifier) -> bool:
     if estimator.update == "optimum":
         raise AttributeError("there is no partial_fit with update='optimum', which needs all samples together; use fit")
     return True
-
-
-class _Best(NamedTuple):
-    """The lowest validation loss so far, the weights it came with, and for how many epochs it has not been beaten."""
-
-    loss: float
-    net: Net
-    since: int
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -147,8 +139,6 @@ class GradientClassifier(LinearClassifier):
             return {}
         reason = f"schedule={self.schedule!r} is not suited to unscaled samples of weight 1000"
         return {"check_class_weight_classifiers": reason}
-
-    # --- learning ---
 
     def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> GradientClassifier:
         """Learn from samples X (N, d), dense or sparse, and labels y (N,).
@@ -274,7 +264,8 @@ class GradientClassifier(LinearClassifier):
         order, full = Order(self.order, torch.arange(len(loss)), seed), not self._in_batches(len(loss))
         records: list[DescentRecord] = []
         numbers = _numbers(net)
-        best, lowest, since, ending = _Best(math.inf, net, 0), math.inf, 0, Verdict.BUDGET
+        lowest, since, ending = math.inf, 0, Verdict.BUDGET
+        best, best_loss, unbeaten = net, math.inf, 0  # by the validation loss, and for how many epochs
         for number in range(self.max_iter):
             record = self._epoch(net, numbers, loss, course, order, number)
             arrived = record.gradient is not None and record.gradient <= self._tol
@@ -282,25 +273,25 @@ class GradientClassifier(LinearClassifier):
                 kept = _averaged(net, course)
                 value, wrong = watch.value(*_numbers(kept))
                 record = replace(record, validation_loss=value, validation_error=wrong / len(watch))
-                best = (
-                    _Best(value, copy.deepcopy(kept), 0) if value < best.loss else best._replace(since=best.since + 1)
-                )
+                unbeaten += 1
+                if value < best_loss:
+                    best, best_loss, unbeaten = copy.deepcopy(kept), value, 0
             records.append(record)
             say(self.verbose, record)
             since = 0 if record.loss < lowest - self._tol else since + 1
             lowest = min(lowest, record.loss)
             stalled = (not full or self.schedule == "adaptive") and since >= self.n_iter_no_change
             if self.schedule == "adaptive" and not arrived and course.rate > SLOWEST:
-                if stalled or best.since >= self.n_iter_no_change:
-                    course.rate, since, best = course.rate / 5, 0, best._replace(since=0)
+                if stalled or unbeaten >= self.n_iter_no_change:
+                    course.rate, since, unbeaten = course.rate / 5, 0, 0
                 continue
             if arrived or stalled:
                 ending = Verdict.CONVERGED
                 break
-            if best.since >= self.n_iter_no_change:
+            if unbeaten >= self.n_iter_no_change:
                 ending = Verdict.STOPPED_EARLY
                 break
-        return (_averaged(net, course) if watch is None else best.net).to(kind), records, ending
+        return (_averaged(net, course) if watch is None else best).to(kind), records, ending
 
     def _epoch(
         self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, order: Order, number: int
