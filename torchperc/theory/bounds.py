@@ -71,13 +71,7 @@ def mistake_bound(
 
 
 def inseparable_bound(
-    X: checks.Data,
-    y: checks.Data,
-    weights: Any,
-    gamma: float,
-    *,
-    bias_step: str = "unit",
-    passes: int = 1,
+    X: checks.Data, y: checks.Data, weights: Any, gamma: float, *, bias_step: str = "unit", passes: int = 1
 ) -> float:
     """How many mistakes the rule makes at most from zero weights in given passes over any data: ((R + D)/γ)².
 
@@ -110,14 +104,7 @@ def inseparable_bound(
 
 
 def bracket(
-    net: Any,
-    X: checks.Data,
-    y: checks.Data,
-    t: float,
-    lr: float = 1.0,
-    *,
-    bias_step: str = "unit",
-    start: Any = None,
+    net: Any, X: checks.Data, y: checks.Data, t: float, lr: float = 1.0, *, bias_step: str = "unit", start: Any = None
 ) -> Bracket:
     """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
 

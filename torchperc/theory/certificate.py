@@ -163,11 +163,6 @@ class Certificate:
             for j in range(self.features)
         )
 
-    def is_about(self, problem: Problem) -> bool:
-        """Whether it answers the question about these data."""
-        asked = (problem.bias, problem.signs, problem.classes, problem.digest)
-        return asked == (self.bias, self.signs, len(self.labels), self.digest)
-
     def verify(self, X: checks.Data | None = None, y: checks.Data | None = None) -> bool:
         """Whether the proof holds of the data, in exact rational arithmetic and whoever found it.
 
@@ -234,10 +229,17 @@ class Certificate:
             "signs": self.signs,
             "bias": self.bias,
             "data": self.digest,
-            "hyperplane": None if self.hyperplane is None else _plane_content(self.hyperplane),
-            "witness": None if self.witness is None else _witness_content(self.witness),
+            "hyperplane": None,
+            "witness": None,
             "reason": self.reason,
         }
+        if (plane := self.hyperplane) is not None:
+            claims = {"least": write_number(plane.least), "squared_margin": write_number(plane.squared_margin)}
+            content["hyperplane"] = {**_null_content(plane), **claims, "positive": plane.positive}
+        if self.witness is not None:
+            further = [_sum_content(part) for part in self.witness.further]
+            null = None if self.witness.null is None else [_null_content(plane) for plane in self.witness.null]
+            content["witness"] = {**_sum_content(self.witness), "further": further, "null": null}
         return {**content, "checksum": verifier.checksum(content)}
 
     def __str__(self) -> str:
@@ -296,16 +298,6 @@ def _witness(claim: verifier.Witness, bias: bool) -> Witness:
 def _null_content(plane: Hyperplane) -> dict[str, Any]:
     weight = [[write_number(value) for value in row] for row in plane.weight]
     return {"weight": weight, "bias": None if plane.bias is None else [write_number(value) for value in plane.bias]}
-
-
-def _plane_content(plane: Hyperplane) -> dict[str, Any]:
-    claims = {"least": write_number(plane.least), "squared_margin": write_number(plane.squared_margin)}
-    return {**_null_content(plane), **claims, "positive": plane.positive}
-
-
-def _witness_content(witness: Witness) -> dict[str, Any]:
-    null = None if witness.null is None else [_null_content(plane) for plane in witness.null]
-    return {**_sum_content(witness), "further": [_sum_content(part) for part in witness.further], "null": null}
 
 
 def _sum_content(witness: Witness) -> dict[str, Any]:

@@ -112,20 +112,15 @@ class Corral:
                 return None
             if (target > 0).all():
                 return Corral(tuple(keys), points, target, Q, T, self.scale)
-            lambdas, gone = _towards(lambdas, target)
+            falling = np.flatnonzero(target <= 0)  # go as far towards the target as no weight is negative
+            fall = lambdas[falling] - target[falling]
+            limits = np.divide(lambdas[falling], fall, out=np.zeros_like(fall), where=fall > 0)
+            lambdas = np.maximum(lambdas + limits.min() * (target - lambdas), 0.0)
+            gone = int(falling[limits.argmin()])
             del keys[gone]
             points, lambdas = np.delete(points, gone, axis=1), np.delete(lambdas, gone)
             Q, T = qr_delete(Q, T, gone, which="col", check_finite=False)
             Q, T = Q[:, : len(keys)], T[: len(keys)]
-
-
-def _towards(lambdas: Array, target: Array) -> tuple[Array, int]:
-    """As far towards the target as no weight is negative, and the place of the weight that stops the way there."""
-    falling = np.flatnonzero(target <= 0)
-    fall = lambdas[falling] - target[falling]
-    limits = np.divide(lambdas[falling], fall, out=np.zeros_like(fall), where=fall > 0)
-    first = int(limits.argmin())
-    return np.maximum(lambdas + limits[first] * (target - lambdas), 0.0), int(falling[first])
 
 
 def nearest_point(hull: _Hull, tolerance: float, max_cycles: int) -> Corral:

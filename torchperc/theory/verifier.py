@@ -157,7 +157,8 @@ def parse(content: dict[str, Any]) -> Claim:
 def _claim(content: dict[str, Any]) -> Claim:
     _demand(isinstance(content["labels"], list), "labels must be a list")
     labels = tuple(_text(label) for label in content["labels"])
-    signs, bias = _flag(content["signs"]), _flag(content["bias"])
+    signs, bias = content["signs"], content["bias"]
+    _demand(type(signs) is type(bias) is bool, f"signs {signs!r} and bias {bias!r} must be true or false")
     samples, features = _count(content["samples"], 1), _count(content["features"], 1)
     _demand(len(set(labels)) == len(labels) >= 2, "labels must be two or more different names")
     _demand(not signs or len(labels) == 2, "signs are two labels")
@@ -215,11 +216,6 @@ def _sum(content: dict[str, Any], samples: int, classes: int) -> Sum:
 def _text(value: object) -> str:
     _demand(isinstance(value, str), f"{value!r} is not text")
     return str(value)
-
-
-def _flag(value: object) -> bool:
-    _demand(isinstance(value, bool), f"{value!r} is neither true nor false")
-    return bool(value)
 
 
 def _count(value: object, least: int) -> int:
@@ -490,19 +486,6 @@ def verify_file(certificate: str | Path, data: str | Path, target: str | None = 
     return f"valid: {claim.kind}, proved for all {claim.samples:,} samples of {data} in exact arithmetic"
 
 
-def run(certificate: str, data: str, target: str | None = None) -> int:
-    """Print the outcome in one line and return the exit code."""
-    try:
-        print(verify_file(certificate, data, target))
-    except RejectedError as reason:
-        print(f"rejected: {' '.join(str(reason).split())}")
-        return 1
-    except (ValueError, OSError) as error:
-        print(f"torchperc: error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    return 0
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"torchperc: error: {message} (see --help)", file=sys.stderr)
@@ -510,13 +493,21 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Entry point of the stand-alone verifier."""
+    """Entry point of the stand-alone verifier: prints the outcome in one line and returns the exit code."""
     parser = _Parser(prog="verifier", description="Checks a certificate of separability exactly.", allow_abbrev=False)
     parser.add_argument("certificate", help="a JSON file that torchperc separable --save wrote")
     parser.add_argument("data", help="the CSV file it is about")
     parser.add_argument("--target", help="column of labels, by name or position from 1 (default: the last)")
     arguments = parser.parse_args(words)
-    return run(arguments.certificate, arguments.data, arguments.target)
+    try:
+        print(verify_file(arguments.certificate, arguments.data, arguments.target))
+    except RejectedError as reason:
+        print(f"rejected: {' '.join(str(reason).split())}")
+        return 1
+    except (ValueError, OSError) as error:
+        print(f"torchperc: error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

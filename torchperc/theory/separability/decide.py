@@ -65,8 +65,10 @@ def separability(
     problem = Problem.of(X, y, bias=bias, num_classes=num_classes)
     if not isinstance(known, Certificate | None):
         raise TypeError(f"known must be a certificate or None, found {known!r}; give a result's certificate")
-    if known is not None and known.kind != "undecided" and known.is_about(problem):
-        return replace(known, rows=problem)
+    if known is not None and known.kind != "undecided":
+        asked = (problem.bias, problem.signs, problem.classes, problem.digest)
+        if asked == (known.bias, known.signs, len(known.labels), known.digest):
+            return replace(known, rows=problem)
     with _reporting(progress) as report:
         clock = Clock(limit)
         try:
@@ -80,12 +82,7 @@ def separability(
         report("checking the proof", 0, 1)
         fault = made.fault_in(problem)
         report("checking the proof", 1, 1)
-    if fault is not None:
-        return _certificate(problem, "undecided", reason=f"the proof did not hold: {fault}")
-    return made
-
-
-# --- weak separation: what is left to ask when no hyperplane separates strictly ---
+    return made if fault is None else _certificate(problem, "undecided", reason=f"the proof did not hold: {fault}")
 
 
 class Weak(NamedTuple):
@@ -144,9 +141,6 @@ def _not_separable(problem: Problem, witness: Weights, clock: Clock, report: Rep
     return _certificate(problem, "not separable", None, evidence, weak.reason)
 
 
-# --- evidence for the user ---
-
-
 def _sum(problem: Problem, weights: Weights) -> Witness:
     """A witness in the smallest integers that are proportional to it, by ascending keys."""
     samples, rivals = zip(*(problem.sample_and_rival(key) for key in sorted(weights)), strict=True)
@@ -186,11 +180,7 @@ def _integers(values: Sequence[Fraction]) -> list[int]:
 
 
 def _certificate(
-    problem: Problem,
-    kind: str,
-    plane: Hyperplane | None = None,
-    witness: Witness | None = None,
-    reason: str = "",
+    problem: Problem, kind: str, plane: Hyperplane | None = None, witness: Witness | None = None, reason: str = ""
 ) -> Certificate:
     labels = ("-1", "1") if problem.signs else tuple(map(str, range(problem.classes)))
     size, digest = (len(problem.own), problem.features), problem.digest

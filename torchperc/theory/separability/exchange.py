@@ -171,16 +171,12 @@ def _float(value: Fraction) -> float:
 
 
 def _shorter(space: Space, vector: list[Fraction]) -> list[Fraction]:
-    """A vector with its numbers rounded, if it is positive on all rows then too; as it is otherwise."""
+    """A vector with its numbers rounded to few bits, if it is positive on all rows then too; as it is otherwise."""
     if not space.zero:
         for bits in (24, 53):
-            rounded = [_significant(value, bits) for value in vector]
+            exponents = (value.numerator.bit_length() - value.denominator.bit_length() - bits for value in vector)
+            steps = (Fraction(2) ** exponent for exponent in exponents)
+            rounded = [round(value / step) * step for value, step in zip(vector, steps, strict=True)]
             if not len(wrong_rows(space, rounded)):
                 return rounded
     return vector
-
-
-def _significant(value: Fraction, bits: int) -> Fraction:
-    """A rational number rounded to a number of significant bits."""
-    step = Fraction(2) ** (value.numerator.bit_length() - value.denominator.bit_length() - bits)
-    return round(value / step) * step

@@ -72,9 +72,6 @@ def _economical(table: Array) -> Any:
     return csr_array(table) if np.count_nonzero(table) < 0.2 * table.size else table
 
 
-# --- one question: strict separation, or a witness against it -----------------------------------------------------
-
-
 def decide(space: Space, clock: Clock, report: Report) -> list[Fraction] | Weights:
     """A vector of the space that is positive on its rows, exactly; or a witness that there is none.
 

@@ -112,17 +112,16 @@ class Space:
             if self.rows.bias:
                 shifts = zip(weight, self.centre.tolist(), strict=True)
                 made.append(block[-1] - sum((w * Fraction(c) for w, c in shifts if c), Fraction(0)))
-        return self._exactly_corrected(made, tick) if self.zero else made
-
-    def _exactly_corrected(self, vector: list[Fraction], tick: Tick) -> list[Fraction]:
+        if not self.zero:
+            return made
         inside, table = set(self.pivots), [self.rows.exact_row(key)[0] for key in self.zero]
-        common = math.lcm(*(value.denominator for j, value in enumerate(vector) if j not in inside))
-        others = [0 if j in inside else int(value * common) for j, value in enumerate(vector)]
+        common = math.lcm(*(value.denominator for j, value in enumerate(made) if j not in inside))
+        others = [0 if j in inside else int(value * common) for j, value in enumerate(made)]
         rights = [-sum(z * v for z, v in zip(row, others, strict=True) if z) for row in table]
         solved = Square([[row[j] for j in self.pivots] for row in table], tick).solve(rights)
         for j, value in zip(self.pivots, solved, strict=True):
-            vector[j] = value / common
-        return vector
+            made[j] = value / common
+        return made
 
 
 def _few_bits(values: Array, scale: Array) -> Array:
