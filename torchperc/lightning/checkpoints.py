@@ -124,11 +124,11 @@ def _plain(value: Any, at: str) -> Any:
         items = (_plain(item, f"{at}[{i}]") for i, item in enumerate(value))
         return tuple(items) if isinstance(value, tuple) else list(items)
     if isinstance(value, set | frozenset):
-        return _sorted([_plain(item, f"{at}{{…}}") for item in value], at)
-    return _plain_leaf(value, at)
-
-
-def _plain_leaf(value: Any, at: str) -> Any:
+        members = [_plain(item, f"{at}{{…}}") for item in value]
+        try:
+            return sorted(members)
+        except (TypeError, RuntimeError):  # 1 < "a", and tensors
+            raise TypeError(f"{at or 'the value'} is a set whose items have no order; make it a list") from None
     if isinstance(value, Enum):
         return _plain(value.value, at)
     if isinstance(value, os.PathLike):
@@ -153,13 +153,6 @@ def _plain_dict(value: Mapping[Any, Any], at: str) -> dict[Any, Any]:
             raise TypeError(f"the key {here} ({type(key).__name__}) is not unique; use a different str or int")
         result[name] = _plain(item, here)
     return result
-
-
-def _sorted(items: list[Any], at: str) -> list[Any]:
-    try:
-        return sorted(items)
-    except (TypeError, RuntimeError):  # 1 < "a", and tensors
-        raise TypeError(f"{at or 'the value'} is a set whose items have no order; make it a list") from None
 
 
 def _local(path: str | Path) -> Path:

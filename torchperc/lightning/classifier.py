@@ -209,7 +209,10 @@ class LitClassifier(LitNet):
         self._lr_used = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # before a scheduler's next
         if self.update == "sample":
             loss = self._step_by_samples(samples)
-            self._step_schedulers(epoch_ended=self.trainer.is_last_batch)  # before a callback saves the batch's state
+            for config in self.trainer.lr_scheduler_configs:  # here, before a callback saves the batch's state
+                due = self.trainer.is_last_batch or config.interval == "step"
+                if due and not isinstance(config.scheduler, ReduceLROnPlateau):
+                    config.scheduler.step()
             return loss
         sums = EpochSums() if again else self._sums
         return self._accumulated(samples, sums) if isinstance(samples.x, Mapped) else self._batch_loss(samples, sums)
@@ -275,7 +278,13 @@ class LitClassifier(LitNet):
         if self.update == "sample":
             self._refuse("update='sample'")
             check_net(uncompiled(self.net))
-            _check_plain_sgd(self.trainer.optimizers[0])
+            optimizer = self.trainer.optimizers[0]
+            names = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
+            extras = [name for name in names if any(group.get(name) for group in optimizer.param_groups)]
+            extras += ["several parameter groups"] if len(optimizer.param_groups) > 1 else []
+            if not isinstance(optimizer, torch.optim.SGD) or extras:
+                found = type(optimizer).__name__ + (f" with {', '.join(extras)}" if extras else "")
+                raise ValueError(f"update='sample' makes the steps of plain SGD, found {found}; use update='batch'")
 
     def on_train_start(self) -> None:
         """Balanced class weights and the two-sample start, which read training data."""
@@ -322,13 +331,6 @@ class LitClassifier(LitNet):
         self._log({_TAGS.get(name, name): value for name, value in values.items()})
         self._sums.reset()
 
-    def _step_schedulers(self, *, epoch_ended: bool) -> None:
-        """With manual optimization schedulers are stepped here; ReduceLROnPlateau at the end of the epoch."""
-        for config in self.trainer.lr_scheduler_configs:
-            due = epoch_ended or config.interval == "step"
-            if due and not isinstance(config.scheduler, ReduceLROnPlateau):
-                config.scheduler.step()
-
     # --- a look at the training data ---
 
     def _batches_before(self, needs_all: str | None = None) -> Iterator[Samples]:
@@ -369,15 +371,6 @@ _LOGISTIC_BEARS = 10
 _WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a fraction of a second
 _TAGS = {"loss": "loss/train", "error": "error/train"}
 _DIRECT = 2000
-
-
-def _check_plain_sgd(optimizer: Optimizer) -> None:
-    names = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
-    extras = [name for name in names if any(group.get(name) for group in optimizer.param_groups)]
-    extras += ["several parameter groups"] if len(optimizer.param_groups) > 1 else []
-    if not isinstance(optimizer, torch.optim.SGD) or extras:
-        found = type(optimizer).__name__ + (f" with {', '.join(extras)}" if extras else "")
-        raise ValueError(f"update='sample' makes the steps of plain SGD, found {found}; use update='batch'")
 
 
 def _train_loader(trainer: pl.Trainer) -> Any:

@@ -72,13 +72,8 @@ class TabularDataModule(pl.LightningDataModule):
         self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
         self.scale = checks.one_of("scale", scale, (*SCALINGS, "auto"))
         split_list = None if split is None else list(split)
-        kept: dict[str, Any] = {
-            "source": str(source),
-            "options": self.options,
-            "batch_size": batch_size,
-            "order": order,
-        }
-        kept |= {"split": split_list, "scale": scale, "seed": seed, "dtype": dtype}
+        kept: dict[str, Any] = {"source": str(source), "options": self.options, "batch_size": batch_size}
+        kept |= {"order": order, "split": split_list, "scale": scale, "seed": seed, "dtype": dtype}
         self.save_hyperparameters(kept, logger=False)  # as LitRule has order and seed, too
 
     @cached_property
@@ -161,12 +156,8 @@ class TabularDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        state = {
-            "scaler": self.scaler.state(),
-            "labels": list(self.dataset.labels),
-            "data": self._hash,
-            "seed": self.seed,
-        }
+        labels = list(self.dataset.labels)
+        state = {"scaler": self.scaler.state(), "labels": labels, "data": self._hash, "seed": self.seed}
         return state if self.encoding is None else {**state, "encoding": self.encoding.state()}
 
     @cached_property

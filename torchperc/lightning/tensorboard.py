@@ -100,12 +100,8 @@ class Board(pl.Callback):
         if self.picture_every and self._pictured != epoch:
             self._picture(trainer, pl_module, epoch)
         metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
-        data = getattr(trainer, "datamodule", None)
-        options = {
-            "module": type(pl_module).__name__,
-            **_plain(pl_module.hparams),
-            **_plain({"data": dict(getattr(data, "hparams", {}))}),
-        }
+        data = dict(getattr(getattr(trainer, "datamodule", None), "hparams", {}))
+        options = {"module": type(pl_module).__name__, **_plain(pl_module.hparams), **_plain({"data": data})}
         for board in _boards(trainer):
             _hyperparameters(board, options, epoch)
             board.experiment.add_text("summary", _summary(options, metrics, epoch), epoch)
@@ -126,9 +122,8 @@ class Board(pl.Callback):
         for board in boards:
             for name, values in _net(pl_module).named_parameters():
                 shown = values.detach().cpu().double()
-                shown = shown[~shown.isnan()].clamp(
-                    -9e19, 9e19
-                )  # the bins end at 1e20, weights of a diverging run do not
+                # the bins end at 1e20, weights of a diverging run do not
+                shown = shown[~shown.isnan()].clamp(-9e19, 9e19)
                 if len(shown):
                     board.experiment.add_histogram(f"weights/{name}", shown, epoch)
             if figure is not None:
@@ -149,9 +144,8 @@ class Board(pl.Callback):
             scores = score(X)
             linear = scores.dim() == 1 and hasattr(_net(pl_module), "weight")
             slack = float(tpf.slacks(scores - head.threshold, y).min()) if linear else 0.0
-            return decision_boundary(
-                score, X, y, title=f"epoch {epoch}", margin=slack if slack > 0 else None, head=head
-            )
+            margin = slack if slack > 0 else None
+            return decision_boundary(score, X, y, title=f"epoch {epoch}", margin=margin, head=head)
 
 
 def _net(module: pl.LightningModule) -> torch.nn.Module:
