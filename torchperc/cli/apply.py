@@ -38,13 +38,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
-    applied = apply(
-        model,
-        arguments.data,
-        arguments.out,
-        spreadsheet_safe=arguments.spreadsheet_safe,
-        max_unpacked=arguments.max_unpacked,
-    )
+    options = {name: getattr(arguments, name) for name in ("spreadsheet_safe", "max_unpacked")}
+    applied = apply(model, arguments.data, arguments.out, **options)
     lines = []
     if arguments.out is not None:
         lines.append(f"{plural(applied.rows, 'label')} in {arguments.out}")

@@ -209,19 +209,16 @@ def with_bases(argv: list[str]) -> list[str]:
     """
     result: list[str] = []
     words = iter([part for word in argv for part in (word.split("=", 1) if word.startswith("--config=") else [word])])
-    words = (_with_underscores(word) for word in words)
     for word in words:
+        name, equals, value = word.partition("=")
+        if word.startswith("--"):
+            word = f"--{name[2:].replace('-', '_')}{equals}{value}"
         if word in ("--config", "-c"):
             for layer in _layers(Path(next(words, "")), ()):
                 result += ["--config", layer]
         else:
             result.append(word)
     return result
-
-
-def _with_underscores(word: str) -> str:
-    name, equals, value = word.partition("=")
-    return f"--{name[2:].replace('-', '_')}{equals}{value}" if word.startswith("--") else word
 
 
 def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:

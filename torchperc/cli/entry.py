@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torchperc
 from torchperc._lazy import requires
 from torchperc.cli.ending import Ending
 from torchperc.reports.text import visible
@@ -133,16 +134,10 @@ def _spelled(option: Any, arguments: argparse.Namespace, names: Mapping[str, str
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="torchperc", description="Perceptrons, learned by rule and by gradient.")
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=f"torchperc {torchperc.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, text in _COMMANDS.items():
         added = commands.add_parser(name, help=text)
         if name not in _CONFIGURED:
             importlib.import_module(f"torchperc.cli.{name}").add_arguments(added)
     return parser
-
-
-def _version() -> str:
-    import torchperc
-
-    return f"torchperc {torchperc.__version__}"

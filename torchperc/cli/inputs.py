@@ -22,39 +22,25 @@ _DENSE = 2**28  # bytes up to which sparse data are converted for those who need
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How a file is read; the same for every command that reads one."""
     parser.add_argument("--target", help="column of labels, by name or position from 1 (default: the last)")
-    parser.add_argument(
-        "--missing",
-        choices=("error", "drop", "mean"),
-        default="error",
-        help="rows with missing values: stop, drop them, or fill in the mean of the column (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--header",
-        choices=("auto", "yes", "no"),
-        default="auto",
-        help="whether the first line names the columns (default: if it has no number)",
-    )
+    missing = "rows with missing values: stop, drop them, or fill in the mean of the column (default: %(default)s)"
+    parser.add_argument("--missing", choices=("error", "drop", "mean"), default="error", help=missing)
+    header = "whether the first line names the columns (default: if it has no number)"
+    parser.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=header)
     parser.add_argument("--delimiter", help="between the cells of text (default: found among , ; tab and |)")
     again = "by name or position; may be given several times"
-    parser.add_argument(
-        "--categories", action="append", metavar="COLUMN", help=f"a column of numbers that are categories, {again}"
-    )
-    parser.add_argument("--ignore", action="append", metavar="COLUMN", help=f"a column to ignore, {again}")
+    columns: dict[str, Any] = {"action": "append", "metavar": "COLUMN"}
+    parser.add_argument("--categories", **columns, help=f"a column of numbers that are categories, {again}")
+    parser.add_argument("--ignore", **columns, help=f"a column to ignore, {again}")
     parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
     add_limit(parser)
-    parser.add_argument(
-        "--max-features", type=int, metavar="N", help="features allowed (default: as many as fit into memory)"
-    )
+    features = "features allowed (default: as many as fit into memory)"
+    parser.add_argument("--max-features", type=int, metavar="N", help=features)
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
     """How far a compressed file may expand; the same for every command that reads one."""
-    parser.add_argument(
-        "--max-unpacked",
-        type=int,
-        metavar="BYTES",
-        help="size allowed for a decompressed file (default: 256 MiB, or 500 times its size if that is more)",
-    )
+    size = "size allowed for a decompressed file (default: 256 MiB, or 500 times its size if that is more)"
+    parser.add_argument("--max-unpacked", type=int, metavar="BYTES", help=size)
 
 
 def options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -51,17 +51,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("TRAIN", "VAL", "TEST"),
         help="fractions of the training, validation and test sets (default: 0.6 0.2 0.2)",
     )
-    parser.add_argument(
-        "--scale",
-        choices=("auto", "standard", "minmax", "maxabs", "none"),
-        default="auto",
-        help="of the features (default: standard, for sparse data maxabs)",
-    )
-    parser.add_argument(
-        "--epochs",
-        type=int,
-        help="maximum number of epochs (default: 30 by rule, 200 by gradient; fewer with many samples)",
-    )
+    scales, scale_help = ("auto", "standard", "minmax", "maxabs", "none"), "(default: standard, for sparse data maxabs)"
+    parser.add_argument("--scale", choices=scales, default="auto", help=f"of the features {scale_help}")
+    epochs = "maximum number of epochs (default: 30 by rule, 200 by gradient; fewer with many samples)"
+    parser.add_argument("--epochs", type=int, help=epochs)
     parser.add_argument("--seed", type=int, default=0, help="of split and order (default: %(default)s)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="(default: %(default)s)")
     parser.add_argument(
@@ -80,14 +73,10 @@ def run(arguments: argparse.Namespace) -> None:
         learned = learn(
             arguments.data,
             folder=arguments.out,
-            overwrite=arguments.overwrite,
             split=tuple(arguments.split),
-            scale=arguments.scale,
             max_epochs=arguments.epochs,
-            seed=arguments.seed,
-            dtype=arguments.dtype,
-            stream=arguments.stream,
             watch=lambda what: status.update(_STEPS[what]),
+            **{name: getattr(arguments, name) for name in ("overwrite", "scale", "seed", "dtype", "stream")},
             **inputs.options(arguments),
         )
     _show(learned, arguments.data)

@@ -30,26 +30,19 @@ class _Run(NamedTuple):
     shown: str = ""
 
 
-class _Row(NamedTuple):
-    epochs: str
-    result: str
-    train_error: str
-    test_error: str
-    report: Report
-
-
 def demo(folder: Path) -> None:
     """Print the tour; leave curves, pictures and ``report.html`` in the folder."""
     console = Console(highlight=False)
     _and(console)
-    _xor(console)
+    console.print("\n[bold]XOR[/bold]: no line separates it, and the run notices.")
+    _verdict(console, "XOR")
     console.print("\n[bold]The same under a Lightning Trainer[/bold], with curves for TensorBoard")
     table = Table("run", "epochs", "result", "train error", "test error")
     reports, folders = [], {}
     with Progress(console=Console(stderr=True), transient=True) as progress:
         for name, run in progress.track(_runs().items(), description="training"):
             folders[name] = folder / name.replace(" ", "-").replace(",", "")
-            *row, report = _train(run, folders[name])
+            row, report = _train(run, folders[name])
             table.add_row(name, *row)
             reports.append(report)
     console.print(table)
@@ -81,7 +74,8 @@ def _runs() -> dict[str, _Run]:
     }
 
 
-def _train(run: _Run, folder: Path) -> _Row:
+def _train(run: _Run, folder: Path) -> tuple[list[str], Report]:
+    """The run's row of the table (epochs, result, train and test error), and its report."""
     lit, data = run.lit, run.data
     quiet: dict[str, Any] = {"enable_progress_bar": False, "accelerator": "cpu"}
     trainer = make_trainer(folder, run.epochs, picture_every=run.epochs // 2, **quiet)
@@ -94,7 +88,7 @@ def _train(run: _Run, folder: Path) -> _Row:
         shown = f"{shown} {weights(lit.net.weight, lit.net.bias, 3)}".strip()
     again = [Text("The run is one of those that torchperc demo makes.")]
     report = runs.of_module(folder.name.replace("-", " "), lit, data, folder=folder, again=again)
-    return _Row(str(trainer.current_epoch), shown, train, test, report)
+    return [str(trainer.current_epoch), shown, train, test], report
 
 
 def _and(console: Console) -> None:
@@ -124,11 +118,6 @@ def _and(console: Console) -> None:
     check = crosscheck(X, y, epochs=_EPOCHS)
     agree = "equal to the bit" if check.equal and check.exact else "DIFFERENT"
     console.print(f"cross-check  {len(check.rule)} mistakes by rule, {len(check.gradient)} by gradient: {agree}")
-
-
-def _xor(console: Console) -> None:
-    console.print("\n[bold]XOR[/bold]: no line separates it, and the run notices.")
-    _verdict(console, "XOR")
 
 
 def _verdict(console: Console, gate: str) -> None:

@@ -36,9 +36,6 @@ Weights: TypeAlias = tuple[Tensor, Tensor, Tensor, Tensor]
 """Hidden weights (h, 2, S) and biases (h, S), output weights (h, S) and bias (S,), the seeds last."""
 
 
-# --- training -----------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class LabResult:
     """What became of every member of a run: S seeds, h hidden units, T recorded steps."""
@@ -145,31 +142,18 @@ def train(
     steps = checks.whole("steps", steps, at_least=1)
     every = max(1, steps // 200) if record_every is None else checks.whole("record_every", record_every, at_least=1)
 
-    weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in _padded(members)])
+    # with copies of the last up to whole vectors, as torch computes the rest with other last bits
+    padded = members + members[-1:] * (-len(members) % _VECTORS)
+    weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded])
+    watch = progress or (lambda step: None)
     with _one_thread():
-        curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=progress or _ignore)
+        curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=watch)
         accuracy, loss, norm, dead = (figure[: len(members)] for figure in task.examine(weights))
     weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous() for w in weights)
-    return LabResult(
-        seeds=members,
-        hidden=hidden,
-        activation=activation,
-        head=head,
-        lr=lr,
-        steps=steps,
-        inputs=inputs,
-        recorded=torch.tensor([*range(0, steps, every), steps]),
-        curves=curves[:, : len(members)].contiguous(),
-        weight1=weight1,
-        bias1=bias1,
-        weight2=weight2,
-        bias2=bias2,
-        accuracy=accuracy,
-        loss=loss,
-        gradient_norm=norm,
-        dead=dead,
-        kinds=task.kinds(accuracy, loss, norm, dead),
-    )
+    recorded, curves = torch.tensor([*range(0, steps, every), steps]), curves[:, : len(members)].contiguous()
+    setting = (members, hidden, activation, head, lr, steps, inputs)
+    kinds = task.kinds(accuracy, loss, norm, dead)
+    return LabResult(*setting, recorded, curves, weight1, bias1, weight2, bias2, accuracy, loss, norm, dead, kinds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,11 +269,6 @@ def _stack(nets: Sequence[MLP]) -> Weights:
     return weight1.requires_grad_(), bias1.requires_grad_(), weight2.requires_grad_(), bias2.requires_grad_()
 
 
-def _padded(members: tuple[int, ...]) -> tuple[int, ...]:
-    """The members and copies of the last, up to whole vectors: torch computes the rest with other last bits."""
-    return members + members[-1:] * (-len(members) % _VECTORS)
-
-
 @contextmanager
 def _one_thread() -> Iterator[None]:
     """Run on one thread: a step is microseconds of work, and sharing that among threads costs far more."""
@@ -299,13 +278,6 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _ignore(step: int) -> None:
-    pass
-
-
-# --- what became of it --------------------------------------------------------------------------------------------
 
 
 def kind_of(accuracy: float, loss: float, gradient_norm: float, dead: int, *, chance: float) -> str:
