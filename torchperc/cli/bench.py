@@ -20,9 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="which of them (default: all; see --list)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes and one round, to see that it runs")
-    parser.add_argument(
-        "--rounds", type=int, help=f"repetitions, of which the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
-    )
+    rounds = f"repetitions, of which the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
+    parser.add_argument("--rounds", type=int, help=rounds)
     parser.add_argument("--out", default="runs/bench", help="folder of the files (default: %(default)s)")
     parser.add_argument("--list", action="store_true", help="list the cases and exit")
 

@@ -20,9 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("run", metavar="RUN", nargs="?", help="the folder of a run, or its weights.safetensors")
     parser.add_argument("--to", choices=tuple(_FILES), help="kind of file")
-    parser.add_argument(
-        "-o", "--out", metavar="FILE", help="the file (default: model.onnx, model.pt2 or model.safetensors in the run)"
-    )
+    out = "the file (default: model.onnx, model.pt2 or model.safetensors in the run)"
+    parser.add_argument("-o", "--out", metavar="FILE", help=out)
     parser.add_argument("--check", metavar="FILE", help="only check that an exported file is as it was written")
 
 

@@ -57,9 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, help=epochs)
     parser.add_argument("--seed", type=int, default=0, help="of split and order (default: %(default)s)")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="(default: %(default)s)")
-    parser.add_argument(
-        "--stream", action="store_true", default=None, help="read in blocks (default: if too large for memory)"
-    )
+    stream = "read in blocks (default: if too large for memory)"
+    parser.add_argument("--stream", action="store_true", default=None, help=stream)
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -95,14 +94,9 @@ def _show(learned: Learned, source: str) -> None:
     table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
     table.columns[1].no_wrap = True
     for each in learned.candidates:
-        table.add_row(
-            f"{each.name} ◂" if each is best else each.name,
-            str(each.validation),
-            percent(each.training.error, ".1f"),
-            each.verdict,
-            str(each.epochs),
-            f"{each.seconds:.1f} s",
-        )
+        name = f"{each.name} ◂" if each is best else each.name
+        errors = str(each.validation), percent(each.training.error, ".1f")
+        table.add_row(name, *errors, each.verdict, str(each.epochs), f"{each.seconds:.1f} s")
     table.add_section()
     table.add_row("majority class", str(learned.baseline), "", "", "", "")
     console.print(table)

@@ -23,9 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or one with runs directly below it")
     parser.add_argument("--out", metavar="FILE", help="the page (default: report.html in the folder)")
-    parser.add_argument(
-        "--trust", action="store_true", help="do not warn of a config's classes outside torch, lightning and torchperc"
-    )
+    trust = "do not warn of a config's classes outside torch, lightning and torchperc"
+    parser.add_argument("--trust", action="store_true", help=trust)
     parser.add_argument("--card", metavar="FILE", help="write the same content as Markdown to this file, too")
 
 

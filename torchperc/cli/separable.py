@@ -75,15 +75,8 @@ def _decide(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         inputs.output_file(arguments.out)
     table = inputs.load_dense(arguments)
-    certificate = separability(
-        table.X,
-        table.y,
-        bias=not arguments.no_bias,
-        num_classes=table.classes,
-        progress=True,
-        time_limit=arguments.time_limit,
-    )
-    certificate = replace(certificate, labels=table.labels)
+    asked = {"bias": not arguments.no_bias, "num_classes": table.classes, "time_limit": arguments.time_limit}
+    certificate = replace(separability(table.X, table.y, progress=True, **asked), labels=table.labels)
     samples, features = table.X.shape
     inputs.say(f"{arguments.data}: {samples:,} samples, {features:,} features, labels {', '.join(table.labels)}")
     inputs.say(f"{certificate}{_rows(certificate)}")

@@ -55,16 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     many: dict[str, Any] = {"nargs": "+", "metavar": "X"}
     parser.add_argument("--seeds", type=int, default=1000, help="how many, 0, 1, 2, … (default: %(default)s)")
     parser.add_argument("--hidden", type=int, default=[2, 4], **many, help="widths of the hidden layer (default: 2 4)")
-    parser.add_argument(
-        "--activation",
-        choices=_ACTIVATIONS,
-        default=["tanh", "relu"],
-        **many,
-        help=f"of {' '.join(_ACTIVATIONS)} (default: tanh relu)",
-    )
-    parser.add_argument(
-        "--loss", choices=_LOSSES, default=["logistic"], **many, help=f"of {' '.join(_LOSSES)} (default: logistic)"
-    )
+    activations = f"of {' '.join(_ACTIVATIONS)} (default: tanh relu)"
+    losses = f"of {' '.join(_LOSSES)} (default: logistic)"
+    parser.add_argument("--activation", choices=_ACTIVATIONS, default=["tanh", "relu"], **many, help=activations)
+    parser.add_argument("--loss", choices=_LOSSES, default=["logistic"], **many, help=losses)
     parser.add_argument("--lr", type=float, default=[1.0], **many, help="learning rates (default: 1.0)")
     parser.add_argument("--steps", type=int, default=5000, help="full-batch steps (default: %(default)s)")
     parser.add_argument("--inputs", choices=_INPUTS, default="0/1", help="the truth values (default: %(default)s)")
@@ -171,14 +165,8 @@ def _table(rows: list[_Row], arguments: argparse.Namespace) -> Table:
         table.add_column(heading, justify="right")
     for row in rows:
         low, high = row.result.interval
-        table.add_row(
-            str(row.hidden),
-            row.activation,
-            row.loss,
-            f"{row.lr:g}",
-            f"{100 * row.result.success_rate:.1f}",
-            f"{100 * low:.1f}–{100 * high:.1f}",
-            *(f"{row.result.counts[kind]:,}" for kind in _FAILURES),
-            f"{row.seconds:.1f}",
-        )
+        solved = f"{100 * row.result.success_rate:.1f}", f"{100 * low:.1f}–{100 * high:.1f}"
+        failed = (f"{row.result.counts[kind]:,}" for kind in _FAILURES)
+        setting = str(row.hidden), row.activation, row.loss, f"{row.lr:g}"
+        table.add_row(*setting, *solved, *failed, f"{row.seconds:.1f}")
     return table

@@ -103,16 +103,10 @@ def _and(console: Console) -> None:
             table.add_section()
             epoch = step.epoch
         rule, gradient = (weights(w.weight, w.bias) for w in (step.rule_weights, step.gradient_weights))
-        table.add_row(
-            str(step.epoch),
-            f"({figures(X[step.sample].tolist())})",
-            f"{int(y[step.sample]):+d}",
-            figures(step.rule.scores),
-            "mistake" if step.rule.wrong is not None else "",
-            rule,
-            gradient,
-            "yes" if step.rule == step.gradient and rule == gradient else "NO",
-        )
+        sample = f"({figures(X[step.sample].tolist())})", f"{int(y[step.sample]):+d}", figures(step.rule.scores)
+        mistake = "" if step.rule.wrong is None else "mistake"
+        same = "yes" if step.rule == step.gradient and rule == gradient else "NO"
+        table.add_row(str(step.epoch), *sample, mistake, rule, gradient, same)
     console.print(table)
     _verdict(console, "AND")
     check = crosscheck(X, y, epochs=_EPOCHS)

@@ -74,14 +74,8 @@ def make_trainer(
         last: dict[str, Any] = {"filename": Path(LAST).stem, "every_n_epochs": 1, "save_on_train_epoch_end": True}
         after_epoch = pl.callbacks.ModelCheckpoint(folder, **last, enable_version_counter=False)
         own += [after_epoch, SaveOnSignal(folder / LAST)]
-    settings: dict[str, Any] = {
-        "accelerator": "auto",
-        "devices": 1,
-        "plugins": [SafeCheckpointIO()],
-        "enable_model_summary": False,
-        "log_every_n_steps": 1,
-        "num_sanity_val_steps": 0,
-    }
+    settings: dict[str, Any] = {"accelerator": "auto", "devices": 1, "plugins": [SafeCheckpointIO()]}
+    settings |= {"enable_model_summary": False, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
     return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **{**settings, **options})
 
 
@@ -102,15 +96,9 @@ def fitted_model(
         ('not setosa', 'setosa')
     """
     table = data.dataset
-    return FittedModel.of(
-        module.net,
-        module.head,
-        scaler=data.scaler,
-        labels=table.labels,
-        names=table.names,
-        encoding=data.encoding,
-        about={"data": table.name, "seed": str(data.seed), **(about or {})},
-    )
+    notes = {"data": table.name, "seed": str(data.seed), **(about or {})}
+    fitted: dict[str, Any] = {"scaler": data.scaler, "encoding": data.encoding}
+    return FittedModel.of(module.net, module.head, labels=table.labels, names=table.names, about=notes, **fitted)
 
 
 @torch.no_grad()

@@ -132,7 +132,10 @@ def nearest_point(hull: _Hull, tolerance: float, max_cycles: int) -> Corral:
         slacks = hull.slacks(corral.direction)
         if _done(corral, float(slacks.min()), tolerance) or cycles >= max_cycles:
             return corral
-        samples = _working_set(slacks, [i for key in corral.keys for i in hull.samples(key)])
+        samples = np.arange(len(slacks))
+        if len(slacks) > 2 * _WORKING_SET:  # those of the corral, and those with the smallest slacks
+            used = np.array([i for key in corral.keys for i in hull.samples(key)])
+            samples = np.union1d(used, np.argpartition(slacks, _WORKING_SET)[:_WORKING_SET])
         moved, made = _solved(hull, samples, corral, tolerance / 2, max_cycles - cycles, seen)
         if not made:
             return corral
@@ -167,10 +170,3 @@ def _done(corral: Corral, lowest: float, tolerance: float) -> bool:
     """
     lower = lowest / (float(np.linalg.norm(corral.direction)) or 1.0)
     return corral.distance - lower <= tolerance * corral.distance or corral.distance <= 2 * corral.rounding
-
-
-def _working_set(slacks: Array, used: list[int]) -> Index:
-    """The samples of the corral and those with the smallest slacks; all of them where they are few."""
-    if len(slacks) <= 2 * _WORKING_SET:
-        return np.arange(len(slacks))
-    return np.union1d(np.array(used), np.argpartition(slacks, _WORKING_SET)[:_WORKING_SET])

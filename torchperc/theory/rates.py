@@ -51,7 +51,13 @@ def step_limit(
     code = tph.loss_code(tph.head(head) if isinstance(head, str) else head)
     bend = curvature_bound(code[0], class_count(num_classes) or 1)
     points = _points(X, bias)
-    smallest, largest = _batches(len(points.rows), reduction, batch_size)
+    checks.one_of("reduction", reduction, REDUCTIONS)
+    smallest = largest = len(points.rows)
+    if isinstance(batch_size, str):
+        checks.one_of("batch_size", batch_size, ("full",))
+    else:  # the smallest batch is the last
+        largest = min(checks.whole("batch_size", batch_size, at_least=1), largest)
+        smallest = smallest % largest or largest
     if not bend:
         return math.inf
     curvature = longest = points.squared_radius(None)
@@ -161,16 +167,6 @@ def largest_eigenvalue(X: checks.Data, *, bias: bool = True) -> float:
 
 def _points(X: checks.Data, bias: bool) -> Points:
     return Points.of(X, "unit" if checks.flag("bias", bias) else "none")
-
-
-def _batches(count: int, reduction: str, batch_size: int | str) -> tuple[int, int]:
-    """The sizes of the smallest batch, which is the last, and of the others."""
-    checks.one_of("reduction", reduction, REDUCTIONS)
-    if isinstance(batch_size, str):
-        checks.one_of("batch_size", batch_size, ("full",))
-        return count, count
-    size = min(checks.whole("batch_size", batch_size, at_least=1), count)
-    return count % size or size, size
 
 
 def _largest(points: Points) -> float:
