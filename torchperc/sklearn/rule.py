@@ -48,12 +48,15 @@ def _can_stream(estimator: PerceptronClassifier) -> bool:
 class PerceptronClassifier(LinearClassifier):
     """The perceptron rule: for each sample that is a mistake, w ← w + η·y·x and b ← b + η·y·(bias step).
 
-    With K classes, the right class's vector gains η·x and the strongest wrong one loses it. Parameters not listed here
-    are those of :class:`LinearClassifier`, and ``lr``, ``tie``, ``margin``, ``degree`` and ``engine`` are those of
-    :class:`torchperc.RuleTrainer`.
+    With K classes, the right class's vector gains η·x and the strongest wrong one loses it. Everything that
+    :class:`torchperc.RuleTrainer` can do is reached by the parameters that it names so.
+
+    Parameters not listed here are those of :class:`LinearClassifier`.
 
     Args:
         max_iter: passes at most; the run ends earlier at a clean pass or when its weights repeat.
+        lr: the learning rate η.
+        tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
         bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"``, and
             ``"none"`` without an intercept and for kernels, which bring a constant of their own.
         order: ``"shuffled"`` anew in each epoch, ``"given"``, ``"random-mistake"``, sample numbers for every epoch, or
@@ -61,9 +64,12 @@ class PerceptronClassifier(LinearClassifier):
         select: which weights it has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (decisions are votes;
             ``coef_`` are the averaged weights), ``"pocket"`` (which looks at all samples for every mistake),
             or ``"best-validation"``, for which ``validation_fraction`` is held out.
+        margin: the required margin, a slack y·s that every sample must exceed; 0 is the classic rule.
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
             (M, d) to (N, M). Then there is no ``coef_`` but ``dual_coef_``, ``support_`` and ``support_vectors_``.
+        degree: of the polynomial kernel; 3 by default.
         gamma: of the rbf kernel; 1 by default, and 1/(d·variance of X) for ``"scale"``.
+        engine: how passes are made; the mistakes are the same. See :class:`torchperc.RuleTrainer`.
         prove: if the run ends without separating the samples, find out whether that is possible: the verdict becomes
             ``NOT_SEPARABLE`` where a proof says no, and ``certificate_`` has the proof.
         early_stopping: stop when the (weighted) error of the held-out samples has not fallen. The weights of the best
