@@ -1,4 +1,9 @@
+import functools
+import gc
+import importlib.metadata
 import os
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -9,6 +14,9 @@ from hypothesis import HealthCheck, settings
 # the suite runs in parallel workers; one thread each keeps them out of each other's way and sums in one order
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# every Trainer asks the installed packages for callbacks of theirs, which reads the metadata of them all
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
 
 settings.register_profile(
     "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
@@ -24,7 +32,10 @@ def pytest_sessionstart() -> None:
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
-    torch.manual_seed(0)
+    if torch.cuda.is_available():
+        torch.manual_seed(0)
+    else:  # the same without a copy of the stack for each kind of device that may be used later
+        torch.default_generator.manual_seed(0)
 
 
 @pytest.fixture
@@ -44,6 +55,44 @@ def call(capsys, monkeypatch):
     return run
 
 
+FRESH = """
+import os, sys, torch
+for program in sys.stdin:
+    if not (child := os.fork()):
+        code = 1
+        try:
+            exec(eval(program), {"__name__": "__main__"})
+            code = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    print(f"\\0{os.waitpid(child, 0)[1]}", flush=True)
+"""
+
+
+@pytest.fixture(scope="session")
+def fresh():
+    """What a program prints in a process of its own, forked from one that has loaded torch and nothing else."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", FRESH], text=True, **pipes) as process:
+
+        def run(program: str) -> str:
+            print(repr(program), file=process.stdin, flush=True)
+            said = ""
+            while "\0" not in said:
+                line = process.stdout.readline()
+                assert line, "the process has ended"
+                said += line
+            said, _, status = said.partition("\0")
+            assert status == "0\n", said
+            return said
+
+        yield run
+        process.kill()
+
+
 @pytest.fixture
 def unpainted(monkeypatch):
     """Pictures made but not painted, for tests that look at words only."""
@@ -53,6 +102,11 @@ def unpainted(monkeypatch):
 
     monkeypatch.setattr(Picture, "of", lambda figure, alt, caption: Picture(b"", alt, caption, (1, 1)))
     monkeypatch.setattr(SummaryWriter, "add_figure", lambda *_, **__: None)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # a million objects of imported modules, which each full collection would go through again
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -143,14 +143,15 @@ def test_a_cycle_is_found(tmp_path, file, line):
     assert cycle(import_graph.__wrapped__(root)) is not None
 
 
-def loaded_after(code):
-    report = f"{code}\nimport sys\nprint(*sorted(m.split('.')[0] for m in sys.modules))"
-    return set(
-        subprocess.run([sys.executable, "-c", report], capture_output=True, text=True, check=True).stdout.split()
-    )
+def alone(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_heavy_libraries_load_late():
+def loaded_after(code, run):
+    return set(run(f"{code}\nimport sys\nprint(*sorted(m.split('.')[0] for m in sys.modules))").split())
+
+
+def test_heavy_libraries_load_late(fresh):
     heavy = {
         "pytorch_lightning",
         "lightning",
@@ -162,8 +163,10 @@ def test_heavy_libraries_load_late():
         "rich",
         "pandas",
     }
-    assert not loaded_after("import torchperc; torchperc.RuleTrainer; torchperc.crosscheck; torchperc.MLP") & heavy
-    assert "torch" not in loaded_after("import torchperc.cli.entry as entry; entry._parser()")
+    loaded = loaded_after("import torchperc; torchperc.RuleTrainer; torchperc.crosscheck; torchperc.MLP", fresh)
+    assert "torchperc" in loaded
+    assert not loaded & heavy
+    assert "torch" not in loaded_after("import torchperc.cli.entry as entry; entry._parser()", alone)
 
 
 def test_every_promised_name_is_there():

@@ -1000,7 +1000,8 @@ def test_text_is_cut_at_the_ends_of_records():
         assert list(csv.reader(io.StringIO(odd[:at].decode()), skipinitialspace=True)) == records[: len(records) - 1]
 
 
-def test_heavy_libraries_load_late(tmp_path):
+def test_heavy_libraries_load_late(fresh):
     code = "import torchperc.data, sys; print(*sorted({m.split('.')[0] for m in sys.modules}))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    loaded = fresh(code).split()
+    assert "torchperc" in loaded
     assert not {"pyarrow", "scipy", "sklearn", "pandas", "numba", "rich"} & set(loaded)

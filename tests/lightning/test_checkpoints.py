@@ -10,7 +10,6 @@ import pickle
 import random
 import resource
 import signal
-import subprocess
 import sys
 import zipfile
 from collections import Counter, OrderedDict, namedtuple
@@ -683,7 +682,6 @@ def test_state_that_is_no_tensor_is_named(tmp_path):
         save_safetensors(Odd(1, 1), tmp_path / "w.safetensors")
 
 
-def test_exporting_loads_neither_lightning_nor_safetensors():
+def test_exporting_loads_neither_lightning_nor_safetensors(fresh):
     code = "import sys, torchperc.model.safetensors; print({'pytorch_lightning', 'safetensors'} & set(sys.modules))"
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == "set()\n"
+    assert fresh(code) == "set()\n"

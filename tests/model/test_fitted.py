@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -414,11 +412,10 @@ def test_a_scaler_of_any_kind_is_known_by_its_state(tmp_path):
     assert type(again.scaler) is type(model.scaler)
 
 
-def test_reading_a_model_loads_nothing_heavy(tmp_path):
+def test_reading_a_model_loads_nothing_heavy(tmp_path, fresh):
     _, path = written(tmp_path)
     code = (
         f"import sys, torchperc as tp; tp.FittedModel.load({str(path)!r}).predict([[0, 0, 0]]); tp.save_onnx\n"
         "print({'pytorch_lightning', 'scipy', 'sklearn', 'onnx', 'onnxruntime', 'numba', 'pyarrow'} & set(sys.modules))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out == "set()\n"
+    assert fresh(code) == "set()\n"

@@ -1,8 +1,6 @@
 """Pictures, looked at artist by artist: what is drawn is what the model, the log or the data say, and nothing is shown."""
 
 import math
-import subprocess
-import sys
 from fractions import Fraction
 from types import FunctionType
 
@@ -729,7 +727,7 @@ def test_panels_can_be_given_one_by_one():
         plots.LiftedDisplay.from_data(*XOR, ax=list(Figure().subplots(1, 2)))
 
 
-def test_nothing_is_shown_and_matplotlib_loads_on_use():
+def test_nothing_is_shown_and_matplotlib_loads_on_use(fresh):
     code = """
 import sys, torch, torchperc as tp
 plots = tp.plots
@@ -743,7 +741,7 @@ plots.WeightsDisplay.from_model(result, (1, 2))
 plots.BracketDisplay.from_log(result.log)
 assert "matplotlib.pyplot" not in sys.modules, "pyplot keeps figures and looks for a display"
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert fresh(code) == ""
 
 
 def test_every_display_has_an_example():
