@@ -149,7 +149,7 @@ def quiet() -> None:
 
 def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
     quiet()
-    sizes, shapes, seeds, epochs = ((2,), list(SHAPES)[:3], 2, 100) if quick else ((2, 3, 4), list(SHAPES), 8, 250)
+    sizes, shapes, seeds, epochs = ((2,), list(SHAPES)[:3], 2, 60) if quick else ((2, 3, 4), list(SHAPES), 8, 250)
     runs = [train(n, shape, seed, folder, epochs) for n in sizes for shape in shapes for seed in range(seeds)]
     shown, figures = table(runs)
     console = Console()

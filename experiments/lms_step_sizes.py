@@ -21,7 +21,7 @@ STYLES = {0.1: (SKY, "-"), 0.5: (BLUE, "--"), 0.95: (GREEN, "-."), 1.05: (ORANGE
 
 
 def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
-    epochs, shares = (90, (0.5, 0.95, 1.05)) if quick else (120, tuple(STYLES))
+    epochs, shares = (75, (0.5, 0.95, 1.05)) if quick else (120, tuple(STYLES))
     data = tp.lightning.TabularDataModule("moons", split=(1, 0, 0), scale="standard", dtype="float64")
     X, y = data.parts[0]
     lifted = torch.cat((X, X.new_ones(len(X), 1)), dim=1)

@@ -1,6 +1,8 @@
 """All engines make the same run: the same log as the reference, entry by entry, in every convention."""
 
+import functools
 import importlib.util
+import json
 import threading
 import warnings
 
@@ -64,27 +66,31 @@ def assert_same_run(one, other):
 # --- the contract ---
 
 
+@functools.cache
+def run_of(engine, data_seed, classes, sparse, options):
+    """A run on integers, with options as JSON; that of the reference serves the tests of all engines, in turn."""
+    X, y = integers(data_seed, classes=classes)
+    return fit(engine, sp.csr_array(X) if sparse else X, y, classes, **json.loads(options))
+
+
+@pytest.mark.parametrize("engine", FAST)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 @pytest.mark.parametrize("classes", [None, 2, 5, 9])
 @pytest.mark.parametrize(("tie", "margin"), TIES_AND_MARGINS)
-@pytest.mark.parametrize("engine", FAST)
 def test_every_tie_and_margin(engine, tie, margin, classes, sparse):
-    X, y = integers(3, classes=classes)
-    X = sp.csr_array(X) if sparse else X
-    options = {"tie": tie, "margin": margin, "start": 2}
-    assert_same_run(fit("reference", X, y, classes, **options), fit(engine, X, y, classes, **options))
+    options = json.dumps({"tie": tie, "margin": margin, "start": 2})
+    assert_same_run(*(run_of(name, 3, classes, sparse, options) for name in ("reference", engine)))
 
 
+@pytest.mark.parametrize("engine", FAST)
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "csr"])
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("bias_step", ["unit", "radius", "none"])
 @pytest.mark.parametrize("order", ["given", "shuffled", "random-mistake", [3, 1, 3, 89, 3, 0, 1]], ids=str)
-@pytest.mark.parametrize("engine", FAST)
 def test_every_order_and_bias_step(engine, order, bias_step, classes, sparse):
-    X, y = integers(5, classes=classes)
-    X = sp.csr_array(X) if sparse else X
     options = {"order": order, "bias_step": bias_step, "seed": 4, "max_epochs": 2 if order == "random-mistake" else 5}
-    assert_same_run(fit("reference", X, y, classes, **options), fit(engine, X, y, classes, **options))
+    runs = (run_of(name, 5, classes, sparse, json.dumps(options)) for name in ("reference", engine))
+    assert_same_run(*runs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
