@@ -117,7 +117,7 @@ def test_a_checkpoint_is_validated_tested_and_applied(call, tmp_path):
 
 def test_the_config_kept_with_a_run_makes_the_run_again(call, tmp_path):
     first = ("--config", CONFIGS / "experiment/noisy-averaged.yaml", "--out", tmp_path / "one", *QUIET)
-    assert call("fit", *first)[0] == 0
+    assert call("fit", *first, "--trainer.max_epochs", 5)[0] == 0
     assert call("fit", "--config", tmp_path / "one/config.yaml", "--out", tmp_path / "two")[0] == 0
     nets = [nn.Linear(2, 1), nn.Linear(2, 1)]
     for net, name in zip(nets, ("one", "two"), strict=True):
@@ -214,7 +214,7 @@ def foreign(tmp_path, monkeypatch):
     return path
 
 
-def test_a_class_of_somebodys_own_is_warned_of(call, foreign):
+def test_a_class_of_somebodys_own_is_warned_of(call, foreign, unpainted):
     folder = foreign.parent / "run"
     code, _, err = call("fit", f"--config={foreign}", *QUIET)
     assert code == 0

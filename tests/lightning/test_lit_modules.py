@@ -77,9 +77,9 @@ def test_the_rule_under_a_trainer_is_the_rule(select, order, classes):
     X, y = noisy(40, classes=classes)
     val = noisy(20, classes=classes, seed=1)
     lit = L.LitRule(linear(classes=classes), order=order, select=select, seed=4)
-    trained(lit, L.SliceLoader(X, y), L.SliceLoader(*val), epochs=5)
+    trained(lit, L.SliceLoader(X, y), L.SliceLoader(*val), epochs=3)
     net = linear(classes=classes)
-    result = tp.RuleTrainer(max_epochs=5, order=order, select=select, seed=4).fit(net, X, y, validation=val)
+    result = tp.RuleTrainer(max_epochs=3, order=order, select=select, seed=4).fit(net, X, y, validation=val)
     assert lit.result.log.equals(result.log)
     assert lit.result.verdict is result.verdict
     assert torch.equal(lit.net.weight, net.weight)
@@ -146,7 +146,7 @@ def test_sample_updates_are_those_of_batches_of_one(head, classes):
     nets = []
     for update, size in (("sample", "full"), ("sample", 7), ("batch", 1)):
         lit = L.LitClassifier(linear(classes=classes), head, lr=0.05, update=update)
-        trained(lit, L.SliceLoader(X, y, size, "shuffled", seed=2))
+        trained(lit, L.SliceLoader(X, y, size, "shuffled", seed=2), epochs=2)
         nets.append(lit.net)
     assert torch.equal(nets[0].weight, nets[1].weight)
     torch.testing.assert_close(nets[0].weight, nets[2].weight, rtol=1e-12, atol=1e-14)

@@ -241,7 +241,7 @@ def test_the_same_run_gives_the_same_page():
     assert of_gate("AND").html() == of_gate.__wrapped__("AND").html()
 
 
-def test_the_command_on_a_run_of_fit(fitted, tmp_path, call):
+def test_the_command_on_a_run_of_fit(fitted, tmp_path, call, unpainted):
     code, out, err = call("report", fitted, "--out", tmp_path / "a.html", "--card", tmp_path / "CARD.md")
     assert (code, err) == (0, "")
     assert "a.html" in out
@@ -270,13 +270,14 @@ def test_the_restored_result_is_that_of_the_run(fitted):
     assert torch.equal(module.result.model.weight, result.model.weight)
 
 
-def test_a_folder_of_runs_gets_an_overview(tmp_path, fitted, call):
+def test_a_folder_of_runs_gets_an_overview(tmp_path, fitted, call, request):
     for name, lit in {
         "rule": LitRule(tp.Perceptron(2)),
         "gradient": LitClassifier(tp.Perceptron(2), "logistic"),
     }.items():
         trainer = make_trainer(tmp_path / name, 3, accelerator="cpu", enable_progress_bar=False)
         trainer.fit(lit, TabularDataModule("noisy-blobs", options=BLOBS))
+    request.getfixturevalue("unpainted")  # but for what was logged, which the page shows
     (tmp_path / "fitted").mkdir()
     for path in fitted.iterdir():
         (tmp_path / "fitted" / path.name).write_bytes(path.read_bytes())

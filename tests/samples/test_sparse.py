@@ -717,16 +717,16 @@ def test_descent_resumes_exactly(kind, order, tmp_path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_in_a_folder_resumes_and_reports(kind, tmp_path):
+def test_a_run_in_a_folder_resumes_and_reports(kind, tmp_path, unpainted):
     def go(folder, epochs, lit, **options):
         data = module(dataset(kind, tmp_path), scale="auto")
         L.make_trainer(folder, epochs, enable_progress_bar=False, accelerator="cpu").fit(lit, data, **options)
         return data
 
     lits = [L.LitRule(net(), order="shuffled", seed=1) for _ in range(3)]
-    go(tmp_path / "a", 6, lits[0])
-    go(tmp_path / "b", 3, lits[1])
-    data = go(tmp_path / "b", 6, lits[2], ckpt_path=tmp_path / "b/last.ckpt")
+    go(tmp_path / "a", 4, lits[0])
+    go(tmp_path / "b", 2, lits[1])
+    data = go(tmp_path / "b", 4, lits[2], ckpt_path=tmp_path / "b/last.ckpt")
     assert torch.equal(lits[0].net.weight, lits[2].net.weight)
     assert lits[0].result.log.equals(lits[2].result.log)
     from torchperc.reports.runs import of_module

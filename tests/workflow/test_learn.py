@@ -63,7 +63,7 @@ def run(call):
 def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("learn")
     frame = people(folder / "people.csv")
-    return frame, folder / "people.csv", learn(folder / "people.csv", folder=folder / "run", max_epochs=20)
+    return frame, folder / "people.csv", learn(folder / "people.csv", folder=folder / "run", max_epochs=10)
 
 
 def test_the_folder_holds_what_was_promised(learned):
@@ -115,7 +115,7 @@ def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned)
 
 
 @pytest.mark.parametrize("name", ["rule", "perceptron", "lms", "logistic"])
-def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, run):
+def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, run, unpainted):
     _, _, found = learned
     config = found.folder / name / "config.yaml"
     assert yaml.safe_load(config.read_text())["out"] == str(found.folder / name)
@@ -205,18 +205,18 @@ def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path,
 def test_the_command_prints_a_table_and_what_to_do_next(tmp_path, run, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     people("my people.csv")
-    said, _ = run("learn", "my people.csv", "--target", "bought", "--epochs", 3)
+    said, _ = run("learn", "my people.csv", "--target", "bought", "--epochs", 1)
     assert "240 samples, 5 features, labels high, low" in said
     for word in ("rule", "perceptron", "lms", "logistic", "kept", "majority class", "torchperc apply"):
         assert word in said
-    said, _ = run("learn", "my people.csv", "--epochs", 3)
+    said, _ = run("learn", "my people.csv", "--epochs", 1)
     assert "my people-2" in said
     assert (tmp_path / "runs" / "my people-2" / "report.html").is_file()
 
 
 def test_a_run_is_replaced_only_if_asked(tmp_path, run, unpainted):
     people(tmp_path / "a.csv")
-    words = ("learn", tmp_path / "a.csv", "--out", tmp_path / "run", "--epochs", 2)
+    words = ("learn", tmp_path / "a.csv", "--out", tmp_path / "run", "--epochs", 1)
     run(*words)
     stamp = (tmp_path / "run" / "report.html").stat().st_mtime_ns
     _, said = run(*words, code=2)
@@ -231,7 +231,7 @@ def test_a_run_is_replaced_only_if_asked(tmp_path, run, unpainted):
 
 
 @pytest.mark.parametrize("when", ["rule", "logistic", "writing"])
-def test_a_run_broken_off_leaves_nothing(tmp_path, when):
+def test_a_run_broken_off_leaves_nothing(tmp_path, when, unpainted):
     people(tmp_path / "a.csv")
 
     def stop(what):
@@ -324,7 +324,7 @@ def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, run, monke
 def test_streaming_learns_the_same(learned, tmp_path, monkeypatch, unpainted):
     _, path, found = learned
     monkeypatch.setattr("torchperc.samples.parts.PART", 4096)  # so that some of this file is too much to hold
-    streamed = learn(path, folder=tmp_path / "run", max_epochs=20, stream=True)
+    streamed = learn(path, folder=tmp_path / "run", max_epochs=10, stream=True)
     for name in ("perceptron", "lms", "logistic"):  # the rule's shuffled order of parts is another order
         a, b = (tp.FittedModel.load(each / name).net for each in (streamed.folder, found.folder))
         torch.testing.assert_close(a.weight, b.weight, rtol=1e-4, atol=1e-5)
@@ -344,7 +344,7 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     monkeypatch.setattr(
         "torchperc.reports.runs._LOOKED_AT", 20_000
     )  # a page looks at 40 samples of 500 features at most
-    found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=10)
+    found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=3)
     page = (found.folder / "card.md").read_text()
     assert f"({found.best.validation.wrong} of 60); test error" in page
     assert "30 of 60 validation samples" in page
@@ -371,7 +371,7 @@ def test_one_label_against_the_rest_is_counted_as_such(tmp_path, run, unpainted)
 
 
 def test_a_run_is_tested_by_the_weights_it_kept(learned, run, tmp_path):
-    """The last of 20 epochs of the rule are not the averaged weights; without --ckpt_path these are meant."""
+    """The last of 10 epochs of the rule are not the averaged weights; without --ckpt_path these are meant."""
     _, _, found = learned
     rule = next(each for each in found.candidates if each.name == "rule")
     said, _ = run("validate", "--config", found.folder / "rule" / "config.yaml")
@@ -416,7 +416,7 @@ def test_proofs_about_any_table_can_be_checked_by_the_command_that_is_printed(tm
     assert said.startswith("rejected")
 
 
-def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, run):
+def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, run, unpainted):
     _, _, found = learned
     (tmp_path / ".torchperc-1.part").mkdir()
     (tmp_path / ".torchperc-1.part" / "config.yaml").write_text("broken: [")
