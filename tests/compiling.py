@@ -24,7 +24,7 @@ def net(classes, dtype=torch.float64):
 
 
 def rule():
-    for (classes, sparse), dtype in product(LAYOUTS, ("float64", "float32")):
+    for dtype, (classes, sparse) in product(("float64", "float32"), LAYOUTS):
         X, y = data(classes, sparse, dtype)
         tp.RuleTrainer(max_epochs=1, engine="compiled").fit(net(classes, getattr(torch, dtype)), X, y)
 
@@ -52,11 +52,12 @@ def descent():
         tp.descend(net(classes), tp.LMSHead(), X, y, lr=0.01, engine="compiled", sample_weight=weights)
 
 
-LOOPS = {"learn.learn": rule, "many.sweep_one": sweeps, "loops.descend": descent, "two_cores.learn_ahead": two_cores}
+LOOPS = {"learn.learn": rule, "loops.descend": descent, "many.sweep_one": sweeps, "two_cores.learn_ahead": two_cores}
 
 
 def compile_some(worker: int, workers: int) -> None:
-    """What one worker compiles, unless it was compiled before."""
-    for name in list(LOOPS)[worker::workers]:
+    """What one worker compiles, unless it was compiled before: the first the rule, which the last two of the rest use."""
+    first, *rest = LOOPS
+    for name in [first] if worker == 0 else rest[worker - 1 :: workers - 1]:
         if not any(Path(tp.__file__).parent.rglob(f"{name}-*.nbi")):
             LOOPS[name]()

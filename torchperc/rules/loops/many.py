@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from torchperc.rules.loops.learn import SIGN, STRICT, _learn, _taken_for, renew
+from torchperc.rules.loops.learn import SIGN, STRICT, _taken_for, learn, renew
 
 SEPARATED, CYCLING, BUDGET = 0, 1, 2
 
@@ -97,11 +97,11 @@ def _member(rows, y, order, seed, margin, tie, bias_scale, epochs, near, w, b, s
     position, wrong = np.empty(len(at), np.int64), np.empty(len(at), np.int64)
     states = np.empty((epochs + 1, state.size), w.dtype)
     _keep(states, 0, state)
-    kept, mistakes = 1, 0
+    kept, mistakes, none = 1, 0, np.int64(0)  # a plain 0 would compile a loop of its own
     for epoch in range(epochs):
         if shuffled:
             _permute(random, at)
-        found = _learn(rows, at, at, y, coefs, w, b, bias_scale, tie, margin, near, 0, position, wrong, 0)
+        found = learn(rows, at, at, y, coefs, w, b, bias_scale, tie, margin, near, none, position, wrong, none)
         if found < 0:
             return -1, epoch + 1, BUDGET
         mistakes += found
