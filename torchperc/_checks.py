@@ -163,7 +163,10 @@ def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
         return values.to(torch.int64, copy=True)
     found = torch.unique(values).tolist()
     if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
-        raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; map your two labels to -1 and +1 first")
+        remedy = "map your two labels to -1 and +1 first"
+        if sum(value == value for value in found) > 2:  # NaN is no label
+            remedy = "use MulticlassPerceptron (num_classes=) for more than two classes"
+        raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; {remedy}")
     raise _one_class(name, found)
 
 

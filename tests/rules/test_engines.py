@@ -203,12 +203,12 @@ def test_two_cores_make_the_run_of_one(eager, noise, classes, sparse):
         assert_same_run(fit("compiled", X, y, classes, max_epochs=4), ahead)
 
 
-def test_thesecond_core_is_asked_where_mistakes_are_rare(eager, monkeypatch):
+def test_other_cores_are_asked_where_mistakes_are_rare(eager, monkeypatch):
     asked = []
-    pool = compiled.second_core()
+    pool = compiled.other_cores()
     monkeypatch.setattr(
         compiled,
-        "second_core",
+        "other_cores",
         lambda: type("Pool", (), {"submit": lambda self, *a: asked.append(a) or pool.submit(*a)})(),
     )
     X, y = integers(13, count=9000, noise=0.001)
@@ -220,10 +220,10 @@ def test_thesecond_core_is_asked_where_mistakes_are_rare(eager, monkeypatch):
     assert not asked
 
 
-def test_asecond_core_that_never_comes_changes_nothing(eager, monkeypatch):
+def test_other_cores_that_never_come_changes_nothing(eager, monkeypatch):
     X, y = integers(13, count=9000, noise=0.001)
     alone = fit("compiled", X, y)
-    monkeypatch.setattr(compiled, "second_core", lambda: type("Pool", (), {"submit": lambda self, *a: None})())
+    monkeypatch.setattr(compiled, "other_cores", lambda: type("Pool", (), {"submit": lambda self, *a: None})())
     assert_same_run(alone, fit("compiled", X, y))
 
 

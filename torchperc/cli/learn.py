@@ -51,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar=("TRAIN", "VAL", "TEST"),
         help="fractions of the training, validation and test sets (default: 0.6 0.2 0.2)",
     )
-    scales, scale_help = ("auto", "standard", "minmax", "maxabs", "none"), "(default: standard, for sparse data maxabs)"
-    parser.add_argument("--scale", choices=scales, default="auto", help=f"of the features {scale_help}")
+    scale, scales = "of the features (default: standard, for sparse data maxabs)", "auto standard minmax maxabs none"
+    parser.add_argument("--scale", choices=scales.split(), default="auto", help=scale)
     epochs = "maximum number of epochs (default: 30 by rule, 200 by gradient; fewer with many samples)"
     parser.add_argument("--epochs", type=int, help=epochs)
     parser.add_argument("--seed", type=int, default=0, help="of split and order (default: %(default)s)")

@@ -93,9 +93,11 @@ def _train(run: _Run, folder: Path) -> tuple[list[str], Report]:
 
 def _and(console: Console) -> None:
     X, y = data.gate("AND")
-    console.print("[bold]AND, learned twice[/bold]: by the rule, where a mistake adds y·x to the weights, and")
-    console.print("by gradient, autograd and SGD on max(0, −y·s), one sample at a time. A sample is a")
-    console.print("mistake if y·s ≤ 0, with the score s = w·x + b. Weights are shown as (b; w₁, w₂).\n")
+    console.print(  # as one paragraph, which the console breaks where it is wide
+        "[bold]AND, learned twice[/bold]: by the rule, where a mistake adds y·x to the weights, and by gradient, "
+        "autograd and SGD on max(0, −y·s), one sample at a time. A sample is a mistake if y·s ≤ 0, with the score "
+        "s = w·x + b. Weights are shown as (b; w₁, w₂).\n"
+    )
     table = Table("epoch", "sample", "y", "score", "mistake?", "by rule", "by gradient", "same")
     epoch = 1
     for step in trace(X, y, epochs=_EPOCHS):

@@ -96,9 +96,15 @@ def fitted_model(
         ('not setosa', 'setosa')
     """
     table = data.dataset
-    notes = {"data": table.name, "seed": str(data.seed), **(about or {})}
-    fitted: dict[str, Any] = {"scaler": data.scaler, "encoding": data.encoding}
-    return FittedModel.of(module.net, module.head, labels=table.labels, names=table.names, about=notes, **fitted)
+    return FittedModel.of(
+        module.net,
+        module.head,
+        scaler=data.scaler,
+        labels=table.labels,
+        names=table.names,
+        encoding=data.encoding,
+        about={"data": table.name, "seed": str(data.seed), **(about or {})},
+    )
 
 
 @torch.no_grad()

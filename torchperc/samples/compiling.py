@@ -48,9 +48,9 @@ def cores() -> int:
 
 
 @cache
-def second_core() -> ThreadPoolExecutor:
-    """One thread beside this one."""
-    return ThreadPoolExecutor(1, thread_name_prefix="torchperc")
+def other_cores() -> ThreadPoolExecutor:
+    """Threads beside this one, started when they are needed."""
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="torchperc")
 
 
 def in_halves(function: Callable[[int, int], Any], count: int, row_bytes: int) -> list[Any]:
@@ -61,7 +61,7 @@ def in_halves(function: Callable[[int, int], Any], count: int, row_bytes: int) -
         [10]
     """
     middle = count // 2 if row_bytes * count > WORTH_TWO and cores() > 1 else 0
-    other = second_core().submit(function, 0, middle) if middle else None
+    other = other_cores().submit(function, 0, middle) if middle else None
     found = [function(middle, count)]
     return found if other is None else [other.result(), *found]
 
@@ -73,19 +73,24 @@ def on_all_cores(function: Callable[[int, int], Any], count: int) -> None:
         >>> on_all_cores(lambda first, end: print(first, end), 1)
         0 1
     """
-    stretches = min(count, 8 * cores()) if cores() > 1 else 1
-    bounds = [count * part // stretches for part in range(stretches + 1)]
-    if stretches == 1:
-        function(0, count)
-        return
-    with ThreadPoolExecutor(cores(), thread_name_prefix="torchperc") as pool:
-        list(pool.map(function, bounds[:-1], bounds[1:]))
+    parts = min(count, 8 * cores()) if cores() > 1 else 1
+    stretches = iter([(count * part // parts, count * (part + 1) // parts) for part in range(parts)])
+
+    def work() -> None:
+        for first, end in stretches:  # of which each thread takes the next
+            function(first, end)
+
+    others = [other_cores().submit(work) for _ in range(min(cores(), parts) - 1)]
+    work()
+    for other in others:
+        if not other.cancel():  # one that has not begun has nothing left to do
+            other.result()
 
 
 def _after_fork() -> None:
     """In a child: no threads of the parent are there; torch would wait forever for its own."""
     torch.set_num_threads(1)
-    second_core.cache_clear()
+    other_cores.cache_clear()
 
 
 if hasattr(os, "register_at_fork"):

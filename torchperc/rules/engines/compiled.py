@@ -16,7 +16,7 @@ from torchperc.rules.engines.rounding import Rounding
 from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
-from torchperc.samples.compiling import second_core
+from torchperc.samples.compiling import other_cores
 from torchperc.samples.rows import Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -108,7 +108,7 @@ class CompiledEngine(LinearEngine):
         step, shortest = max(1, look // work), max(2, stretch // work)
         if self._gap >= shortest and compiling.cores() > 1:
             talk = np.zeros(two_cores.TALK, np.int64)
-            second_core().submit(two_cores.assist, *seen, *state, *test, step, talk)
+            other_cores().submit(two_cores.assist, *seen, *state, *test, step, talk)
             found = two_cores.learn_ahead(
                 *seen, self._coefs, *state, float(self.space.bias_scale), *test, step, shortest, self._gap, talk,
                 position, wrong,

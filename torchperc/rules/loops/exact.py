@@ -93,12 +93,12 @@ def _sign_of(limbs):
 
 @njit
 def _factors(rows, i, w, b, plus, minus):
-    """What the scores of a sample add up, (3, terms): x, the weights of one class, those of the other; the bias last.
+    """What the scores of a sample add up, (2 or 3, terms): x, the weights of one class, of the other; the bias last.
 
     In double precision, so that all that follows is compiled once. Without the second score if ``minus`` < 0.
     """
     terms = _terms(rows, i, w)
-    factors = np.zeros((3, terms + 1))
+    factors = np.empty((2 if minus < 0 else 3, terms + 1))
     for t in range(terms):
         factors[0, t], factors[1, t] = _term(rows, i, t, w, plus)
     factors[0, terms], factors[1, terms] = 1.0, b[plus]
@@ -113,9 +113,9 @@ def _factors(rows, i, w, b, plus, minus):
 def _exact(factors, sign, limit):
     """The sign of sign·s_plus − s_minus − limit in exact arithmetic."""
     limbs = np.zeros(_LIMBS, np.int64)
-    for t in range(factors.shape[1]):
-        _put_product(limbs, factors[0, t], factors[1, t], sign < 0)
-        _put_product(limbs, factors[0, t], factors[2, t], True)
+    for k in range(1, len(factors)):
+        for t in range(factors.shape[1]):
+            _put_product(limbs, factors[0, t], factors[k, t], sign < 0 or k == 2)
     _put_product(limbs, limit, 1.0, True)
     return _sign_of(limbs)
 
@@ -125,10 +125,11 @@ def _near_side(factors, sign, limit, apart, near):
     """The same; in floating point if the sums are of integers, or if the bound for this very sample is small enough."""
     size, whole = abs(limit), limit == np.floor(limit)
     terms = factors.shape[1]
-    for t in range(terms):
-        x, v, u = factors[0, t], factors[1, t], factors[2, t]
-        size += abs(x * v) + abs(x * u)
-        whole = whole and x == np.floor(x) and v == np.floor(v) and u == np.floor(u)
+    for k in range(1, len(factors)):
+        for t in range(terms):
+            x, v = factors[0, t], factors[k, t]
+            size += abs(x * v)
+            whole = whole and x == np.floor(x) and v == np.floor(v)
     relative = (terms + 3) * near[UNIT]
     if (whole and size < 0.5 / near[UNIT]) or (relative < 0.5 and abs(apart) > 2.02 * relative * size + near[FLOOR]):
         return np.int64(apart > 0) - np.int64(apart < 0)
