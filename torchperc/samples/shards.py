@@ -1,0 +1,157 @@
+"""Samples spread over the processes of torch.distributed: which of them each holds, and what they tell each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+from torch import Tensor
+
+T = TypeVar("T")
+
+
+class ProcessError(RuntimeError):
+    """Another process has ended or does not answer."""
+
+
+def here() -> tuple[int, int]:
+    """The number of this process and how many there are: (0, 1) without a process group.
+
+    Example:
+        >>> here()
+        (0, 1)
+    """
+    if not dist.is_available() or not dist.is_initialized():
+        return 0, 1
+    return dist.get_rank(), dist.get_world_size()
+
+
+def own_slice(count: int, rank: int, size: int) -> slice:
+    """The rows of process ``rank`` out of ``size`` if ``count`` rows are cut into contiguous shards.
+
+    Example:
+        >>> [own_slice(7, rank, 3) for rank in range(3)]
+        [slice(0, 3, None), slice(3, 5, None), slice(5, 7, None)]
+    """
+    least, extra = divmod(count, size)
+    start = rank * least + min(rank, extra)
+    return slice(start, start + least + (rank < extra))
+
+
+def summed(values: Tensor) -> Tensor:
+    """The sum of a tensor over all processes.
+
+    Example:
+        >>> import torch
+        >>> summed(torch.ones(2))
+        tensor([1., 1.])
+    """
+    return _collective(_reduced, values, dist.ReduceOp.SUM)
+
+
+def least(values: Tensor) -> Tensor:
+    """The smallest of each number over all processes.
+
+    Example:
+        >>> import torch
+        >>> least(torch.tensor([3, 1]))
+        tensor([3, 1])
+    """
+    return _collective(_reduced, values, dist.ReduceOp.MIN)
+
+
+def sent(values: Tensor, source: int) -> Tensor:
+    """The tensor of process ``source``; the others give one of the same shape and type.
+
+    Example:
+        >>> import torch
+        >>> sent(torch.ones(2), 0)
+        tensor([1., 1.])
+    """
+    return _collective(_broadcast, values, source)
+
+
+def gathered(value: T) -> list[T]:
+    """What every process gives, in their order; anything that can be pickled.
+
+    Example:
+        >>> gathered("a")
+        ['a']
+    """
+    return _collective(_listed, value)
+
+
+def together(check: Callable[[], T]) -> T:
+    """The result of a check, or on every process the error of the first for which it fails: none waits forever.
+
+    Example:
+        >>> together(lambda: 3)
+        3
+    """
+    result: Any = None
+    error: Exception | None = None
+    try:
+        result = check()
+    except (ValueError, TypeError) as found:
+        error = found
+    size = here()[1]
+    if size > 1:
+        errors = gathered(None if error is None else (type(error), str(error)))
+        failed = [(number, *found) for number, found in enumerate(errors) if found is not None]
+        if failed:
+            number, kind, text = failed[0]
+            raise kind(f"process {number} of {size}: {text}") from error
+    if error is not None:
+        raise error
+    return result  # type: ignore[no-any-return]
+
+
+def agreed(name: str, value: T) -> T:
+    """The value, if all processes have the same.
+
+    Example:
+        >>> agreed("X's width", 3)
+        3
+    """
+    values = gathered(value)
+    for number, other in enumerate(values):
+        if other != values[0]:
+            raise ValueError(
+                f"{name} differs between processes: {values[0]!r} in process 0, {other!r} in process {number}; "
+                "start all processes with the same options and data of the same kind"
+            )
+    return value
+
+
+def _collective(call: Callable[..., Any], value: Any, *args: Any) -> Any:
+    if here()[1] == 1:
+        return call(value, *args) if call is _listed else value
+    try:
+        return call(value, *args)
+    except RuntimeError as error:  # whatever gloo and nccl say of a connection that is closed or timed out
+        rank, size = here()
+        raise ProcessError(
+            f"process {rank} of {size} lost the others: one of them has ended or did not answer in time "
+            f"({str(error).splitlines()[0]}); look at its output, and resume from the last checkpoint"
+        ) from error
+
+
+def _reduced(values: Tensor, operation: Any) -> Tensor:
+    total = values.detach().clone().contiguous()
+    dist.all_reduce(total, operation)
+    return total
+
+
+def _broadcast(values: Tensor, source: int) -> Tensor:
+    given = values.detach().clone().contiguous()
+    dist.broadcast(given, source)
+    return given
+
+
+def _listed(value: Any) -> list[Any]:
+    size = here()[1]
+    found: list[Any] = [value] * size
+    if size > 1:
+        dist.all_gather_object(found, value)
+    return found
