@@ -47,7 +47,8 @@ def summed(values: Tensor) -> Tensor:
         >>> summed(torch.ones(2))
         tensor([1., 1.])
     """
-    return _collective(_reduced, values, dist.ReduceOp.SUM)
+    total: Tensor = _collective(_reduced, values, dist.ReduceOp.SUM)
+    return total
 
 
 def least(values: Tensor) -> Tensor:
@@ -58,7 +59,8 @@ def least(values: Tensor) -> Tensor:
         >>> least(torch.tensor([3, 1]))
         tensor([3, 1])
     """
-    return _collective(_reduced, values, dist.ReduceOp.MIN)
+    found: Tensor = _collective(_reduced, values, dist.ReduceOp.MIN)
+    return found
 
 
 def sent(values: Tensor, source: int) -> Tensor:
@@ -69,7 +71,8 @@ def sent(values: Tensor, source: int) -> Tensor:
         >>> sent(torch.ones(2), 0)
         tensor([1., 1.])
     """
-    return _collective(_broadcast, values, source)
+    found: Tensor = _collective(_broadcast, values, source)
+    return found
 
 
 def gathered(value: T) -> list[T]:
@@ -79,7 +82,8 @@ def gathered(value: T) -> list[T]:
         >>> gathered("a")
         ['a']
     """
-    return _collective(_listed, value)
+    found: list[T] = _collective(_listed, value)
+    return found
 
 
 def together(check: Callable[[], T]) -> T:
