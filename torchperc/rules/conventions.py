@@ -13,9 +13,11 @@ from torchperc.nn.functional import TIES
 BIAS_STEPS = ("unit", "radius", "none")
 ORDERS = ("given", "shuffled", "random-mistake")
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
+DISTRIBUTED = ("exact", "mix")
+MIXINGS = ("uniform", "mistakes")
 ENGINES = ("auto", "reference", "compiled", "blocked")
 
-__all__ = ["BIAS_STEPS", "ENGINES", "ORDERS", "SELECTS", "TIES", "Verdict", "mistaken_for"]
+__all__ = ["BIAS_STEPS", "DISTRIBUTED", "ENGINES", "MIXINGS", "ORDERS", "SELECTS", "TIES", "Verdict", "mistaken_for"]
 
 
 class Verdict(Enum):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -195,10 +195,10 @@ class MistakeLog:
         is the training error of the pocket.
         """
         if X is None and y is None:
-            return self._errors(self.space.rows, self.y, self.cost)
+            return self.local_errors(self.space.rows, self.y, self.cost)
         rows = rows_like(self.space.rows, X)
         labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
-        return self._errors(rows, labels, torch.ones(len(rows), dtype=torch.float64, device=self.y.device))
+        return self.local_errors(rows, labels, torch.ones(len(rows), dtype=torch.float64, device=self.y.device))
 
     def pocket_index(self) -> int:
         """How many mistakes had been made when the pocket weights came up."""
@@ -210,12 +210,26 @@ class MistakeLog:
         same = (torch.equal(getattr(self, name).cpu(), getattr(other, name).cpu()) for name in names)
         return self.steps == other.steps and all(same)
 
-    def _errors(self, rows: Rows, y: Tensor, cost: Tensor) -> Tensor:
+    def local_errors(self, rows: Rows, y: Tensor, cost: Tensor) -> Tensor:
+        """The cost of wrong decisions of every state on given rows: (len + 1,)."""
         total = torch.zeros(len(self) + 1, dtype=torch.float64, device=y.device)
         for block, first, path in self.space.paths(self.start, self.entries, rows):
             wrong = decisions(path, self.space.classes) != y[block, None]
             total[first : first + path.shape[1]] += cost[block] @ wrong.double()
         return total
+
+    def bind(self, X: checks.Data, y: checks.Data) -> MistakeLog:
+        """The log of a run in several processes, bound to all samples, in their order over the processes.
+
+        Args:
+            X: the samples of all processes.
+            y: their labels.
+        """
+        rows = rows_like(self.space.rows, X)
+        labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
+        if not torch.equal(labels, self.y):
+            raise ValueError("y are not the labels of this log; give all samples in their order over the processes")
+        return replace(self, space=replace(self.space, rows=rows))
 
     # --- on disk ---
 

@@ -165,16 +165,7 @@ class RuleRun:
     @torch.no_grad()
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
-        made, presented = 0, self._ends[-1] if self._ends else 0
-        for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
-            found = self._engine.run(chunk)
-            if len(found.step):
-                self._mistakes.append(found.later(presented))
-                self._unsaved.append(self._mistakes[-1])
-            made += len(found.step)
-            self._total += float(np.abs(found.coef.cpu().numpy()).sum())
-            presented += len(chunk)
-        self._ends.append(presented)
+        made = self._pass(self._ends[-1] if self._ends else 0)
         norm = self._engine.norm()
         if not math.isfinite(norm):
             raise checks.weights_overflow()
@@ -184,6 +175,20 @@ class RuleRun:
         self.history.append(record)
         self.verdict = self._judge(record)
         return record
+
+    def _pass(self, presented: int) -> int:
+        """Present all samples, the first of them after so many others; return the number of mistakes."""
+        made = 0
+        for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
+            found = self._engine.run(chunk)
+            if len(found.step):
+                self._mistakes.append(found.later(presented))
+                self._unsaved.append(self._mistakes[-1])
+            made += len(found.step)
+            self._total += float(np.abs(found.coef.cpu().numpy()).sum())
+            presented += len(chunk)
+        self._ends.append(presented)
+        return made
 
     @torch.no_grad()
     def result(self) -> RuleResult:
@@ -205,7 +210,7 @@ class RuleRun:
 
     def write_to(self, net: Net) -> None:
         """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
-        model = self._log().averaged() if self._select in ("averaged", "voted") else self.current()
+        model = self._averaged() if self._select in ("averaged", "voted") else self.current()
         assert isinstance(model, LinearModel)
         model.write_to(net)
 
@@ -233,12 +238,16 @@ class RuleRun:
         """
         record, lr = self.history[-1], float(self._engine.task.coefs[:1])
         lower = slack / record.norm if record.norm else -math.inf
-        values = {"theory/lower": lower, "theory/mistakes": float(sum(past.mistakes for past in self.history))}
+        values = {"theory/lower": lower, "theory/mistakes": self._counted()}
         if record.upper is not None:
             values["theory/upper"] = record.upper
             if lower > 0 and self._engine.task.coefs.stride(0) == 0:
                 values["theory/bound"] = (self.squared_radius + 2 * self._engine.task.margin / lr) / lower**2
         return {name: value for name, value in values.items() if math.isfinite(value)}
+
+    def _counted(self) -> float:
+        """The mistakes so far, as the mistake bound counts them."""
+        return float(sum(past.mistakes for past in self.history))
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume exactly, as tensors and plain types."""
@@ -288,10 +297,10 @@ class RuleRun:
         all_seen = clean and self._order.covers(record.epoch - 1)
         # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
         sure = self._engine.task.tie != "strict" and all_seen
-        if clean and (sure or not self._engine.wrong_decisions()[self._order.ids].any()):
+        if clean and (sure or not self._any_wrong()):
             return Verdict.SEPARATED
         if self._order.repeats or all_seen:
-            before = self._seen.setdefault(self._engine.digest(), record.epoch)
+            before = self._seen.setdefault(self._digest(), record.epoch)
             self.cycle = (before, record.epoch) if before < record.epoch else None
         if self.cycle is None and record.epoch < self._max_epochs:
             return None
@@ -302,14 +311,26 @@ class RuleRun:
             return Verdict.NOT_SEPARABLE
         return verdict
 
+    def _any_wrong(self) -> bool:
+        """Whether any sample that takes part is decided wrongly."""
+        return bool(self._engine.wrong_decisions()[self._order.ids].any())
+
+    def _digest(self) -> bytes:
+        """A hash of the weights, by which they are recognised when they come back."""
+        return self._engine.digest()
+
     def _validation_error(self) -> float | None:
         if self._validation is None:
             return None
-        rows, y = self._validation
+        wrong, count = self._validation_counts(*self._validation)
+        return wrong / count
+
+    def _validation_counts(self, rows: Rows, y: Tensor) -> tuple[int, int]:
+        """How many validation samples are decided wrongly, and how many there are."""
         scores = self._engine.scores(rows)
         if not torch.isfinite(scores).all():
             raise ValueError("scores of the validation samples are not finite; scale validation X down")
-        return float((decisions(scores, self._engine.task.space.classes) != y).double().mean())
+        return int((decisions(scores, self._engine.task.space.classes) != y).sum()), len(y)
 
     def _compressed_parts(self) -> list[tuple[Tensor, ...]]:
         """The mistakes since each state that was saved: what the task does not know, in 32 bits where that is exact."""
@@ -339,10 +360,21 @@ class RuleRun:
     def _selected(self, log: MistakeLog) -> Model:
         if self._select == "last":
             return self._engine.model()
+        if self._select == "pocket":
+            return log.state_at(self._pocket_index(log))
         if self._select != "best-validation":
-            return {"averaged": log.averaged, "voted": log.voted, "pocket": log.pocket}[self._select]()
+            return self._averaged() if self._select == "averaged" else log.voted()
         judged = [record for record in self.history if record.validation_error is not None]
         if not judged:
             raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
         best = min(judged, key=lambda record: (record.validation_error, record.epoch))
-        return log.state_at(sum(record.mistakes for record in self.history[: best.epoch]))
+        return self._after_epoch(log, best.epoch)
+
+    def _averaged(self) -> Model:
+        return self._log().averaged()
+
+    def _pocket_index(self, log: MistakeLog) -> int:
+        return log.pocket_index()
+
+    def _after_epoch(self, log: MistakeLog, epoch: int) -> Model:
+        return log.state_at(sum(record.mistakes for record in self.history[:epoch]))

@@ -13,15 +13,27 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.rules import problem
-from torchperc.rules.conventions import BIAS_STEPS, ENGINES, SELECTS, TIES
+from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS, TIES
+from torchperc.rules.distributed import (
+    ExactEngine,
+    ExactRun,
+    MixedRun,
+    MixedSpace,
+    check_group,
+    gathered_problem,
+    local_task,
+    shared,
+)
 from torchperc.rules.engines.choice import choose_engine
-from torchperc.rules.engines.reference import Task
+from torchperc.rules.engines.reference import LinearEngine, Task
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Net
 from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
+from torchperc.rules.spaces import Weights
+from torchperc.samples import shards
 
 
 class RuleTrainer:
@@ -52,6 +64,12 @@ class RuleTrainer:
         progress: show a progress bar on standard error; by default for data larger than memory if that is a terminal.
         prove: if the data are not separated, find out whether they can be: the verdict becomes ``NOT_SEPARABLE`` if it
             is proved that they cannot, and the result has the certificate. For linear nets.
+        distributed: in a process group of ``torch.distributed``, where each process gives :meth:`fit` its own shard of
+            the samples and all end with the same weights. ``"exact"``: the mistakes of one process that has the shards
+            one after the other; a message per mistake. ``"mix"``: iterative parameter mixing, each process makes a pass
+            over its shard and the weights are mixed; a message of d + 2 numbers per pass, other mistakes than in one
+            process, and the same bound for Σ μ·k. The log numbers samples through all shards; see docs/scaling.md.
+        mixing: with ``"mix"``, the weight μ of a process: ``"uniform"``, or by its number of ``"mistakes"``.
 
     Example:
         >>> import torchperc as tp
@@ -82,6 +100,8 @@ class RuleTrainer:
         gamma: float | None = None,
         progress: bool | None = None,
         prove: bool = False,
+        distributed: str | None = None,
+        mixing: str = "uniform",
     ) -> None:
         self.max_epochs = checks.whole("max_epochs", max_epochs, at_least=1)
         self.lr = checks.number("lr", lr, above=0)
@@ -103,7 +123,29 @@ class RuleTrainer:
         self.prove = checks.flag("prove", prove)
         if self.prove and kernel is not None:
             raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
+        self.distributed = None if distributed is None else checks.one_of("distributed", distributed, DISTRIBUTED)
+        self.mixing = checks.one_of("mixing", mixing, MIXINGS)
+        self._check_distributed()
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
+
+    def _check_distributed(self) -> None:
+        """Refuse options that have no meaning in several processes."""
+        if self.mixing != "uniform" and self.distributed != "mix":
+            raise ValueError(
+                f"mixing={self.mixing!r} needs distributed='mix', found {self.distributed!r}; leave it out"
+            )
+        if self.distributed is None:
+            return
+        mix, order = self.distributed == "mix", self.order if isinstance(self.order, str) else "explicit"
+        for what, refused, why in (
+            (f"kernel={self.kernel and self.kernel.name!r}", self.kernel is not None, "support vectors are not shared"),
+            ("prove=True", self.prove, "the proof needs all samples in one process"),
+            (f"engine={self.engine!r}", not mix and self.engine != "auto", "all processes score ahead in one way"),
+            (f"order={order!r}", mix and order not in ("given", "shuffled"), "each shard has an order of its own"),
+            (f"select={self.select!r}", mix and self.select in ("voted", "pocket"), "weights are mixed after a pass"),
+        ):
+            if refused:
+                raise ValueError(f"{what} cannot be used with distributed={self.distributed!r}: {why}; leave it out")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_streams": None}
@@ -185,12 +227,24 @@ class RuleTrainer:
         sample_weight: checks.Data | None = None,
         num_classes: int | None = None,
         online: Stream | None = None,
+        numbers: Tensor | None = None,
     ) -> RuleRun:
-        """A run before its first epoch; everything is checked, nothing is changed."""
+        """A run before its first epoch; everything is checked, nothing is changed.
+
+        With ``distributed``, a collective call; ``numbers`` says which of all samples the local ones are, if the shards
+        do not follow one another.
+        """
+        if self.distributed:
+            check_group()
         if self.kernel is not None:
             space, start = problem.kernel_problem(net, X, self.kernel, num_classes)
         elif num_classes is not None:
             raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
+        elif self.distributed:
+            space, start = shards.together(lambda: problem.linear_problem(net, X))
+            about = str({name: value for name, value in vars(self).items() if name not in ("_streams", "progress")})
+            about += f" validation={validation is not None}"
+            space, y, sample_weight = gathered_problem(space, start, y, sample_weight, numbers, about)
         else:
             space, start = problem.linear_problem(net, X)
         labels = checks.labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
@@ -202,24 +256,53 @@ class RuleTrainer:
                 left = "no sample" if online else "one class only; at least two classes are required"
                 raise ValueError(f"sample_weight and class_weight leave {left}")
         space = problem.with_bias_step(space, net, self.bias_step, ids)
-        scale = self.lr if not start.weight.any() and not start.bias.any() else 1.0
+        at_zero = not start.weight.any() and not start.bias.any()
+        scale = self.lr if at_zero and self.distributed != "mix" else 1.0
         if online and (going_on := online.begin(self.lr)):
             start, scale = going_on
         space = replace(space, scale=scale)
-        order = Order(self.order, ids, self.seed, self.max_epochs, problem.part_bounds(space.rows, self.order))
         steps = problem.check_steps(self.lr, factors, space)
         margin = problem.learning_margin(self.margin, space)
         task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin)
         held = problem.held_out(validation, space)
         problem.warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
-        engine = choose_engine(self.engine, task, start)
         epochs, select = (1, "last") if online else (self.max_epochs, self.select)
         prove = problem.prover(space, start, labels, ids) if self.prove and not online else None
         options: dict[str, Any] = {"max_epochs": epochs, "select": select, "validation": held, "prove": prove}
-        return RuleRun(engine, start, order, cost=factors, **options)
+        options["cost"] = factors
+        if self.distributed == "mix":
+            return self._start_mixing(task, start, ids, options)
+        order = Order(self.order, ids, self.seed, self.max_epochs, problem.part_bounds(space.rows, self.order))
+        if self.distributed:
+            return ExactRun(ExactEngine(task, start), start, order, **options)
+        return RuleRun(choose_engine(self.engine, task, start), start, order, **options)
+
+    def _start_mixing(self, whole: Task, start: Weights, ids: Tensor, options: dict[str, Any]) -> MixedRun:
+        task, space = local_task(whole), whole.space
+        own = torch.isin(shared(space.rows).numbers, ids).nonzero().squeeze(-1)
+        rank = shards.here()[0]
+
+        def two_classes() -> None:
+            found = task.y[own].unique().tolist()
+            if len(found) < 2:
+                raise ValueError(
+                    f"its shard has {f'samples of class {found[0]} only' if found else 'no samples'}; shuffle the "
+                    "samples before they are cut into shards, or use distributed='exact'"
+                )
+
+        shards.together(two_classes)
+        order = Order(
+            self.order, own, self.seed + rank, self.max_epochs, problem.part_bounds(task.space.rows, self.order)
+        )
+        engine = choose_engine(self.engine, task, start)
+        assert isinstance(engine, LinearEngine)
+        mixed = MixedSpace(space.rows, space.classes, space.bias_scale)
+        return MixedRun(engine, start, order, whole=replace(whole, space=mixed), mixing=self.mixing, **options)
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""
+        if self.distributed:
+            raise ValueError(f"distributed={self.distributed!r} needs all samples of each process at once; use fit")
         for what, asked in (
             (f"select={self.select!r}", self.select in ("pocket", "best-validation")),
             ("bias_step='radius'", self.bias_step == "radius"),

@@ -170,7 +170,7 @@ class PartRows(Rows):
             self._part(number).take(index[numbers == number] - self._parts[number].start)
             for number in numbers.bincount().nonzero().squeeze(-1).tolist()
         ]
-        return pieces[0] if len(pieces) == 1 else _joined(pieces).take(numbers.argsort(stable=True).argsort())
+        return pieces[0] if len(pieces) == 1 else joined(pieces).take(numbers.argsort(stable=True).argsort())
 
     def double(self) -> PartRows:
         return self.mapped(lambda rows, _: rows.double(), torch.float64)
@@ -202,7 +202,8 @@ class PartRows(Rows):
             yield from rows.arrays()
 
 
-def _joined(pieces: Sequence[Rows]) -> Rows:
+def joined(pieces: Sequence[Rows]) -> Rows:
+    """The rows of several pieces, one after the other, in memory."""
     if not pieces[0].sparse:
         return DenseRows(torch.cat([piece.dense() for piece in pieces]))
     from scipy.sparse import csr_array, vstack

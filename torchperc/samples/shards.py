@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -43,7 +44,6 @@ def summed(values: Tensor) -> Tensor:
     """The sum of a tensor over all processes.
 
     Example:
-        >>> import torch
         >>> summed(torch.ones(2))
         tensor([1., 1.])
     """
@@ -55,7 +55,6 @@ def least(values: Tensor) -> Tensor:
     """The smallest of each number over all processes.
 
     Example:
-        >>> import torch
         >>> least(torch.tensor([3, 1]))
         tensor([3, 1])
     """
@@ -67,11 +66,21 @@ def sent(values: Tensor, source: int) -> Tensor:
     """The tensor of process ``source``; the others give one of the same shape and type.
 
     Example:
-        >>> import torch
         >>> sent(torch.ones(2), 0)
         tensor([1., 1.])
     """
     found: Tensor = _collective(_broadcast, values, source)
+    return found
+
+
+def stacked(values: Tensor) -> Tensor:
+    """The tensors of all processes, in their order, which have one shape and type: (processes, …).
+
+    Example:
+        >>> stacked(torch.ones(2))
+        tensor([[1., 1.]])
+    """
+    found: Tensor = _collective(_stacked, values)
     return found
 
 
@@ -130,7 +139,7 @@ def agreed(name: str, value: T) -> T:
 
 def _collective(call: Callable[..., Any], value: Any, *args: Any) -> Any:
     if here()[1] == 1:
-        return call(value, *args) if call is _listed else value
+        return [value] if call is _listed else value[None] if call is _stacked else value
     try:
         return call(value, *args)
     except RuntimeError as error:  # whatever gloo and nccl say of a connection that is closed or timed out
@@ -153,9 +162,14 @@ def _broadcast(values: Tensor, source: int) -> Tensor:
     return given
 
 
+def _stacked(values: Tensor) -> Tensor:
+    given = values.detach().contiguous()
+    found = [torch.empty_like(given) for _ in range(here()[1])]
+    dist.all_gather(found, given)
+    return torch.stack(found)
+
+
 def _listed(value: Any) -> list[Any]:
-    size = here()[1]
-    found: list[Any] = [value] * size
-    if size > 1:
-        dist.all_gather_object(found, value)
+    found: list[Any] = [None] * here()[1]
+    dist.all_gather_object(found, value)
     return found

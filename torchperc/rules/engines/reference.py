@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,10 +77,7 @@ class Engine(ABC):
 
     def digest(self) -> bytes:
         """A hash of the state."""
-        digest = hashlib.sha256()  # which processors have instructions for
-        for numbers in self._numbers():
-            digest.update(np.ascontiguousarray(_doubles(numbers) + 0.0).data)  # + 0.0 turns −0 into 0
-        return digest.digest()
+        return digest_of(self._numbers())
 
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack of all training samples now."""
@@ -211,6 +209,14 @@ def _doubles(numbers: Tensor) -> np.ndarray[Any, Any]:
     narrow = numbers.dtype not in (torch.float32, torch.float64)
     array = (numbers.double() if narrow else numbers).detach().cpu().numpy()
     return array.astype(np.float64, order="C")  # the same sums however the weights lie
+
+
+def digest_of(tensors: Iterable[Tensor]) -> bytes:
+    """A hash of numbers, whatever their type."""
+    digest = hashlib.sha256()  # which processors have instructions for
+    for numbers in tensors:
+        digest.update(np.ascontiguousarray(_doubles(numbers) + 0.0).data)  # + 0.0 turns −0 into 0
+    return digest.digest()
 
 
 def shaped(scores: Tensor, space: Space) -> Tensor:

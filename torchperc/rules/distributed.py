@@ -1,0 +1,384 @@
+"""The rule in several processes: ``"exact"`` makes the mistakes of one process, ``"mix"`` mixes the shards' weights."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.nn import functional as tpf
+from torchperc.rules.conventions import mistaken_for
+from torchperc.rules.engines.reference import LinearEngine, Task, digest_of, shaped
+from torchperc.rules.log import Mistake, MistakeLog, Mistakes
+from torchperc.rules.models import LinearModel, Model
+from torchperc.rules.orders import Order
+from torchperc.rules.run import RuleRun
+from torchperc.rules.spaces import Entries, LinearSpace, Space, Weights
+from torchperc.samples import shards
+from torchperc.samples.rows import Rows
+from torchperc.samples.shared import SharedRows
+
+_SHORTEST = 256  # samples per process that are scored before the processes compare: about as long as a message takes
+_AT_ONCE = 4096
+_OVERFLOW = -1
+
+
+def gathered_problem(
+    space: Space, start: Weights, y: checks.Data, sample_weight: checks.Data | None, numbers: Tensor | None, about: str
+) -> tuple[Space, Tensor, Tensor | None]:
+    """The samples of all processes, their labels and sample weights, from what each has.
+
+    Args:
+        space: of the local samples.
+        start: the weights before training, which must be the same everywhere.
+        y: the labels of the local samples.
+        sample_weight: a factor per local sample.
+        numbers: which of all samples they are; by default the shards follow one another.
+        about: the options of the run, which must be the same everywhere.
+    """
+    rows = space.rows
+    if type(space) is not LinearSpace:
+        raise TypeError("distributed training is for nets with one weight vector per class, not joint features")
+    shards.agreed("the options of the rule", about)
+    kind = f"{'sparse' if rows.sparse else 'dense'} {rows.dtype} samples of {rows.width} features"
+    shards.agreed("X", f"{kind} for {space.classes or 'two'} classes")
+    shards.agreed("the net's weights before training", (start.weight.double().tolist(), start.bias.double().tolist()))
+
+    def checked() -> tuple[Tensor, Tensor | None]:
+        labels = checks.labels(y, len(rows), space.classes, both=False)
+        factors = None if sample_weight is None else checks.nonnegative_weights(sample_weight, len(rows), all_zero=True)
+        return labels, factors
+
+    labels, factors = shards.together(checked)
+    counts = shards.gathered(len(rows))
+    if numbers is None:
+        first = sum(counts[: shards.here()[0]])
+        numbers = torch.arange(first, first + len(rows))
+    shared = SharedRows(rows, numbers.to(rows.device), sum(counts))
+    if any(shards.gathered(factors is not None)):
+        factors = torch.ones(len(rows), dtype=torch.float64) if factors is None else factors
+    weights = None if factors is None else shared.spread(factors.to(rows.device))
+    return replace(space, rows=shared), shared.spread(labels.to(rows.device)), weights
+
+
+def check_group() -> None:
+    """Refuse processes that were started together but know nothing of each other."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    if shards.here()[1] == 1 and size.isdigit() and int(size) > 1:
+        raise ValueError(
+            f"WORLD_SIZE={size}, but this process has no process group, so each would train by itself; call "
+            "torch.distributed.init_process_group() first"
+        )
+
+
+def local_task(task: Task) -> Task:
+    """The part of a task that this process holds; its samples are numbered from 0."""
+    rows = shared(task.space.rows)
+    coefs = task.coefs[:1].expand(len(rows.local)) if task.coefs.stride(0) == 0 else task.coefs[rows.numbers]
+    return Task(replace(task.space, rows=rows.local), task.y[rows.numbers], coefs, task.tie, task.margin)
+
+
+class _Shard(LinearEngine):
+    """The samples of one process under weights that all have in common."""
+
+    def run(self, order: Tensor) -> Mistakes:
+        raise NotImplementedError("the samples of one process are only scored")
+
+    def first(self, order: Tensor) -> tuple[int, int] | None:
+        """The first sample of an order that is a mistake, as its place in it and the class it is taken for."""
+        bound = self._bound()
+        for begin in range(0, len(order), _AT_ONCE):
+            some = order[begin : begin + _AT_ONCE]
+            scores, y = self.scores(self.space.rows.take(some)), self.task.y[some]
+            slack = tpf.slacks(shaped(scores, self.space), y).double() - self.task.margin
+            if not bool(torch.isfinite(slack).all()):
+                raise checks.weights_overflow()
+            for j in (~(slack > 2 * bound)).nonzero().squeeze(-1).tolist():  # all, if the bound overflows
+                compare = self._comparing(int(some[j]), bound)
+                wrong = mistaken_for(
+                    scores[j].tolist(), int(y[j]), tie=self.task.tie, margin=self.task.margin, compare=compare
+                )
+                if wrong is not None:
+                    return begin + j, wrong
+        return None
+
+
+class ExactEngine(LinearEngine):
+    """All processes score their own samples ahead with the same weights, and the first mistake in the order wins.
+
+    So the mistakes are those of one process that has all samples. A mistake costs a message of one number, and the
+    first mistake on a sample another with its row.
+    """
+
+    def __init__(self, task: Task, start: Weights) -> None:
+        super().__init__(task, start)
+        self._rows = shared(self.space.rows)
+        self._shard = _Shard(local_task(task), start)
+        self._shard.weights = self.weights
+        self._shard.rounding = replace(self._shard.rounding, rows=self._rows) if self._shard.rounding else None
+
+    def run(self, order: Tensor) -> Mistakes:
+        """Present these samples in order."""
+        rank, size = shards.here()
+        place = self._rows.local_place(order)
+        mine = ((place >= 0) & (place < len(self._rows.local))).nonzero().squeeze(-1)
+        local, ids, labels = place[mine], order.tolist(), self.space.outputs + 2
+        found: list[Mistake] = []
+        begin, stretch, shortest = 0, _SHORTEST * size, _SHORTEST * size
+        while begin < len(ids):
+            end = min(len(ids), begin + stretch)
+            low, high = torch.searchsorted(mine, torch.tensor([begin, end], device=mine.device)).tolist()
+            try:
+                first = self._shard.first(local[low:high])
+                key = len(ids) * size * labels
+                if first is not None:
+                    key = (int(mine[low + first[0]]) * size + rank) * labels + first[1] + 1
+            except ValueError:
+                key = _OVERFLOW
+            key = int(shards.least(torch.tensor([key], device=self._rows.device)))
+            if key == _OVERFLOW:
+                raise checks.weights_overflow()
+            position, owner, wrong = key // labels // size, key // labels % size, key % labels - 1
+            if position == len(ids):
+                begin, stretch = end, 2 * stretch
+                continue
+            found.append(self._update(ids[position], position, owner, wrong))
+            stretch = max(shortest, stretch // 2, 2 * (position - begin))
+            begin = position + 1
+        return Mistakes.of(found, self.task.y.device)
+
+    def _update(self, i: int, position: int, owner: int, wrong: int) -> Mistake:
+        self._rows.share(i, owner)
+        own = int(self.task.y[i])
+        coef = self.task.coef(i, own)
+        self.space.update(self.weights, i, coef, own, wrong)
+        return Mistake(i, position, coef, wrong)
+
+    def training_scores(self) -> Tensor:
+        """w·x + b for the training samples of all processes; a collective call."""
+        return self._rows.spread(self._shard.training_scores())
+
+    def survey(self) -> tuple[float, float]:
+        """The mean perceptron criterion and the smallest slack of all training samples; a collective call."""
+        return surveyed(*self._shard.survey(), self._rows)
+
+    def _mistakes(self, tie: str, margin: float) -> Tensor:
+        return self._rows.spread(self._shard._mistakes(tie, margin).to(torch.uint8)).bool()
+
+
+def surveyed(loss: float, slack: float, rows: SharedRows) -> tuple[float, float]:
+    """The mean loss and the smallest slack of all samples, from those of the local ones; a collective call."""
+    found = shards.gathered((loss * len(rows.local), slack))
+    return sum(each[0] for each in found) / len(rows), min(each[1] for each in found)
+
+
+class SharedRun(RuleRun):
+    """A run that several processes make together: each calls the same methods in the same order."""
+
+    def _validation_counts(self, rows: Rows, y: Tensor) -> tuple[int, int]:
+        found = shards.gathered(super()._validation_counts(rows, y))
+        return sum(each[0] for each in found), sum(each[1] for each in found)
+
+
+class ExactRun(SharedRun):
+    """A run in which every process makes the same updates."""
+
+    @cached_property
+    def _data(self) -> str:
+        return shared(self.rows).fingerprint(self._engine.task.y)
+
+    def _log(self) -> MistakeLog:
+        return _at_hand(super()._log())
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume, with any number of processes: samples that were mistakes are sent again."""
+        super().load_state_dict(state)
+        shared(self.rows).share_all(Mistakes.joined(self._mistakes).sample)
+
+    def _pocket_index(self, log: MistakeLog) -> int:
+        rows = shared(self.rows)
+        errors = log.local_errors(rows.local, log.y[rows.numbers], log.cost[rows.numbers])
+        return int(shards.summed(errors).argmin())
+
+
+class MixedSpace(LinearSpace):
+    """A log with coefficients μ·c adds up to the mixed weights; sums are made in float64."""
+
+    def replay(self, start: Weights, entries: Entries) -> LinearModel:
+        """w₀ + Σ μ·c·x."""
+        return self.mean(self.total(start, entries, torch.ones_like(entries.coef), 1), 1)
+
+
+class MixedRun(SharedRun):
+    """Iterative parameter mixing: each process makes a pass over its shard, then the weights are mixed.
+
+    w ← w + Σ_r μ_r·Δ_r, where Δ_r is the sum of the updates of process r; μ_r is 1/R (``"uniform"``) or k_r/Σ k, k_r
+    being its mistakes (``"mistakes"``). The log has coefficients μ·c and numbers steps as if the shards had been
+    presented one after the other. A pass takes one message of d + 2 numbers: weight, bias, and how many mistakes; with
+    sample weights, their sum besides.
+
+    Args:
+        engine: for the local samples.
+        start: the weights before training.
+        order: of the local samples.
+        whole: the task of all processes.
+        mixing: ``"uniform"`` or ``"mistakes"``.
+        options: as for :class:`RuleRun`.
+    """
+
+    def __init__(
+        self, engine: LinearEngine, start: Weights, order: Order, *, whole: Task, mixing: str, **options: Any
+    ) -> None:
+        super().__init__(engine, start, order, **options)
+        self._linear, self._whole, self._mixing = engine, whole, mixing
+        self._mixed = Weights(start.weight.to(torch.float64, copy=True), start.bias.to(torch.float64, copy=True))
+        self._mixed_mistakes = 0.0
+        taking = shards.gathered(len(order.ids))
+        self._before, self._all = sum(taking[: shards.here()[0]]), sum(taking)
+        self.squared_radius = max(shards.gathered(engine.space.squared_radius(order.ids)))
+
+    @torch.no_grad()
+    def _pass(self, presented: int) -> int:
+        task, rows = self._linear.task, shared(self._whole.space.rows)
+        made, broken = Mistakes.of((), task.y.device), False
+        try:
+            made = self._local_pass()
+        except ValueError:  # the weights overflow, of which the others must hear
+            broken = True
+        moved = self._linear.space.total(_zeros(self._mixed), self._entries(made), torch.ones_like(made.coef), 1)
+        facts = [math.nan if broken else float(len(made.step)), float(made.coef.abs().sum())]
+        facts = facts[: 1 if task.coefs.stride(0) == 0 else 2]
+        numbers = torch.tensor(facts, dtype=torch.float64, device=rows.device)
+        messages = shards.stacked(torch.cat((moved.weight.flatten(), moved.bias, numbers)))
+        if not bool(torch.isfinite(messages).all()):
+            raise checks.weights_overflow()
+        counts = messages[:, moved.weight.numel() + len(moved.bias)].tolist()
+        sums = messages[:, -1].tolist() if len(facts) == 2 else [abs(float(task.coefs[0])) * k for k in counts]
+        mu = [k / sum(counts) if self._mixing == "mistakes" and any(counts) else 1 / len(counts) for k in counts]
+        for factor, message in zip(mu, messages, strict=True):  # one after the other, so that all round alike
+            weight, bias = message[: -len(facts)].split((moved.weight.numel(), len(moved.bias)))
+            self._mixed.weight += factor * weight.view_as(moved.weight)
+            self._mixed.bias += factor * bias
+        self._linear.load_state_dict(vars(self._mixed))
+        if len(made.step):
+            coef = made.coef * mu[shards.here()[0]]
+            self._mistakes.append(
+                made._replace(sample=rows.numbers[made.sample], coef=coef).later(presented + self._before)
+            )
+            self._unsaved.append(self._mistakes[-1])
+        self._total += sum(factor * each for factor, each in zip(mu, sums, strict=True))
+        self._mixed_mistakes += sum(factor * k for factor, k in zip(mu, counts, strict=True))
+        self._ends.append(presented + self._all)
+        return int(sum(counts))
+
+    def _local_pass(self) -> Mistakes:
+        found, done = [], 0
+        for chunk in self._order.epoch(len(self.history)):
+            found.append(self._linear.run(chunk).later(done))
+            done += len(chunk)
+        return Mistakes.joined(found, self._linear.task.y.device)
+
+    def _entries(self, made: Mistakes) -> Entries:
+        """Mistakes on local samples, numbered from 0."""
+        return Entries(made.sample, made.coef, self._linear.task.y[made.sample], made.wrong)
+
+    def survey(self) -> tuple[float, float]:
+        """The mean perceptron criterion and the smallest slack on the training samples of all processes."""
+        return surveyed(*super().survey(), shared(self._whole.space.rows))
+
+    def _counted(self) -> float:
+        """Σ μ·k, which the mistake bound holds for."""
+        return self._mixed_mistakes
+
+    def _any_wrong(self) -> bool:
+        return any(shards.gathered(super()._any_wrong()))
+
+    def _digest(self) -> bytes:
+        return digest_of((self._mixed.weight, self._mixed.bias))
+
+    def _log(self) -> MistakeLog:
+        """The log of all processes; a collective call."""
+        whole = self._whole
+        made = _in_order(Mistakes.joined(self._mistakes, whole.y.device))
+        return _at_hand(MistakeLog.of(whole.space, whole.y, self._start, made, self._ends, self._cost))
+
+    def _averaged(self) -> Model:
+        return self._sum_of(lambda step: self._ends[-1] - step, self._ends[-1])
+
+    def _after_epoch(self, log: MistakeLog, epoch: int) -> Model:
+        return self._sum_of(lambda step: (step < self._ends[epoch - 1]).double(), 1)
+
+    def _sum_of(self, left: Callable[[Tensor], Tensor], steps: int) -> Model:
+        """The mean of the weights after each step, each process adding what its own mistakes contribute."""
+        space, rows = self._linear.space, shared(self._whole.space.rows)
+        made = Mistakes.joined(self._mistakes, self._linear.task.y.device)
+        local = made._replace(sample=rows.local_place(made.sample))
+        own = space.total(_zeros(self._mixed), self._entries(local), left(made.step), steps)
+        weight, bias = (shards.summed(part) for part in (own.weight, own.bias))
+        start = self._start
+        return space.mean(Weights(start.weight.double() * steps + weight, start.bias.double() * steps + bias), steps)
+
+    # --- checkpoints ---
+
+    @cached_property
+    def _data(self) -> str:
+        return shared(self._whole.space.rows).fingerprint(self._whole.y)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume exactly, of all processes; a collective call."""
+        state = super().state_dict()
+        state |= {"processes": shards.here()[1], "mixed": [self._mixed.weight, self._mixed.bias]}
+        return {**state, "mixed_mistakes": self._mixed_mistakes, "order": shards.gathered(self._order.state_dict())}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume, with the same number of processes."""
+        rank, size = shards.here()
+        if state.get("processes") != size:
+            raise ValueError(
+                f"the saved run was made by {state.get('processes')} processes, found {size}; distributed='mix' cuts "
+                "the samples by processes, so resume with as many, or use distributed='exact'"
+            )
+        super().load_state_dict({**state, "order": state["order"][rank]})
+        self._mixed = Weights(*(values.to(self._mixed.weight, copy=True) for values in state["mixed"]))
+        self._mixed_mistakes = state["mixed_mistakes"]
+
+    def _compressed_parts(self) -> list[tuple[Tensor, ...]]:
+        if any(shards.gathered(bool(self._unsaved))):
+            self._saved.append(tuple(_in_order(Mistakes.joined(self._unsaved, self._whole.y.device))))
+            self._unsaved = []
+        return list(self._saved)
+
+    def _decompressed(self, parts: Sequence[tuple[Tensor, ...]]) -> Mistakes:
+        device = self._whole.y.device
+        made = Mistakes.joined([Mistakes(*(column.to(device) for column in part)) for part in parts], device)
+        place = shared(self._whole.space.rows).local_place(made.sample)
+        return Mistakes(*(column[place >= 0] for column in made))
+
+
+def _in_order(own: Mistakes) -> Mistakes:
+    """The mistakes of all processes by step; a collective call."""
+    made = Mistakes.joined([Mistakes(*each) for each in shards.gathered(tuple(column.cpu() for column in own))])
+    return Mistakes(*(column[made.step.argsort()].to(own.step.device) for column in made))
+
+
+def _at_hand(log: MistakeLog) -> MistakeLog:
+    """The log on plain rows, if this process holds all of them."""
+    rows = shared(log.space.rows)
+    return log if len(rows.local) < len(rows) else replace(log, space=replace(log.space, rows=rows.local))
+
+
+def shared(rows: Rows) -> SharedRows:
+    """The rows, which are those of several processes."""
+    assert isinstance(rows, SharedRows)
+    return rows
+
+
+def _zeros(weights: Weights) -> Weights:
+    return Weights(torch.zeros_like(weights.weight), torch.zeros_like(weights.bias))
