@@ -185,7 +185,7 @@ class RuleRun:
                 self._mistakes.append(found.later(presented))
                 self._unsaved.append(self._mistakes[-1])
             made += len(found.step)
-            self._total += float(np.abs(found.coef.cpu().numpy()).sum())
+            self._total += self._engine.total(found)
             presented += len(chunk)
         self._ends.append(presented)
         return made

@@ -36,6 +36,7 @@ class BlockedEngine(LinearEngine):
         super().__init__(task, start)
         self.weights.weight = self.weights.weight.contiguous()
         different = task.coefs[:1] if task.coefs.stride(0) == 0 else task.coefs
+        self._total: float | None = None
         self._whole = torch.equal(different, different.trunc()) and float(self.space.bias_scale).is_integer()
 
     @cached_property
@@ -55,10 +56,23 @@ class BlockedEngine(LinearEngine):
                 wrong[part] = self._learn(rows.take(at[first : first + self.block]), order[part])
             before += len(at)
         own = self.task.y[order]
-        step = (wrong != own).nonzero().squeeze(-1)
+        step = self._where(wrong != own, order)
         sample = order[step]
         coef = self.task.coefs[sample]
         return Mistakes(sample, step, coef * own[step] if self.space.classes is None else coef, wrong[step])
+
+    def total(self, found: Mistakes) -> float:
+        """Σ|c|, which :meth:`run` has looked up already on a device."""
+        return super().total(found) if self._total is None else self._total
+
+    def _where(self, mistake: Tensor, order: Tensor) -> Tensor:
+        """The numbers at which there is a mistake, with one wait for the device."""
+        if mistake.device.type in ("cpu", "mps"):  # the latter cannot count in float64
+            return mistake.nonzero().squeeze(-1)
+        weighted = [(self.task.coefs[order] * mistake).abs().sum()] if self.task.common is None else []
+        count, *total = self.look(mistake.sum(), *weighted)
+        self._total = total[0] if total else None
+        return mistake.byte().sort(descending=True, stable=True).indices[: int(count)]  # nonzero would wait for their number
 
     def _learn(self, rows: Rows, ids: Tensor) -> Tensor:
         """Learn one block; return the class each sample was taken for."""

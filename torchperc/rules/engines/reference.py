@@ -7,6 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import Compare, mistaken_for
-from torchperc.rules.engines.rounding import Rounding, side
+from torchperc.rules.engines.rounding import Rounding, precise, side
 from torchperc.rules.log import Mistake, Mistakes
 from torchperc.rules.models import Model
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
@@ -33,9 +34,15 @@ class Task:
     tie: str
     margin: float
 
+    @cached_property
+    def common(self) -> float | None:
+        """The coefficient of every sample, if they have one in common."""
+        return float(self.coefs[0]) if self.coefs.stride(0) == 0 else None
+
     def coef(self, i: int, own: int) -> float:
         """The coefficient of an update with sample i, times y with two classes."""
-        return float(self.coefs[i]) * (own if self.space.classes is None else 1)
+        coef = float(self.coefs[i]) if self.common is None else self.common
+        return coef * (own if self.space.classes is None else 1)
 
 
 class Engine(ABC):
@@ -46,6 +53,12 @@ class Engine(ABC):
     @abstractmethod
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order and make the updates; steps count from the first of them."""
+
+    def total(self, found: Mistakes) -> float:
+        """Σ|c| of the mistakes that :meth:`run` returned last; no wait for a device where c is common."""
+        if self.task.common is not None:
+            return len(found.step) * abs(self.task.common)
+        return float(np.abs(found.coef.cpu().numpy()).sum())
 
     @abstractmethod
     def training_scores(self) -> Tensor:
@@ -105,13 +118,44 @@ class Engine(ABC):
 
 
 class LinearEngine(Engine):
-    """An engine whose state is a weight and a bias."""
+    """An engine whose state is a weight and a bias.
+
+    On the CPU, what it is asked for is computed from the weights themselves. On a device, :meth:`look` is the one place
+    where the host waits: an engine calls it at the end of :meth:`run` with what it needs to know (how many mistakes,
+    which flags), and weight and bias come along, so that norm and digest afterwards cost no wait.
+    """
 
     def __init__(self, task: Task, start: Weights) -> None:
         assert isinstance(task.space, LinearSpace)
         self.task, self.space = task, task.space
         self.weights = start.clone()
         self.rounding = None if isinstance(task.space, JointSpace) else Rounding(task.space.rows)
+        self._seen: tuple[tuple[int, ...], list[Tensor]] | None = None
+
+    def look(self, *extra: Tensor) -> list[float]:
+        """Wait for the device once, keep a host copy of weight and bias, and return the numbers of ``extra``.
+
+        The copy counts until torch changes the weights. What changes them behind torch's back, as a kernel that is
+        given their address, must be followed by a look.
+
+        Args:
+            extra: tensors on the weights' device, of any shape; numbers come back in their order, through float64
+                (float32 on MPS, which has no other).
+        """
+        parts = [self.weights.weight, self.weights.bias, *extra]
+        dtype = precise(self.weights.bias.device)
+        numbers = torch.cat([part.detach().reshape(-1).to(dtype) for part in parts]).cpu()
+        weight, bias, rest = numbers.split([parts[0].numel(), parts[1].numel(), sum(map(torch.numel, extra))])
+        self._seen = self._version(), [weight.reshape(parts[0].shape), bias]
+        found: list[float] = rest.tolist()
+        return found
+
+    def _version(self) -> tuple[int, ...]:
+        """Another one after each change of the weights by torch; none in inference mode, which does not count them."""
+        tensors = self.weights.weight, self.weights.bias
+        if any(map(torch.is_inference, tensors)):
+            return ()
+        return tuple(number for tensor in tensors for number in (id(tensor), tensor._version))
 
     def training_scores(self) -> Tensor:
         """w·x + b for all training samples."""
@@ -141,7 +185,14 @@ class LinearEngine(Engine):
         self.weights.bias.copy_(state["bias"])
 
     def _numbers(self) -> list[Tensor]:
-        return [self.weights.weight, self.weights.bias]
+        """Weight and bias; of a device, a copy on the host."""
+        weight, bias = self.weights.weight, self.weights.bias
+        if weight.device.type == "cpu":
+            return [weight, bias]
+        if self._seen is None or not self._seen[0] or self._seen[0] != self._version():
+            self.look()
+        assert self._seen is not None
+        return self._seen[1]
 
     def _settled(self, found: Tensor, scores: Tensor, tie: str, margin: float) -> Tensor:
         bound, y = self._bound(), self.task.y
@@ -155,7 +206,7 @@ class LinearEngine(Engine):
 
     def _bound(self) -> float:
         """The rounding error of a score; joint features are scored in one way only, and need none."""
-        return 0.0 if self.rounding is None else self.rounding.bound(self.weights)
+        return 0.0 if self.rounding is None else self.rounding.bound(Weights(*self._numbers()))
 
     def _comparing(self, i: int, bound: float) -> Compare:
         """On which side of its limit a slack of sample i lies, by exact arithmetic if it is within the bound."""

@@ -62,9 +62,9 @@ class Rounding:
 
         ``whole``: coefficients and bias steps are integers.
         """
-        precise = torch.float32 if weights.bias.device.type == "mps" else torch.float64
-        weight, bias = weights.weight.to(precise), weights.bias.to(precise)
-        total, count = steps.abs().sum(dtype=precise), (steps != 0).sum()
+        dtype = precise(weights.bias.device)
+        weight, bias = weights.weight.to(dtype), weights.bias.to(dtype)
+        total, count = steps.abs().sum(dtype=dtype), (steps != 0).sum()
         length = torch.linalg.vector_norm(weight)
         size = self._size(length, bias.abs().max(), weight.numel(), total, abs(bias_scale))
         bound: Tensor = (self.gamma(self.rows.terms) + 3 * self.unit * count) * size + self.floor
@@ -77,6 +77,11 @@ class Rounding:
         """At least Σ|w_j·x_j| + |b| of any sample, with weights of this length and updates of this total besides."""
         reach = length + _SMALLEST * math.sqrt(count) + 1.5 * total * self.radius
         return reach * self.radius + largest_bias + total * bias_scale
+
+
+def precise(device: torch.device) -> torch.dtype:
+    """The widest floating-point type of a device."""
+    return torch.float32 if device.type == "mps" else torch.float64
 
 
 def _products() -> float:
