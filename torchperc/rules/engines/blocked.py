@@ -72,7 +72,8 @@ class BlockedEngine(LinearEngine):
         weighted = [(self.task.coefs[order] * mistake).abs().sum()] if self.task.common is None else []
         count, *total = self.look(mistake.sum(), *weighted)
         self._total = total[0] if total else None
-        return mistake.byte().sort(descending=True, stable=True).indices[: int(count)]  # nonzero would wait for their number
+        # as nonzero does, which would wait for their number
+        return mistake.byte().sort(descending=True, stable=True).indices[: int(count)]
 
     def _learn(self, rows: Rows, ids: Tensor) -> Tensor:
         """Learn one block; return the class each sample was taken for."""
