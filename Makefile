@@ -9,7 +9,7 @@ WORKERS ?= auto
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-faults test-browser coverage lint bench clean
+.PHONY: help setup demo test test-slow test-gpu test-faults test-browser coverage lint bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ test: $(READY)  ## the test suite: unit, property, oracle and documentation test
 
 test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
+
+test-gpu: $(READY)  ## the GPU tests: on CUDA where there is one, and on a device that pretends to be one
+	$(BIN)/python -m pytest -m gpu tests
 
 test-faults: $(READY)  ## the fault campaign: kills, damaged files, bad input, long lives; SUMMARY=FILE writes its table
 	$(if $(SUMMARY),TORCHPERC_FAULTS_SUMMARY=$(abspath $(SUMMARY))) $(BIN)/python -m pytest -m faults tests

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 
+import pretend
 import pytest
 import torch
 from compiling import compile_some
@@ -109,8 +110,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()  # a million objects of imported modules, which each full collection would go through again
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if not torch.cuda.is_available():
-        for item in items:
-            if item.get_closest_marker("gpu"):
-                item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+@pytest.fixture(params=["pretend", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    """The device of a test marked ``gpu``: one that runs everywhere, see ``pretend.py``, and CUDA where there is one."""
+    if request.param == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return request.param
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    if pyfuncitem.funcargs.get("device") != "pretend":
+        return None
+    pretend.in_another_process(pyfuncitem)
+    return True

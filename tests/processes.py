@@ -16,6 +16,13 @@ from typing import Any
 _PRELOADED = ["torch", "numpy", "torchperc", "torchperc.rules.trainer", "torchperc.lightning.rule", "oracles"]
 
 
+def context() -> Any:
+    """What starts processes that have loaded torchperc already."""
+    made = multiprocessing.get_context("forkserver")
+    made.set_forkserver_preload(_PRELOADED)
+    return made
+
+
 def run(size: int, function: Any, *args: Any, timeout: float = 60, seconds: float = 20) -> list[Any]:
     """What ``function(rank, size, *args)`` returns in each of ``size`` processes of one gloo group.
 
@@ -23,13 +30,11 @@ def run(size: int, function: Any, *args: Any, timeout: float = 60, seconds: floa
     ``seconds`` is the time-out of the group, ``timeout`` that of the whole call, after which processes are killed.
     A process that ended by a signal yields the negative number of the signal.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(_PRELOADED)
     with tempfile.TemporaryDirectory() as folder:
         store, pipes, processes = str(Path(folder) / "store"), [], []
         for rank in range(size):
-            ours, theirs = context.Pipe(duplex=False)
-            process = context.Process(target=_worker, args=(rank, size, store, seconds, theirs, function, args))
+            ours, theirs = context().Pipe(duplex=False)
+            process = context().Process(target=_worker, args=(rank, size, store, seconds, theirs, function, args))
             process.start()
             theirs.close()
             pipes.append(ours)

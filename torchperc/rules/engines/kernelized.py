@@ -68,7 +68,7 @@ class KernelEngine(Engine):
         coef = self.task.coef(i, own)
         self._found.append(Mistake(i, position, coef, wrong))
         signed = self._columns(len(self._found) - 1).signed(self.space.classes)[0]
-        row = self.space.rows.take(torch.tensor([i]))
+        row = self.space.rows.take(torch.tensor([i], device=self.task.y.device))
         length = float(self.space.kernel.gram(row, row)) + self.space.bias_scale
         self._squared_norm += float(2 * signed @ scores.double() + signed.square().sum() * length)
 

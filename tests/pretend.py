@@ -1,0 +1,363 @@
+"""A device that is not the CPU, where there is no GPU: ``pretend`` (torch's ``privateuseone``), in the CPU's memory.
+
+Its tensors are plain strided tensors with autograd, storages and checkpoints of their own device. As on a GPU, tensors
+of the CPU and of the device do not mix, a device tensor has no ``.numpy()``, and the host waits where it wants to know
+a number. Kernels and waits are counted, by the rules of CUDA.
+
+Registering a device changes the whole process, so the tests marked ``gpu`` run in one of their own, see
+:func:`in_another_process` and the hook in ``conftest.py``. The API behind it is experimental: if torch changes it,
+those tests are skipped with a reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import importlib
+import os
+import pickle
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import processes
+import pytest
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+NAME = "pretend"
+_CPU, _EXTENSION = 1, 12  # kinds of device in DLPack; torch reads the second as its ``privateuseone``
+
+
+@dataclass
+class Seen:
+    """What happened on the device: kernels launched, and where the host waited for it."""
+
+    kernels: list[str] = field(default_factory=list)
+    reads: list[str] = field(default_factory=list)
+    uploads: list[str] = field(default_factory=list)
+
+    @property
+    def waits(self) -> list[str]:
+        """Numbers that came from the device, and copies to it that block, after which CUDA waits for the stream."""
+        return self.reads + self.uploads
+
+    def __str__(self) -> str:
+        return f"{len(self.kernels)} kernels, {len(self.reads)} reads, {len(self.uploads)} blocking uploads"
+
+
+_SEEN = Seen()
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Seen]:
+    """Kernels and waits in this block.
+
+    Example:
+        >>> with counted() as seen:
+        ...     total = torch.ones(3).sum()
+        >>> len(seen.kernels), len(seen.waits)
+        (0, 0)
+    """
+    start = {name: len(values) for name, values in vars(_SEEN).items()}
+    seen = Seen()
+    try:
+        yield seen
+    finally:
+        for name, values in vars(_SEEN).items():
+            getattr(seen, name).extend(values[start[name] :])
+
+
+def to_device(tensor: Tensor) -> Tensor:
+    """A tensor of the device on the memory of one of the CPU."""
+    return _moved(tensor, _EXTENSION)
+
+
+def to_host(tensor: Tensor) -> Tensor:
+    """A tensor of the CPU on the memory of one of the device."""
+    return _moved(tensor, _CPU)
+
+
+def _moved(tensor: Tensor, kind: int) -> Tensor:
+    capsule = torch._C._to_dlpack(tensor.detach() if tensor.requires_grad else tensor)
+    at = _pointer(capsule, b"dltensor")
+    ctypes.c_int32.from_address(at + 8).value = kind  # behind the pointer to the data
+    return torch._C._from_dlpack(capsule)
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _on_device(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.device.type == NAME
+
+
+def _where() -> str:
+    """The line of the package, or else of whoever called it, that is at work now."""
+    frame, line = sys._getframe(2), ""
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if "/torchperc/" in path or not line and "site-packages/torch/" not in path and path != __file__:
+            line = f"{path}:{frame.f_lineno}"
+        if "/torchperc/" in path:
+            break
+        frame = frame.f_back
+    return line
+
+
+def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Any operation of the device, on the CPU."""
+    tensors = [value for value in pytree.tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+    on_device = any(map(_on_device, tensors))
+    if on_device and any(not _on_device(tensor) and tensor.dim() for tensor in tensors):
+        raise RuntimeError(
+            f"Expected all tensors to be on the same device, but found at least two devices, {NAME}:0 and cpu! "
+            f"(when checking argument in method {op})"
+        )
+    here: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def on_host(value: Any) -> Any:
+        if isinstance(value, torch.device):
+            return torch.device("cpu")
+        if not _on_device(value):
+            return value
+        if id(value) not in here:
+            # an empty one may be there to be resized, which memory of another device cannot be
+            fresh = not value.numel() and torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
+            here[id(value)] = value, to_host(value) if fresh is False else fresh
+        return here[id(value)][1]
+
+    _count(op, args)
+    # mask & True: the flag came as a tensor, and not every operation would take it for one again
+    wanted = {at for at, each in enumerate(op._schema.arguments) if str(each.type) == "Tensor"}
+    args = tuple(torch.tensor(each) if at in wanted and isinstance(each, bool) else each for at, each in enumerate(args))
+    found = op(*pytree.tree_map(on_host, args), **pytree.tree_map(on_host, kwargs))
+    written = {id(host): value for value, host in here.values()}
+    for value, host in here.values():
+        if value.shape != host.shape or value.stride() != host.stride():  # as after squeeze_
+            value.data = to_device(host)
+
+    def back(value: Any) -> Any:
+        return written.get(id(value)) if id(value) in written else to_device(value)
+
+    return pytree.tree_map_only(Tensor, back, found)
+
+
+@functools.cache
+def _launches(op: Any) -> bool:
+    """Whether an operation is a kernel: neither a view nor memory to be written later."""
+    views = any(each.alias_info is not None and not each.alias_info.is_write for each in op._schema.returns)
+    return not views and "empty" not in op._schema.name and op._schema.name != "aten::resize_"
+
+
+def _count(op: Any, args: tuple[Any, ...]) -> None:
+    if _launches(op):
+        _SEEN.kernels.append(str(op))
+    size_depends = torch.Tag.dynamic_output_shape in op.tags
+    if size_depends and op._schema.name in ("aten::index", "aten::index_put", "aten::index_put_"):
+        size_depends = any(isinstance(each, Tensor) and each.dtype in (torch.bool, torch.uint8) for each in args[1])
+    if size_depends or torch.Tag.data_dependent_output in op.tags:
+        _SEEN.reads.append(f"{op} at {_where()}")
+
+
+def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
+    if not _on_device(target):
+        _SEEN.reads.append(f"copy of {tuple(source.shape)} at {_where()}")
+    elif not _on_device(source) and not non_blocking:
+        _SEEN.uploads.append(f"copy of {tuple(source.shape)} at {_where()}")
+    elif _on_device(source):
+        _SEEN.kernels.append("copy")
+    there, here = (to_host(tensor) if _on_device(tensor) else tensor for tensor in (target, source))
+    there.copy_(here)
+    return target
+
+
+def _resized(tensor: Tensor, size: list[int], memory_format: Any = None) -> Tensor:
+    if list(tensor.shape) != list(size):
+        tensor.data = to_device(torch.empty(size, dtype=tensor.dtype))
+    return tensor
+
+
+def _set_storage(tensor: Tensor, source: Any, offset: int = 0, size: Any = None, stride: Any = ()) -> Tensor:
+    """The numbers of a storage, as they are needed when one is saved or loaded; not the storage itself."""
+    address = (ctypes.c_char * source.nbytes()).from_address(source.data_ptr()) if source.nbytes() else b""
+    memory = torch.frombuffer(bytearray(address), dtype=tensor.dtype) if address else torch.empty(0, dtype=tensor.dtype)
+    tensor.data = to_device(memory if size is None else memory.as_strided(size, stride, offset))
+    return tensor
+
+
+class _Module:
+    """What torch asks of ``torch.pretend``."""
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def is_available(self) -> bool:
+        return True
+
+    def current_device(self) -> int:
+        return 0
+
+    def device_count(self) -> int:
+        return 1
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Random numbers come from the CPU's generator."""
+
+    def _is_in_bad_fork(self) -> bool:
+        return False
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        return [torch.float16, torch.bfloat16]
+
+
+_LIBRARIES: list[torch.library.Library] = []  # which take their kernels with them when they go
+
+
+def register() -> None:
+    """Make ``torch.device("pretend")`` work in this process, from now on; before its first backward pass."""
+    if _LIBRARIES:
+        return
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+    _setup_privateuseone_for_python_backend(NAME, _Module())
+    everything, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
+    everything.fallback(_compute, "PrivateUse1")
+    for name, kernel in {
+        "_copy_from": _copy,
+        "resize_": _resized,
+        "set_.source_Storage": _set_storage,
+        "set_.source_Storage_storage_offset": _set_storage,
+    }.items():
+        aten.impl(name, kernel, "PrivateUse1")
+    _LIBRARIES.extend((everything, aten))
+    torch.serialization.register_package(
+        1,
+        lambda storage: f"{NAME}:0" if storage.device.type == NAME else None,
+        lambda storage, location: _stored(storage) if location.startswith(NAME) else None,
+    )
+    assert torch.ones(2, device=NAME).add(1).sum().item() == 4
+
+
+def _stored(storage: Any) -> Any:
+    return to_device(torch.empty(0, dtype=torch.uint8).set_(storage)).untyped_storage()
+
+
+def register_with_lightning() -> None:
+    """Make ``pl.Trainer(accelerator="gpu")`` train on it; also ``accelerator=accelerator()``."""
+    from pytorch_lightning.accelerators import AcceleratorRegistry, CUDAAccelerator
+
+    AcceleratorRegistry.register("cuda", _accelerator(), override=True)
+    CUDAAccelerator.is_available = staticmethod(lambda: True)  # by which "gpu" and "auto" find it
+
+
+def accelerator() -> Any:
+    """The device's Lightning accelerator."""
+    return _accelerator()()
+
+
+@functools.cache
+def _accelerator() -> type:
+    from pytorch_lightning.accelerators import CUDAAccelerator
+
+    class PretendAccelerator(CUDAAccelerator):  # of which Lightning knows that its device is not the CPU
+        def setup_device(self, device: torch.device) -> None:
+            assert device.type == NAME, device
+
+        def teardown(self) -> None: ...
+
+        def get_device_stats(self, device: Any) -> dict[str, Any]:
+            return {}
+
+        @staticmethod
+        def parse_devices(devices: Any) -> Any:
+            return [0]
+
+        @staticmethod
+        def get_parallel_devices(devices: Any) -> list[torch.device]:
+            return [torch.device(NAME, 0)]
+
+        @staticmethod
+        def auto_device_count() -> int:
+            return 1
+
+        @staticmethod
+        def is_available() -> bool:
+            return True
+
+    return PretendAccelerator
+
+
+@functools.cache
+def _other_process() -> tuple[Any, Any]:
+    context = processes.context()
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs, os.getcwd()), daemon=True)
+    process.start()
+    theirs.close()
+    return process, ours
+
+
+def in_another_process(item: pytest.Function, timeout: float = 120) -> None:
+    """Run a test in a process in which the device is registered: one for all of them."""
+    process, pipe = _other_process()
+    names = item._fixtureinfo.argnames
+    marks = [mark.args[0] for mark in item.iter_markers("filterwarnings")]
+    filters = [*item.config.getini("filterwarnings"), *reversed(marks)]
+    arguments = {name: item.funcargs[name] for name in names}
+    pipe.send_bytes(pickle.dumps((item.function.__module__, item.function.__name__, arguments, filters)))
+    if not pipe.poll(timeout):
+        process.kill()
+        _other_process.cache_clear()
+        pytest.fail(f"no answer from the pretend device in {timeout} s", pytrace=False)
+    try:
+        kind, said = pickle.loads(pipe.recv_bytes())
+    except EOFError:
+        process.join()
+        _other_process.cache_clear()
+        pytest.fail(f"the process of the pretend device has ended: {process.exitcode}", pytrace=False)
+    if kind == "skipped":
+        pytest.skip(said)
+    if kind == "failed":
+        pytest.fail(said, pytrace=False)
+
+
+def _serve(pipe: Any, folder: str) -> None:
+    torch.set_num_threads(1)
+    os.chdir(folder)
+    try:
+        register()
+        register_with_lightning()
+        obstacle = None
+    except Exception as error:
+        obstacle = f"this torch has another API for devices made in Python: {type(error).__name__}: {error}"
+    while True:
+        try:
+            asked = pipe.recv_bytes()
+        except EOFError:
+            os._exit(0)
+        pipe.send_bytes(pickle.dumps(("skipped", obstacle) if obstacle else _answer(asked)))
+
+
+def _answer(asked: bytes) -> tuple[str, str]:
+    from _pytest.config import parse_warning_filter
+
+    try:
+        module, name, arguments, filters = pickle.loads(asked)
+        torch.default_generator.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for text in filters:
+                warnings.filterwarnings(*parse_warning_filter(text, escape=False))
+            getattr(importlib.import_module(module), name)(**arguments)
+    except pytest.skip.Exception as skipped:
+        return "skipped", str(skipped)
+    except BaseException:
+        return "failed", traceback.format_exc()
+    return "passed", ""
