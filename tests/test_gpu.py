@@ -1,12 +1,160 @@
 """The same results on a device as on the CPU: on the pretend device, and on CUDA where there is one."""
 
+import copy
+import warnings
+from functools import partial
+
+import numpy as np
 import oracles
 import pytest
+import pytorch_lightning as pl
 import torch
+from scipy.sparse import csr_array
+from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
+from torchperc import functional as tpf
+from torchperc.lab import xor
 
-pytestmark = pytest.mark.gpu
+L = tp.lightning
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
+    pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
+    pytest.mark.filterwarnings("ignore:GPU available but not used.*"),
+    pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no.*"),
+]
+HEADS = [tp.PerceptronHead(), tp.PerceptronHead("sign"), tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()]
+LOSSES = {
+    "perceptron": tp.PerceptronLoss(),
+    "strict": tp.PerceptronLoss("sum", tie="strict"),
+    "lms": tp.LMSLoss(targets="0/1"),
+    "logistic": tp.LogisticLoss("none"),
+    "zero-one": tp.ZeroOneLoss(),
+    "cost": tp.CostLoss(fp=2.0, fn=0.5),
+    "multiclass": tp.MulticlassPerceptronLoss(),
+}
+NETS = {
+    "two": partial(tp.Perceptron, 3, init="normal", seed=0),
+    "many": partial(tp.MulticlassPerceptron, 3, 4, init="normal", seed=0),
+    "joint": partial(tp.JointPerceptron, 3, 4, init="normal", seed=0),
+    "mlp": partial(tp.MLP, 3, (5,), seed=0),
+    "mlp-many": partial(tp.MLP, 3, (5,), num_classes=4, seed=0),
+}
+
+
+def data(classes=None, count=24, dtype=torch.float64, seed=1):
+    X, y = oracles.integers(seed, count=count, classes=classes)
+    return torch.tensor(X, dtype=dtype), torch.tensor(y)
+
+
+def same(here, there, **close):
+    """Equal, or nearly so; and the second is not on the CPU."""
+    assert there.device.type != "cpu"
+    torch.testing.assert_close(here, there.cpu(), **(close or {"rtol": 0, "atol": 0}))
+
+
+# --- modules, losses, heads ---
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_nets_score_and_learn_on_a_device(device, name):
+    here = NETS[name](dtype=torch.float64)
+    there = copy.deepcopy(here).to(device)
+    made = NETS[name](dtype=torch.float64, device=device)
+    X, y = data(4 if name in ("many", "joint", "mlp-many") else None)
+    head = tp.LogisticHead()
+    for net, place in ((here, "cpu"), (there, device)):
+        optimizer = torch.optim.Adam(net.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            head.loss(net(X.to(place)), y.to(place)).backward()
+            optimizer.step()
+    for one, other in zip(here.parameters(), there.parameters(), strict=True):
+        same(one, other, rtol=1e-12, atol=1e-12)
+    same(here.predict(X), there.predict(X.to(device)))
+    for one, other in zip(NETS[name](dtype=torch.float64).parameters(), made.parameters(), strict=True):
+        same(one, other)
+
+
+def test_a_perceptron_measures_on_a_device(device):
+    here = tp.Perceptron(3, init="normal", seed=0, dtype=torch.float64)
+    there, (X, y) = copy.deepcopy(here).to(device), data()
+    for found in (
+        lambda net, X, y: net.unit_normal(),
+        lambda net, X, y: net.offset(),
+        lambda net, X, y: net.signed_distance(X),
+        lambda net, X, y: net.margin(X, y),
+        lambda net, X, y: net.homogeneous()(tpf.homogeneous(X)),
+        lambda net, X, y: tpf.squared_radius(X),
+        lambda net, X, y: tpf.joint_features(X, 3),
+        lambda net, X, y: torch.cat(tpf.unfold_bias(tpf.fold_bias(net.weight, net.bias))[:1]),
+        lambda net, X, y: torch.cat([part.reshape(-1) for part in tpf.two_sample_start(X[:2], X.new_tensor([-1, 1]).long())]),
+    ):
+        same(found(here, X, y), found(there, X.to(device), y.to(device)), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_and_their_gradients(device, name):
+    classes = 4 if name == "multiclass" else None
+    X, y = data(classes)
+    scores = X.repeat(1, 2)[:, :4] if classes else X[:, 0]
+    found = []
+    for place in ("cpu", device):
+        s = scores.detach().clone().to(place).requires_grad_()
+        loss = LOSSES[name](s, y.to(place))
+        if loss.requires_grad:
+            loss.sum().backward()
+        found.append((loss.detach(), torch.zeros_like(s) if s.grad is None else s.grad))
+    for one, other in zip(*found, strict=True):
+        same(one, other, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("classes", [None, 4])
+@pytest.mark.parametrize("head", HEADS, ids=str)
+def test_heads(device, head, classes):
+    X, y = data(classes)
+    scores = X.repeat(1, 2)[:, :4] if classes else X[:, 0]
+    for act in (head.output, head.decide, partial(head.loss, y=y), partial(head.mistakes, y=y)):
+        moved = {name: value.to(device) for name, value in getattr(act, "keywords", {}).items()}
+        there = partial(act.func, **moved) if moved else act
+        same(act(scores), there(scores.to(device)), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize(
+    "optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "LBFGS"]
+)
+def test_optimizers(device, optimizer):
+    X, y = data()
+    nets = []
+    for place in ("cpu", device):
+        net = tp.Perceptron(3, init="normal", seed=0, dtype=torch.float64).to(place)
+        made = getattr(torch.optim, optimizer)(net.parameters(), lr=0.05)
+
+        def closure(net=net, made=made, place=place):
+            made.zero_grad()
+            loss = tpf.logistic_loss(net(X.to(place)), y.to(place))
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            made.step(closure)
+        nets.append(net)
+    same(nets[0].weight, nets[1].weight, rtol=1e-12, atol=1e-12)
+
+
+def test_devices_do_not_mix(device):
+    net, (X, y) = tp.Perceptron(3).double().to(device), data()
+    with pytest.raises(RuntimeError, match="same device"):
+        net(X)
+    with pytest.raises(RuntimeError, match="same device"):
+        tp.LogisticLoss()(net(X.to(device)), y)
+    with pytest.raises(TypeError, match="Tensor.cpu"):
+        net.weight.detach().numpy()
+
+
+# --- the rule ---
 
 
 @pytest.mark.parametrize("classes", [None, 3])
@@ -19,43 +167,106 @@ def test_rule(device, classes, select):
         trainer = tp.RuleTrainer(max_epochs=5, select=select, order="shuffled")
         result = trainer.fit(net.to(place), X, y, validation=(X, y))
         runs.append((net.cpu(), result))
-    assert runs[0][1].log.equals(runs[1][1].log)
-    assert torch.equal(runs[0][0].weight, runs[1][0].weight)
-    assert torch.equal(runs[0][1].predict(X), runs[1][1].predict(X).cpu())
+    (net, here), (other, there) = runs
+    assert here.log.equals(there.log)
+    assert here.history == there.history
+    assert torch.equal(net.weight, other.weight)
+    assert torch.equal(here.predict(X), there.predict(X).cpu())
+
+
+@pytest.mark.parametrize("order", ["given", "random-mistake", [3, 1, 2, 0, 5]], ids=str)
+@pytest.mark.parametrize("engine", ["blocked", "reference"])
+def test_orders_and_engines(device, engine, order):
+    X, y = data(count=8)
+    runs = [
+        tp.RuleTrainer(max_epochs=4, order=order, engine=engine, tie="sign", bias_step="radius").fit(
+            tp.Perceptron(3).double().to(place), X.to(place), y.to(place)
+        )
+        for place in ("cpu", device)
+    ]
+    assert runs[0].log.equals(runs[1].log)
+    assert runs[0].history == runs[1].history
+    assert runs[0].verdict is runs[1].verdict
+
+
+def test_weights_margin_and_proof(device):
+    X, y = data(count=40)
+    weights = np.arange(40) % 3 / 2
+    runs = []
+    for place in ("cpu", device):
+        trainer = tp.RuleTrainer(max_epochs=6, margin=0.5, class_weight="balanced", prove=True)
+        net = tp.Perceptron(3).double().to(place)
+        runs.append(trainer.fit(net, X.to(place), y.to(place), sample_weight=torch.tensor(weights).to(place)))
+    here, there = runs
+    assert here.log.equals(there.log)
+    assert [record.mistakes for record in here.history] == [record.mistakes for record in there.history]
+    assert here.history[-1].upper == pytest.approx(there.history[-1].upper, rel=1e-14)
+    assert here.verdict is there.verdict
+    assert here.certificate.separable is there.certificate.separable
+
+
+def test_joint_features(device):
+    X, y = data(4)
+    runs = [
+        tp.RuleTrainer(max_epochs=3).fit(tp.JointPerceptron(3, 4).double().to(place), X, y) for place in ("cpu", device)
+    ]
+    assert runs[0].log.equals(runs[1].log)
+
+
+def test_online(device):
+    X, y = data()
+    nets = [tp.Perceptron(3).double().to(place) for place in ("cpu", device)]
+    for net in nets:
+        trainer = tp.RuleTrainer(select="averaged")
+        for part in (slice(8), slice(8, None), slice(8)):
+            trainer.partial_fit(net, X[part], y[part])
+    same(nets[0].weight, nets[1].weight)
 
 
 @pytest.mark.parametrize("classes", [None, 3])
-def test_kernel(device, classes):
-    X, y = oracles.integers(1, classes=classes)
-    data = torch.tensor(X, dtype=torch.float64)
-    trainer = tp.RuleTrainer(max_epochs=5, kernel="poly", degree=2)
-    here, there = (trainer.fit(None, data.to(place), y, num_classes=classes) for place in ("cpu", device))
+@pytest.mark.parametrize("kernel", ["poly", "rbf", torch.inner], ids=["poly", "rbf", "own"])
+def test_kernel(device, kernel, classes):
+    X, y = data(classes)
+    trainer = tp.RuleTrainer(max_epochs=3, kernel=kernel, select="voted")
+    here, there = (trainer.fit(None, X.to(place), y, num_classes=classes) for place in ("cpu", device))
     assert here.log.equals(there.log)
+    assert torch.equal(here.predict(X), there.predict(X.to(device)).cpu())
+
+
+def test_a_log_is_saved_from_a_device_and_read_on_the_cpu(device, tmp_path):
+    X, y = data()
+    result = tp.RuleTrainer(max_epochs=3).fit(tp.Perceptron(3).double().to(device), X, y)
+    result.log.save(tmp_path / "log.npz")
+    assert tp.MistakeLog.load(tmp_path / "log.npz", X, y).equals(result.log)
+
+
+def test_a_run_resumes_on_another_device(device):
+    X, y = data(count=40)
+    ends = []
+    for first, second in (("cpu", "cpu"), (device, device), (device, "cpu"), ("cpu", device)):
+        trainer = tp.RuleTrainer(max_epochs=6, order="shuffled", select="averaged")
+        run = trainer.start(tp.Perceptron(3).double().to(first), X, y)
+        for _ in range(3):
+            run.epoch()
+        state = run.state_dict()
+        run = trainer.start(tp.Perceptron(3).double().to(second), X, y)
+        run.load_state_dict(state)
+        while run.verdict is None:
+            run.epoch()
+        ends.append(run.result())
+    whole = tp.RuleTrainer(max_epochs=6, order="shuffled", select="averaged").fit(tp.Perceptron(3).double(), X, y)
+    for end in ends:
+        assert end.log.equals(whole.log)
+        assert torch.equal(end.model.weight.cpu(), whole.model.weight)
 
 
 def test_crosscheck(device):
     X, y = tp.data.gate("AND")
-    check = tp.crosscheck(X.to(device), y, epochs=10)
-    assert check.equal
-    assert len(check.rule) == 18
-
-
-@pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
-@pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
-@pytest.mark.parametrize("kind", ["rule", "sample", "batch"])
-def test_lightning(device, tmp_path, kind):
-    nets = []
-    for accelerator in ("cpu", "gpu"):
-        net = tp.Perceptron(2)
-        lit = tp.lightning.LitRule(net) if kind == "rule" else tp.lightning.LitClassifier(net, lr=1.0, update=kind)
-        size = 1 if kind == "batch" else "full"
-        trainer = tp.lightning.make_trainer(
-            tmp_path / accelerator, 12, accelerator=accelerator, enable_progress_bar=False
-        )
-        trainer.fit(lit, tp.lightning.TabularDataModule("AND", batch_size=size))
-        nets.append(net.cpu())
-    assert torch.equal(nets[0].weight, nets[1].weight)
-    assert nets[0].weight.tolist() == [[3, 2]]
+    for mode in ("sample", "batch"):
+        check = tp.crosscheck(X.to(device), y, epochs=10, mode=mode)
+        assert check.equal
+        assert check.rule.weight.device.type != "cpu" if hasattr(check.rule, "weight") else True
+    assert len(tp.crosscheck(X.to(device), y, epochs=10).rule) == 18
 
 
 @pytest.mark.parametrize("classes", [None, 3])
@@ -66,13 +277,189 @@ def test_auto_takes_blocks_on_a_device(device, classes):
     assert type(run._engine).__name__ == "BlockedEngine"
 
 
+def test_a_model_of_a_device_is_saved_and_read_on_the_cpu(device, tmp_path):
+    X, y = data()
+    net = tp.Perceptron(3).double().to(device)
+    tp.RuleTrainer(max_epochs=3).fit(net, X, y)
+    tp.FittedModel.of(net, tp.PerceptronHead()).save(tmp_path / "m.safetensors")
+    model = tp.FittedModel.load(tmp_path / "m.safetensors")
+    assert torch.equal(model.scores(X), net(X.to(device)).detach().cpu())
+
+
+# --- sparse samples ---
+
+
+def test_sparse_samples_of_the_rule_need_the_cpu(device):
+    X, y = data()
+    with pytest.raises(TypeError, match=r"X is sparse, which needs a net on the CPU, found .*; use net\.cpu\(\)"):
+        tp.RuleTrainer().fit(tp.Perceptron(3).double().to(device), csr_array(X.numpy()), y)
+    with pytest.raises(ValueError, match="X is sparse, which needs a net on the CPU"):
+        tp.minimise(tp.Perceptron(3).double().to(device), tp.LMSHead(), csr_array(X.numpy()), y)
+
+
+# --- descent ---
+
+
+@pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
-def test_single_sample_descent(device, head):
-    X, y = oracles.integers(2, count=400)
-    data = torch.tensor(X, dtype=torch.float64)
+def test_single_sample_descent(device, head, classes):
+    X, y = data(classes, count=200, seed=2)
     nets = []
     for place in ("cpu", device):
-        net = tp.Perceptron(3).double().to(place)
-        tp.descend(net, head, data.to(place), torch.tensor(y).to(place), 0.0625)
-        nets.append(net.cpu())
-    torch.testing.assert_close(nets[0].weight, nets[1].weight, rtol=0, atol=1e-10)
+        net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, 3)).double().to(place)
+        options = {"sample_weight": torch.ones(200).to(place), "l2": 0.01, "order": torch.arange(199, -1, -1).to(place)}
+        tp.descend(net, head, X.to(place), y.to(place), 0.0625, **options)
+        tp.descend(net, head, X.to(place), y.to(place), 0.0625)
+        nets.append(net)
+    same(nets[0].weight, nets[1].weight, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=str)
+def test_minimise(device, head, classes):
+    X, y = data(classes, count=200, seed=2)
+    found, nets = [], []
+    for place in ("cpu", device):
+        net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, 3)).double().to(place)
+        counts = (torch.arange(200) % 3).to(place)
+        found.append(tp.minimise(net, head, X.to(place), y.to(place), l2=0.1, sample_weight=counts))
+        nets.append(net)
+    assert found[1].converged
+    assert found[0].loss == pytest.approx(found[1].loss, rel=1e-12)
+    same(nets[0].weight, nets[1].weight, rtol=1e-6, atol=1e-8)
+
+
+# --- the XOR lab ---
+
+
+@pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
+def test_the_xor_lab(device, head):
+    here, there = (xor.train(range(20), head=head, steps=40, dtype=torch.float64, device=place) for place in ("cpu", device))
+    assert here.kinds == there.kinds
+    for name in ("curves", "weight1", "bias2", "gradient_norm", "accuracy"):
+        torch.testing.assert_close(getattr(here, name), getattr(there, name), rtol=1e-9, atol=1e-12)
+    nets = [there.net(k).to(device) for k in range(20)]
+    assert xor.classify(nets, head) == there.kinds
+
+
+# --- Lightning, with a plain Trainer ---
+
+
+def trainer_on(place, folder, **options):
+    settings = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "max_epochs": 4}
+    accelerator = "cpu" if place == "cpu" else "gpu"
+    settings |= {"enable_checkpointing": False, "default_root_dir": folder, "num_sanity_val_steps": 0}
+    return pl.Trainer(accelerator=accelerator, devices=1, **{**settings, **options})
+
+
+def batches(classes=None, size=None, shuffle=False, weighted=False, count=24):
+    X, y = data(classes, count, torch.float32)
+    columns = (X, y, torch.arange(count) % 3 / 2) if weighted else (X, y)
+    generator = torch.Generator().manual_seed(0)
+    return DataLoader(TensorDataset(*columns), batch_size=size or count, shuffle=shuffle, generator=generator)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "options"),
+    [
+        ("two", None, {"head": "logistic", "lr": 0.1}),
+        ("two", 5, {"head": "lms", "lr": 0.01, "class_weight": "balanced"}),
+        ("two", 5, {"head": "perceptron", "lr": 1.0, "update": "sample"}),
+        ("two", None, {"head": "lms", "lr": "auto", "start": "two-sample"}),
+        ("two", 5, {"head": "logistic", "lr": "auto"}),
+        ("many", 5, {"head": "logistic", "lr": 0.1, "class_weight": {0: 2.0, 1: 1.0, 2: 1.0, 3: 0.5}}),
+        ("many", None, {"head": "lms", "lr": 0.01, "update": "sample"}),
+        ("joint", None, {"head": "perceptron", "lr": 0.1}),
+        ("mlp", 5, {"head": "logistic", "optimizer": partial(torch.optim.Adam, lr=0.01)}),
+        ("mlp-many", None, {"head": "logistic", "optimizer": partial(torch.optim.LBFGS, max_iter=3)}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+)
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_lit_classifier(device, tmp_path, name, size, options, weighted):
+    classes = 4 if name in ("many", "joint", "mlp-many") else None
+    ends = []
+    for place in ("cpu", device):
+        lit = L.LitClassifier(NETS[name](), **options)
+        trainer = trainer_on(place, tmp_path)
+        trainer.fit(lit, batches(classes, size, weighted=weighted), batches(classes, 7))
+        metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
+        predicted = torch.cat(trainer.predict(lit, batches(classes, 7)))
+        tested = trainer.test(lit, batches(classes, 7), verbose=False)
+        ends.append((lit, metrics, predicted.cpu(), tested))
+    (here, metrics, predicted, tested), (there, others, their, theirs) = ends
+    for one, other in zip(here.parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(one.cpu(), other.cpu(), rtol=1e-5, atol=1e-6)
+    assert metrics == pytest.approx(others, rel=1e-5, abs=1e-6)
+    assert torch.equal(predicted, their)
+    assert tested[0] == pytest.approx(theirs[0], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["one batch", "mini-batches"])
+@pytest.mark.parametrize("select", ["last", "averaged", "best-validation", "pocket"])
+def test_lit_rule(device, tmp_path, kind, select):
+    if kind == "mini-batches" and select in ("pocket", "best-validation"):
+        pytest.skip("needs all samples at once")
+    ends = []
+    for place in ("cpu", device):
+        lit = L.LitRule(tp.Perceptron(3), select=select)
+        trainer = trainer_on(place, tmp_path)
+        trainer.fit(lit, batches(size=None if kind == "one batch" else 5, weighted=True), batches(size=7))
+        ends.append((lit.net.cpu(), lit.result, {key: float(value) for key, value in trainer.callback_metrics.items()}))
+    (net, here, metrics), (other, there, others) = ends
+    assert torch.equal(net.weight, other.weight)
+    assert here.mistakes == there.mistakes
+    assert metrics == pytest.approx(others, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["rule", "sample", "batch"])
+def test_make_trainer_and_data_module(device, tmp_path, kind):
+    net = tp.Perceptron(2)
+    lit = L.LitRule(net) if kind == "rule" else L.LitClassifier(net, lr=1.0, update=kind)
+    options = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    trainer = L.make_trainer(tmp_path, 12, accelerator="gpu", **options)
+    trainer.fit(lit, L.TabularDataModule("AND", batch_size=1 if kind == "batch" else "full"))
+    assert net.weight.tolist() == [[3, 2]]
+
+
+def test_a_sparse_batch_on_a_device_is_refused_by_single_samples(device):
+    X, y = data(dtype=torch.float32)
+    lit = L.LitClassifier(tp.Perceptron(3), update="sample")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises((ValueError, NotImplementedError, RuntimeError)):
+            trainer_on(device, ".").fit(lit, DataLoader([(X.to_sparse_csr(), y)], batch_size=None))
+
+
+def weights(path):
+    return torch.load(path, map_location="cpu", weights_only=True)["state_dict"]
+
+
+@pytest.mark.parametrize("kind", ["batch", "mini-batch", "sample", "rule", "online"])
+def test_checkpoints_of_a_device_resume_to_the_bit(device, tmp_path, kind):
+    def module():
+        if kind in ("rule", "online"):
+            return L.LitRule(tp.Perceptron(3), select="averaged", order="given" if kind == "online" else "shuffled")
+        update = "sample" if kind == "sample" else "batch"
+        return L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.1, update=update)
+
+    loader = partial(batches, size=None if kind in ("batch", "rule") else 5)
+    whole, first = module(), module()
+    trainer_on(device, tmp_path, max_epochs=6).fit(whole, loader())
+    trainer = trainer_on(device, tmp_path, max_epochs=3)
+    trainer.fit(first, loader())
+    path = tmp_path / "half.ckpt"
+    trainer.save_checkpoint(path)
+    assert all(torch.equal(value, first.state_dict()[name].cpu()) for name, value in weights(path).items())
+    for place in (device, "cpu"):  # from the device to itself, and to the CPU
+        again = module()
+        trainer_on(place, tmp_path, max_epochs=6).fit(again, loader(), ckpt_path=path, weights_only=False)
+        if place == device:
+            assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(again.parameters(), whole.parameters(), strict=True))
+        for a, b in zip(again.parameters(), whole.parameters(), strict=True):
+            torch.testing.assert_close(a.cpu(), b.cpu(), rtol=1e-5, atol=1e-6)
+    loaded = type(first).load_from_checkpoint(path, map_location="cpu", weights_only=False)
+    assert loaded.net.weight.device.type == "cpu"
+    assert torch.equal(loaded.net.weight, first.net.weight.cpu())
+    there = type(first).load_from_checkpoint(path, map_location=device, weights_only=False)
+    same(first.net.weight.cpu(), there.net.weight)

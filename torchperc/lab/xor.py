@@ -107,6 +107,7 @@ def train(
     dtype: torch.dtype = torch.float32,
     record_every: int | None = None,
     progress: Callable[[int], object] | None = None,
+    device: torch.device | str = "cpu",
 ) -> LabResult:
     """Train a 2-h-1 net on XOR from every seed, by full-batch gradient descent: w ← w − η·∇L, L the mean over 4 rows.
 
@@ -126,6 +127,7 @@ def train(
         dtype: ``torch.float32`` or ``torch.float64``.
         record_every: steps between two points of the loss curves; by default about 200 points are kept.
         progress: called with the number of steps made, whenever the loss is recorded.
+        device: where to train, such as ``"cuda"``, which never waits for the host; the result is on the CPU.
 
     Example:
         >>> result = train(range(50), hidden=4, steps=1000)
@@ -137,20 +139,20 @@ def train(
     """
     members = _seeds(seeds)
     hidden = checks.whole("hidden", hidden, at_least=1)
-    task = _task(activation, head, inputs, dtype)
+    task = _task(activation, head, inputs, dtype, device)
     lr = check_rate("lr", lr, dtype)
     steps = checks.whole("steps", steps, at_least=1)
     every = max(1, steps // 200) if record_every is None else checks.whole("record_every", record_every, at_least=1)
 
     # with copies of the last up to whole vectors, as torch computes the rest with other last bits
     padded = members + members[-1:] * (-len(members) % _VECTORS)
-    weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded])
+    weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded], device)
     watch = progress or (lambda step: None)
     with _one_thread():
         curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=watch)
-        accuracy, loss, norm, dead = (figure[: len(members)] for figure in task.examine(weights))
-    weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous() for w in weights)
-    recorded, curves = torch.tensor([*range(0, steps, every), steps]), curves[:, : len(members)].contiguous()
+        accuracy, loss, norm, dead = (figure[: len(members)].cpu() for figure in task.examine(weights))
+    weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous().cpu() for w in weights)
+    recorded, curves = torch.tensor([*range(0, steps, every), steps]), curves[:, : len(members)].contiguous().cpu()
     setting = (members, hidden, activation, head, lr, steps, inputs)
     kinds = task.kinds(accuracy, loss, norm, dead)
     return LabResult(*setting, recorded, curves, weight1, bias1, weight2, bias2, accuracy, loss, norm, dead, kinds)
@@ -227,7 +229,9 @@ class _Task:
         return ((outer == 0) & (slope == 0)).all(1).sum(0)
 
 
-def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype) -> _Task:
+def _task(
+    activation: str, head: Head, inputs: str, dtype: torch.dtype, device: torch.device | str = "cpu"
+) -> _Task:
     checks.one_of("activation", activation, tuple(ACTIVATIONS))
     if not isinstance(head, Head):
         raise TypeError(f"head must be a head such as LogisticHead(), found {type(head).__name__} {head!r}")
@@ -236,7 +240,7 @@ def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype) -> _Task
     X, y = gate("XOR", dtype=dtype)
     if checks.one_of("inputs", inputs, INPUTS) == "-1/+1":
         X = 2 * X - 1
-    return _Task(X, y[:, None].to(dtype), ACTIVATIONS[activation], head)
+    return _Task(X.to(device), y[:, None].to(device, dtype), ACTIVATIONS[activation], head)
 
 
 def check_rate(name: str, value: float, dtype: torch.dtype = torch.float32) -> float:
@@ -261,10 +265,10 @@ def _fresh(seed: int, hidden: int, activation: str, dtype: torch.dtype) -> MLP:
     return MLP(2, hidden=(hidden,), activation=activation, init="uniform", seed=seed, dtype=dtype)
 
 
-def _stack(nets: Sequence[MLP]) -> Weights:
-    """The weights of many nets of one shape, the nets last."""
+def _stack(nets: Sequence[MLP], device: torch.device | str | None = None) -> Weights:
+    """The weights of many nets of one shape, the nets last; on their own device if none is given."""
     alike = zip(*(net.parameters() for net in nets), strict=True)
-    stacked = [torch.stack([parameter.detach() for parameter in same], -1) for same in alike]
+    stacked = [torch.stack([parameter.detach() for parameter in same], -1).to(device) for same in alike]
     weight1, bias1, (weight2,), (bias2,) = stacked  # there is one output unit
     return weight1.requires_grad_(), bias1.requires_grad_(), weight2.requires_grad_(), bias2.requires_grad_()
 
@@ -333,5 +337,5 @@ def classify(nets: Sequence[MLP], head: Head = _LOGISTIC, *, inputs: str = "0/1"
     if features != 2 or len(hidden) != 1 or classes is not None:
         raise ValueError(f"nets have sizes {features}, {hidden}, {classes}; XOR nets are MLP(2, hidden=(h,))")
     weights = _stack(nets)
-    task = _task(activation, head, inputs, weights[0].dtype)
+    task = _task(activation, head, inputs, weights[0].dtype, weights[0].device)
     return task.kinds(*task.examine(weights))

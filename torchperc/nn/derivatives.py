@@ -76,7 +76,8 @@ def logistic(s: Any, y: Any) -> Terms:
 def softmax(s: Any, y: Any) -> Terms:
     """The terms of log Σ_k exp(s_k) − s_y."""
     xp: Any = torch if isinstance(s, Tensor) else np
-    shifted, own = s - xp.amax(s, 1)[:, None], (xp.arange(len(y)), y)
+    everyone = torch.arange(len(y), device=s.device) if isinstance(s, Tensor) else np.arange(len(y))
+    shifted, own = s - xp.amax(s, 1)[:, None], (everyone, y)
     powers = xp.exp(shifted)
     total = powers.sum(1)
     p = powers / total[:, None]

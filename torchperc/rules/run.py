@@ -283,7 +283,7 @@ class RuleRun:
         self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
         self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
         self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
-        self._start = Weights(*state["start"])
+        self._start = Weights(*(values.to(self._engine.task.y.device) for values in state["start"]))
         self._order.load_state_dict(state["order"])
         self._total = state["total"]
 
@@ -337,9 +337,9 @@ class RuleRun:
         if self._unsaved:
             part, self._unsaved = Mistakes.joined(self._unsaved), []
             columns = [part.sample, part.step] if self._engine.task.space.classes is None else [*part[:2], part.wrong]
-            if max(self._ends, default=0) < 2**31 and part.sample.device.type == "cpu":
-                # by numpy, which wakes no threads
-                columns = [torch.from_numpy(column.numpy().astype(np.int32)) for column in columns]
+            if max(self._ends, default=0) < 2**31:
+                # on the CPU, so that a run resumes on any device, and by numpy, which wakes no threads
+                columns = [torch.from_numpy(column.cpu().numpy().astype(np.int32)) for column in columns]
             self._saved.append(tuple(columns))
         return list(self._saved)
 
