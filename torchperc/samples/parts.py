@@ -168,7 +168,7 @@ class PartRows(Rows):
         numbers = torch.searchsorted(self._starts, index, right=True) - 1
         pieces = [
             self._part(number).take(index[numbers == number] - self._parts[number].start)
-            for number in numbers.bincount().nonzero().squeeze(-1).tolist()
+            for number in numbers.bincount().nonzero().squeeze(-1).tolist() or [0]  # which tells type and width
         ]
         return pieces[0] if len(pieces) == 1 else joined(pieces).take(numbers.argsort(stable=True).argsort())
 
