@@ -8,19 +8,25 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from torchperc import _checks as checks
 from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError, plain
-from torchperc.lightning.loader import Mapped
-from torchperc.lightning.metrics import tally
+from torchperc.lightning.loader import Mapped, repeated
+from torchperc.lightning.metrics import EpochSums, tally
 from torchperc.model.describe import as_net, described_head, described_net
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
 from torchperc.nn.heads import head as head_by_name
 from torchperc.rules.problem import sample_factors
+from torchperc.samples import convert, shards
 
 FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
 _COMPILED = "net._orig_mod."
+# values are the same in all processes already: sync_dist says so to Lightning, rank_zero_only keeps it from reducing
+# them again, to a mean that is not exact; every process logs them, so that callbacks may monitor them
+_ONCE_PER_EPOCH: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": 1}
+_ONCE_PER_EPOCH |= {"sync_dist": True, "rank_zero_only": True}
 
 
 class Samples(NamedTuple):
@@ -34,7 +40,8 @@ class Samples(NamedTuple):
 class LitNet(pl.LightningModule):
     """A net with a head: scores, labels, validation, test, and checkpoints that rebuild it.
 
-    Metrics go through ``self.log`` in double precision, once per epoch, weighted by the number of samples.
+    Metrics go through ``self.log`` in double precision, once per epoch, over all samples. In several processes they are
+    those of all of them: sums and counts are added up, and a sample that a ``DistributedSampler`` repeats counts once.
 
     Args:
         net: gives scores, (N,) or (N, 1) for labels −1/+1, (N, K) for class indices; or a checkpoint's description.
@@ -54,6 +61,7 @@ class LitNet(pl.LightningModule):
         if not isinstance(self.head, Head):
             raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
         self.class_factors: Mapping[int, float] | None = None
+        self._evaluated: dict[int, EpochSums] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores: (N,), or (N, K)."""
@@ -64,11 +72,25 @@ class LitNet(pl.LightningModule):
 
     def validation_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
         """Loss and error on validation data."""
-        self._evaluate(batch, "val")
+        self._evaluate(batch, "val", batch_idx, dataloader_idx)
 
     def test_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
         """Loss and error on test data."""
-        self._evaluate(batch, "test")
+        self._evaluate(batch, "test", batch_idx, dataloader_idx)
+
+    def on_validation_epoch_start(self) -> None:
+        """Forget an evaluation that was interrupted."""
+        self._evaluated = {}
+
+    on_test_epoch_start = on_validation_epoch_start
+
+    def on_validation_epoch_end(self) -> None:
+        """Log what a loader without length gave."""
+        self._log_the_rest("val")
+
+    def on_test_epoch_end(self) -> None:
+        """Log what a loader without length gave."""
+        self._log_the_rest("test")
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels −1/+1, or class indices. A batch may come with labels or without."""
@@ -79,16 +101,64 @@ class LitNet(pl.LightningModule):
             return self.head.decide(tpf.finite_scores(self(x)))
         return torch.cat([self.head.decide(tpf.finite_scores(self(part.to(self.device)))) for part in x])
 
-    def _evaluate(self, batch: Any, stage: str) -> Tensor:
-        """Log loss and error of a batch; return the number of wrong decisions."""
-        wrong = torch.zeros((), device=self.device)
-        for x, y, weight in pieces(unpacked(batch)):
-            scores = self(x)
-            found = tally(self.head, scores, y, self._factors(scores, y, weight))
-            means = {f"loss/{stage}": found.loss / len(y), f"error/{stage}": found.errors / len(y)}
-            self._log(means, batch_size=len(y))
-            wrong = wrong + found.errors
-        return wrong
+    def _evaluate(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int) -> None:
+        """Add up loss and wrong decisions; log them after a loader's last batch, before any callback looks at them."""
+        sums = self._evaluated.setdefault(dataloader_idx, EpochSums())
+        for x, y, weight in pieces(self._samples(batch, stage, batch_idx, dataloader_idx)):
+            if len(y):
+                scores = self(x)
+                sums.add(len(y), tally(self.head, scores, y, self._factors(scores, y, weight)), None)
+            else:
+                sums.add(0, None, None)
+        if self._has_trainer() and batch_idx + 1 == self._batch_counts(stage)[dataloader_idx]:
+            self._log_evaluated(stage, dataloader_idx)
+
+    def _log_the_rest(self, stage: str) -> None:
+        several = len(self._batch_counts(stage)) > 1
+        for number in sorted(self._evaluated):
+            self._log_evaluated(stage, number, f"/dataloader_idx_{number}" if several else "")
+
+    def _log_evaluated(self, stage: str, number: int, suffix: str = "") -> None:
+        sums = self._over_processes(self._evaluated.pop(number))
+        if sums.count:
+            means = {"loss": sums.sums.loss / sums.count, "error": sums.sums.errors / sums.count}
+            self._log({f"{name}/{stage}{suffix}": value for name, value in means.items()}, add_dataloader_idx=not suffix)
+            self._count_decisions(sums)
+
+    def _count_decisions(self, sums: EpochSums) -> None:
+        """What a module does with the evaluation of a loader, besides logging it."""
+
+    def _batch_counts(self, stage: str) -> list[float]:
+        counts: list[float] = self.trainer.num_val_batches if stage == "val" else self.trainer.num_test_batches
+        return counts
+
+    # --- several processes ---
+
+    def _processes(self) -> int:
+        """How many train or evaluate together."""
+        return self.trainer.world_size if self._has_trainer() else 1
+
+    def _over_processes(self, sums: EpochSums) -> EpochSums:
+        return sums if self._processes() == 1 else sums.over_processes(self.device)
+
+    def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
+        """A batch, checked, without samples that other processes have, too; there may be none left."""
+        if self._processes() == 1:
+            return unpacked(batch)
+        loaders = {"train": self.trainer.train_dataloader, "val": self.trainer.val_dataloaders}
+        loader = loaders.get(stage, self.trainer.test_dataloaders)
+        if isinstance(loader, Mapping):
+            loader = list(loader.values())
+        if isinstance(loader, list | tuple):
+            loader = loader[dataloader_idx]
+        return _without_last(unpacked(batch, may_be_empty=True), repeated(loader, batch_idx))
+
+    def _agree(self) -> None:
+        """Refuse to train if the processes were given different options or nets of different shapes."""
+        if self._processes() > 1:
+            shapes = {f"the shape of {name}": tuple(values.shape) for name, values in self.state_dict().items()}
+            trainer = {name: getattr(self.trainer, name) for name in ("max_epochs", "max_steps", "precision")}
+            shards.agreed_options({**shapes, **self.hparams, **trainer})
 
     def _factors(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """The weight of each sample's loss, its own times its class's, in float64."""
@@ -97,10 +167,11 @@ class LitNet(pl.LightningModule):
         classes = None if scores.dim() == 1 else scores.shape[-1]
         return sample_factors(y, weight, self.class_factors, classes, all_zero=True)  # in a batch, not in all data
 
-    def _log(self, values: Mapping[str, Tensor | float], batch_size: int = 1) -> None:
+    def _log(self, values: Mapping[str, Tensor | float], *, add_dataloader_idx: bool = True) -> None:
         for name, value in values.items():
             number = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
-            self.log(name, number, on_step=False, on_epoch=True, prog_bar=name in _SHOWN, batch_size=batch_size)
+            shown = name in _SHOWN
+            self.log(name, number, prog_bar=shown, add_dataloader_idx=add_dataloader_idx, **_ONCE_PER_EPOCH)
 
     # --- checkpoints ---
 
@@ -130,6 +201,12 @@ class LitNet(pl.LightningModule):
             raise CheckpointError(
                 f"the checkpoint is of a {found.get('module')}, this is a {kind['module']}; use the same module"
             )
+        before, now = (each.get("processes", 1) for each in (found, kind))
+        if self._is_fitting() and before != now:
+            raise CheckpointError(
+                f"the checkpoint is of a run in {before} process{'es' * (before > 1)}, and this one has {now}; resume "
+                f"with devices × num_nodes = {before}, or load the weights alone: load_from_checkpoint(path)"
+            )
         if self._is_fitting() and found != kind:
             raise CheckpointError(
                 f"the checkpoint is of another run: it has {found}, this run is {kind}; resume the same run"
@@ -150,7 +227,7 @@ class LitNet(pl.LightningModule):
         names = {name.replace(_COMPILED, "net."): name for name in self.state_dict()}
         return {names.get(name, name): values for name, values in values_of.items()}
 
-    def _refuse(self, what: str) -> None:
+    def _refuse(self, what: str, instead: str = "devices=1") -> None:
         """Refuse mixed precision, frozen parameters and several processes, where steps are made without autograd."""
         if "mixed" in str(self.trainer.precision):
             raise ValueError(
@@ -163,22 +240,26 @@ class LitNet(pl.LightningModule):
                 f"{what} would move net.{frozen[0]}, which has requires_grad=False; use LitClassifier with "
                 "update='batch', which leaves it as it is"
             )
-        self._refuse_processes(what)
+        self._refuse_processes(what, instead)
 
-    def _refuse_processes(self, what: str) -> None:
+    def _refuse_processes(self, what: str, instead: str = "devices=1") -> None:
         if self.trainer.world_size > 1:
             raise ValueError(
-                f"{what} would learn different weights in each of {self.trainer.world_size} processes; use devices=1"
+                f"{what} would learn different weights in each of {self.trainer.world_size} processes; use {instead}"
             )
 
     def _is_fitting(self) -> bool:
+        return self._has_trainer() and self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
+
+    def _has_trainer(self) -> bool:
+        """There is none in ``load_from_checkpoint``."""
         try:
-            return self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
-        except RuntimeError:  # there is no Trainer, as in load_from_checkpoint
+            return self.trainer is not None
+        except RuntimeError:
             return False
 
 
-def unpacked(batch: Any) -> Samples:
+def unpacked(batch: Any, *, may_be_empty: bool = False) -> Samples:
     """A batch (x, y) or (x, y, sample weights), checked.
 
     Example:
@@ -198,9 +279,19 @@ def unpacked(batch: Any) -> Samples:
             f"labels must be of shape (N,), found {tuple(y.shape)}; use y.squeeze(-1) for one column, and for several "
             "class indices, y.argmax(1)"
         )
-    if not len(y) or x.shape[0] != len(y):
+    if x.shape[0] != len(y) or not (len(y) or may_be_empty):
         raise ValueError(f"a batch must have as many labels as samples, at least one, found {x.shape[0]} and {len(y)}")
     return Samples(x, y, batch[2] if len(batch) == 3 else None)
+
+
+def _without_last(samples: Samples, count: int) -> Samples:
+    """A batch without so many samples at its end."""
+    if not count:
+        return samples
+    x, y, weight = samples
+    kept = slice(0, len(y) - count)
+    some = convert.csr_tensor(checks.as_csr(x)[kept]) if checks.is_sparse(x) else x[kept]
+    return Samples(some, y[kept], None if weight is None else weight[kept])
 
 
 def pieces(samples: Samples) -> Iterator[Samples]:

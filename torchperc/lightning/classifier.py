@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torchperc import _checks as checks
 from torchperc.descent.sgd import LinearNet, check_linear, descend
 from torchperc.lightning._pl import pl
-from torchperc.lightning.base import LitNet, Samples, pieces, unpacked
+from torchperc.lightning.base import LitNet, Samples, pieces
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
@@ -25,8 +27,9 @@ from torchperc.model.describe import as_factory, described_factory, uncompiled
 from torchperc.nn import functional as tpf
 from torchperc.nn.derivatives import curvature_bound, safe_lr
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, loss_code
-from torchperc.rules.problem import check_net, class_factors
+from torchperc.rules.problem import balanced, check_net
 from torchperc.rules.trainer import check_class_weight
+from torchperc.samples import shards
 from torchperc.samples.parts import rows_as_read
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 from torchperc.theory import auto_lr, rate_warning
@@ -48,6 +51,10 @@ class LitClassifier(LitNet):
     gradient of the mean loss. Only ``lr="auto"``, ``start="two-sample"`` and ``class_weight="balanced"`` read the
     training data before training.
 
+    Under ``strategy="ddp"`` a step has the mean loss of the batch of all processes, however many samples each of them
+    has: the weights and metrics are those of one process on the same batches. A ``DataLoader``'s ``batch_size`` is that
+    of each process, a :class:`SliceLoader`'s that of all together.
+
     All arguments are hyper-parameters: ``LitClassifier.load_from_checkpoint(path)`` gives the same module back, except
     for a net that is not torchperc's own and an optimizer that is not torch's; pass ``net=`` or ``optimizer=`` again.
 
@@ -59,7 +66,7 @@ class LitClassifier(LitNet):
             2000 features that are read batch by batch, L is bounded by mean ‖x‖². Full-batch descent warns above 2/L
             for LMS, ten times that for the logistic loss.
         update: ``"batch"`` makes one step per batch. ``"sample"`` makes one step per sample, in one call per batch: the
-            weights of ``batch_size=1`` up to rounding, without its cost. For linear nets and plain SGD.
+            weights of ``batch_size=1`` up to rounding, without its cost. For linear nets and plain SGD in one process.
         optimizer: a function from parameters to an optimizer, such as ``partial(torch.optim.Adam, lr=0.01)``.
         scheduler: a function from an optimizer to a scheduler, such as ``partial(StepLR, step_size=10)``.
         start: ``"as-is"``, or ``"two-sample"``, see :func:`torchperc.nn.functional.two_sample_start`.
@@ -119,6 +126,7 @@ class LitClassifier(LitNet):
         self._lr_used = math.nan
         self._sums = EpochSums()
         self._begun = False
+        self._compared = True
         self._counted: tuple[int, int] | None = None
         options = {"update": update, "start": start, "interval": interval, "monitor": monitor}
         self.save_hyperparameters(plain({**self._described(), "lr": None if optimizer else lr or self.lr, **options}))
@@ -169,9 +177,10 @@ class LitClassifier(LitNet):
         if isinstance(loader, SliceLoader):
             size = "full" if len(loader) == 1 else loader.batch_size
         options = self._curvature(1 if self.update == "sample" else size)
-        if isinstance(loader, SliceLoader) and not is_mapped(loader.X):
+        if isinstance(loader, SliceLoader) and self._sees_all(loader) and not is_mapped(loader.X):
             return auto_lr(self.head, loader.X.float() if loader.X.dtype.itemsize < 4 else loader.X, **options)
-        return _auto_lr_of_batches(self.head, self._batches_before("lr='auto'"), **options)
+        spread = not self._sees_all(loader)
+        return _auto_lr_of_batches(self.head, self._batches_before("lr='auto'"), **options, spread=spread)
 
     def _curvature(self, batch_size: int | str | None) -> dict[str, Any]:
         """What the largest learning rate depends on, besides head and data."""
@@ -198,14 +207,19 @@ class LitClassifier(LitNet):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """One step per batch, or one step per sample."""
-        samples = unpacked(batch)
+        samples = self._samples(batch, "train", batch_idx)
         here = (self.trainer.current_epoch, batch_idx)
         again, self._counted = here == self._counted, here  # LBFGS asks for a loss several times
         if batch_idx == 0 and not again:  # a new epoch, which no hook says of a run resumed at the end of one
             self._sums.reset()
         first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
-        if first and not again and self.update == "batch" and isinstance(samples.x, Tensor):
-            self._warn_of_a_large_lr(samples.x)
+        if not self._compared:
+            self._compared = True
+            shards.agreed("the shape of a sample", tuple(samples.x.shape[1:]))
+        loader: Any = self.trainer.train_dataloader
+        X = samples.x if self._processes() == 1 else loader.X if self._sees_all(loader) else None
+        if first and not again and self.update == "batch" and isinstance(X, Tensor) and self.trainer.is_global_zero:
+            self._warn_of_a_large_lr(X)
         self._lr_used = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # before a scheduler's next
         if self.update == "sample":
             loss = self._step_by_samples(samples)
@@ -215,13 +229,25 @@ class LitClassifier(LitNet):
                     config.scheduler.step()
             return loss
         sums = EpochSums() if again else self._sums
-        return self._accumulated(samples, sums) if isinstance(samples.x, Mapped) else self._batch_loss(samples, sums)
+        loss = self._accumulated(samples, sums) if isinstance(samples.x, Mapped) else self._batch_loss(samples, sums)
+        return loss if self._processes() == 1 else self._over_batch(loss, len(samples.y))
+
+    def _over_batch(self, loss: Tensor, count: int) -> Tensor:
+        """The mean loss of the batch of all processes, whose mean gradient is what DDP makes of their gradients."""
+        own = torch.tensor(float(count), dtype=torch.float64, device=loss.device)
+        total, samples = shards.summed(torch.stack([loss.detach() * own, own]))
+        fraction = (own / samples).to(loss.dtype)
+        scaled = loss * (fraction * self._processes())
+        return (total / samples).to(loss.dtype) + (scaled - scaled.detach())  # a line search compares values
 
     def _batch_loss(self, samples: Samples, sums: EpochSums) -> Tensor:
         x, y, weight = samples
         scores = self(x)
         factors = self._factors(scores, y, weight)
         losses = self.head.loss(scores, y, reduction="none")
+        if not len(y):  # other processes have samples, and wait for the gradient of this one
+            sums.add(0, None, None)
+            return losses.sum()
         sums.add(len(y), tally(self.head, scores.detach(), y, factors, losses.detach()), self._length())
         return losses.mean() if factors is None else (losses * factors.to(scores.dtype)).mean()
 
@@ -265,18 +291,19 @@ class LitClassifier(LitNet):
     # --- epochs ---
 
     def setup(self, stage: str) -> None:
-        """Refuse the learning rate finder if there is no learning rate to set."""
+        """Refuse the learning rate finder if there is no learning rate to set, and processes that differ."""
         finds = any(type(callback).__name__ == "LearningRateFinder" for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
         if finds and (self._auto or self._optimizer is not None):
             what = "lr='auto'" if self._auto else "an optimizer of its own"
             raise ValueError(f"the learning rate finder sets lr, which {what} does not use; give lr a number")
+        if stage == "fit":
+            self._agree()
+            self._compared = self._processes() == 1
 
     def on_fit_start(self) -> None:
         """Refuse what would be ignored or give other results."""
-        if self._auto:
-            self._refuse_processes("lr='auto'")
         if self.update == "sample":
-            self._refuse("update='sample'")
+            self._refuse("update='sample', one step per sample in turn,", "update='batch' or devices=1")
             check_net(uncompiled(self.net))
             optimizer = self.trainer.optimizers[0]
             names = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
@@ -288,13 +315,22 @@ class LitClassifier(LitNet):
 
     def on_train_start(self) -> None:
         """Balanced class weights and the two-sample start, which read training data."""
+        if self._processes() > 1:
+            shards.agreed("the number of batches per epoch", self.trainer.num_training_batches)
+        loader = _train_loader(self.trainer)
         if self.class_weight == "balanced":
-            batches = self._batches_before("class_weight='balanced'")
-            labels = [y if weight is None else y[weight > 0] for _, y, weight in batches]
-            self.class_factors = class_factors(torch.cat(labels), "balanced", None)
+            counts: Counter[int] = Counter()
+            for _, y, weight in self._batches_before("class_weight='balanced'"):
+                present = (y if weight is None else y[weight > 0]).unique(return_counts=True)
+                counts.update(dict(zip(*(values.tolist() for values in present), strict=True)))
+            given = [counts] if self._sees_all(loader) else shards.gathered(counts)
+            self.class_factors = balanced(dict(sorted(sum(given, Counter()).items())))
         begun, self._begun = self._begun, True
         if self.start == "two-sample" and not begun:
-            X, y = _first_of_each(self._batches_before())
+            found = _first_of_each(self._batches_before())
+            if not self._sees_all(loader):
+                found = _earliest(shards.gathered(found))
+            X, y = torch.cat([row for _, row in found.values()]), torch.tensor(list(found))
             targets = self.head.targets if isinstance(self.head, LMSHead) else "-1/+1"
             weight, bias = tpf.two_sample_start(X, y, targets=targets)
             net = self._linear()
@@ -322,9 +358,9 @@ class LitClassifier(LitNet):
                 raise ValueError(f"monitor={self.monitor!r} was not logged in this epoch; the metrics are {known}")
 
     def _log_epoch(self) -> None:
-        if not self._sums.count:
+        if not self._sums.begun:
             return
-        values = self._sums.means()
+        values = self._over_processes(self._sums).means()
         if self._length() is None:
             del values["margin"]  # a slack is a distance only where there is one hyperplane
         values |= {"norm": math.sqrt(squared_length(self.net.parameters())), "lr": self._lr_used}
@@ -342,26 +378,37 @@ class LitClassifier(LitNet):
         if needs_all is not None and math.isinf(count):
             raise ValueError(f"{needs_all} needs to read all training data, and the loader has no length; leave it out")
         with _draws_unchanged(loader):
-            yield from map(unpacked, islice(loader, None if math.isinf(count) else int(count)))
+            for number, batch in enumerate(islice(loader, None if math.isinf(count) else int(count))):
+                yield self._samples(batch, "train", number)
+
+    def _sees_all(self, loader: Any) -> bool:
+        """Whether :meth:`_batches_before` gives this process all samples, not a part of them."""
+        return self._processes() == 1 or (isinstance(loader, SliceLoader) and loader.sharding != "own")
 
     # --- checkpoints ---
 
     def _kind(self) -> dict[str, Any]:
         optimizer = type(self._make_optimizer()).__name__
-        kind = {"update": self.update, "optimizer": optimizer, "class_weight": repr(self.class_weight)}
+        kind: dict[str, Any] = {"update": self.update, "optimizer": optimizer, "class_weight": repr(self.class_weight)}
+        if self._processes() > 1:
+            kind["processes"] = self._processes()
         return {**super()._kind(), "module": "LitClassifier", **kind}
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Save the sums of the epoch so far, too."""
+        """Save the sums of the epoch so far, too: those of every process."""
         super().on_save_checkpoint(checkpoint)
-        checkpoint["sums"] = self._sums.state_dict()
+        sums = self._sums.state_dict()
+        checkpoint["sums"] = sums if self._processes() == 1 else shards.gathered(sums)
         checkpoint["balanced"] = dict(self.class_factors or {}) if self.class_weight == "balanced" else None
         checkpoint["begun"] = self._begun
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Resume with the sums of the epoch."""
         super().on_load_checkpoint(checkpoint)
-        self._sums.load_state_dict(checkpoint["sums"])
+        sums = checkpoint["sums"]
+        if isinstance(sums, list):
+            sums = sums[self.trainer.global_rank if self._is_fitting() else 0]
+        self._sums.load_state_dict(sums)
         self._begun = checkpoint["begun"]
         if self.class_weight == "balanced":
             self.class_factors = checkpoint["balanced"] or None
@@ -393,18 +440,26 @@ def _draws_unchanged(loader: Any) -> Iterator[None]:
             generator.set_state(state)
 
 
-def _first_of_each(batches: Iterator[Samples]) -> tuple[Tensor, Tensor]:
-    """The first sample of −1 and the first of +1, dense; no batch is read after both are found."""
-    found: dict[int, Tensor] = {}
+def _first_of_each(batches: Iterator[Samples]) -> dict[int, tuple[int, Tensor]]:
+    """The first sample of −1 and of +1, dense, after its position; no batch is read after both are found."""
+    found: dict[int, tuple[int, Tensor]] = {}
+    start = 0
     for X, y, _ in batches:
         for label in (-1, 1):
             index = (y == label).nonzero()[:1, 0].cpu()
             if label not in found and len(index):
                 taken = rows_as_read(X).take(index) if is_mapped(X) else _rows(X).take(index)
-                found[label] = taken.dense()
+                found[label] = start + int(index), taken.dense().cpu()
         if len(found) == 2:
             break
-    return torch.cat(list(found.values())), torch.tensor(list(found))
+        start += len(y)
+    return found
+
+
+def _earliest(given: list[dict[int, tuple[int, Tensor]]]) -> dict[int, tuple[int, Tensor]]:
+    """The first of each label over processes, to which samples are dealt in turn."""
+    labels = sorted({label for each in given for label in each})
+    return {label: min((each[label] for each in given if label in each), key=itemgetter(0)) for label in labels}
 
 
 def _rows(X: Any) -> Rows:
@@ -412,9 +467,18 @@ def _rows(X: Any) -> Rows:
 
 
 def _auto_lr_of_batches(
-    head: Head, batches: Iterator[Samples], *, bias: bool, num_classes: int | None, batch_size: int | str | None
+    head: Head,
+    batches: Iterator[Samples],
+    *,
+    bias: bool,
+    num_classes: int | None,
+    batch_size: int | str | None,
+    spread: bool,
 ) -> float:
-    """1/L in one pass over batches, see :mod:`torchperc.theory.rates`; ``batch_size=None`` is that of the batches."""
+    """1/L in one pass over batches, see :mod:`torchperc.theory.rates`; ``batch_size=None`` is that of the batches.
+
+    With ``spread`` each process has a part of every batch.
+    """
     bound = curvature_bound(loss_code(head)[0], num_classes or 1)
     if not bound:
         return 1.0
@@ -424,6 +488,8 @@ def _auto_lr_of_batches(
     for X, y, _ in batches:
         sizes.append(len(y))
         for part in rows_as_read(X, torch.float64).pieces() if is_mapped(X) else (_rows(X).double(),):
+            if not len(part):
+                continue
             lengths = part.squared_norms() + constant
             longest, total = max(longest, float(lengths.max())), total + float(lengths.sum())
             if part.width > _DIRECT:
@@ -435,6 +501,11 @@ def _auto_lr_of_batches(
             ones = constant * torch.ones(len(part), 1, dtype=torch.float64)
             gram[-1, :-1] += part.mix(ones)[0]
             gram[-1, -1] += ones.square().sum()
+    if spread:
+        total, *sizes = shards.summed(torch.tensor([total, *sizes], dtype=torch.float64)).tolist()
+        longest = -float(shards.least(torch.tensor(-longest, dtype=torch.float64)))
+        if width := max(shards.gathered(0 if gram is None else len(gram))):
+            gram = shards.summed(torch.zeros(width, width, dtype=torch.float64) if gram is None else gram)
     if gram is not None:
         gram[:-1, -1] = gram[-1, :-1]
         total = min(total, float(torch.linalg.eigvalsh(gram)[-1]) * (1 + 1e-12))

@@ -80,6 +80,16 @@ class SliceLoader:
         """The number of samples of each process that has its own, else of all together."""
         return shards.gathered(len(self.y)) if self.sharding == "own" else [len(self.y)]
 
+    @cached_property
+    def _bounds(self) -> list[int]:
+        """Where the batches of samples of one's own begin: the processes give one sample each in turn."""
+        rank, own = shards.here()[0], torch.arange(len(self.y))
+        turns = torch.zeros_like(own)
+        for number, count in enumerate(self.counts):
+            turns += own.clamp(max=count) + ((own < count) & (number < rank))
+        bounds: list[int] = torch.searchsorted(turns, torch.arange(len(self) + 1) * self.batch_size).tolist()
+        return bounds
+
     @property
     def batch_size(self) -> int:
         """Samples per batch, of all processes together."""
@@ -119,7 +129,7 @@ class SliceLoader:
     def _piece(self, number: int) -> slice:
         """Which of the samples, in the order of the epoch, a batch has in this process."""
         if self.sharding == "own":
-            return shards.own_slice(len(self.y), number, len(self))
+            return slice(*self._bounds[number : number + 2])
         start = number * self.batch_size
         count = min(self.batch_size, len(self.y) - start)
         part = shards.own_slice(count, *(shards.here() if self.sharding == "split" else (0, 1)))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
+from torchperc.samples import shards
 
 _ONE_THREAD = 32767  # numbers that torch works on in one thread; waking others costs milliseconds on a busy machine
 
@@ -84,27 +85,46 @@ class EpochSums:
 
     def reset(self) -> None:
         """Forget everything."""
-        self.count, self._sums = 0, Tally(*[torch.zeros((), dtype=torch.float64)] * 4)
+        self.begun, self.count = False, 0
+        self.sums = Tally(*[torch.zeros((), dtype=torch.float64)] * 4)
 
     @torch.no_grad()
-    def add(self, count: int, found: Tally, norm: Tensor | None) -> None:
-        """Add a batch of so many samples; the norm of the weights turns a slack into a distance."""
+    def add(self, count: int, found: Tally | None, norm: Tensor | None) -> None:
+        """Add a batch of so many samples; the norm of the weights turns a slack into a distance.
+
+        A batch without samples, as one of several processes may have, has begun the epoch and adds nothing.
+        """
+        self.begun = True
+        if found is None:
+            return
         if norm is not None:
             found = found._replace(slack=torch.where(norm > 0, found.slack / norm, torch.zeros_like(found.slack)))
         if self.count:
-            sums, slack = self._sums, torch.minimum(self._sums.slack, found.slack)
+            sums, slack = self.sums, torch.minimum(self.sums.slack, found.slack)
             found = Tally(sums.loss + found.loss, sums.errors + found.errors, sums.mistakes + found.mistakes, slack)
-        self._sums, self.count = found, self.count + count
+        self.sums, self.count = found, self.count + count
+
+    def over_processes(self, device: torch.device) -> EpochSums:
+        """The sums of all processes; ``device`` is where they tell each other."""
+        total, own = EpochSums(), [self.sums.loss, self.sums.errors, self.sums.mistakes]
+        values = torch.stack(
+            [torch.tensor(self.count, dtype=torch.float64, device=device), *(v.to(device) for v in own)]
+        )
+        count, loss, errors, mistakes = shards.summed(values)
+        slack = self.sums.slack if self.count else torch.full((), torch.inf, dtype=torch.float64)
+        total.add(int(count), Tally(loss, errors, mistakes, shards.least(slack.to(device))), None)
+        return total
 
     def state_dict(self) -> dict[str, Any]:
         """The sums so far."""
-        return {"count": self.count, **self._sums._asdict()}
+        return {"begun": self.begun, "count": self.count, **self.sums._asdict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
-        self.count, self._sums = state["count"], Tally(*(state[name] for name in Tally._fields))
+        self.count, self.sums = state["count"], Tally(*(state[name] for name in Tally._fields))
+        self.begun = state.get("begun", self.count > 0)
 
     def means(self) -> dict[str, float]:
         """Mean loss, fraction of wrong decisions, number of mistakes as the head counts them, smallest slack."""
-        loss, errors, mistakes, slack = torch.stack(list(self._sums)).tolist()
+        loss, errors, mistakes, slack = torch.stack(list(self.sums)).tolist()
         return {"loss": loss / self.count, "error": errors / self.count, "mistakes": mistakes, "margin": slack}

@@ -12,6 +12,7 @@ from torch.utils.data import SequentialSampler
 from torchperc.lightning.base import LitNet, Samples, unpacked
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader
+from torchperc.lightning.metrics import EpochSums
 from torchperc.lightning.rule_runs import OnlineLearning, WholeLearning
 from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import PerceptronHead
@@ -178,15 +179,14 @@ class LitRule(LitNet):
 
     # --- validation ---
 
-    def validation_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> None:
-        """Loss and error on validation data."""
-        wrong = self._evaluate(batch, "val")
+    def _count_decisions(self, sums: EpochSums) -> None:
         if self.trainer_options["select"] == "best-validation":
-            self._held[0] += int(wrong)
-            self._held[1] += len(unpacked(batch).y)
+            self._held[0] += int(sums.sums.errors)
+            self._held[1] += sums.count
 
     def on_validation_epoch_end(self) -> None:
         """Record the error for ``"best-validation"``."""
+        super().on_validation_epoch_end()
         if self._held[1] and self._learning is not None and self._is_fitting() and not self.trainer.sanity_checking:
             self._learning.validated(self._held[0] / self._held[1])
         self._held = [0, 0]

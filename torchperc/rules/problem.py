@@ -193,11 +193,15 @@ def sample_factors(
     return factors
 
 
+def balanced(counts: Mapping[int, int]) -> Mapping[int, float]:
+    """N/(K·N_label) for each label, of which there are so many."""
+    return {label: sum(counts.values()) / (len(counts) * count) for label, count in counts.items()}
+
+
 def class_factors(y: Tensor, class_weight: Mapping[int, float] | str, classes: int | None) -> Mapping[int, float]:
     """The factor per label: as given, or N/(K·N_label) for ``"balanced"``."""
     if isinstance(class_weight, str):
-        present, counts = y.unique(return_counts=True)
-        return {k: len(y) / (len(present) * n) for k, n in zip(present.tolist(), counts.tolist(), strict=True)}
+        return balanced(dict(zip(*(found.tolist() for found in y.unique(return_counts=True)), strict=True)))
     labels = (-1, 1) if classes is None else range(classes)
     if unknown := [label for label in class_weight if label not in labels]:
         raise ValueError(f"class_weight names label {unknown[0]!r}; the labels are {', '.join(map(str, labels))}")

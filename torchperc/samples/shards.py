@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -114,10 +114,23 @@ def together(check: Callable[[], T]) -> T:
         failed = [(number, *found) for number, found in enumerate(errors) if found is not None]
         if failed:
             number, kind, text = failed[0]
-            raise kind(f"process {number} of {size}: {text}") from error
+            everywhere = len(failed) == size and all(found[2] == text for found in failed)
+            raise kind(text if everywhere else f"process {number} of {size}: {text}") from error
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
+
+
+def agreed_options(options: Mapping[str, Any]) -> None:
+    """Refuse options that differ between processes, naming the first.
+
+    Example:
+        >>> agreed_options({"lr": 0.1})
+    """
+    given = gathered({name: repr(value) for name, value in options.items()})
+    names = {name: None for each in given for name in each}
+    for name in names:
+        _check_equal(name, [each.get(name, "nothing") for each in given])
 
 
 def agreed(name: str, value: T) -> T:
@@ -128,13 +141,18 @@ def agreed(name: str, value: T) -> T:
         3
     """
     values = gathered(value)
-    for number, other in enumerate(values):
-        if other != values[0]:
+    if any(other != values[0] for other in values):
+        _check_equal(name, [repr(each) for each in values])
+    return value
+
+
+def _check_equal(name: str, texts: list[str]) -> None:
+    for number, other in enumerate(texts):
+        if other != texts[0]:
             raise ValueError(
-                f"{name} differs between processes: {values[0]!r} in process 0, {other!r} in process {number}; "
+                f"{name} differs between processes: {texts[0]} in process 0, {other} in process {number}; "
                 "start all processes with the same options and data of the same kind"
             )
-    return value
 
 
 def _collective(call: Callable[..., Any], value: Any, *args: Any) -> Any:
