@@ -40,6 +40,8 @@ class Dataset:
         gaps: row and feature (M, 2) of the values that were missing in the source; X has the feature's mean there.
             Whoever splits the data fills them again with the mean over the training set.
         dropped: how many rows of the source were left out because values were missing.
+        shard: if this is a shard of the source, its number from 0 and how many there are; labels, levels and means
+            are those of the whole source.
 
     Example:
         >>> fruit = Dataset.of([[120, 7], [110, 19]], ["apple", "banana"], names=("weight", "length"))
@@ -58,6 +60,7 @@ class Dataset:
     encoding: Encoding | None = None
     gaps: Tensor | None = None
     dropped: int = 0
+    shard: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         X = samples(self.X)

@@ -15,7 +15,7 @@ from torchperc._lazy import requires
 from torchperc.data.dataset import Dataset
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import read
-from torchperc.data.io.opening import is_table
+from torchperc.data.io.opening import is_pattern, is_table
 from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
 
 __all__ = ["SOURCES", "Dataset", "load"]
@@ -31,12 +31,13 @@ _SKLEARN = {"iris": "load_iris", "wine": "load_wine", "breast-cancer": "load_bre
 SOURCES = (*GATES, *_SYNTHETIC, *_SKLEARN)
 
 
-def load(source: str | Path, **options: Any) -> Dataset:
-    """A data set by name, or from a file.
+def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
+    """A data set by name, or from files.
 
     Args:
         source: one of ``SOURCES`` (with a number for the n of ``parity-n``), or the path of a file: any ``Path``, or a
-            string with an ending that :func:`~torchperc.data.read` knows, such as ``.csv`` or ``.parquet``.
+            string with an ending that :func:`~torchperc.data.read` knows, such as ``.csv`` or ``.parquet``; a pattern
+            such as ``data/part-*.parquet``, or a list of files.
         options: of the source: the arguments of the function that makes synthetic data (``samples``, ``seed``, …) or of
             :func:`~torchperc.data.read`; scikit-learn's sets accept ``positive``, a label to be +1 against the rest.
 
@@ -51,9 +52,9 @@ def load(source: str | Path, **options: Any) -> Dataset:
         >>> load("iris", positive="setosa").labels
         ('not setosa', 'setosa')
     """
-    if not isinstance(source, (str, Path)):
+    if not isinstance(source, str | Path | list | tuple):
         raise TypeError(f"source must be a name or a path, found {type(source).__name__} {source!r}")
-    if isinstance(source, Path) or is_table(source):
+    if not isinstance(source, str) or is_table(source) or is_pattern(source):
         _check_options(source, options, _arguments(read)[1:])
         return read(source, **options)
     if is_gate(source):
@@ -76,7 +77,7 @@ def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
 
 
-def _check_options(source: str | Path, options: dict[str, Any], known: Sequence[str]) -> None:
+def _check_options(source: object, options: dict[str, Any], known: Sequence[str]) -> None:
     for option, value in options.items():
         if option not in known:
             remedy = f"it takes {', '.join(known)}" if known else "it takes none"

@@ -106,7 +106,7 @@ def together(check: Callable[[], T]) -> T:
     error: Exception | None = None
     try:
         result = check()
-    except (ValueError, TypeError) as found:
+    except (ValueError, TypeError, OSError) as found:
         error = found
     size = here()[1]
     if size > 1:

@@ -101,7 +101,7 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
-        with self._source, opening.bar(self.path, self._progress) as watch:
+        with self._source, opening.bar([self.path], self._progress) as watch:
             for X, labels in self._read(watch):
                 self._source.check()  # so that no row of a second version is handed on
                 for low in range(0, X.shape[0], self.rows):

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -68,7 +69,7 @@ Cells: TypeAlias = Numbers | Words
 
 
 class Spot(NamedTuple):
-    """A cell of a file: the line or row it is in, in words, and what is written there."""
+    """A cell: the file and the line or row it is in, in words, and what is written there."""
 
     place: str
     cell: str
@@ -92,13 +93,13 @@ class Block:
         return Block(len(index), columns, lambda row, j: self.spot(int(index[row]), j), lambda: self.blank()[index])
 
 
-def block_of(count: int, columns: dict[int, Cells], first: int = 0) -> Block:
-    """Some rows, of which the first has a number; cells are found again by their row."""
+def block_of(count: int, columns: dict[int, Cells], path: str | Path = "X", first: int = 0) -> Block:
+    """Some rows of a file, of which the first has a number; cells are found again by their row."""
 
     def spot(row: int, position: int) -> Spot:
         cells = columns[position]
         cell = str(cells.values[row]) if isinstance(cells, Numbers) else (*cells.levels, "")[cells.codes[row]]
-        return Spot(f"row {first + row + 1}", cell)
+        return Spot(f"{path}, row {first + row + 1}", cell)
 
     return Block(count, columns, spot, lambda: np.zeros(count, bool))
 

@@ -70,7 +70,7 @@ class Encoder:
         row, k, why = min(wrong)
         spot = block.spot(row, self.positions[k])
         column = self.encoding.columns[k]
-        at = f"{self.path}, {spot.place}, column {column.name!r}: "
+        at = f"{spot.place}, column {column.name!r}: "
         if why == "absent":
             mean, means = Option("missing", "mean"), ", which keeps means for such cells"
             raise ParameterError(f"{at}the value is missing; fill it in, or train with ", mean, means)

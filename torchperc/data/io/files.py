@@ -7,6 +7,7 @@ import zipfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,13 @@ from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Array, Block, Numbers, block_of
 from torchperc.data.io.caching import Cache
+from torchperc.data.io.cutting import Shard, shard_of
 from torchperc.data.io.features import Encoder, label_codes
-from torchperc.data.io.opening import Unchanged, free_memory
+from torchperc.data.io.opening import Form, Unchanged, free_memory
 from torchperc.data.io.survey import Plan, Survey, check_labels, kept
 from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
-from torchperc.data.io.tables import Table, open_table
+from torchperc.data.io.tables import Table, open_tables, text_ranges
+from torchperc.samples.shards import agreed, gathered
 
 SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
@@ -33,8 +36,10 @@ __getattr__ = old_names(__name__, {"read_csv": "read"})
 
 
 class _How(NamedTuple):
-    """How a file is to be read: where samples go, and within which limits."""
+    """How files are to be read: which of their rows, where samples go, and within which limits."""
 
+    paths: tuple[Path, ...]
+    shard: Shard
     source: Unchanged
     dtype: str
     room: float
@@ -44,7 +49,7 @@ class _How(NamedTuple):
 
 
 def read(
-    path: str | Path,
+    path: str | Path | Sequence[str | Path],
     target: str | int | None = None,
     *,
     missing: str = "error",
@@ -59,8 +64,9 @@ def read(
     progress: bool | None = None,
     max_unpacked: int | None = None,
     max_features: int | None = None,
+    shard: tuple[int, int] | str | None = None,
 ) -> Dataset:
-    """Read a file with a column of labels.
+    """Read a file with a column of labels, or several files as one, or a process's own shard of them.
 
     What kind of file it is, its ending says: text (``.csv .tsv .txt .data``, and any other), Parquet
     (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text
@@ -70,8 +76,18 @@ def read(
     levels becomes a feature of 0 and 1. Anything between is an error that names the cell. Missing values are empty
     cells, ``NA``, ``N/A``, ``nan``, ``null`` and ``?``. A line in which nothing is written is no row.
 
+    Several files are one table, their rows one after the other, so they must have the same columns in the same order
+    (of text, a header in each or in the first only).
+
+    A shard is a contiguous part of the rows: all shards, one after the other, are what is read without ``shard``, and
+    labels, levels and means are those of all of it. Arrays are cut by rows, Parquet by rows too (only the row groups
+    they are in are read), text and svmlight by bytes: a line belongs to the shard in which it begins, and lines within
+    quotes are known as such by the quotes before them. Compressed text is never cut, but whole files go to the shards.
+    A shard without any row is an error.
+
     Args:
-        path: the file.
+        path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; or
+            a list of files.
         target: the column of labels, by name or by position from 1; the last one by default. Of an ``.npz`` file, the
             name of the array of labels.
         missing: what to do about missing values: ``"error"`` names the first; ``"drop"`` leaves their rows out, and
@@ -92,6 +108,10 @@ def read(
         max_unpacked: bytes that a compressed file, a Parquet file or an archive may decompress to; by default 256 MiB,
             or 500 times its size if that is more.
         max_features: by default as many as a quarter of the free memory holds names and weights for.
+        shard: ``(rank, size)`` reads shard ``rank`` of ``size``, counted from 0; ``"auto"`` that of this process in the
+            process group of ``torch.distributed`` (everything without one). If it is this process's own of the group,
+            all processes must call this together: each reads its own rows only, and they tell each other what labels,
+            levels and sums they found. Otherwise all rows are read once for those, and the shard's own are kept.
 
     Raises:
         ValueError: if the file cannot be read, is not as described, exceeds a limit, or changes while it is read.
@@ -108,7 +128,6 @@ def read(
         >>> fruit.gaps.tolist()
         [[1, 1], [1, 2]]
     """
-    path = Path(path)
     checks.one_of("missing", missing, MISSING)
     checks.one_of("dtype", dtype, ("float32", "float64"))
     if max_features is not None:
@@ -121,10 +140,15 @@ def read(
     if dtype != "float64" and stream is False:
         raise ValueError(f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory")
     room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
-    chosen, left_out = _list(categories), _list(ignore)
-    with Unchanged(path) as source:
-        form = opening.form(path, max_unpacked)
-        how = _How(source, dtype, room, cache, progress, max_features)
+    chosen, left_out, own = _list(categories), _list(ignore), shard_of(shard)
+    paths = own.alike(lambda: opening.found(path))
+    with Unchanged(*paths) as source:
+        forms = own.alike(lambda: _forms(paths, max_unpacked))
+        if own.together:
+            told = [(path.name, path.stat().st_size) for path in paths]
+            agreed("path", told)
+            agreed("the way to read it", (target, missing, header, delimiter, chosen, left_out, positive))
+        how, form, path = _How(paths, own, source, dtype, room, cache, progress, max_features), forms[0], paths[0]
         if form.kind in ("svmlight", "npz"):
             only_tables = {"header": header, "delimiter": delimiter, "categories": chosen, "ignore": left_out}
             for name, given in (only_tables | ({"target": target} if form.kind == "svmlight" else {})).items():
@@ -132,19 +156,43 @@ def read(
                     why = f" needs columns, and {path} ({form.kind}) has none; leave it out"
                     raise ParameterError(Option(name, given), why)
         if form.kind == "svmlight":
-            made = _sparse(SvmlightFile(path, form), missing, how)
+            made = _sparse(forms, missing, how)
         elif form.kind == "npz":
             if missing != "error":
                 why = f" needs tables, but {path} is none; save it as .npy or .parquet"
                 raise ParameterError(Option("missing", missing), why)
-            if stream:
-                raise ValueError(f"stream=True is not possible with {path}, which is read as a whole; save it as .npy")
+            for given, what in ((stream, "stream=True"), (own.size > 1, "shard"), (len(paths) > 1, "several files")):
+                if given:
+                    raise ValueError(f"{what} is not possible with {path}, which is read as a whole; save it as .npy")
             made = _archive(path, None if target is None else str(target), form.limit, max_features)
         else:
             known = () if target is None else (str(target),)
-            table = open_table(path, form, delimiter=delimiter, header=header, known=known)
-            made = _table(table, _plan(table, target, chosen, left_out, missing), how)
+            opened = partial(open_tables, paths, forms, delimiter=delimiter, header=header, known=known)
+            table = opened(own)
+            plan = _plan(table, target, chosen, left_out, missing)
+            alone = own.size > 1 and not own.together
+            made = _table(table, opened(Shard()) if alone else None, plan, how)
+    if own.size > 1:
+        made = replace(made, shard=own[:2])
     return made if positive is None else made.against_rest(positive)
+
+
+def _forms(paths: Sequence[Path], max_unpacked: int | None) -> list[Form]:
+    forms = [opening.form(path, max_unpacked) for path in paths]
+    for path, form in zip(paths, forms, strict=True):
+        if form.kind != forms[0].kind:
+            raise ValueError(f"{path} is {form.kind}, but {paths[0]} is {forms[0].kind}; read one kind at a time")
+    return forms
+
+
+def _check_shards(path: Path, counts: Sequence[int], shard: Shard) -> None:
+    """Refuse a shard without rows, in all processes at once."""
+    empty = next((number for number, count in enumerate(counts) if not count), None)
+    if empty is not None:
+        which = empty if shard.together else shard.rank
+        why = "compressed files are not cut; give fewer shards than files, or decompress them"
+        remedy = why if any(end in path.name for end in opening.PACKED) else "use fewer shards"
+        raise ValueError(f"shard {which} of {shard.size} of {path} has no rows; {remedy}")
 
 
 def _list(columns: str | int | Sequence[str | int]) -> tuple[str, ...]:
@@ -169,7 +217,8 @@ def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None
 def _plan(table: Table, target: object, categories: Sequence[str], ignore: Sequence[str], missing: str) -> Plan:
     names, path = table.names, table.path
     if len(names) < 2:
-        apart = ", separated by commas, semicolons, tabs or |" if path.suffix not in (".npy", ".parquet", ".pq") else ""
+        text = not any(end in path.name for end in (".npy", ".parquet", ".pq"))
+        apart = ", separated by commas, semicolons, tabs or |" if text else ""
         raise ValueError(f"{path} has one column; a feature and a label are needed{apart}")
     left_out = {_position(table, name, "ignore") for name in ignore}
     column = len(names) - 1 if target is None else _position(table, str(target), "target")
@@ -207,9 +256,15 @@ def _position(table: Table, name: str, option: str) -> int:
     raise ValueError(f"{table.path} has no column {name!r}; it has {listed(names, 50)}")
 
 
-def _table(table: Table, plan: Plan, how: _How) -> Dataset:
-    survey, held = _surveyed(table, plan, how)
-    encoding = survey.encoding()
+def _table(table: Table, everything: Table | None, plan: Plan, how: _How) -> Dataset:
+    """The samples of a table; labels, levels and means by everything, if it is a shard that is read alone."""
+    survey, every, held = _surveyed(table, everything, plan, how)
+    return how.shard.alike(lambda: _encoded(table, plan, how, every.encoding(), survey, held))
+
+
+def _encoded(
+    table: Table, plan: Plan, how: _How, encoding: Encoding, survey: Survey, held: deque[Block] | None
+) -> Dataset:
     _check_width(table.path, encoding.width, encoding.labels, how.max_features)
     encoder = Encoder(encoding, plan.features, plan.target, table.path)
     y, gaps = np.empty(survey.rows, np.int64), [np.empty((0, 2), np.int64)]
@@ -231,7 +286,7 @@ def _table(table: Table, plan: Plan, how: _How) -> Dataset:
         how.source.check(first == survey.rows)  # before what is written has a name
 
     if held is None:
-        with opening.bar(table.path, how.progress, "converting") as watch, Cache(how.cache) as store:
+        with opening.bar(how.paths, how.progress, "converting") as watch, Cache(how.cache) as store:
             X = store.dense(second_pass(watch), (survey.rows, encoding.width), how.dtype)
     else:
         X = np.empty((survey.rows, encoding.width))
@@ -241,25 +296,44 @@ def _table(table: Table, plan: Plan, how: _How) -> Dataset:
         X = torch.from_numpy(X)
     filled = torch.from_numpy(np.concatenate(gaps)) if plan.missing == "mean" else None
     about: dict[str, Any] = {"name": table.path.name, "encoding": encoding, "gaps": filled, "dropped": survey.dropped}
+    how.source.check()
     return Dataset(X, torch.from_numpy(y), encoding.labels, encoding.names, **about)
 
 
-def _surveyed(table: Table, plan: Plan, how: _How) -> tuple[Survey, deque[Block] | None]:
-    """What is learned from the rows, and the rows themselves if they take no more bytes than there is room for."""
-    survey = Survey(table, plan)
+def _surveyed(
+    table: Table, everything: Table | None, plan: Plan, how: _How
+) -> tuple[Survey, Survey, deque[Block] | None]:
+    """What is learned from the rows, and from those of all shards; the rows themselves if there is room for them."""
+    survey, known = Survey(table, plan), None
+    if everything is not None:
+        known = _surveyed(everything, None, plan, how._replace(shard=Shard(), room=-1))[1]
+        survey.words = known.words
     while True:
-        held: deque[Block] | None = deque() if table.size() <= how.room else None
-        size = 0
-        with opening.bar(table.path, how.progress, "reading") as watch:
-            for block in survey.learn(table.blocks(survey.words, watch)):
-                cells = block.columns.values()
-                size += sum(c.values.nbytes if isinstance(c, Numbers) else c.codes.nbytes for c in cells)
-                if size > how.room:  # the first lines promised less
-                    held = None
-                if held is not None:
-                    held.append(block_of(block.count, block.columns))  # without the text it comes from
-        if not survey.again():
-            return survey, held
+        held = how.shard.alike(lambda: _learned(survey, how))
+        every = survey.with_all(gathered(survey.learned())) if how.shard.together else known or survey
+        misread = every.misread()
+        if not misread:
+            break
+        survey.again(misread)
+    if how.shard.size > 1 and every.rows:
+        counts = gathered(survey.rows) if how.shard.together else [survey.rows]
+        _check_shards(table.path, counts, how.shard)
+    return survey, every, held
+
+
+def _learned(survey: Survey, how: _How) -> deque[Block] | None:
+    """Let a survey learn from its table, and keep the rows if they take no more bytes than there is room for."""
+    held: deque[Block] | None = deque() if survey.table.size() <= how.room else None
+    size = 0
+    with opening.bar(how.paths, how.progress, "reading") as watch:
+        for block in survey.learn(survey.table.blocks(survey.words, watch)):
+            cells = block.columns.values()
+            size += sum(c.values.nbytes if isinstance(c, Numbers) else c.codes.nbytes for c in cells)
+            if size > how.room:  # the first lines promised less
+                held = None
+            if held is not None:
+                held.append(block_of(block.count, block.columns))  # without the text it comes from
+    return held
 
 
 def _narrow(rows: Array, dtype: str, encoder: Encoder) -> Array:
@@ -274,15 +348,66 @@ def _narrow(rows: Array, dtype: str, encoder: Encoder) -> Array:
     return result
 
 
-def _sparse(file: SvmlightFile, missing: str, how: _How) -> Dataset:
-    path = file.path
-    if not file.labelled:
-        raise ValueError(f"{path} has no labels: its lines begin with index:value; a line is: label index:value …")
+class _Seen(NamedTuple):
+    """What is known of svmlight files after they are read once: labels, indices, rows, and the rows themselves."""
+
+    labels: dict[str, int]
+    lowest: int
+    highest: int
+    rows: int
+    held: list[SparseBlock] | None
+
+    def plus(self, other: _Seen) -> _Seen:
+        low, high = min(self.lowest, other.lowest), max(self.highest, other.highest)
+        return _Seen(self.labels | other.labels, low, high, self.rows + other.rows, None)
+
+
+def _sparse(forms: Sequence[Form], missing: str, how: _How) -> Dataset:
+    path, shard = how.paths[0].with_name(opening.title(how.paths)), how.shard
+    files = shard.alike(lambda: _svmlight_files(forms, how, shard))
+    seen = shard.alike(lambda: _scanned(files, path, how))
+    if shard.together:
+        others = gathered(seen._replace(held=None))
+        every, counts = reduce(_Seen.plus, others), [other.rows for other in others]
+    else:
+        whole = _svmlight_files(forms, how, Shard()) if shard.size > 1 else []
+        every, counts = _scanned(whole, path, how._replace(room=-1)) if whole else seen, [seen.rows]
+    if not every.rows:
+        raise ValueError(f"{path} has no samples in it")
+    if every.highest < every.lowest:
+        raise ValueError(f"{path} has no features in it: every line is a label alone")
+    check_labels(str(path), every.labels, every.rows, last=True)
+    _check_shards(path, counts, shard)
+    size = every.highest - every.lowest + 1
+    encoding = Encoding((), None, in_order(every.labels), missing, sparse=True, size=size, first=every.lowest)
+    return shard.alike(lambda: _joined_samples(files, seen, path, encoding, how))
+
+
+def _svmlight_files(forms: Sequence[Form], how: _How, shard: Shard) -> list[SvmlightFile]:
+    own = text_ranges(how.paths, forms, shard)
+    files = [SvmlightFile(how.paths[each.number], forms[each.number]) for each in own]
+    for each, file in zip(own, files, strict=True):
+        if not file.labelled:
+            why = "has no labels: its lines begin with index:value; a line is: label index:value …"
+            raise ValueError(f"{file.path} {why}")
+        if forms[each.number].packing is None:
+            file.narrow(each)
+    return files
+
+
+def _blocks(files: Sequence[SvmlightFile], watch: opening.Watch) -> Iterator[SparseBlock]:
+    before = 0
+    for file in files:
+        yield from file.blocks(lambda done, before=before: watch(before + done))  # type: ignore[misc]
+        before += file.path.stat().st_size
+
+
+def _scanned(files: Sequence[SvmlightFile], path: Path, how: _How) -> _Seen:
     seen: dict[str, int] = {}
-    held: list[SparseBlock] | None = [] if file.size() <= how.room else None
+    held: list[SparseBlock] | None = [] if sum(file.size() for file in files) <= how.room else None
     lowest, highest, rows, size = 1, 0, 0, 0
-    with opening.bar(path, how.progress) as watch:
-        for block in file.blocks(watch):
+    with opening.bar(how.paths, how.progress) as watch:
+        for block in _blocks(files, watch):
             assert block.labels is not None
             seen.update(dict.fromkeys(block.labels.levels, 1))
             if len(block.columns):
@@ -293,30 +418,29 @@ def _sparse(file: SvmlightFile, missing: str, how: _How) -> Dataset:
                 held = None
             if held is not None:
                 held.append(block._replace(line=lambda row: 0))  # without the text it comes from
-    if not rows:
-        raise ValueError(f"{path} has no samples in it")
-    if highest < lowest:
-        raise ValueError(f"{path} has no features in it: every line is a label alone")
-    check_labels(str(path), seen, rows, last=True)
-    labels = in_order(seen)
-    _check_width(path, highest - lowest + 1, labels, how.max_features)
-    encoding = Encoding((), None, labels, missing, sparse=True, size=highest - lowest + 1, first=lowest)
+    return _Seen(seen, lowest, highest, rows, held)
+
+
+def _joined_samples(files: Sequence[SvmlightFile], seen: _Seen, path: Path, encoding: Encoding, how: _How) -> Dataset:
+    labels = encoding.labels
+    _check_width(path, encoding.size, labels, how.max_features)
     y: list[Array] = []
 
     def second_pass(watch: opening.Watch) -> Iterator[Any]:
-        for block in file.blocks(watch):
+        for block in _blocks(files, watch):
             if block.rows:
                 y.append(label_codes(block.labels, labels))
                 yield sparse_rows(block, encoding)
-        how.source.check(rows == sum(map(len, y)))  # before what is written has a name
+        how.source.check(seen.rows == sum(map(len, y)))  # before what is written has a name
 
-    if held is None:
-        with opening.bar(path, how.progress, "converting") as watch, Cache(how.cache) as store:
+    if seen.held is None:
+        with opening.bar(how.paths, how.progress, "converting") as watch, Cache(how.cache) as store:
             X: Any = store.sparse(second_pass(watch))
     else:
-        y += [label_codes(block.labels, labels) for block in held]
-        X = _joined(held, encoding)
+        y += [label_codes(block.labels, labels) for block in seen.held]
+        X = _joined(seen.held, encoding)
     codes = torch.from_numpy(np.concatenate(y))
+    how.source.check()
     return Dataset(X, codes, labels, encoding.names, name=path.name, encoding=encoding)
 
 

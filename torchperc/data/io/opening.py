@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import bz2
+import glob
 import gzip
 import io
 import lzma
+import math
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +32,7 @@ ENDINGS = {
 UNPACKED = 2**28  # bytes that any compressed file may decompress to
 RATIO = 500  # times its own size that a compressed file may decompress to, if that is more
 LARGE = 2**27  # bytes of a file from which reading it is worth a progress bar
-_PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 _KNOWN = {  # by the first bytes: the kind, what to call it, the ending it should have
     b"PAR1": ("parquet", "a Parquet file", ".parquet"),
     b"\x93NUMPY": ("npy", "a numpy array", ".npy"),
@@ -52,9 +54,9 @@ class Form(NamedTuple):
 
 def _by_name(name: str) -> tuple[str | None, str | None]:
     """The kind and the compression that a file's name tells."""
-    ending = next((ending for ending in _PACKED if name.lower().endswith(ending)), "")
+    ending = next((ending for ending in PACKED if name.lower().endswith(ending)), "")
     inner = name.lower().removesuffix(ending)
-    return next((kind for end, kind in ENDINGS.items() if inner.endswith(end)), None), _PACKED.get(ending)
+    return next((kind for end, kind in ENDINGS.items() if inner.endswith(end)), None), PACKED.get(ending)
 
 
 def is_table(source: str) -> bool:
@@ -93,6 +95,46 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
     return Form(kind, packing, max_unpacked or max(UNPACKED, RATIO * path.stat().st_size))
 
 
+def found(source: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
+    """The files that are meant by a path, a pattern such as ``data/part-*.csv``, or several of either.
+
+    Those that match a pattern come in the order of their names. A file whose own name has a ``*`` in it is itself.
+
+    Example:
+        >>> found(["b.csv", "a.csv"])
+        (PosixPath('b.csv'), PosixPath('a.csv'))
+    """
+    several = [source] if isinstance(source, str | Path) else source
+    if not isinstance(several, Sequence) or not several:
+        raise TypeError(f"path must be a file, a pattern such as data/*.csv, or a list of files, found {source!r}")
+    paths = [path for each in several for path in _matching(each)]
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"{max(paths, key=paths.count)} is named twice; name each file once")
+    return tuple(paths)
+
+
+def _matching(name: str | Path) -> list[Path]:
+    if not isinstance(name, str | Path):
+        raise TypeError(f"path must be a string or a Path, found {type(name).__name__} {name!r}")
+    path = Path(name)
+    if not is_pattern(name) or path.exists():
+        return [path]
+    matching = sorted(Path(each) for each in glob.glob(str(name), recursive=True))
+    if not matching:
+        raise ValueError(f"no file matches {str(name)!r}; look for a slip in the folder or the ending")
+    return matching
+
+
+def is_pattern(name: str | Path) -> bool:
+    """Whether a name may stand for several files."""
+    return any(letter in str(name) for letter in "*?[")
+
+
+def title(paths: Sequence[Path]) -> str:
+    """What to call some files together."""
+    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
+
+
 def check_unpacked(path: Path, size: int, limit: int | None) -> None:
     """Refuse a file that decompresses to more than it may, before memory is used up."""
     if limit is not None and size > limit:
@@ -102,6 +144,8 @@ def check_unpacked(path: Path, size: int, limit: int | None) -> None:
 
 def unreadable(path: Path, error: Exception) -> ValueError:
     """What to say when a file cannot be opened or decompressed."""
+    if isinstance(error, IsADirectoryError):
+        return ValueError(f"cannot read {path}: {error.strerror}; name its files by a pattern, such as {path}/*.csv")
     if isinstance(error, OSError) and error.strerror:
         return ValueError(f"cannot read {path}: {error.strerror}")
     return ValueError(f"{path} is damaged or cut off ({error}); download it again")
@@ -113,18 +157,19 @@ def changed(path: Path) -> ValueError:
 
 
 class Unchanged:
-    """Refuses a file that changes while it is read: another size, time or file under its name.
+    """Refuses files that change while they are read: another size, time or file under a name.
 
     Leave the block by any error, and the change is told rather than what it did to the reading.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._before = path, _stamp(path)
+    def __init__(self, *paths: Path) -> None:
+        self._before = {path: _stamp(path) for path in paths}
 
     def check(self, same: bool = True) -> None:
-        """Raise if the file is another than it was, or reading it says so."""
-        if not same or _stamp(self.path) != self._before:
-            raise changed(self.path)
+        """Raise if a file is another than it was, or reading them says so."""
+        for path, before in self._before.items():
+            if not same or _stamp(path) != before:
+                raise changed(path)
 
     def __enter__(self) -> Unchanged:
         return self
@@ -170,12 +215,21 @@ class _File(io.FileIO):
 
 
 class Stream:
-    """A file that is decompressed as it is read. Everything that can go wrong with that is one ``ValueError``."""
+    """A file that is decompressed as it is read. Everything that can go wrong with that is one ``ValueError``.
+
+    Of one that is not compressed the bytes from ``start`` to ``stop`` are read, and no others.
+    """
 
     def __init__(
-        self, path: Path, packing: str | None, sums: Checksums | None = None, limit: int | None = None
+        self,
+        path: Path,
+        packing: str | None,
+        sums: Checksums | None = None,
+        limit: int | None = None,
+        start: int = 0,
+        stop: int | None = None,
     ) -> None:
-        self.path, self._sums, self._reads = path, sums, 0
+        self.path, self._sums, self._reads, self._left = path, sums, 0, math.inf if stop is None else stop - start
         self._limit, self._size = None if packing is None else limit, 0
         try:
             self._raw: Any = io.BufferedReader(_File(path))  # a raw file may hand out less than there is
@@ -188,14 +242,18 @@ class Stream:
             self._file = pa.CompressedInputStream(pa.PythonFile(self._raw, mode="r"), "zstd")
         elif packing is not None:
             self._file = {"gzip": gzip, "bz2": bz2, "xz": lzma}[packing].open(self._raw, "rb")
+        if packing is None:
+            self._raw.seek(start)
+        elif start:
+            self.read(start)
 
     def read(self, size: int) -> bytes:
         """As many bytes as that; fewer only at the end."""
         try:
-            data: bytes = self._file.read(size)
+            data: bytes = self._file.read(int(min(size, self._left)))
         except (OSError, EOFError, zlib.error, ValueError, lzma.LZMAError) as error:
             raise unreadable(self.path, error) from None
-        self._size += len(data)
+        self._size, self._left = self._size + len(data), self._left - len(data)
         check_unpacked(self.path, self._size, self._limit)
         if self._sums is not None:
             self._sums.check(self._reads, data)
@@ -271,9 +329,10 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
 
 
 @contextmanager
-def bar(path: Path, wanted: bool | None, doing: str = "reading") -> Iterator[Watch]:
+def bar(paths: Sequence[Path], wanted: bool | None, doing: str = "reading") -> Iterator[Watch]:
     """Show progress on standard error, if ``wanted``; ``None``: for large files, if standard error is a terminal."""
-    if wanted is False or (wanted is None and not (sys.stderr.isatty() and path.stat().st_size >= LARGE)):
+    total = sum(path.stat().st_size for path in paths)
+    if wanted is False or (wanted is None and not (sys.stderr.isatty() and total >= LARGE)):
         yield lambda done: None
         return
     from rich.console import Console
@@ -283,7 +342,7 @@ def bar(path: Path, wanted: bool | None, doing: str = "reading") -> Iterator[Wat
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=console.is_terminal) as progress:
-        task = progress.add_task(f"{doing} {escape(path.name)}", total=path.stat().st_size)
+        task = progress.add_task(f"{doing} {escape(title(paths))}", total=total)
         yield lambda done: progress.update(task, completed=done)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from fractions import Fraction
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,6 +20,7 @@ FEW = 50  # levels that are never too many, however few rows there are
 _LABELS = 2**16  # different labels above which nobody means classes
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like slips
 _COMMA = re.compile(r"[+-]?\d+,\d+")
+_POINT = 1126  # binary places of exact sums: 1073 of the smallest number, and 53 of its mantissa
 _DROP, _MEAN = Option("missing", "drop"), Option("missing", "mean")
 _REMEDY = "; correct it, or say what to do about such rows: ", _DROP, " leaves them out, ", _MEAN, " fills in means"
 
@@ -40,20 +42,23 @@ class _Seen:
     others: int = 0
     first_other: Spot | None = None
     levels: dict[str, int] = field(default_factory=dict)
-    mean: float = 0.0
+    total: int = 0  # of the numbers, in units of the smallest there is: the mean does not depend on who adds what
     count: int = 0
     as_numbers: bool = False
 
-    def add_mean(self, values: Array) -> None:
-        if not len(values):
-            return
-        with np.errstate(over="ignore"):
-            mean = float(values.mean())
-        if not np.isfinite(mean):  # the sum was too large, not the mean
-            mean = float((values / len(values)).sum())
-        self.count += len(values)
-        fraction = len(values) / self.count
-        self.mean = mean if fraction == 1 else self.mean * (1 - fraction) + mean * fraction
+    def add(self, other: _Seen) -> None:
+        self.numbers, self.others = self.numbers + other.numbers, self.others + other.others
+        self.total, self.count = self.total + other.total, self.count + other.count
+        self.first_other, self.as_numbers = self.first_other or other.first_other, self.as_numbers or other.as_numbers
+        _add(self.levels, other.levels)
+
+    @property
+    def mean(self) -> float:
+        return float(Fraction(self.total, max(1, self.count) << _POINT))
+
+
+Learned: TypeAlias = tuple[int, int, dict[int, _Seen], dict[str, int]]
+"""Rows that count, rows that were dropped, what was seen of each column, and how often each label."""
 
 
 class Survey:
@@ -69,6 +74,21 @@ class Survey:
         self._seen = {j: _Seen() for j in self.plan.features}
         self._labels: dict[str, int] = {}
 
+    def learned(self) -> Learned:
+        """What has been learned so far, to be told to others."""
+        return self.rows, self.dropped, self._seen, self._labels
+
+    def with_all(self, every: Sequence[Learned]) -> Survey:
+        """The survey of a whole table, of which each process has seen some rows."""
+        made = Survey(self.table, self.plan)
+        made.words = self.words
+        for rows, dropped, columns, labels in every:
+            made.rows, made.dropped = made.rows + rows, made.dropped + dropped
+            for position, seen in columns.items():
+                made._seen[position].add(seen)
+            _add(made._labels, labels)
+        return made
+
     def learn(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Learn from blocks as they come, and hand on their rows that count."""
         for given in blocks:
@@ -80,13 +100,14 @@ class Survey:
             self._check_labels()
             yield block
 
-    def again(self) -> bool:
-        """Whether a column that was read as numbers is a category, so that its levels are still to be seen."""
-        changed = [j for j, seen in self._seen.items() if seen.as_numbers and self._is_category(j)]
-        if changed:
-            self.words.update(dict.fromkeys(changed, True))
-            self._start()
-        return bool(changed)
+    def misread(self) -> list[int]:
+        """Columns that were read as numbers and are categories, so that their levels are still to be seen."""
+        return [j for j, seen in self._seen.items() if seen.as_numbers and self._is_category(j)]
+
+    def again(self, misread: Sequence[int]) -> None:
+        """Begin again, and read these columns as words."""
+        self.words.update(dict.fromkeys(misread, True))
+        self._start()
 
     def _sift(self, block: Block) -> Block:
         """The rows that count: none in which nothing is written, and none with missing values if they are dropped."""
@@ -121,7 +142,7 @@ class Survey:
             raise self._wrong(spot, position, said, *_REMEDY)
 
     def _wrong(self, spot: Spot, position: int, *said: str | Option) -> ValueError:
-        return ParameterError(f"{self.table.path}, {spot.place}, column {self.table.names[position]!r}: ", *said)
+        return ParameterError(f"{spot.place}, column {self.table.names[position]!r}: ", *said)
 
     def _look(self, position: int, given: Block, block: Block) -> None:
         """Learn from a column: of the rows as given, and of those that count."""
@@ -131,7 +152,8 @@ class Survey:
             absent = cells.missing()
             seen.numbers += given.count - (0 if absent is None else int(absent.sum()))
             if self.plan.missing == "mean":
-                seen.add_mean(those.values if absent is None else those.values[~np.isnan(those.values)])
+                values = those.values if absent is None else those.values[~np.isnan(those.values)]
+                seen.total, seen.count = seen.total + exact_sum(values), seen.count + len(values)
             return
         assert isinstance(cells, Words)
         numeric = np.array([is_number(level) for level in cells.levels] + [True])
@@ -243,6 +265,31 @@ def kept(block: Block, missing: str) -> tuple[Array | None, Array | None]:
 
 def _count(levels: dict[str, int], cells: object) -> None:
     assert isinstance(cells, Words)
-    for level, count in zip(cells.levels, cells.counts(), strict=True):
-        if count:
-            levels[level] = levels.get(level, 0) + count
+    _add(levels, {level: count for level, count in zip(cells.levels, cells.counts(), strict=True) if count})
+
+
+def _add(levels: dict[str, int], more: dict[str, int]) -> None:
+    for level, count in more.items():
+        levels[level] = levels.get(level, 0) + count
+
+
+def exact_sum(values: Array) -> int:
+    """The sum of numbers of float64 without any rounding, as an integer of units of 2⁻¹¹²⁶.
+
+    A number is m·2ᵉ with an m of 53 bits. Its halves are added up for each e by itself, which is exact for up to 2²⁶
+    numbers, more than a block has.
+
+    Example:
+        >>> exact_sum(np.array([1e100, 0.25, -1e100])) == 2**1126 // 4
+        True
+    """
+    if not len(values):
+        return 0
+    fractions, exponents = np.frexp(values)
+    mantissas = (fractions * 2.0**53).astype(np.int64)
+    lowest = int(exponents.min())
+    bins = exponents - lowest
+    high, low = (np.bincount(bins, half) for half in (mantissas >> 27, mantissas & (2**27 - 1)))
+    base = lowest - 53 + _POINT
+    sums = enumerate(zip(high.tolist(), low.tolist(), strict=True))
+    return sum(((int(upper) << 27) + int(lower)) << (base + e) for e, (upper, lower) in sums if upper or lower)

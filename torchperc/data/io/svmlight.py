@@ -14,6 +14,7 @@ import numpy as np
 
 from torchperc.data.encoding import is_absent, word
 from torchperc.data.io.blocks import Array, Words, cells_of
+from torchperc.data.io.cutting import Range, lines
 from torchperc.data.io.opening import Checksums, Form, Stream, Watch, ahead, line_number, threads
 from torchperc.samples.compiling import cores
 
@@ -66,6 +67,7 @@ class SvmlightFile:
 
     def __init__(self, path: Path, form: Form) -> None:
         self.path, self._form, self._sums = path, form, Checksums(path)
+        self._start, self._stop = 0, path.stat().st_size
         with Stream(path, form.packing) as stream:
             head = stream.read(2**16)
             self._growth = 1.5 * len(head) / max(1, stream.done)
@@ -74,7 +76,11 @@ class SvmlightFile:
 
     def size(self) -> int:
         """Bytes that the entries would take in memory, by the size of the text."""
-        return int(self.path.stat().st_size * self._growth)
+        return int((self._stop - self._start) * self._growth)
+
+    def narrow(self, own: Range) -> None:
+        """Read the lines that begin in a range of bytes."""
+        self._start, self._stop = lines(self.path, own)
 
     def blocks(self, watch: Watch = lambda done: None) -> Iterator[SparseBlock]:
         """The rows, some at a time."""
@@ -87,8 +93,10 @@ class SvmlightFile:
         def cut(data: bytes, offset: int, last: bool) -> tuple[int]:
             return (len(data) if last else data.rfind(b"\n") + 1,)
 
-        with Stream(self.path, self._form.packing, self._sums, self._form.limit) as stream:
-            for data, offset in stream.pieces(PIECE, cut, 0, watch):
+        packing = self._form.packing
+        limits = self._form.limit, self._start, self._stop if packing is None else None
+        with Stream(self.path, packing, self._sums, *limits) as stream:
+            for data, offset in stream.pieces(PIECE, cut, self._start, watch):
                 begin = len(_BOM) if offset == 0 and data.startswith(_BOM) else 0
                 yield data[begin:], offset + begin
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from torchperc.data.encoding import ABSENT, is_absent, is_number
 from torchperc.data.io.blocks import Array, Block, Cells, Spot, cells_of
+from torchperc.data.io.cutting import Range, lines
 from torchperc.data.io.opening import Checksums, Form, Stream, Watch, ahead, line_number
 
 PIECE = 2**24  # bytes of text that are read and parsed together
@@ -124,12 +125,28 @@ def _end_of_records(data: bytes, delimiter: str) -> int:
 
 
 class TextTable:
-    """A delimited text file, read in pieces; the arguments are those of ``open_table``."""
+    """A delimited text file, read in pieces; the arguments are those of ``open_table``.
+
+    ``like`` is the first of several files: it says what separates cells, and a line of the same names is a header.
+    """
 
     def __init__(
-        self, path: Path, form: Form, delimiter: str | None, header: bool | None, known: Sequence[str]
+        self,
+        path: Path,
+        form: Form,
+        delimiter: str | None,
+        header: bool | None,
+        known: Sequence[str],
+        like: TextTable | None = None,
     ) -> None:
         self.path, self._form, self._sums = path, form, Checksums(path)
+        self.named: bool
+        self.names: tuple[str, ...]
+        self.delimiter: str
+        self._stop: int | None = None
+        self._whole = True
+        if like is not None:
+            delimiter, header = like.delimiter, header if like.named else False
         self._rough: set[int] = set()  # columns that Arrow cannot read as numbers
         head, used, whole = self._head()
         if head.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -141,16 +158,26 @@ class TextTable:
             raise self._told(error, 0)  # otherwise told when that line is reached
         if not first:
             raise ValueError(f"{path} is empty")
-        width = len(first[0].cells)
-        self.named = _is_header(first[0].cells, known) if header is None else header
-        self.names = tuple(first[0].cells) if self.named else tuple(str(j + 1) for j in range(width))
-        self._start = begin + (first[0].end if self.named else 0)
-        body = [record.cells for record in first[self.named :] if len(record.cells) == width]
+        cells, width = tuple(first[0].cells), len(first[0].cells)
+        same = like is not None and cells == like.names
+        headed = (same or _is_header(cells, known)) if header is None else header
+        self.named, self.names = headed, cells if headed else tuple(str(j + 1) for j in range(width))
+        if like is not None and like.named and not headed and width == len(like.names):
+            self.named, self.names = True, like.names  # only the first of the files has a header
+        self._start = begin + (first[0].end if headed else 0)
+        body = [record.cells for record in first[headed:] if len(record.cells) == width]
         columns = list(zip(*body, strict=True)) if body else [()] * width
         self.guess = tuple(_mostly_words(column) for column in columns)
         levels = sum(len(set(column)) if words else 1 for column, words in zip(columns, self.guess, strict=True))
-        per_row = (begin + first[-1].end - self._start) / max(1, len(first) - self.named)
+        per_row = (begin + first[-1].end - self._start) / max(1, len(first) - headed)
         self._growth = len(head) / max(1, used) / max(per_row, 1.0) * levels * 8
+        self._line_end = b"\n" if b"\n" in head else b"\r"
+
+    def narrow(self, own: Range, quotes: tuple[int, int]) -> None:
+        """Read the records that begin in a range of bytes, before whose ends there are so many quotes."""
+        start, self._stop = lines(self.path, own, quotes, self._line_end)
+        self._start, self._whole = max(start, self._start), False
+        self._stop = max(self._stop, self._start)
 
     def _head(self) -> tuple[bytes, int, bool]:
         """The first bytes, how many of the file they are, and whether there are no more."""
@@ -165,7 +192,8 @@ class TextTable:
 
     def size(self) -> int:
         """Bytes that the features would take in memory, estimated by the first lines."""
-        return int(self.path.stat().st_size * self._growth)
+        size = self.path.stat().st_size if self._stop is None else self._stop - self._start
+        return int(size * self._growth)
 
     def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
         """The rows, some at a time. A column that is wanted as numbers comes as words where it has any."""
@@ -173,8 +201,8 @@ class TextTable:
             yield from (self._quick(piece, words) if piece.plain else None) or self._exact(piece, words)
 
     def _pieces(self, watch: Watch) -> Iterator[Piece]:
-        with Stream(self.path, self._form.packing, self._sums, self._form.limit) as stream:
-            stream.read(self._start)
+        limits = self._form.limit, self._start, self._stop
+        with Stream(self.path, self._form.packing, self._sums, *limits) as stream:
             for piece in stream.pieces(PIECE, self._cut, self._start, watch):
                 yield Piece(*piece)
 
@@ -185,6 +213,9 @@ class TextTable:
             raise self._told(error, offset) from None
         if not last and not end and len(data) > LONGEST:
             raise ValueError(f"{self.path}, line {self._line(offset)}: a record of {len(data):,} bytes; {_QUOTE}")
+        if not plain and not self._whole:
+            why = "has quotes in the middle of cells, so its lines cannot be told from within it"
+            raise ValueError(f"{self.path} {why}; to read a shard of it, save it as Parquet, or quote whole cells")
         return end, plain, broken
 
     def _quick(self, piece: Piece, words: Mapping[int, bool]) -> list[Block] | None:
@@ -240,7 +271,7 @@ class TextTable:
     def _block(self, piece: Piece, first: int, count: int, columns: dict[int, Cells]) -> Block:
         def spot(row: int, position: int) -> Spot:
             record = next(islice(self._rows(piece), first + row, None))
-            return Spot(f"line {self._line(piece.offset) + record.line - 1}", record.cells[position])
+            return Spot(f"{self.path}, line {self._line(piece.offset) + record.line - 1}", record.cells[position])
 
         def blank() -> Array:
             rows = islice(self._rows(piece), first, first + count)
