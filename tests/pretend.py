@@ -136,7 +136,9 @@ def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     _count(op, args)
     # mask & True: the flag came as a tensor, and not every operation would take it for one again
     wanted = {at for at, each in enumerate(op._schema.arguments) if str(each.type) == "Tensor"}
-    args = tuple(torch.tensor(each) if at in wanted and isinstance(each, bool) else each for at, each in enumerate(args))
+    args = tuple(
+        torch.tensor(each) if at in wanted and isinstance(each, bool) else each for at, each in enumerate(args)
+    )
     found = op(*pytree.tree_map(on_host, args), **pytree.tree_map(on_host, kwargs))
     written = {id(host): value for value, host in here.values()}
     for value, host in here.values():

@@ -78,3 +78,18 @@ def _worker(rank: int, size: int, store: str, seconds: float, pipe: Any, functio
     except Exception as error:  # it cannot be pickled
         pipe.send_bytes(pickle.dumps(RuntimeError(f"{error}: {result!r}")))
     os._exit(0)  # a group whose other processes have ended would wait for them
+
+
+QUIET = {"enable_progress_bar": False, "enable_model_summary": False, "accelerator": "cpu"}
+
+
+def trainer(rank: int, size: int, **options: Any) -> Any:
+    """A plain Trainer, in a process of :func:`run` with Lightning's true DDP strategy."""
+    import pytorch_lightning as pl
+
+    if size == 1:
+        return pl.Trainer(accelerator="cpu", devices=1, **{k: v for k, v in options.items() if k != "accelerator"})
+    names = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    os.environ.update({name: str(value) for name, value in names.items()})
+    os.environ.update(TORCHELASTIC_RUN_ID="tests", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    return pl.Trainer(**{"accelerator": "cpu", "devices": size, "strategy": "ddp", **options})

@@ -90,7 +90,9 @@ def test_a_perceptron_measures_on_a_device(device):
         lambda net, X, y: tpf.squared_radius(X),
         lambda net, X, y: tpf.joint_features(X, 3),
         lambda net, X, y: torch.cat(tpf.unfold_bias(tpf.fold_bias(net.weight, net.bias))[:1]),
-        lambda net, X, y: torch.cat([part.reshape(-1) for part in tpf.two_sample_start(X[:2], X.new_tensor([-1, 1]).long())]),
+        lambda net, X, y: torch.cat(
+            [part.reshape(-1) for part in tpf.two_sample_start(X[:2], X.new_tensor([-1, 1]).long())]
+        ),
     ):
         same(found(here, X, y), found(there, X.to(device), y.to(device)), rtol=1e-12, atol=1e-12)
 
@@ -123,7 +125,8 @@ def test_heads(device, head, classes):
 
 
 @pytest.mark.parametrize(
-    "optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "LBFGS"]
+    "optimizer",
+    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "LBFGS"],
 )
 def test_optimizers(device, optimizer):
     X, y = data()
@@ -334,7 +337,9 @@ def test_minimise(device, head, classes):
 
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
 def test_the_xor_lab(device, head):
-    here, there = (xor.train(range(20), head=head, steps=40, dtype=torch.float64, device=place) for place in ("cpu", device))
+    here, there = (
+        xor.train(range(20), head=head, steps=40, dtype=torch.float64, device=place) for place in ("cpu", device)
+    )
     assert here.kinds == there.kinds
     for name in ("curves", "weight1", "bias2", "gradient_norm", "accuracy"):
         torch.testing.assert_close(getattr(here, name), getattr(there, name), rtol=1e-9, atol=1e-12)
@@ -455,7 +460,9 @@ def test_checkpoints_of_a_device_resume_to_the_bit(device, tmp_path, kind):
         again = module()
         trainer_on(place, tmp_path, max_epochs=6).fit(again, loader(), ckpt_path=path, weights_only=False)
         if place == device:
-            assert all(torch.equal(a.cpu(), b.cpu()) for a, b in zip(again.parameters(), whole.parameters(), strict=True))
+            assert all(
+                torch.equal(a.cpu(), b.cpu()) for a, b in zip(again.parameters(), whole.parameters(), strict=True)
+            )
         for a, b in zip(again.parameters(), whole.parameters(), strict=True):
             torch.testing.assert_close(a.cpu(), b.cpu(), rtol=1e-5, atol=1e-6)
     loaded = type(first).load_from_checkpoint(path, map_location="cpu", weights_only=False)

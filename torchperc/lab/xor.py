@@ -229,9 +229,7 @@ class _Task:
         return ((outer == 0) & (slope == 0)).all(1).sum(0)
 
 
-def _task(
-    activation: str, head: Head, inputs: str, dtype: torch.dtype, device: torch.device | str = "cpu"
-) -> _Task:
+def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> _Task:
     checks.one_of("activation", activation, tuple(ACTIVATIONS))
     if not isinstance(head, Head):
         raise TypeError(f"head must be a head such as LogisticHead(), found {type(head).__name__} {head!r}")

@@ -122,7 +122,9 @@ class LitNet(pl.LightningModule):
         sums = self._over_processes(self._evaluated.pop(number))
         if sums.count:
             means = {"loss": sums.sums.loss / sums.count, "error": sums.sums.errors / sums.count}
-            self._log({f"{name}/{stage}{suffix}": value for name, value in means.items()}, add_dataloader_idx=not suffix)
+            self._log(
+                {f"{name}/{stage}{suffix}": value for name, value in means.items()}, add_dataloader_idx=not suffix
+            )
             self._count_decisions(sums)
 
     def _count_decisions(self, sums: EpochSums) -> None:
@@ -227,8 +229,11 @@ class LitNet(pl.LightningModule):
         names = {name.replace(_COMPILED, "net."): name for name in self.state_dict()}
         return {names.get(name, name): values for name, values in values_of.items()}
 
-    def _refuse(self, what: str, instead: str = "devices=1") -> None:
-        """Refuse mixed precision, frozen parameters and several processes, where steps are made without autograd."""
+    def _refuse(self, what: str, instead: str | None = "devices=1") -> None:
+        """Refuse mixed precision, frozen parameters and several processes, where steps are made without autograd.
+
+        ``instead`` says what to use with several processes; ``None`` if they are fine.
+        """
         if "mixed" in str(self.trainer.precision):
             raise ValueError(
                 f"{what} computes in the net's own type, and precision={self.trainer.precision!r} would change "
@@ -240,7 +245,8 @@ class LitNet(pl.LightningModule):
                 f"{what} would move net.{frozen[0]}, which has requires_grad=False; use LitClassifier with "
                 "update='batch', which leaves it as it is"
             )
-        self._refuse_processes(what, instead)
+        if instead is not None:
+            self._refuse_processes(what, instead)
 
     def _refuse_processes(self, what: str, instead: str = "devices=1") -> None:
         if self.trainer.world_size > 1:

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils.data import SequentialSampler
+from torch.utils.data import DistributedSampler, SequentialSampler
 
-from torchperc.lightning.base import LitNet, Samples, unpacked
+from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.checkpoints import plain
-from torchperc.lightning.loader import SliceLoader
+from torchperc.lightning.loader import SliceLoader, local_numbers
 from torchperc.lightning.metrics import EpochSums
 from torchperc.lightning.rule_runs import OnlineLearning, WholeLearning
 from torchperc.model.describe import uncompiled
@@ -39,6 +39,12 @@ class LitRule(LitNet):
 
     Batches are (x, y) or (x, y, sample weights). Sparse samples, and samples larger than memory, are read on the CPU.
 
+    In several processes (``strategy="ddp"``), each with one batch of its own samples, ``distributed`` says how they
+    learn together; all of them have the same weights, log and metrics. Samples are numbered as in the dataset, from
+    which the Trainer's ``DistributedSampler`` deals them to the processes, and presented as ``order`` says, whether the
+    loader shuffles or not. With ``use_distributed_sampler=False`` each process has a dataset of its own, and they are
+    numbered as if these followed one another.
+
     Args:
         net: a linear net, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
         lr: the learning rate η.
@@ -53,6 +59,8 @@ class LitRule(LitNet):
         margin: the slack that every sample must exceed.
         class_weight: a factor per label for its updates.
         prove: if the run does not separate the data, find out whether that is possible.
+        distributed: how several processes learn together: ``"exact"`` or ``"mix"``.
+        mixing: with ``"mix"``, the weight of a process: ``"uniform"`` or by its ``"mistakes"``.
 
     Example:
         >>> import torchperc as tp
@@ -74,12 +82,15 @@ class LitRule(LitNet):
         margin: float = 0.0,
         class_weight: Mapping[int, float] | str | None = None,
         prove: bool = False,
+        distributed: str | None = None,
+        mixing: str = "uniform",
     ) -> None:
         super().__init__(net, PerceptronHead())
         check_net(self._inner())
         weights = dict(class_weight) if isinstance(class_weight, Mapping) else class_weight
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
         options |= {"engine": engine, "seed": seed, "margin": margin, "class_weight": weights, "prove": prove}
+        options |= {"distributed": distributed, "mixing": mixing}
         RuleTrainer(**options)  # checks the arguments
         self.trainer_options: dict[str, Any] = plain(options)
         self.automatic_optimization = False
@@ -109,14 +120,21 @@ class LitRule(LitNet):
 
     def on_fit_start(self) -> None:
         """A new run; one that is resumed after its verdict stops at once."""
-        self._refuse("the rule")
+        together = self.trainer_options["distributed"] is not None
+        self._refuse("the rule", None if together else "distributed='exact' or distributed='mix', or devices=1")
         self._learning = None
         if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
 
+    def on_train_start(self) -> None:
+        """Present samples as ``order`` says: a Trainer's ``DistributedSampler`` would shuffle those in order, too."""
+        sampler = getattr(self.trainer.train_dataloader, "sampler", None)
+        if self.trainer_options["distributed"] is not None and isinstance(sampler, DistributedSampler):
+            sampler.shuffle = False
+
     def training_step(self, batch: Any, batch_idx: int) -> None:
         """One epoch of the rule, or one batch of it."""
-        samples = unpacked(batch)
+        samples = self._samples(batch, "train", batch_idx)
         if self._learning is None:
             self._learning = self._begin(samples)
         if batch_idx == 0:  # a checkpoint made at an epoch's last batch has an epoch that was not ended
@@ -147,14 +165,18 @@ class LitRule(LitNet):
         loader, epochs = trainer.train_dataloader, trainer.max_epochs
         most = epochs if epochs is not None and epochs > 0 else 2**31
         in_order = isinstance(loader, SliceLoader) and loader.order == "given"
-        in_order = in_order or isinstance(getattr(loader, "sampler", None), SequentialSampler)
+        sampler = getattr(loader, "sampler", None)
+        dealt = isinstance(sampler, DistributedSampler) and not sampler.shuffle
+        in_order = in_order or dealt or isinstance(sampler, SequentialSampler)
         learning: WholeLearning | OnlineLearning
         if trainer.num_training_batches == 1 and in_order:
             known = trainer.val_dataloaders is not None
             validates = trainer.enable_validation and (not known or any(trainer.num_val_batches))
             if self.trainer_options["select"] == "best-validation" and not validates:
                 raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
-            learning = WholeLearning(net, self.trainer_options, samples, most)
+            known_numbers = self._processes() > 1 and not isinstance(sampler, SequentialSampler)
+            numbers = local_numbers(loader, trainer.global_rank, trainer.world_size) if known_numbers else None
+            learning = WholeLearning(net, self.trainer_options, samples, most, numbers)
         else:
             learning = OnlineLearning(net, self.trainer_options, self.head, most)
         if self._resume is not None:
@@ -166,7 +188,7 @@ class LitRule(LitNet):
         """The result of a run that was resumed after its last epoch."""
         if self.result is None and self._resume is not None:
             loader: Any = self.trainer.train_dataloader
-            batch = unpacked(next(iter(loader)))
+            batch = self._samples(next(iter(loader)), "train", 0)
             here: Iterator[Any] = (part.to(self.device) if isinstance(part, Tensor) else part for part in batch)
             self._learning = self._begin(Samples(*here))
             self.on_train_end()

@@ -27,9 +27,15 @@ if TYPE_CHECKING:
 
 
 class WholeLearning:
-    """All samples in one batch, the same every epoch: learned as by :meth:`torchperc.RuleTrainer.fit`."""
+    """All samples in one batch, the same every epoch: learned as by :meth:`torchperc.RuleTrainer.fit`.
 
-    def __init__(self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int) -> None:
+    ``numbers`` says which of all samples these are, if processes learn together and their shards do not follow one
+    another.
+    """
+
+    def __init__(
+        self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int, numbers: Tensor | None = None
+    ) -> None:
         self.net, self._samples = net, samples
         X, y = samples.x, samples.y
         if isinstance(X, Mapped):
@@ -37,7 +43,7 @@ class WholeLearning:
         if not isinstance(X, Tensor) or checks.is_sparse(X):  # which the rule reads on the CPU
             net, y = deepcopy(net).cpu(), y.cpu()
         trainer = RuleTrainer(max_epochs=max_epochs, **options)
-        self._run = trainer.start(net, X, y, sample_weight=samples.weight)
+        self._run = trainer.start(net, X, y, sample_weight=samples.weight, numbers=numbers)
         self._new: EpochRecord | None = None
 
     @property
@@ -66,7 +72,7 @@ class WholeLearning:
         length = math.sqrt(squared_length([last.weight]))
         return {
             "mistakes": float(record.mistakes),
-            "error/train": record.mistakes / len(self._samples.y),
+            "error/train": record.mistakes / self._run.count,
             "norm": record.norm,
             "loss/train": loss,
             "margin": slack / length if length else 0.0,

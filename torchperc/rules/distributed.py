@@ -289,6 +289,11 @@ class MixedRun(SharedRun):
         """Mistakes on local samples, numbered from 0."""
         return Entries(made.sample, made.coef, self._linear.task.y[made.sample], made.wrong)
 
+    @property
+    def count(self) -> int:
+        """The number of training samples, in all processes."""
+        return len(self._whole.y)
+
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack on the training samples of all processes."""
         return surveyed(*super().survey(), shared(self._whole.space.rows))

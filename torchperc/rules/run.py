@@ -204,6 +204,11 @@ class RuleRun:
         """The training samples."""
         return self._engine.task.space.rows
 
+    @property
+    def count(self) -> int:
+        """The number of training samples, in all processes."""
+        return len(self.rows)
+
     def current(self) -> Model:
         """The model with the weights as they are now."""
         return self._engine.model()

@@ -169,22 +169,28 @@ def _collective(call: Callable[..., Any], value: Any, *args: Any) -> Any:
 
 
 def _reduced(values: Tensor, operation: Any) -> Tensor:
-    total = values.detach().clone().contiguous()
+    total = _on_the_wire(values)
     dist.all_reduce(total, operation)
-    return total
+    return total.to(values.device)
 
 
 def _broadcast(values: Tensor, source: int) -> Tensor:
-    given = values.detach().clone().contiguous()
+    given = _on_the_wire(values)
     dist.broadcast(given, source)
-    return given
+    return given.to(values.device)
 
 
 def _stacked(values: Tensor) -> Tensor:
-    given = values.detach().contiguous()
+    given = _on_the_wire(values)
     found = [torch.empty_like(given) for _ in range(here()[1])]
     dist.all_gather(found, given)
-    return torch.stack(found)
+    return torch.stack(found).to(values.device)
+
+
+def _on_the_wire(values: Tensor) -> Tensor:
+    """A copy where the process group can send it: nccl sends from GPUs only."""
+    device = torch.device("cuda") if dist.get_backend() == "nccl" else values.device
+    return values.detach().to(device, copy=True).contiguous()
 
 
 def _listed(value: Any) -> list[Any]:
