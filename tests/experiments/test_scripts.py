@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import plain
+import processes
 import pytest
 import torch
 from matplotlib.image import imread
@@ -258,3 +259,16 @@ def test_a_second_run_replaces_the_first(load, tmp_path):
 def _cancer():
     data = tp.lightning.TabularDataModule("breast-cancer", split=(1, 0, 0), scale="standard", dtype="float64")
     return data.parts[0]
+
+
+def _several(rank, size):
+    spec = importlib.util.spec_from_file_location("several_processes", EXPERIMENTS / "several_processes.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.main(rows=500, epochs=3)
+
+
+def test_several_processes():
+    first, second = processes.run(2, _several)
+    assert first["alone"] == first["exact"] == second["exact"]
+    assert first["mix"] == second["mix"] != first["exact"]
