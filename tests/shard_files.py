@@ -10,8 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import torch
 
-from torchperc.data import load, read
+from torchperc.data import load, make_partition, make_scaler, read, split
 from torchperc.data.io import cutting, opening, text
 
 ROWS = 47
@@ -96,6 +97,22 @@ def held(made):
     if isinstance(made.X, np.memmap):
         return replace(made, X=np.array(made.X))
     return replace(made, X=made.X.load(0)) if hasattr(made.X, "load") else made
+
+
+def partitioned(rank, size, folder):
+    """The splits of this process, scaled, with what was learned from all processes on the way."""
+    given, found = sources(folder / str(rank)), {}
+    for (name, scale), stream in (
+        (("csv", "standard"), False),
+        (("parquets", "minmax"), False),
+        (("svms", "maxabs"), False),
+        (("csv", "standard"), True),
+    ):
+        path, options = given[name]
+        made = load(path, **{**options, "stream": stream}, shard="auto")
+        indices = split(made.y, seed=3, together=True)
+        found[name, scale, stream] = make_partition(made, indices, make_scaler(scale), dtype=torch.float64), indices
+    return found
 
 
 def counted(rank, size, folder):

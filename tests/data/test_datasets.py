@@ -451,7 +451,7 @@ def state(**changes):
         (lambda: MinMax().fit([1.0, 2.0]), ValueError, "X must have two dimensions"),
         (lambda: MinMax().fit([[1.0], [math.inf]]), ValueError, "X[1, 0] = inf is not a finite number"),
         (lambda: MinMax().fit([[0.0, -1e308], [0.0, 1e308]]), ValueError, "X[:, 1] spans more than float64 holds; divide it by a constant first"),
-        (lambda: Standard().fit([[1e308], [1.5e308]]), ValueError, "X[:, 0] spans more than float64 holds"),
+        (lambda: Standard().fit([[1.5e308], [-1.7e308], [-1.7e308]]), ValueError, "X[:, 0] spans more than float64 holds"),
         (lambda: MinMax().fit([[1.0]]).transform([[1.0, 2.0]]), ValueError, "X has 2 features but 1 are needed"),
         (lambda: MinMax().fit([[1.0]]).inverse([[1.0, 2.0]]), ValueError, "Z has 2 features but 1 are needed"),
         (lambda: MinMax().fit([[1.0]]).unscale([1.0, 2.0], 0.0), ValueError, "weight has shape (2,) but (1,) or (K, 1) is needed"),

@@ -12,10 +12,11 @@ import shard_files
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse import vstack
+from scipy.sparse import csr_array, vstack
 
-from torchperc.data import load, read
+from torchperc.data import load, make_partition, make_scaler, read, split
 from torchperc.data.io import survey
+from torchperc.samples.sums import column_means
 
 
 def joined(shards):
@@ -220,3 +221,49 @@ def test_sums_are_exact():
     assert Fraction(survey.exact_sum(values), 2**1126) == exact
     assert survey.exact_sum(values[:100]) + survey.exact_sum(values[100:]) == survey.exact_sum(values)
     assert survey.exact_sum(values[:0]) == 0
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_split_means_and_scaling_are_those_of_one_process(tmp_path, size):
+    for rank in range(size):
+        (tmp_path / str(rank)).mkdir()
+    results = processes.run(size, shard_files.partitioned, tmp_path)
+    given = shard_files.sources(tmp_path / "0")
+    for name, scale, stream in results[0]:
+        path, options = given[name]
+        one = load(path, **{**options, "stream": stream})
+        indices = split(one.y, seed=3)
+        made = make_partition(one, indices, make_scaler(scale), dtype=torch.float64)
+        theirs = [result[name, scale, stream] for result in results]
+        starts = np.cumsum([0, *(sum(map(len, indices)) for _, indices in theirs)]).tolist()
+        for number, (X, y) in enumerate(made.parts):
+            numbers = [each[number] + start for (_, each), start in zip(theirs, starts, strict=False)]
+            assert torch.equal(torch.cat(numbers), indices[number])
+            pieces = [other.parts[number] for other, _ in theirs]
+            rows = vstack([x for x, _ in pieces]).toarray() if name == "svms" else torch.cat([x for x, _ in pieces])
+            assert np.array_equal(rows, X.toarray() if name == "svms" else X)  # to the bit
+            assert torch.equal(torch.cat([codes for _, codes in pieces]), y)
+        for other, _ in theirs:
+            assert (other.scaler.state(), other.encoding) == (made.scaler.state(), made.encoding)
+
+
+def test_a_shard_read_alone_is_not_scaled_alone(tmp_path):
+    path, options = shard_files.sources(tmp_path)["csv"]
+    made = read(path, **options, shard=(0, 2))
+    with pytest.raises(ValueError, match=r"dataset is shard \(0, 2\), which was read by itself"):
+        make_partition(made, split(made.y))
+
+
+def test_means_do_not_depend_on_the_order():
+    rng = np.random.default_rng(0)
+    X = torch.from_numpy(rng.normal(size=(3000, 4)) * 10.0 ** rng.integers(-5, 5, (3000, 4)) + [0, 1e9, -3, 0])
+    X[:, 3] = 1e308
+    exact = [float(sum(map(Fraction, column)) / len(column)) for column in X.T.tolist()]
+    bound = X.abs().amax(0)
+    whole = column_means([X], bound, len(X))
+    assert whole.tolist() == pytest.approx(exact, rel=1e-14)
+    for seed in range(5):
+        pieces = X[torch.randperm(len(X), generator=torch.Generator().manual_seed(seed))].split(700 + seed)
+        assert torch.equal(column_means(pieces, bound, len(X)), whole)
+        sparse = [csr_array(piece.numpy()) for piece in pieces]
+        assert torch.equal(column_means(sparse, bound, len(X)), whole)

@@ -16,6 +16,8 @@ from torchperc._checks import Data
 from torchperc._lazy import old_names
 from torchperc.samples import convert
 from torchperc.samples.parts import PartRows, in_parts, rows_as_read
+from torchperc.samples.shards import least, summed
+from torchperc.samples.sums import column_means
 
 _S = TypeVar("_S", bound="Scaler")
 Pieces: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the first piece again with each call
@@ -49,9 +51,13 @@ class Scaler(ABC):
         """
         return self.fit_pieces(pieces(X, rows))
 
-    def fit_pieces(self: _S, given: Pieces) -> _S:
-        """A new scaler of this kind with the statistics of samples that come in pieces, which are read twice."""
-        shift, scale = self._statistics(given)
+    def fit_pieces(self: _S, given: Pieces, together: bool = False) -> _S:
+        """A new scaler of this kind with the statistics of samples that come in pieces, which are read up to thrice.
+
+        With ``together``, each process of the process group has some of the samples, and all get the same scaler, to
+        the bit that of one process with all samples.
+        """
+        shift, scale = self._statistics(given, together)
         finite = torch.isfinite(shift) & torch.isfinite(scale)
         if not finite.all():
             column = int((~finite).nonzero()[0])
@@ -137,7 +143,7 @@ class Scaler(ABC):
         return scaler(shift, scale)
 
     @abstractmethod
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
         """Shift and scale of each feature; a scale of 0 stands for a constant one."""
 
     def _fitted(self) -> tuple[Tensor, Tensor]:
@@ -159,8 +165,8 @@ class MinMax(Scaler):
 
     kind = "minmax"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
-        low, high, _ = _overview(given, "MinMax")
+    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
+        low, high, _ = _overview(given, "MinMax", together)
         return low, high - low
 
 
@@ -177,15 +183,14 @@ class Standard(Scaler):
 
     kind = "standard"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
-        low, high, mean = _overview(given, "Standard")
+    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
+        low, high, count = _overview(given, "Standard", together)
+        mean = column_means(given(), torch.maximum(-low, high), count, together=together)
         mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
         peak = torch.maximum(high - mean, mean - low)
         unit = torch.where(peak == 0, 1.0, peak)  # squares of fractions of it neither overflow nor vanish
-        total, count = torch.zeros_like(mean), 0
-        for piece in given():
-            total, count = total + ((piece - mean) / unit).square().sum(dim=0), count + len(piece)
-        return mean, peak * (total / count).sqrt()
+        squares = (((piece - mean) / unit).square_() for piece in given())
+        return mean, peak * column_means(squares, torch.ones_like(mean), count, together=together).sqrt()
 
 
 class MaxAbs(Scaler):
@@ -204,12 +209,13 @@ class MaxAbs(Scaler):
 
     kind = "maxabs"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
         largest = torch.zeros((), dtype=torch.float64)
         for piece in given():
             dense = isinstance(piece, Tensor)
             peaks = piece.abs().amax(dim=0) if dense else torch.from_numpy(abs(piece).max(axis=0).toarray().reshape(-1))
             largest = torch.maximum(largest, peaks)
+        largest = -least(-largest) if together else largest
         return torch.zeros_like(largest), largest
 
 
@@ -223,7 +229,7 @@ class Identity(Scaler):
 
     kind = "none"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
         width = next(given()).shape[1]
         return torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
 
@@ -261,17 +267,19 @@ def _shifted(name: str) -> ValueError:
     return checks.ParameterError(why, checks.Option("scale", "maxabs"))
 
 
-def _overview(given: Pieces, name: str) -> tuple[Tensor, Tensor, Tensor]:
-    """The smallest and the largest value of each feature, and the mean, in one pass over dense samples."""
-    low = high = total = torch.zeros((), dtype=torch.float64)
+def _overview(given: Pieces, name: str, together: bool = False) -> tuple[Tensor, Tensor, int]:
+    """The smallest and the largest value of each feature of dense samples, and the number of samples."""
+    low = high = torch.zeros((), dtype=torch.float64)
     count = 0
     for piece in given():
         if not isinstance(piece, Tensor):
             raise _shifted(name)
-        least, most = piece.aminmax(dim=0)
-        low, high = (torch.minimum(low, least), torch.maximum(high, most)) if count else (least, most)
-        total, count = total + piece.sum(dim=0), count + len(piece)
-    return low, high, total / count
+        smallest, most = piece.aminmax(dim=0)
+        low, high = (torch.minimum(low, smallest), torch.maximum(high, most)) if count else (smallest, most)
+        count += len(piece)
+    if together:
+        low, high, count = least(low), -least(-high), int(summed(torch.tensor(count)))
+    return low, high, count
 
 
 def _floating_type(values: Data) -> torch.dtype:

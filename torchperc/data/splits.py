@@ -12,13 +12,18 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
+from torchperc.samples.shards import gathered, here
 
 _FEW = 2**16
 _PARTS = ("train", "validation", "test")
 
 
 def split(
-    y: Data, fractions: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0, stratify: bool = True
+    y: Data,
+    fractions: Sequence[float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+    stratify: bool = True,
+    together: bool = False,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sample numbers (int64) of a training, a validation and a test set, each in ascending order.
 
@@ -30,12 +35,22 @@ def split(
         fractions: of train, validation and test, adding up to 1; the last two may be 0.
         seed: of the generator.
         stratify: split each class by itself; if not, all samples together.
+        together: ``y`` are the labels of this process's shard. All processes of the process group must call this; the
+            split is that of one process with all shards one after the other, and of it each gets the numbers of its own
+            samples, counted from its first. For that every process sees the labels of all samples.
 
     Example:
         >>> train, validation, test = split([-1] * 6 + [1] * 4, fractions=(0.5, 0.5, 0))
         >>> len(train), len(validation), len(test), (train < 6).sum().item()
         (5, 5, 0, 3)
     """
+    if checks.flag("together", together):
+        every = gathered(_small(y))
+        starts = np.cumsum([0, *map(len, every)]).tolist()
+        first, last = starts[here()[0]], starts[here()[0] + 1]
+        parts = split(np.concatenate(every), fractions, seed, stratify)
+        train, validation, test = (part[(part >= first) & (part < last)] - first for part in parts)
+        return train, validation, test
     classes = _classes(y, checks.flag("stratify", stratify))
     shares = _shares(fractions)
     counts = _counts(torch.bincount(classes).tolist(), shares)
@@ -73,6 +88,12 @@ def folds(y: Data | int, k: int = 5, seed: int = 0) -> list[tuple[Tensor, Tensor
     fold = torch.empty_like(classes)
     fold[_shuffled(classes, seed)] = torch.arange(len(classes)) % k  # dealt like cards, one class after the other
     return [(torch.nonzero(fold != i)[:, 0], torch.nonzero(fold == i)[:, 0]) for i in range(k)]
+
+
+def _small(y: Data) -> np.ndarray[Any, Any]:
+    """Labels in the fewest bytes, to be sent to others."""
+    array: np.ndarray[Any, Any] = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    return array.astype(np.int16) if array.dtype == np.int64 and not (abs(array) > 2**15 - 1).any() else array
 
 
 def _classes(y: Data, stratify: bool) -> Tensor:

@@ -105,7 +105,7 @@ class TabularDataModule(pl.LightningDataModule):
     def indices(self) -> tuple[Tensor, Tensor, Tensor]:
         """Which samples are in the train, validation and test set."""
         fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(str(self.source)) else (0.6, 0.2, 0.2))
-        return split_rows(self.dataset.y, fractions, self.seed)
+        return split_rows(self.dataset.y, fractions, self.seed, together=self.dataset.shard is not None)
 
     @cached_property
     def partition(self) -> Partition:
