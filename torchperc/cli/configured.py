@@ -8,7 +8,9 @@ import csv
 import importlib.util
 import io
 import itertools
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import torch
 import yaml
 from jsonargparse import ArgumentError
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
+from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from rich.table import Table
 
 from torchperc._atomic import claimed, replaced, write_whole
@@ -30,11 +33,22 @@ from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 from torchperc.reports.learned import RESULTS
 from torchperc.reports.runs import CONFIG
+from torchperc.samples import shards
 
 OPTIONS = {"folder": "out"}  # names of the library's parameters that differ here; others stand in the config
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _NO_CLASSES = ("data", "out", "folder", "ckpt_path")  # options whose text is never the name of a class
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 takes 0:00:30 as a number in base 60; here it is a time, as jsonargparse writes it."""
+
+
+_Loader.add_constructor(
+    "tag:yaml.org,2002:int",
+    lambda loader, node: node.value if ":" in node.value else loader.construct_yaml_int(node),
+)
 
 
 class _Place:
@@ -110,6 +124,17 @@ class _CLI(LightningCLI):
     def _parse_ckpt_path(self) -> None:
         """Lightning would overrule the config by the checkpoint's hyper-parameters; here the config says what runs."""
 
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Run it; where it fails, end the processes that Lightning has started, which would wait for this one."""
+        try:
+            super()._run_subcommand(subcommand)
+        except BaseException:
+            if hasattr(self.trainer.strategy.launcher, "procs"):
+                self.trainer.strategy.launcher.kill(signal.SIGKILL)
+            raise
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()  # whose threads would outlive the interpreter
+
     def before_fit(self) -> None:
         text = self._parser("fit").dump(self.config["fit"], skip_unset=True)
         if self.trainer.is_global_zero:  # one of several processes claims the folder for all of them
@@ -130,17 +155,22 @@ class _CLI(LightningCLI):
     def after_fit(self) -> None:
         if self.trainer.is_global_zero:
             self._place.keep(lambda: _save(self.model, self.datamodule, self._folder / MODEL))
-        _summary(self.trainer, self.model, self.datamodule, self._folder)
+            _summary(self.trainer, self.model, self.datamodule, self._folder)
 
     def after_validate(self) -> None:
-        _print_metrics(self.trainer, [])
+        if self.trainer.is_global_zero:
+            _print_metrics(self.trainer, [])
 
     after_test = after_validate
 
     def after_predict(self) -> None:
-        codes = torch.cat(self.trainer.predict_loop.predictions)
+        pieces = [codes.cpu() for codes in self.trainer.predict_loop.predictions]
+        batches = zip(*shards.gathered(pieces), strict=True)  # a batch is cut among the processes in their order
+        if not self.trainer.is_global_zero:
+            return
+        codes = torch.cat([codes for batch in batches for codes in batch])
         text = io.StringIO()
-        csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes.cpu()))])
+        csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes))])
         write_whole(self._folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
         inputs.say(f"{len(codes)} labels in {self._folder / 'predictions.csv'}")
 
@@ -185,6 +215,21 @@ def _made(kind: type[_CLI], words: list[str], trust: bool, **options: Any) -> _C
         raise
     except (ArgumentError, ValueError, TypeError) as error:
         raise ValueError(_readable(str(error))) from None
+    except MisconfigurationException as error:  # such as a device that is not there
+        text = str(error).rstrip("!.")
+        known = re.search("gpu|machine", text, re.IGNORECASE)
+        raise ValueError(f"{text}; choose by --trainer.accelerator and --trainer.devices" if known else text) from None
+    except RuntimeError as error:
+        if not shards.is_lost(error):
+            raise
+        if shards.here()[1] > 1:
+            raise shards.lost(error) from None
+        address, port = (os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
+        raise ValueError(
+            f"the processes did not meet at {address}:{port} in time ({shards.said(error)}); check MASTER_ADDR "
+            "and MASTER_PORT, and that all processes were started; --trainer.strategy DDPStrategy "
+            "--trainer.strategy.init_args.timeout 0:10:00 waits ten minutes"
+        ) from None
 
 
 def _save(model: Any, data: TabularDataModule, path: Path) -> None:
@@ -231,7 +276,7 @@ def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
     if path in above:
         raise ValueError(f"{path} builds on itself: {' → '.join(map(str, (*above, path)))}")
     try:
-        content = yaml.safe_load(path.read_text())
+        content = yaml.load(path.read_text(), _Loader)
     except OSError as error:
         raise ValueError(f"cannot read config {path}: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -1,15 +1,41 @@
-"""How a command ends before its time: told by a signal, or by a thread that cannot go on."""
+"""How a command ends before its time: told by a signal, or by a thread that cannot go on; who of several says so."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
+import sys
 import threading
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
+_PATIENCE = 3  # seconds for the first process to come to the same error
 _SAID = {"SIGINT": "interrupted", "SIGTERM": "stopped", "SIGHUP": "stopped, as the terminal was closed"}
+
+
+def is_first() -> bool:
+    """Whether this process is the only one, or the first of its machine, as launchers number them."""
+    return os.environ.get("LOCAL_RANK", "0") == "0"
+
+
+def speaks(text: str) -> bool:
+    """Whether it is for this process to print an error: if others have the same, the first of them does."""
+    dist = sys.modules.get("torch.distributed")
+    if dist is None or not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
+        return is_first()
+    key = f"torchperc/{hashlib.blake2b(text.encode()).hexdigest()}"
+    try:
+        store = dist.distributed_c10d._get_default_store()
+        if dist.get_rank() == 0:
+            store.set(key, "said")
+            return True
+        store.wait([key], timedelta(seconds=_PATIENCE))
+    except (RuntimeError, ValueError, AttributeError):  # the first has another error or none, or has ended
+        return True
+    return False
 
 
 class Ending:
@@ -46,6 +72,8 @@ class Ending:
         """Print the sentence, once, if the command was told to end."""
         if self.sentence and not self._printed:
             self._printed = True
+            if not is_first():
+                return
             with contextlib.suppress(OSError):  # the terminal may be gone
                 os.write(2, f"{self.sentence}\n".encode())
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torchperc
 from torchperc._lazy import requires
-from torchperc.cli.ending import Ending
+from torchperc.cli.ending import Ending, is_first, speaks
 from torchperc.reports.text import visible
 
 _CONFIGURED = {
@@ -47,15 +47,21 @@ class _Parser(argparse.ArgumentParser):
         fail(f"{message} (see {self.prog} --help)")
 
 
-def fail(message: str) -> None:
-    """Say what is wrong in one line on stderr and leave with exit code 2."""
-    print(f"torchperc: error: {visible(' '.join(str(message).split()))}", file=sys.stderr)
-    raise SystemExit(2)
+def fail(message: str, code: int = 2, *, of_all: bool = True) -> None:
+    """Say what is wrong in one line on stderr and leave with an exit code.
+
+    An error that several processes have, if it may be one ``of_all``, is said by the first of them.
+    """
+    text = " ".join(str(message).split())
+    if not of_all or speaks(text):
+        print(f"torchperc: error: {visible(text)}", file=sys.stderr)
+    raise SystemExit(code)
 
 
 def warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Print a warning in one line on standard error."""
-    print(f"torchperc: warning: {visible(' '.join(str(message).split()))}", file=sys.stderr)
+    """Print a warning in one line on standard error; the first of several processes does."""
+    if is_first():
+        print(f"torchperc: warning: {visible(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -74,6 +80,10 @@ def _run(words: list[str], ending: Ending) -> None:
     try:
         _dispatch(_renewed(words))
         sys.stdout.flush()
+    except RuntimeError as error:
+        if type(error).__name__ != "ProcessError":  # whose module takes long to import
+            raise
+        fail(str(error), code=1, of_all=False)
     except BrokenPipeError:  # the reader went away, as in `torchperc demo | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(141) from None
@@ -107,6 +117,7 @@ def _renewed(words: list[str]) -> list[str]:
 def _dispatch(words: list[str]) -> None:
     if words and words[0] in _CONFIGURED:
         requires(f"torchperc {words[0]}", "jsonargparse")
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # of a process that is lost, torch prints its own stack
         command, arguments = importlib.import_module("torchperc.cli.configured"), argparse.Namespace(words=words)
     else:
         arguments = _parser().parse_args(words)

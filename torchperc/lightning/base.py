@@ -12,7 +12,7 @@ from torchperc import _checks as checks
 from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.loader import Mapped, repeated
-from torchperc.lightning.metrics import EpochSums, tally
+from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, tally
 from torchperc.model.describe import as_net, described_head, described_net
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
@@ -23,10 +23,6 @@ from torchperc.samples import convert, shards
 FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
 _COMPILED = "net._orig_mod."
-# values are the same in all processes already: sync_dist says so to Lightning, rank_zero_only keeps it from reducing
-# them again, to a mean that is not exact; every process logs them, so that callbacks may monitor them
-_ONCE_PER_EPOCH: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": 1}
-_ONCE_PER_EPOCH |= {"sync_dist": True, "rank_zero_only": True}
 
 
 class Samples(NamedTuple):
@@ -173,7 +169,7 @@ class LitNet(pl.LightningModule):
         for name, value in values.items():
             number = value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
             shown = name in _SHOWN
-            self.log(name, number, prog_bar=shown, add_dataloader_idx=add_dataloader_idx, **_ONCE_PER_EPOCH)
+            self.log(name, number, prog_bar=shown, add_dataloader_idx=add_dataloader_idx, **ONCE_PER_EPOCH)
 
     # --- checkpoints ---
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.lightning._pl import pl
+from torchperc.samples import shards
 
 
 class EpsilonStop(pl.Callback):
@@ -119,6 +120,8 @@ class StopOnDivergence(pl.Callback):
         for optimizer in trainer.optimizers:
             optimizer.state.clear()  # moments of a run that has gone wrong, and would not be saved
         self.diverged = trainer.should_stop = True
+        if not trainer.is_global_zero:  # all processes see the same, and one says so
+            return
         warnings.warn(
             f"the run diverged in epoch {trainer.current_epoch + 1}: "
             f"{'the loss' if finite else 'a weight'} is not finite any more. The last finite weights are kept. "
@@ -132,7 +135,8 @@ class SaveOnSignal(pl.Callback):
     """On SIGTERM, Ctrl-C or SIGHUP, save a checkpoint to ``path`` and exit with 143, 130 or 129.
 
     The checkpoint is written at the end of the current batch, from where a run resumes exactly; a second signal does
-    not wait for that. Signals that are ignored, as by ``nohup``, stay so.
+    not wait for that. Signals that are ignored, as by ``nohup``, stay so. A signal to one of several processes ends all
+    of them.
 
     Example:
         >>> SaveOnSignal("runs/last.ckpt").path.name
@@ -148,7 +152,7 @@ class SaveOnSignal(pl.Callback):
         """Install the handlers; exit at once if SIGTERM came before."""
         if trainer.received_sigterm:
             self._received = signal.SIGTERM
-            self._leave(trainer)
+        self._leave_if_told(trainer)
         for name in ("SIGTERM", "SIGINT", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
             if number is not None and signal.getsignal(number) != signal.SIG_IGN:
@@ -162,19 +166,21 @@ class SaveOnSignal(pl.Callback):
 
     def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
         """Save and exit if a signal came; at the last batch, at the end of the epoch."""
-        if self._received is not None and not trainer.is_last_batch:
-            self._leave(trainer)
+        if not trainer.is_last_batch:
+            self._leave_if_told(trainer)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Save and exit if a signal came."""
-        if self._received is not None:
-            self._leave(trainer)
+        self._leave_if_told(trainer)
 
-    def _leave(self, trainer: pl.Trainer) -> None:
-        assert self._received is not None
-        trainer.save_checkpoint(self.path)
-        self._restore()
-        raise SystemExit(128 + self._received)
+    def _leave_if_told(self, trainer: pl.Trainer) -> None:
+        told = self._received or 0
+        if trainer.world_size > 1:  # to save a checkpoint is the work of all processes
+            told = -int(shards.least(torch.tensor(-told, device=trainer.strategy.root_device)))
+        if told:
+            trainer.save_checkpoint(self.path)
+            self._restore()
+            raise SystemExit(128 + told)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restore the handlers, before Lightning restores those from before the run."""
@@ -193,7 +199,7 @@ class SaveOnSignal(pl.Callback):
 
 
 class RandomState(pl.Callback):
-    """Saves torch's random state in checkpoints, for nets with dropout and the like.
+    """Saves torch's random state in checkpoints, for nets with dropout and the like; that of every process.
 
     Example:
         >>> list(RandomState().state_dict())
@@ -202,16 +208,23 @@ class RandomState(pl.Callback):
 
     def __init__(self) -> None:
         self._loaded: Tensor | None = None
+        self._processes = 1
+
+    def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
+        """Find out how many processes there are."""
+        self._processes = trainer.world_size
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Restore the state of the checkpoint, if there is one."""
         if self._loaded is not None:
-            torch.set_rng_state(self._loaded.cpu())
+            own = self._loaded if self._loaded.dim() == 1 else self._loaded[trainer.global_rank]
+            torch.set_rng_state(own.cpu())
             self._loaded = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of torch's generator."""
-        return {"torch": torch.get_rng_state()}
+        """The state of torch's generator; in several processes a row for each."""
+        state = torch.get_rng_state()
+        return {"torch": state if self._processes == 1 else torch.stack(shards.gathered(state))}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep it for the start of training."""

@@ -315,9 +315,10 @@ class LitClassifier(LitNet):
 
     def on_train_start(self) -> None:
         """Balanced class weights and the two-sample start, which read training data."""
+        loader: Any = _train_loader(self.trainer)
         if self._processes() > 1:
             shards.agreed("the number of batches per epoch", self.trainer.num_training_batches)
-        loader = _train_loader(self.trainer)
+            shards.agreed("the number of samples", len(loader.y) if self._sees_all(loader) else None)
         if self.class_weight == "balanced":
             counts: Counter[int] = Counter()
             for _, y, weight in self._batches_before("class_weight='balanced'"):

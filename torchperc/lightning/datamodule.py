@@ -30,7 +30,8 @@ class TabularDataModule(pl.LightningDataModule):
 
     The split is stratified and seeded, missing values are filled and features scaled by the training set alone, and
     labels of any name are mapped to −1/+1 or class indices; ``decode`` maps them back. Sparse samples stay sparse.
-    Data larger than memory are split and scaled into temporary files.
+    Data larger than memory are split and scaled into temporary files. In several processes a batch is that of all of
+    them together, of which each has a piece.
 
     Args:
         source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
@@ -135,7 +136,7 @@ class TabularDataModule(pl.LightningDataModule):
 
     def train_dataloader(self) -> SliceLoader:
         """The training set in batches."""
-        return SliceLoader(*self.parts[0], self.batch_size, self.order, self.seed)
+        return SliceLoader(*self.parts[0], self.batch_size, self.order, self.seed, self._sharding)
 
     def val_dataloader(self) -> SliceLoader | list[SliceLoader]:
         """The validation set, if there is one, as one batch or as what fits into memory."""
@@ -148,11 +149,16 @@ class TabularDataModule(pl.LightningDataModule):
     def predict_dataloader(self) -> SliceLoader:
         """All samples in their order."""
         X = whole(self.dataset, self.partition, self.dtype)
-        return SliceLoader(X, self.dataset.y, part_size(X))
+        return SliceLoader(X, self.dataset.y, part_size(X), sharding=self._sharding)
+
+    @property
+    def _sharding(self) -> str:
+        """Processes of other Trainers, or of none, are not asked to share."""
+        return "split" if self.trainer is not None and self.trainer.world_size > 1 else "none"
 
     def _whole(self, part: int) -> SliceLoader | list[SliceLoader]:
         X, y = self.parts[part]
-        return SliceLoader(X, y, part_size(X)) if len(y) else []
+        return SliceLoader(X, y, part_size(X), sharding=self._sharding) if len(y) else []
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""

@@ -13,6 +13,10 @@ from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
 from torchperc.samples import shards
 
+# How ``self.log`` takes values that are the same in all processes already: sync_dist says so to Lightning, and
+# rank_zero_only keeps it from averaging them again, which is not exact. Every process logs them, for its callbacks.
+ONCE_PER_EPOCH: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": 1}
+ONCE_PER_EPOCH |= {"sync_dist": True, "rank_zero_only": True}
 _ONE_THREAD = 32767  # numbers that torch works on in one thread; waking others costs milliseconds on a busy machine
 
 

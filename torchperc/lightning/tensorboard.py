@@ -11,6 +11,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
+from torchperc.lightning.metrics import ONCE_PER_EPOCH
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
 from torchperc.nn.modules import resting
@@ -39,7 +40,8 @@ class Board(pl.Callback):
 
     A ``TensorBoardLogger`` gets charts with train and validation together, a picture of the decision boundary (two
     features, modules with a ``head``), histograms of the weights, the graph, the hyper-parameters with the last values
-    of the curves, and a summary. The run itself is not changed. Works with any LightningModule.
+    of the curves, and a summary. The run itself is not changed. Works with any LightningModule. Of several processes
+    the first writes, and its samples are in the pictures.
 
     Args:
         picture_every: epochs between pictures and histograms, besides the first and the last epoch; 0 for none.
@@ -155,7 +157,7 @@ def _net(module: pl.LightningModule) -> torch.nn.Module:
 
 def _on_axis(module: pl.LightningModule, epoch: int) -> None:
     """Lightning's loggers take a metric of the name "step" as the x-axis of the others."""
-    module.log("step", torch.tensor(epoch, dtype=torch.float64), on_step=False, on_epoch=True, batch_size=1)
+    module.log("step", torch.tensor(epoch, dtype=torch.float64), **ONCE_PER_EPOCH)
 
 
 def _hyperparameters(board: pl.loggers.TensorBoardLogger, options: dict[str, Any], epoch: int) -> None:
@@ -168,7 +170,7 @@ def _hyperparameters(board: pl.loggers.TensorBoardLogger, options: dict[str, Any
 
 
 def _boards(trainer: pl.Trainer) -> list[pl.loggers.TensorBoardLogger]:
-    loggers: list[pl.loggers.Logger] = trainer.loggers
+    loggers: list[pl.loggers.Logger] = trainer.loggers if trainer.is_global_zero else []
     return [logger for logger in loggers if isinstance(logger, pl.loggers.TensorBoardLogger)]
 
 

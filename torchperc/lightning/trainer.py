@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from torchperc.lightning.tensorboard import Board
 from torchperc.model.fitted import FittedModel
 
 LAST = "last.ckpt"
+_ONE_NODE = {"num_nodes": 1}  # what a Trainer takes if it is told nothing
 _CHATTER = (
     r".*isinstance\(treespec, LeafSpec\).*",
     r".*You defined a `validation_step` but have no `val_dataloader`.*",
@@ -53,7 +55,8 @@ def make_trainer(
         max_epochs: as for ``pl.Trainer``.
         callbacks: more of them.
         picture_every: epochs between pictures of the boundary and histograms of the weights, see :class:`Board`.
-        options: for ``pl.Trainer``; ``enable_checkpointing=False`` saves nothing.
+        options: for ``pl.Trainer``; ``enable_checkpointing=False`` saves nothing. Under ``torchrun`` the number of
+            devices and nodes is that of its processes, and the strategy ``"ddp"``.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -76,7 +79,19 @@ def make_trainer(
         own += [after_epoch, SaveOnSignal(folder / LAST)]
     settings: dict[str, Any] = {"accelerator": "auto", "devices": 1, "plugins": [SafeCheckpointIO()]}
     settings |= {"enable_model_summary": False, "log_every_n_steps": 1, "num_sanity_val_steps": 0}
-    return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **{**settings, **options})
+    settings |= {**options, **_launched(options)}
+    return pl.Trainer(max_epochs=max_epochs, callbacks=[*callbacks, *own], **settings)
+
+
+def _launched(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The processes that ``torchrun`` has started, which a Trainer has to be told of, where options leave them open."""
+    if not torch.distributed.is_available() or not torch.distributed.is_torchelastic_launched():
+        return {}
+    processes, here = int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    if processes == 1:
+        return {}
+    found = {"devices": here, "num_nodes": processes // here, "strategy": "ddp"}
+    return {name: value for name, value in found.items() if options.get(name, "auto") in ("auto", _ONE_NODE.get(name))}
 
 
 def fitted_model(
@@ -117,7 +132,7 @@ def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
         3
     """
     wrong = 0
-    for some, labels in SliceLoader(X, y, part_size(X)):
+    for some, labels in SliceLoader(X, y, part_size(X), sharding="none"):
         wrong += int((module.predict_step(some.to(module.device)).cpu() != labels).sum())
     return wrong
 

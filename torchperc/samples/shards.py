@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -10,10 +11,49 @@ import torch.distributed as dist
 from torch import Tensor
 
 T = TypeVar("T")
+_LOST = re.compile(r"gloo/|connectFullMesh|NCCL|Connection (closed|reset|refused)|Broken pipe|[Tt]imed out")
 
 
 class ProcessError(RuntimeError):
     """Another process has ended or does not answer."""
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error of torch says that another process has ended or does not answer.
+
+    Example:
+        >>> is_lost(RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1"))
+        True
+    """
+    known = isinstance(error, ProcessError | dist.DistError)
+    return known or (isinstance(error, RuntimeError) and _LOST.search(str(error)) is not None)
+
+
+def lost(error: BaseException) -> ProcessError:
+    """The error of a process that cannot go on without another, in plain words.
+
+    Example:
+        >>> str(lost(RuntimeError("Connection closed by peer")))[:31]
+        'process 0 of 1 lost the others:'
+    """
+    if isinstance(error, ProcessError):
+        return error
+    rank, size = here()
+    return ProcessError(
+        f"process {rank} of {size} lost the others: one of them has ended or did not answer in time "
+        f"({said(error)}); look at its output, and resume from the last checkpoint"
+    )
+
+
+def said(error: BaseException) -> str:
+    """What an error of torch says, without the place in its source and its advice.
+
+    Example:
+        >>> said(RuntimeError("[gloo/pair.cc:5] Connection closed by peer [::1]:9. This is typically caused by …"))
+        'Connection closed by peer [::1]:9'
+    """
+    first = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])
+    return first.partition(". This is typically")[0].rstrip(".")
 
 
 def here() -> tuple[int, int]:
@@ -161,11 +201,7 @@ def _collective(call: Callable[..., Any], value: Any, *args: Any) -> Any:
     try:
         return call(value, *args)
     except RuntimeError as error:  # whatever gloo and nccl say of a connection that is closed or timed out
-        rank, size = here()
-        raise ProcessError(
-            f"process {rank} of {size} lost the others: one of them has ended or did not answer in time "
-            f"({str(error).splitlines()[0]}); look at its output, and resume from the last checkpoint"
-        ) from error
+        raise lost(error) from error
 
 
 def _reduced(values: Tensor, operation: Any) -> Tensor:
