@@ -124,3 +124,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     pretend.in_another_process(pyfuncitem)
     return True
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # else Triton, which torch.compile imports, complains of what was not freed

@@ -261,14 +261,14 @@ def _cancer():
     return data.parts[0]
 
 
-def _several(rank, size):
+def _several(rank, size, folder):
     spec = importlib.util.spec_from_file_location("several_processes", EXPERIMENTS / "several_processes.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.main(rows=500, epochs=3)
+    return module.main(folder, quick=True)
 
 
-def test_several_processes():
-    first, second = processes.run(2, _several)
+def test_several_processes(tmp_path):
+    first, second = processes.run(2, _several, tmp_path)
     assert first["alone"] == first["exact"] == second["exact"]
     assert first["mix"] == second["mix"] != first["exact"]

@@ -235,7 +235,7 @@ def test_mix_separates_within_its_bound(size, mixing):
     for (columns, weight, bias, verdict, *_), theory, _ in processes.run(size, _mix, X, y, options):
         assert verdict == "SEPARATED"
         assert (y * (X @ weight[0].numpy() + bias.item()) > 0).all()
-        assert columns[2].abs().sum().item() <= bound
+        assert tp.theory.mixed_mistakes(columns[2]) <= bound
         assert [each["theory/mistakes"] for each in theory] == sorted(each["theory/mistakes"] for each in theory)
         last = theory[-1]
         assert last["theory/mistakes"] <= bound <= last["theory/bound"] * (1 + 1e-12)

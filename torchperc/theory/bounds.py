@@ -38,9 +38,10 @@ def mistake_bound(
 ) -> float:
     """How many mistakes the rule makes at most from zero weights, over any number of passes in any order: (R/γ)².
 
-    With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c². γ is the largest
-    margin with the bias *counted*: with the geometric one, which is larger, a run may make more mistakes than that.
-    The proof is in docs/theory.md.
+    With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c². A run in several
+    processes by ``distributed="mix"`` makes Σ μ·k ≤ (R/γ)², each of the k mistakes of a process in a pass counting its
+    mixing weight μ: :func:`mixed_mistakes`. γ is the largest margin with the bias *counted*: with the geometric one,
+    which is larger, a run may make more mistakes than that. The proofs are in docs/theory.md.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
@@ -68,6 +69,20 @@ def mistake_bound(
     if checks.number("gamma", gamma) <= 0:
         return math.inf
     return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
+
+
+def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
+    """Σ μ·k, which :func:`mistake_bound` bounds for a run by parameter mixing, from the coefficients of its log.
+
+    Args:
+        coefs: μ·c per mistake, c = η·y, as in ``result.log.coef`` of a run with ``distributed="mix"``.
+        lr: the learning rate η of the run.
+
+    Example:
+        >>> mixed_mistakes(torch.tensor([0.5, -0.5, 0.5]))
+        1.5
+    """
+    return float(coefs.abs().sum()) / checks.number("lr", lr, above=0)
 
 
 def inseparable_bound(
