@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.multiprocessing.spawn import start_processes
 
 import torchperc as tp
 from torchperc.samples import shards
@@ -93,7 +94,7 @@ def main(rows: int = 400_000, width: int = 100, sizes: tuple[int, ...] = (1, 2, 
     with tempfile.TemporaryDirectory() as folder:
         found = {}
         for size in sizes:
-            torch.multiprocessing.spawn(work, (size, folder, rows, width), size)
+            start_processes(work, (size, folder, rows, width), size)
             found[size] = torch.load(Path(folder) / f"{size}.pt", weights_only=True)
     print(f"{rows:,} × {width} float64, {os.cpu_count()} cores")
     for name in CASES:

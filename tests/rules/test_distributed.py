@@ -101,6 +101,22 @@ def test_exact_makes_the_mistakes_of_one_process(size, classes):
             _same(found, _alone(*case))
 
 
+@pytest.mark.parametrize("classes", [None, 3])
+def test_exact_looks_far_ahead_where_mistakes_are_rare(classes):
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(4000, 5))
+    scores = X @ rng.normal(size=(5, classes or 1)) + 0.01 * rng.normal(size=(4000, classes or 1))
+    y = np.where(scores[:, 0] >= 0, 1, -1) if classes is None else scores.argmax(1)
+    cases = [
+        (X, y, classes, {"max_epochs": 3, "order": order, "distributed": "exact"}) for order in ("given", "shuffled")
+    ]
+    expected = [_alone(*case) for case in cases]
+    assert expected[0][4][2].mistakes < 120
+    for of_rank in processes.run(2, _many, cases):
+        for found, alone in zip(of_rank, expected, strict=True):
+            _same(found, alone)
+
+
 @pytest.mark.parametrize("classes", [None, 4])
 def test_exact_on_sparse_samples_and_a_separable_set(classes):
     rng = np.random.default_rng(1)
@@ -366,7 +382,7 @@ def _bad(rank, size, what, mode):
         ("empty", "process 1 of 2: X"),
         ("one class", "at least two classes are required"),
         ("type", "process 1 of 2: X has dtype torch.float64"),
-        ("sample_weight", "process 0 of 2: sample_weight"),
+        ("sample_weight", "sample_weight must hold finite numbers"),
         ("overflow", "overflow"),
     ],
 )

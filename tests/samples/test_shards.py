@@ -12,7 +12,7 @@ from torchperc.samples import shards
 
 def _talk(rank, size):
     mine = torch.tensor([float(rank), 1.0])
-    return shards.here(), shards.summed(mine), shards.least(mine), shards.sent(mine, size - 1), shards.gathered(rank)
+    return shards.here(), shards.summed(mine), shards.least(mine), shards.told(mine, size - 1), shards.stacked(mine)
 
 
 @pytest.mark.parametrize("size", [2, 3])
@@ -22,7 +22,8 @@ def test_collectives(size):
         assert total.tolist() == [sum(range(size)), size]
         assert smallest.tolist() == [0, 1]
         assert last.tolist() == [size - 1, 1]
-        assert every == list(range(size))
+        assert every.tolist() == [[float(each), 1.0] for each in range(size)]
+        assert shards.gathered(rank) == [rank]  # there is no group here
 
 
 def _disagree(rank, size):

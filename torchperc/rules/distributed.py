@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.nn import functional as tpf
-from torchperc.rules.conventions import mistaken_for
-from torchperc.rules.engines.reference import LinearEngine, Task, digest_of, shaped
-from torchperc.rules.log import Mistake, MistakeLog, Mistakes
+from torchperc.rules.engines.choice import choose_engine
+from torchperc.rules.engines.reference import LinearEngine, Task, digest_of
+from torchperc.rules.log import MistakeLog, Mistakes
 from torchperc.rules.models import LinearModel, Model
 from torchperc.rules.orders import Order
 from torchperc.rules.run import RuleRun
@@ -25,9 +24,7 @@ from torchperc.samples import shards
 from torchperc.samples.rows import Rows
 from torchperc.samples.shared import SharedRows
 
-_SHORTEST = 256  # samples per process that are scored before the processes compare: about as long as a message takes
-_AT_ONCE = 4096
-_OVERFLOW = -1
+_SHORTEST = 256  # samples per process that are scored before processes compare: they take as long as a message
 
 
 def gathered_problem(
@@ -85,92 +82,93 @@ def local_task(task: Task) -> Task:
     return Task(replace(task.space, rows=rows.local), task.y[rows.numbers], coefs, task.tie, task.margin)
 
 
-class _Shard(LinearEngine):
-    """The samples of one process under weights that all have in common."""
-
-    def run(self, order: Tensor) -> Mistakes:
-        raise NotImplementedError("the samples of one process are only scored")
-
-    def first(self, order: Tensor) -> tuple[int, int] | None:
-        """The first sample of an order that is a mistake, as its place in it and the class it is taken for."""
-        bound = self._bound()
-        for begin in range(0, len(order), _AT_ONCE):
-            some = order[begin : begin + _AT_ONCE]
-            scores, y = self.scores(self.space.rows.take(some)), self.task.y[some]
-            slack = tpf.slacks(shaped(scores, self.space), y).double() - self.task.margin
-            if not bool(torch.isfinite(slack).all()):
-                raise checks.weights_overflow()
-            for j in (~(slack > 2 * bound)).nonzero().squeeze(-1).tolist():  # all, if the bound overflows
-                compare = self._comparing(int(some[j]), bound)
-                wrong = mistaken_for(
-                    scores[j].tolist(), int(y[j]), tie=self.task.tie, margin=self.task.margin, compare=compare
-                )
-                if wrong is not None:
-                    return begin + j, wrong
-        return None
-
-
 class ExactEngine(LinearEngine):
     """All processes score their own samples ahead with the same weights, and the first mistake in the order wins.
 
-    So the mistakes are those of one process that has all samples. A mistake costs a message of one number, and the
-    first mistake on a sample another with its row.
+    The process that has it learns on by itself while the samples that follow are its own and mistakes are frequent, and
+    sends its mistakes to the others, with the rows that they do not have yet. So the mistakes are those of one process
+    that has all samples.
     """
 
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
         self._rows = shared(self.space.rows)
-        self._shard = _Shard(local_task(task), start)
-        self._shard.weights = self.weights
-        self._shard.rounding = replace(self._shard.rounding, rows=self._rows) if self._shard.rounding else None
+        local = choose_engine("auto", local_task(task), start)
+        assert isinstance(local, LinearEngine)
+        self._local, self.weights = local, local.weights
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order."""
         rank, size = shards.here()
         place = self._rows.local_place(order)
+        if size == 1:
+            return self._numbered(self._local.run(place))
         mine = ((place >= 0) & (place < len(self._rows.local))).nonzero().squeeze(-1)
-        local, ids, labels = place[mine], order.tolist(), self.space.outputs + 2
-        found: list[Mistake] = []
-        begin, stretch, shortest = 0, _SHORTEST * size, _SHORTEST * size
-        while begin < len(ids):
-            end = min(len(ids), begin + stretch)
-            low, high = torch.searchsorted(mine, torch.tensor([begin, end], device=mine.device)).tolist()
-            try:
-                first = self._shard.first(local[low:high])
-                key = len(ids) * size * labels
-                if first is not None:
-                    key = (int(mine[low + first[0]]) * size + rank) * labels + first[1] + 1
-            except ValueError:
-                key = _OVERFLOW
-            key = int(shards.least(torch.tensor([key], device=self._rows.device)))
-            if key == _OVERFLOW:
-                raise checks.weights_overflow()
-            position, owner, wrong = key // labels // size, key // labels % size, key % labels - 1
-            if position == len(ids):
+        local = place[mine]
+        ends = (mine.diff() != 1).nonzero().squeeze(-1) + 1  # of samples of this process that follow one another
+        ends = torch.cat((ends, ends.new_tensor([len(mine)])))
+        found: list[Mistakes] = []
+        begin, shortest = 0, _SHORTEST * size
+        stretch = shortest
+        while begin < len(order):
+            end = min(len(order), begin + stretch)
+            low, high = torch.searchsorted(mine, mine.new_tensor([begin, end])).tolist()
+            place_of_first = low + self._local.first(local[low:high])
+            first = int(mine[place_of_first]) if place_of_first < high else len(order)
+            first, owner = divmod(int(shards.least(mine.new_tensor([first * size + rank]))), size)
+            if first >= len(order):
                 begin, stretch = end, 2 * stretch
                 continue
-            found.append(self._update(ids[position], position, owner, wrong))
-            stretch = max(shortest, stretch // 2, 2 * (position - begin))
-            begin = position + 1
-        return Mistakes.of(found, self.task.y.device)
+            message = None
+            if rank == owner:
+                last = int(ends[torch.searchsorted(ends, place_of_first, right=True)])
+                message = self._learn_on(local[place_of_first:last], first)
+            begin, made = self._heard(message, owner)
+            stretch = max(shortest, 2 * int(made.step.diff(append=made.step.new_tensor([begin])).max()))
+            found.append(made)
+        return Mistakes.joined(found, self.task.y.device)
 
-    def _update(self, i: int, position: int, owner: int, wrong: int) -> Mistake:
-        self._rows.share(i, owner)
-        own = int(self.task.y[i])
-        coef = self.task.coef(i, own)
-        self.space.update(self.weights, i, coef, own, wrong)
-        return Mistake(i, position, coef, wrong)
+    def _learn_on(self, local: Tensor, first: int) -> tuple[int, tuple[Any, ...], Any] | None:
+        """Learn samples while there are mistakes: where that ended, the mistakes, and rows that were never sent."""
+        found, done = [], 0
+        try:
+            for some in local.split(_SHORTEST):
+                found.append(self._local.run(some).later(first + done))
+                done += len(some)
+                if not len(found[-1].step):
+                    break
+        except ValueError:  # the weights overflow, of which the others must hear
+            return None
+        made = self._numbered(Mistakes.joined(found))
+        return first + done, tuple(column.cpu() for column in made), self._rows.message(self._rows.unsent(made.sample))
+
+    def _heard(self, message: tuple[int, tuple[Any, ...], Any] | None, owner: int) -> tuple[int, Mistakes]:
+        """What the owner of a mistake has learned, which the others learn after it."""
+        told = shards.told(message, owner)
+        if told is None:
+            raise checks.weights_overflow()
+        end, columns, rows = told
+        made = Mistakes(*(column.to(self.task.y.device) for column in columns))
+        self._rows.keep(self._rows.unsent(made.sample), rows)
+        if shards.here()[0] != owner:
+            entries = Entries(made.sample, made.coef, self.task.y[made.sample], made.wrong)
+            moved = self.space.moved(self.weights, entries)
+            self.load_state_dict({"weight": moved.weight, "bias": moved.bias})
+        return end, made
+
+    def _numbered(self, made: Mistakes) -> Mistakes:
+        return made._replace(sample=self._rows.numbers[made.sample])
 
     def training_scores(self) -> Tensor:
         """w·x + b for the training samples of all processes; a collective call."""
-        return self._rows.spread(self._shard.training_scores())
+        return self._rows.spread(self._local.training_scores())
 
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack of all training samples; a collective call."""
-        return surveyed(*self._shard.survey(), self._rows)
+        return surveyed(*self._local.survey(), self._rows)
 
     def _mistakes(self, tie: str, margin: float) -> Tensor:
-        return self._rows.spread(self._shard._mistakes(tie, margin).to(torch.uint8)).bool()
+        return self._rows.spread(self._local._mistakes(tie, margin).to(torch.uint8)).bool()
 
 
 def surveyed(loss: float, slack: float, rows: SharedRows) -> tuple[float, float]:

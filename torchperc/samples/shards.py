@@ -102,17 +102,6 @@ def least(values: Tensor) -> Tensor:
     return found
 
 
-def sent(values: Tensor, source: int) -> Tensor:
-    """The tensor of process ``source``; the others give one of the same shape and type.
-
-    Example:
-        >>> sent(torch.ones(2), 0)
-        tensor([1., 1.])
-    """
-    found: Tensor = _collective(_broadcast, values, source)
-    return found
-
-
 def stacked(values: Tensor) -> Tensor:
     """The tensors of all processes, in their order, which have one shape and type: (processes, …).
 
@@ -132,6 +121,17 @@ def gathered(value: T) -> list[T]:
         ['a']
     """
     found: list[T] = _collective(_listed, value)
+    return found
+
+
+def told(value: T, source: int) -> T:
+    """What process ``source`` gives; anything that can be pickled.
+
+    Example:
+        >>> told("a", 0)
+        'a'
+    """
+    found: T = _collective(_told, value, source)
     return found
 
 
@@ -210,12 +210,6 @@ def _reduced(values: Tensor, operation: Any) -> Tensor:
     return total.to(values.device)
 
 
-def _broadcast(values: Tensor, source: int) -> Tensor:
-    given = _on_the_wire(values)
-    dist.broadcast(given, source)
-    return given.to(values.device)
-
-
 def _stacked(values: Tensor) -> Tensor:
     given = _on_the_wire(values)
     found = [torch.empty_like(given) for _ in range(here()[1])]
@@ -227,6 +221,12 @@ def _on_the_wire(values: Tensor) -> Tensor:
     """A copy where the process group can send it: nccl sends from GPUs only."""
     device = torch.device("cuda") if dist.get_backend() == "nccl" else values.device
     return values.detach().to(device, copy=True).contiguous()
+
+
+def _told(value: Any, source: int) -> Any:
+    found = [value]
+    dist.broadcast_object_list(found, source)
+    return found[0]
 
 
 def _listed(value: Any) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +13,7 @@ from torchperc.samples import shards
 from torchperc.samples.parts import joined
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
+_PIECES = 32  # that rows which were sent are kept in
 _GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
@@ -39,6 +39,7 @@ class SharedRows(Rows):
         self.width, self.row_bytes = local.width, local.row_bytes
         self._place = torch.full((count,), -1, device=numbers.device)
         self._place[numbers] = torch.arange(len(local), device=numbers.device)
+        self._known = torch.zeros(count, dtype=torch.bool, device=numbers.device)
         self._sent: list[Rows] = []
         facts = shards.gathered((local.longest, local.whole, local.terms))
         self.longest = max(fact[0] for fact in facts)
@@ -56,69 +57,54 @@ class SharedRows(Rows):
         """Where samples are in the local rows; −1, or beyond them, for those of other processes."""
         return self._place[numbers]
 
-    def share(self, i: int, owner: int) -> None:
-        """Send one sample from its owner to all others, which keep it; a collective call."""
-        if not self._unsent(i):
+    def unsent(self, numbers: Tensor) -> Tensor:
+        """Which samples were never sent, each once; every process answers alike."""
+        wanted: Tensor = numbers.unique()
+        return wanted[~self._known[wanted]]
+
+    def message(self, numbers: Tensor) -> Any:
+        """Local samples as plain arrays, to be sent."""
+        rows = self.local.take(self._place[numbers])
+        return rows.plain() if self.sparse else rows.dense().cpu().numpy()
+
+    def keep(self, numbers: Tensor, message: Any) -> None:
+        """Remember samples that were sent, and keep those of other processes."""
+        self._known[numbers] = True
+        if not len(numbers) or bool((self._place[numbers] >= 0).all()):  # they are this process's own
             return
-        mine = int(self._place[i])
-        self._keep(i, mine, shards.sent(self._message(mine), owner))
+        self._place[numbers] = self._held + torch.arange(len(numbers), device=numbers.device)
+        self._sent.append(self._unpacked(message))
+        if len(self._sent) > _PIECES:
+            self._sent = [joined(self._sent)]
 
     def share_all(self, numbers: Tensor) -> None:
-        """Send many samples from their owners to all others; a collective call."""
-        wanted = [i for i in numbers.unique().tolist() if self._unsent(i)]
-        mine = {i: self._message(int(self._place[i])).cpu() for i in wanted if self._place[i] >= 0}
-        found = {i: message for each in shards.gathered(mine) for i, message in each.items()}
-        for i in wanted:
-            self._keep(i, int(self._place[i]), found[i].to(self.device))
+        """Send samples from their owners to all others; a collective call."""
+        wanted = self.unsent(numbers)
+        own = wanted[(place := self._place[wanted]).ge(0) & place.lt(len(self.local))]
+        for theirs, message in shards.gathered((own.cpu(), self.message(own) if len(own) else None)):
+            self.keep(theirs.to(wanted.device), message)
 
-    @cached_property
-    def _shared(self) -> set[int]:
-        return set()
+    @property
+    def _held(self) -> int:
+        return len(self.local) + sum(map(len, self._sent))
 
-    def _unsent(self, i: int) -> bool:
-        """Whether a sample is still to be sent; every process answers alike."""
-        return i not in self._shared and shards.here()[1] > 1
-
-    def _message(self, place: int) -> Tensor:
-        """A row as one tensor of a length that all processes know; of zeros if it is not here."""
+    def _unpacked(self, message: Any) -> Rows:
         if not self.sparse:
-            return self.local.take(torch.tensor([place], device=self.device)).dense()[0] if place >= 0 else self._zeros
-        message = np.zeros(1 + 2 * self._terms)
-        if place >= 0:
-            values, columns, _ = self.local.take(torch.tensor([place])).plain()
-            message[0] = len(values)
-            message[1 : 1 + len(values)] = columns
-            message[1 + self._terms : 1 + self._terms + len(values)] = values
-        return torch.from_numpy(message)
+            return DenseRows(torch.from_numpy(message).to(self.device))
+        from scipy.sparse import csr_array
 
-    @cached_property
-    def _zeros(self) -> Tensor:
-        return torch.zeros(self.width, dtype=self.dtype, device=self.device)
-
-    def _keep(self, i: int, place: int, message: Tensor) -> None:
-        self._shared.add(i)
-        if place >= 0:
-            return
-        row: Rows
-        if self.sparse:
-            from scipy.sparse import csr_array
-
-            numbers = message.numpy()
-            size = int(numbers[0])
-            values = numbers[1 + self._terms : 1 + self._terms + size]
-            values = values.astype(np.float32 if self.dtype == torch.float32 else np.float64)
-            columns = numbers[1 : 1 + size].astype(np.int32)
-            row = CsrRows(csr_array((values, columns, np.array([0, size], np.int32)), shape=(1, self.width)))
-        else:
-            row = DenseRows(message[None])
-        self._place[i] = len(self.local) + len(self._sent)
-        self._sent.append(row)
+        values, columns, starts = message
+        return CsrRows(csr_array((values, columns, starts), shape=(len(starts) - 1, self.width)))
 
     def _at(self, i: int) -> tuple[Rows, int]:
         place = int(self._place[i])
         if place < 0:
             self._elsewhere()
-        return (self.local, place) if place < len(self.local) else (self._sent[place - len(self.local)], 0)
+        for rows in (self.local, *self._sent):
+            if place < len(rows):
+                break
+            place -= len(rows)
+        return rows, place
 
     def _elsewhere(self) -> NoReturn:
         raise ValueError(
@@ -138,11 +124,14 @@ class SharedRows(Rows):
         place = self._place[index]
         if not len(place) or bool((place < 0).any()):
             self._elsewhere()
-        here = place < len(self.local)
-        pieces = [self.local.take(place[here])] if bool(here.any()) else []
-        pieces += [self._sent[k - len(self.local)] for k in place[~here].tolist()]
-        order = torch.cat((here.nonzero().squeeze(-1), (~here).nonzero().squeeze(-1)))
-        return joined(pieces).take(order.argsort())
+        pieces, order, start = [], [], 0
+        for rows in (self.local, *self._sent):
+            here = (place >= start) & (place < start + len(rows))
+            if bool(here.any()):
+                pieces.append(rows.take(place[here] - start))
+                order.append(here.nonzero().squeeze(-1))
+            start += len(rows)
+        return joined(pieces).take(torch.cat(order).argsort())
 
     def parts(self, order: Tensor) -> Iterator[tuple[Rows, Tensor]]:
         if len(order):

@@ -80,6 +80,27 @@ class CompiledEngine(LinearEngine):
             before += len(at)
         return Mistakes.joined(found)
 
+    def first(self, order: Tensor) -> int:
+        """The place in an order of the first mistake under the weights as they are."""
+        from torchperc.rules.loops.exact import renew
+        from torchperc.rules.loops.two_cores import scan
+
+        renew(self._w, self._b, self._near)
+        test = (
+            compiling.TIES[self.task.tie],
+            float(self.task.margin),
+            self._near,
+            np.empty(len(self._b) + 8, self._w.dtype),
+        )
+        before = 0
+        for rows, at in self.space.rows.parts(order):
+            ids, numbers = (part.numpy().view(np.uint64) for part in (order[before : before + len(at)], at))
+            found = scan(rows.plain(), numbers, ids, self._y, self._w, self._b, *test, 0, len(at))
+            if found < len(at):
+                return before + int(found)
+            before += len(at)
+        return before
+
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack, in one pass."""
         from torchperc.rules.loops.learn import survey

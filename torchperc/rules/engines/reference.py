@@ -7,7 +7,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from torchperc.rules.log import Mistake, Mistakes
 from torchperc.rules.models import Model
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples.rows import Rows
+
+_AT_ONCE = 4096  # samples that are scored together
 
 
 @dataclass(frozen=True)
@@ -203,6 +205,22 @@ class LinearEngine(Engine):
             compare = self._comparing(i, bound)
             found[i] = mistaken_for(scores[i].tolist(), int(y[i]), tie=tie, margin=margin, compare=compare) is not None
         return found
+
+    def first(self, order: Tensor) -> int:
+        """The place in an order of the first sample that is a mistake now, or its length; the weights stay."""
+        bound = self._bound()
+        for begin in range(0, len(order), _AT_ONCE):
+            some = order[begin : begin + _AT_ONCE]
+            scores, y = self.scores(self.space.rows.take(some)), self.task.y[some]
+            slack = tpf.slacks(shaped(scores, self.space), y).double() - self.task.margin
+            for j in (~(slack > 2 * bound)).nonzero().squeeze(-1).tolist():  # all, if scores or the bound overflow
+                seen, compare = scores[j].tolist(), self._comparing(int(some[j]), bound)
+                if not all(map(math.isfinite, seen)):  # which learning the sample will tell
+                    return begin + int(j)
+                test = partial(mistaken_for, tie=self.task.tie, margin=self.task.margin, compare=compare)
+                if test(seen, int(y[j])) is not None:
+                    return begin + int(j)
+        return len(order)
 
     def _bound(self) -> float:
         """The rounding error of a score; joint features are scored in one way only, and need none."""

@@ -41,7 +41,7 @@ def _store(typingctx, array, index, value):
 
 
 @njit(cache=True, nogil=True)
-def _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high):
+def scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high):
     """The first mistake at positions low to high under the weights as they are, ``high`` if there is none."""
     for p in range(low, high):
         own = y[ids[p]]
@@ -67,7 +67,7 @@ def assist(rows, at, ids, y, w, b, tie, margin, near, step, talk):
         low, high = _load(talk, LOW), _load(talk, HIGH)
         while low < high and _load(talk, TURN) == turn:
             upto = min(high, low + step)
-            p = _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, upto)
+            p = scan(rows, at, ids, y, w, b, tie, margin, near, out, low, upto)
             low = upto if p == upto else high
             _store(talk, FIRST, p if p < upto else high)
             _store(talk, DONE, (turn << _SHIFT) | low)
@@ -85,7 +85,7 @@ def _second_half(rows, at, ids, y, w, b, tie, margin, near, out, turn, low, high
                 return _load(talk, FIRST)
         waited = 0 if low > before else waited + 1
         before = low
-    return _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high)
+    return scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high)
 
 
 @njit(cache=True, nogil=True)
@@ -110,7 +110,7 @@ def learn_ahead(
         _store(talk, LOW, middle)
         _store(talk, HIGH, stop)
         _store(talk, TURN, turn)
-        p = _scan(rows, at, ids, y, w, b, tie, margin, near, out, low, middle)
+        p = scan(rows, at, ids, y, w, b, tie, margin, near, out, low, middle)
         if p == middle:
             p = _second_half(rows, at, ids, y, w, b, tie, margin, near, out, turn, middle, stop, talk)
         since += min(p + 1, stop) - low
