@@ -87,6 +87,7 @@ def work(rank: int, size: int, folder: str, rows: int, width: int) -> None:
     found = {name: measure(rank, size, rows, width) for name, measure in CASES.items()}
     if rank == 0:
         torch.save(found, Path(folder) / f"{size}.pt")
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -24,7 +24,7 @@ from torchperc.samples import shards
 from torchperc.samples.rows import Rows
 from torchperc.samples.shared import SharedRows
 
-_SHORTEST = 256  # samples per process that are scored before processes compare: they take as long as a message
+_MESSAGE = 2**20  # bytes of samples that are scored in the time that a message takes
 
 
 def gathered_problem(
@@ -96,6 +96,8 @@ class ExactEngine(LinearEngine):
         local = choose_engine("auto", local_task(task), start)
         assert isinstance(local, LinearEngine)
         self._local, self.weights = local, local.weights
+        # how many samples are scored before the processes compare; the same in all of them
+        self._patience = max(16, min(shards.gathered(_MESSAGE // self._rows.row_bytes)))
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order."""
@@ -108,7 +110,7 @@ class ExactEngine(LinearEngine):
         ends = (mine.diff() != 1).nonzero().squeeze(-1) + 1  # of samples of this process that follow one another
         ends = torch.cat((ends, ends.new_tensor([len(mine)])))
         found: list[Mistakes] = []
-        begin, shortest = 0, _SHORTEST * size
+        begin, shortest = 0, self._patience * size
         stretch = shortest
         while begin < len(order):
             end = min(len(order), begin + stretch)
@@ -132,7 +134,7 @@ class ExactEngine(LinearEngine):
         """Learn samples while there are mistakes: where that ended, the mistakes, and rows that were never sent."""
         found, done = [], 0
         try:
-            for some in local.split(_SHORTEST):
+            for some in local.split(self._patience):
                 found.append(self._local.run(some).later(first + done))
                 done += len(some)
                 if not len(found[-1].step):
