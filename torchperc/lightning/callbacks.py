@@ -218,7 +218,7 @@ class RandomState(pl.Callback):
         """Restore the state of the checkpoint, if there is one."""
         if self._loaded is not None:
             own = self._loaded if self._loaded.dim() == 1 else self._loaded[trainer.global_rank]
-            torch.set_rng_state(own.cpu())
+            torch.set_rng_state(own.cpu().clone())  # torch may crash on a view
             self._loaded = None
 
     def state_dict(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from torchperc.data.sources import load
 from torchperc.data.splits import split as split_rows
 from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
+from torchperc.samples import shards
 from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
@@ -149,16 +150,25 @@ class TabularDataModule(pl.LightningDataModule):
     def predict_dataloader(self) -> SliceLoader:
         """All samples in their order."""
         X = whole(self.dataset, self.partition, self.dtype)
-        return SliceLoader(X, self.dataset.y, part_size(X), sharding=self._sharding)
+        return self._evaluated(X, self.dataset.y)
 
     @property
     def _sharding(self) -> str:
-        """Processes of other Trainers, or of none, are not asked to share."""
+        """Shards are each process's own; other processes share if they are those of the Trainer."""
+        if self.dataset.shard is not None:
+            return "own"
         return "split" if self.trainer is not None and self.trainer.world_size > 1 else "none"
 
     def _whole(self, part: int) -> SliceLoader | list[SliceLoader]:
         X, y = self.parts[part]
-        return SliceLoader(X, y, part_size(X), sharding=self._sharding) if len(y) else []
+        loader = self._evaluated(X, y)
+        return loader if sum(loader.counts) else []
+
+    def _evaluated(self, X: Any, y: Tensor) -> SliceLoader:
+        size = part_size(X)
+        if self.dataset.shard is not None:  # all must cut alike, and some may hold all in memory
+            size = min((each for each in shards.gathered(size) if isinstance(each, int)), default="full")
+        return SliceLoader(X, y, size, sharding=self._sharding)
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
@@ -177,7 +187,8 @@ class TabularDataModule(pl.LightningDataModule):
             rows = CsrRows(X)
         else:
             rows = DenseRows(X if isinstance(X, Tensor) else checks.shared(X))  # a small mapped file
-        return rows.hash(torch.cat([self.dataset.y, *self.indices]))
+        own = rows.hash(torch.cat([self.dataset.y, *self.indices]))
+        return own if self.dataset.shard is None else " ".join(shards.gathered(own))
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to resume with other data."""

@@ -219,7 +219,7 @@ def local_numbers(loader: Any, rank: int, size: int) -> Tensor:
     if isinstance(sampler, DistributedSampler):
         if sampler.shuffle:
             raise ValueError("the loader shuffles, so that the samples have no fixed numbers; use shuffle=False")
-        return torch.arange(sampler.rank, _count(sampler), sampler.num_replicas)[: sampler.num_samples]
+        return torch.arange(_count(sampler))[sampler.rank :: sampler.num_replicas][: sampler.num_samples]
     if size > 1:
         raise ValueError(
             f"{type(loader).__name__} does not say which of all samples it gives each of {size} processes; use a "

@@ -1,0 +1,485 @@
+"""LitClassifier in several processes under Lightning's DDP: what one process learns and logs on the same batches."""
+
+import contextlib
+import io
+import os
+import signal
+import warnings
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import processes
+import pytest
+import pytorch_lightning as pl
+import torch
+from scipy.sparse import csr_array
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+import torchperc as tp
+from torchperc.lightning import LitClassifier, SliceLoader, StopOnDivergence, TabularDataModule, make_trainer
+from torchperc.lightning.checkpoints import CheckpointError
+from torchperc.lightning.loader import local_numbers, repeated
+from torchperc.samples import shards
+from torchperc.samples.shards import ProcessError
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, sanity checks, samplers
+GLOBAL = 6  # samples per batch, of all processes
+PLAIN = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+
+
+def _samples(count=11, classes=None, seed=0):
+    draw = np.random.default_rng(seed)
+    X = torch.from_numpy(draw.normal(size=(count, 3)))
+    noisy = X[:, 0] + 0.3 * torch.from_numpy(draw.normal(size=count))
+    return X, torch.where(noisy > 0, 1, -1) if classes is None else torch.from_numpy(draw.integers(classes, size=count))
+
+
+def _loader(size, *, count=11, weighted=False, classes=None, batch=GLOBAL, **options):
+    X, y = _samples(count, classes)
+    columns = (X, y, torch.arange(count) % 3 + 0.5) if weighted else (X, y)
+    data = TensorDataset(*columns)
+    if size == 1:  # Lightning shuffles the training data of several processes, whatever the loader does, by this
+        options |= {"sampler": DistributedSampler(data, 1, 0, seed=0), "shuffle": None}
+    return DataLoader(data, batch // size, **options)
+
+
+def _slices(size, form="dense", own=False, **options):
+    X, y = _samples()
+    if own and size > 1:  # uneven: the first process has one sample, the last most
+        rank, bounds = shards.here()[0], [0, 1, 4, 11][:size] + [11]
+        part = slice(bounds[rank], bounds[rank + 1])
+        X, y, options["sharding"] = X[part], y[part], "own"
+    if form == "sparse":
+        X = csr_array(X.numpy())
+    elif form == "parts":
+        X = tp.data.CsrParts([csr_array(part.numpy()) for part in X.split(4)])
+    return SliceLoader(X, y, **options)
+
+
+def _perceptron(head="logistic", classes=None, **options):
+    net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
+    return LitClassifier(net.double(), head, **({"lr": 0.3} | options))
+
+
+def _mlp(**options):
+    return LitClassifier(tp.MLP(3, hidden=(4,), seed=1).double(), "logistic", **options)
+
+
+LBFGS = partial(torch.optim.LBFGS, lr=0.5, max_iter=4, line_search_fn="strong_wolfe")
+CASES = {
+    "full batch": (_perceptron, partial(_loader, batch=12)),
+    "batches": (_perceptron, _loader),
+    "shuffled": (partial(_perceptron, "perceptron"), partial(_loader, shuffle=True)),
+    "dropped last batch": (partial(_perceptron, "lms", lr=0.05), partial(_loader, count=15, drop_last=True)),
+    "sample weights": (_perceptron, partial(_loader, weighted=True)),
+    "class weights": (partial(_perceptron, class_weight={-1: 3.0, 1: 0.5}), _loader),
+    "balanced": (partial(_perceptron, class_weight="balanced"), partial(_loader, weighted=True)),
+    "balanced shards": (partial(_perceptron, class_weight="balanced"), partial(_slices, own=True)),
+    "auto lr": (partial(_perceptron, "lms", lr="auto"), _loader),
+    "auto lr of slices": (partial(_perceptron, lr="auto"), partial(_slices, batch_size=4)),
+    "auto lr of shards": (partial(_perceptron, lr="auto"), partial(_slices, own=True)),
+    "two-sample start": (partial(_perceptron, "lms", lr=0.01, start="two-sample"), _loader),
+    "two-sample start of slices": (partial(_perceptron, "lms", lr=0.01, start="two-sample"), _slices),
+    "classes": (partial(_perceptron, "perceptron", classes=4), partial(_loader, classes=4)),
+    "adam": (partial(_mlp, optimizer=partial(torch.optim.Adam, lr=0.02)), _loader),
+    "line search": (partial(_mlp, optimizer=LBFGS), partial(_loader, batch=12)),
+    "accumulated": (_perceptron, _loader, {"accumulate_grad_batches": 2}),
+    "fewer samples than processes": (_perceptron, partial(_loader, count=2, batch=6)),
+    "slices": (_perceptron, partial(_slices, batch_size=4)),
+    "shuffled slices": (partial(_perceptron, "perceptron"), partial(_slices, batch_size=4, order="shuffled", seed=5)),
+    "slices of one": (partial(_perceptron, "perceptron"), partial(_slices, batch_size=1)),
+    "sparse slices": (_perceptron, partial(_slices, "sparse", batch_size=4)),
+    "slices larger than memory": (_perceptron, partial(_slices, "parts")),
+    "batches larger than memory": (_perceptron, partial(_slices, "parts", batch_size=4, order="shuffled")),
+}
+
+
+class _History(pl.Callback):
+    def __init__(self):
+        self.epochs = []
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.epochs.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+    def on_validation_epoch_end(self, trainer, pl_module):
+        self.seen = "loss/val" in trainer.callback_metrics  # before any hook of the module
+
+
+def _fit(rank, size, name):
+    make, load, *options = CASES[name]
+    lit, history = make(), _History()
+    trainer = processes.trainer(
+        rank, size, max_epochs=2, callbacks=[history], num_sanity_val_steps=0, **PLAIN, **(options[0] if options else {})
+    )
+    classes = getattr(load, "keywords", {}).get("classes")
+    trainer.fit(lit, load(size), _loader(size, count=7, classes=classes))
+    assert history.seen
+    return torch.nn.utils.parameters_to_vector(lit.parameters()).detach(), history.epochs
+
+
+def _fit_all(rank, size):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        return {name: _fit(rank, size, name) for name in CASES}, [str(each.message) for each in said]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_weights_and_metrics_are_those_of_one_process(size):
+    results = processes.run(size, _fit_all)
+    assert not any(isinstance(result, Exception) for result in results), results
+    (first, said), *others = results
+    assert not [text for text in said if "sync_dist" in text]  # Lightning's advice, which would average averages
+    for name, (found, history) in first.items():
+        for other, _ in others:
+            assert torch.equal(other[name][0], found), name
+            assert other[name][1] == history, name
+        weights, epochs = _fit(0, 1, name)
+        torch.testing.assert_close(
+            found, weights, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}"
+        )
+        for one, several in zip(epochs, history, strict=True):
+            assert several == pytest.approx(one, rel=1e-11, abs=1e-11), name
+            for exact in ("mistakes", "error/train", "error/val"):
+                assert one[exact] == several[exact], name
+    _compare_with_a_plain_loop(*first["full batch"])
+
+
+def _compare_with_a_plain_loop(found, epochs):
+    X, y = _samples()
+    w, b = (
+        torch.zeros(3, dtype=torch.float64, requires_grad=True),
+        torch.zeros((), dtype=torch.float64, requires_grad=True),
+    )
+    for _ in range(2):
+        loss = nn.functional.softplus(-y * (X @ w + b)).mean()
+        with torch.no_grad():
+            for parameter, slope in zip((w, b), torch.autograd.grad(loss, (w, b)), strict=True):
+                parameter -= 0.3 * slope
+    torch.testing.assert_close(found, torch.cat([w, b[None]]).detach(), rtol=1e-13, atol=0)
+    assert epochs[-1]["loss/train"] == pytest.approx(float(loss), rel=1e-14)
+
+
+# --- which samples each process has ---
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 12])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_each_sample_counts_once(count, size):
+    data = TensorDataset(torch.arange(count))
+    loaders = [DataLoader(data, 2, sampler=DistributedSampler(data, size, rank, shuffle=False)) for rank in range(size)]
+    kept = [[], [], [], []]
+    for rank, loader in enumerate(loaders):
+        for number, (batch,) in enumerate(loader):
+            kept[rank] += batch[: len(batch) - repeated(loader, number)].tolist()
+        assert kept[rank] == local_numbers(loader, rank, size).tolist()
+    assert sorted(sum(kept, [])) == list(range(count))
+
+
+@pytest.mark.parametrize("counts", [[5], [3, 4], [0, 4, 1], [1, 1, 1, 7]])
+@pytest.mark.parametrize("batch_size", [1, 3, "full"])
+def test_shards_of_any_size_make_full_batches(monkeypatch, counts, batch_size):
+    monkeypatch.setattr(shards, "gathered", lambda value: counts)
+    per_rank = []
+    for rank, count in enumerate(counts):
+        monkeypatch.setattr(shards, "here", lambda rank=rank: (rank, len(counts)))
+        loader = SliceLoader(torch.arange(count)[:, None], torch.ones(count), batch_size, sharding="own")
+        batches = [X[:, 0].tolist() for X, _ in loader]
+        assert sum(batches, []) == list(range(count))
+        assert local_numbers(loader, rank, len(counts)).tolist() == [sum(counts[:rank]) + i for i in range(count)]
+        per_rank.append([len(batch) for batch in batches])
+    sizes = [sum(column) for column in zip(*per_rank, strict=True)]
+    whole = sum(counts) if batch_size == "full" else batch_size
+    assert sizes == [whole] * (sum(counts) // whole) + [sum(counts) % whole] * (sum(counts) % whole > 0)
+
+
+def test_samples_without_numbers_are_refused():
+    data = TensorDataset(torch.zeros(4, 1))
+    shuffled = DataLoader(data, sampler=DistributedSampler(data, 2, 0))
+    for loader, message in (
+        (shuffled, "shuffle=False"),
+        (DataLoader(data), "does not say which of all samples"),
+        (SliceLoader(torch.zeros(4, 1), torch.ones(4), order="shuffled"), "order='given'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            local_numbers(loader, 0, 2)
+
+
+# --- evaluation and prediction ---
+
+
+def _evaluate(rank, size, folder):
+    data = TabularDataModule("noisy-blobs", {"samples": 60, "noise": 0.2}, dtype="float64")
+    lit = LitClassifier(tp.Perceptron(2, init="normal", seed=1).double(), "logistic")
+    X, y = _samples(7)
+    three = LitClassifier(tp.Perceptron(3, init="normal", seed=1).double(), "logistic")
+    plain, found = DataLoader(TensorDataset(X, y), 2), []
+    for module, source in (
+        (lit, {"datamodule": data}),
+        (three, {"dataloaders": plain}),
+        (three, {"dataloaders": [plain, plain]}),
+    ):
+        trainer = processes.trainer(rank, size, **PLAIN)
+        found += [trainer.validate(module, verbose=False, **source), trainer.test(module, verbose=False, **source)]
+    labels = [
+        processes.trainer(rank, size, **PLAIN).predict(lit, data),
+        processes.trainer(rank, size, **PLAIN).predict(three, plain),
+    ]
+    return found, [torch.cat(each) for each in labels]
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_evaluation_counts_and_prediction_gives_each_sample_once(tmp_path, size):
+    metrics, (blobs, plain) = _evaluate(0, 1, tmp_path)
+    results = processes.run(size, _evaluate, tmp_path)
+    for found, _ in results:
+        assert [[pytest.approx(each, rel=1e-14) for each in one] for one in metrics] == found
+    assert torch.equal(torch.cat([labels[0] for _, labels in results]), blobs)  # contiguous pieces
+    dealt = torch.zeros_like(plain)
+    for rank, (_, labels) in enumerate(results):
+        dealt[rank::size] = labels[1]
+    assert torch.equal(dealt, plain)
+
+
+# --- files, callbacks, signals ---
+
+
+def _run(rank, size, folder, *, lit=None, resume=None, epochs=4, callbacks=(), data=None):
+    lit = lit or LitClassifier(tp.Perceptron(2).double(), "logistic", optimizer=partial(torch.optim.Adam, lr=0.1))
+    data = data or TabularDataModule(
+        "noisy-blobs", {"samples": 60, "noise": 0.2}, 8, "shuffled", seed=3, dtype="float64"
+    )
+    processes.trainer(rank, size)  # which sets what torchrun sets
+    trainer = make_trainer(folder, epochs, callbacks=callbacks, accelerator="cpu", enable_progress_bar=False)
+    assert trainer.world_size == size
+    trainer.fit(lit, data, ckpt_path=resume)
+    return [values.clone() for values in lit.state_dict().values()], trainer.current_epoch
+
+
+def test_one_process_writes(tmp_path):
+    results = processes.run(2, _run, tmp_path / "run")
+    assert all(torch.equal(*pair) for pair in zip(results[0][0], results[1][0], strict=True))
+    names = sorted(path.name.split(".")[0] for path in (tmp_path / "run").iterdir())
+    assert names == ["events", "hparams", "last"]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(tmp_path / "run")).Reload()
+    assert len(board.Scalars("loss/train")) == 4
+    assert board.Tags()["images"] == ["boundary"]
+
+
+class _At(pl.Callback):
+    """Does something in one process after some of its batches."""
+
+    def __init__(self, rank, step, action):
+        self.rank, self.step, self.action = rank, step, action
+
+    def on_train_batch_end(self, trainer, *_):
+        if (trainer.global_rank, trainer.global_step) == (self.rank, self.step):
+            self.action()
+
+
+def _kill(number):
+    os.kill(os.getpid(), number)
+
+
+def _drawing():
+    layers = nn.Linear(2, 6), nn.Tanh(), nn.Dropout(0.4), nn.Linear(6, 1), nn.Flatten(0)
+    return LitClassifier(nn.Sequential(*layers).double(), "logistic", lr=0.3)
+
+
+def _broken(rank, size, folder, number, step, resume=None, drawing=False):
+    torch.manual_seed(rank)  # DDP gives all the weights of the first; what dropout draws differs
+    lit = _drawing() if drawing else None
+    stop = [] if number is None else [_At(1, step, partial(_kill, number))]
+    return _run(rank, size, folder, lit=lit, callbacks=stop, resume=resume)
+
+
+@pytest.mark.parametrize("victims", [(signal.SIGKILL, 12), (signal.SIGTERM, 12), (signal.SIGTERM, 15)])
+def test_a_process_that_ends_ends_all_and_the_run_resumes_byte_for_byte(tmp_path, victims):
+    whole = processes.run(2, _broken, tmp_path / "whole", None, 0, None, True)
+    broken = processes.run(2, _broken, tmp_path / "run", *victims, None, True)
+    if victims[0] is signal.SIGKILL:
+        assert broken[1] == -signal.SIGKILL
+        assert isinstance(broken[0], ProcessError)
+        assert "process 0 of 2 lost the others" in str(broken[0])
+    else:
+        assert broken == [143, 143]
+    checkpoint = torch.load(tmp_path / "run/last.ckpt")
+    assert (
+        checkpoint["global_step"]
+        == {(signal.SIGKILL, 12): 10, (signal.SIGTERM, 12): 12, (signal.SIGTERM, 15): 15}[victims]
+    )
+    resumed = processes.run(2, _broken, tmp_path / "run", None, 0, tmp_path / "run/last.ckpt", True)
+    for (values, epochs), (others, others_epochs) in zip(whole, resumed, strict=True):
+        assert epochs == others_epochs
+        assert all(one.numpy().tobytes() == other.numpy().tobytes() for one, other in zip(values, others, strict=True))
+
+
+def _silent(rank, size, fifo):
+    if rank:
+        with open(fifo) as told:  # until the other has given up
+            return told.read()
+    try:
+        _run(rank, size, fifo.parent / "run")
+    except RuntimeError as error:
+        return str(error)
+    finally:
+        fifo.write_text("done")
+
+
+def test_a_process_that_does_not_answer_ends_the_run_after_the_time_out(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    first, second = processes.run(2, _silent, tmp_path / "fifo", seconds=1)
+    assert second == "done"
+    assert shards.is_lost(RuntimeError(first))
+
+
+def _diverging(rank, size, folder):
+    X, y = _samples()
+    lit = LitClassifier(tp.Perceptron(3).double(), "lms", lr=1e300)
+    stop = StopOnDivergence()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        trainer = processes.trainer(rank, size, max_epochs=20, callbacks=[stop], **PLAIN)
+        trainer.fit(lit, DataLoader(TensorDataset(X, y), 2))
+    diverged = [str(each.message) for each in said if "diverged" in str(each.message)]
+    return trainer.current_epoch, stop.diverged, diverged, bool(lit.net.weight.isfinite().all())
+
+
+def test_divergence_stops_all_processes_and_is_said_once():
+    (epoch, diverged, said, finite), other = processes.run(2, _diverging, None)
+    assert (diverged, finite) == (True, True)
+    assert epoch < 20
+    assert len(said) == 1
+    assert other == (epoch, True, [], True)
+
+
+# --- what cannot work is said in every process ---
+
+
+class _Batches:
+    """A loader that no sampler belongs to."""
+
+    def __init__(self, X, y, count):
+        self.batch, self.count = (X, y), count
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        return iter([self.batch] * self.count)
+
+
+def _refused(rank, size, name, folder):
+    X, y = _samples()
+    options, width, batches, epochs = {"lr": 0.3}, 3, 2, 2
+    if name == "update":
+        options = {"update": "sample"}
+    elif name == "lr":
+        options = {"lr": 0.1 + rank}
+    elif name == "width of the net":
+        width = 3 + rank
+    elif name == "batches":
+        batches = 2 + rank
+    elif name == "epochs":
+        epochs = 2 + rank
+    elif name == "samples":
+        loader = SliceLoader(X[: 11 - rank], y[: 11 - rank])
+    if name == "width of the samples":
+        X = torch.cat([X, X], dim=1)[:, : 3 + rank]
+    if name != "samples":
+        loader = _Batches(X, y, batches)
+    lit = LitClassifier(tp.Perceptron(width).double(), **options)
+    trainer = processes.trainer(rank, size, max_epochs=epochs, **PLAIN)
+    trainer.fit(lit, loader)
+
+
+REFUSED = {
+    "update": "update='sample', one step per sample in turn, would learn different weights in each of 2 processes; use update='batch' or devices=1",
+    "lr": "lr differs between processes: 0.1 in process 0, 1.1 in process 1",
+    "width of the net": r"the shape of net.weight differs between processes: \(1, 3\) in process 0, \(1, 4\) in process 1",
+    "width of the samples": r"the shape of a sample differs between processes: \(3,\) in process 0, \(4,\) in process 1",
+    "batches": "the number of batches per epoch differs between processes: 2 in process 0, 3 in process 1",
+    "samples": "the number of samples differs between processes: 11 in process 0, 10 in process 1",
+    "epochs": "max_epochs differs between processes: 2 in process 0, 3 in process 1",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_differs_is_refused_everywhere(name):
+    for error in processes.run(2, _refused, name, None):
+        with pytest.raises(ValueError, match=REFUSED[name]):
+            raise error
+
+
+def _resumed(rank, size, folder, resume):
+    return _run(rank, size, folder, resume=resume)
+
+
+def test_a_run_resumes_in_as_many_processes(tmp_path):
+    processes.run(2, _resumed, tmp_path / "two", None)
+    path = tmp_path / "two/last.ckpt"
+    for size in (1, 3):
+        for error in processes.run(size, _resumed, tmp_path / "other", path):
+            assert isinstance(error, CheckpointError)
+            assert f"of a run in 2 processes, and this one has {size}; resume with devices × num_nodes = 2" in str(
+                error
+            )
+    lit = LitClassifier.load_from_checkpoint(path)
+    assert lit.net.weight.any()
+    _run(0, 1, tmp_path / "one")
+    for error in processes.run(2, _resumed, tmp_path / "other", tmp_path / "one/last.ckpt"):
+        assert isinstance(error, CheckpointError)
+        assert "of a run in 1 process, and this one has 2" in str(error)
+
+
+# --- the command line ---
+
+CONFIGS = Path(tp.__file__).parents[1] / "configs"
+BRIEF = ["--picture_every", "0", "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "3"]
+
+
+def _command(rank, size, words, environment):
+    from torchperc.cli import main
+
+    torch.distributed.destroy_process_group()
+    os.environ.update(environment)
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        try:
+            main(words)
+            code = 0
+        except SystemExit as leave:
+            code = leave.code
+    return code, errors.getvalue()
+
+
+FAULTS = {
+    "no such device": (
+        ["--trainer.accelerator", "gpu"],
+        {},
+        "No supported gpu backend found; choose by --trainer.accelerator",
+    ),
+    "unreachable": (
+        ["--config", CONFIGS / "trainer/multi-node.yaml", "--trainer.strategy.init_args.timeout", "0:00:01"],
+        {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "NODE_RANK": "1"},
+        "the processes did not meet at 127.0.0.1:1 in time",
+    ),
+    "alone": (
+        ["--config", CONFIGS / "trainer/multi-node.yaml", "--trainer.strategy.init_args.timeout", "0:00:01"],
+        {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "NODE_RANK": "0"},
+        "1/2 clients joined",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line_and_exit_code_two(tmp_path, name):
+    words, environment, message = FAULTS[name]
+    if name == "no such device" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    words = ["fit", "--config", CONFIGS / "experiment/and-gradient.yaml", "--out", tmp_path / "run", *BRIEF, *words]
+    ((code, errors),) = processes.run(1, _command, [str(word) for word in words], environment)
+    assert (code, errors.count("\n")) == (2, 1), errors
+    assert message in errors
