@@ -15,6 +15,7 @@ CONFIGS = Path(tp.__file__).parent.parent / "configs"
 RULE = CONFIGS / "experiment/and-rule.yaml"
 EXPERIMENTS = sorted((CONFIGS / "experiment").glob("*.yaml"))
 PARTS = sorted([*(CONFIGS / "data").glob("*.yaml"), *(CONFIGS / "model").glob("*.yaml")])
+TRAINERS = sorted((CONFIGS / "trainer").glob("*.yaml"))  # tests/lightning/test_ddp.py runs those of several processes
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
     pytest.mark.filterwarnings("ignore:LightningCLI's args parameter"),
@@ -39,6 +40,23 @@ def test_every_experiment_runs_one_epoch(call, tmp_path, path):
 def test_every_part_belongs_to_an_experiment_that_runs(path):
     used = {(path.parent / base).resolve() for path in EXPERIMENTS for base in yaml.safe_load(path.read_text())["base"]}
     assert path.resolve() in used
+
+
+@pytest.mark.parametrize("path", TRAINERS, ids=lambda path: path.stem)
+def test_every_trainer_goes_with_an_experiment(call, tmp_path, path):
+    config = tmp_path / "both.yaml"
+    config.write_text(yaml.safe_dump({"base": [str(CONFIGS / "experiment/and-gradient.yaml"), str(path)]}))
+    code, out, err = call("fit", "--config", config, "--print_config")
+    assert (code, err) == (0, "")
+    given, made = yaml.safe_load(path.read_text())["trainer"], yaml.safe_load(out)["trainer"]
+    for name in given.keys() - {"max_epochs", "strategy"}:
+        assert made[name] == given[name]
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_an_experiment_runs_on_all_gpus(call, tmp_path):
+    words = ("--config", CONFIGS / "experiment/xor-mlp.yaml", "--config", CONFIGS / "trainer/gpu.yaml", *QUIET[:2])
+    assert call("fit", *words, "--out", tmp_path / "run", "--trainer.max_epochs", 2, "--trainer.devices", 1)[0] == 0
 
 
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)

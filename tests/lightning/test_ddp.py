@@ -2,8 +2,12 @@
 
 import contextlib
 import io
+import itertools
 import os
 import signal
+import socket
+import subprocess
+import sys
 import warnings
 from functools import partial
 from pathlib import Path
@@ -21,6 +25,7 @@ import torchperc as tp
 from torchperc.lightning import LitClassifier, SliceLoader, StopOnDivergence, TabularDataModule, make_trainer
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import local_numbers, repeated
+from torchperc.model.safetensors import load_safetensors
 from torchperc.samples import shards
 from torchperc.samples.shards import ProcessError
 
@@ -48,7 +53,7 @@ def _loader(size, *, count=11, weighted=False, classes=None, batch=GLOBAL, **opt
 def _slices(size, form="dense", own=False, **options):
     X, y = _samples()
     if own and size > 1:  # uneven: the first process has one sample, the last most
-        rank, bounds = shards.here()[0], [0, 1, 4, 11][:size] + [11]
+        rank, bounds = shards.here()[0], [*[0, 1, 4, 11][:size], 11]
         part = slice(bounds[rank], bounds[rank + 1])
         X, y, options["sharding"] = X[part], y[part], "own"
     if form == "sparse":
@@ -111,7 +116,13 @@ def _fit(rank, size, name):
     make, load, *options = CASES[name]
     lit, history = make(), _History()
     trainer = processes.trainer(
-        rank, size, max_epochs=2, callbacks=[history], num_sanity_val_steps=0, **PLAIN, **(options[0] if options else {})
+        rank,
+        size,
+        max_epochs=2,
+        callbacks=[history],
+        num_sanity_val_steps=0,
+        **PLAIN,
+        **(options[0] if options else {}),
     )
     classes = getattr(load, "keywords", {}).get("classes")
     trainer.fit(lit, load(size), _loader(size, count=7, classes=classes))
@@ -174,7 +185,7 @@ def test_each_sample_counts_once(count, size):
         for number, (batch,) in enumerate(loader):
             kept[rank] += batch[: len(batch) - repeated(loader, number)].tolist()
         assert kept[rank] == local_numbers(loader, rank, size).tolist()
-    assert sorted(sum(kept, [])) == list(range(count))
+    assert sorted(itertools.chain(*kept)) == list(range(count))
 
 
 @pytest.mark.parametrize("counts", [[5], [3, 4], [0, 4, 1], [1, 1, 1, 7]])
@@ -186,7 +197,7 @@ def test_shards_of_any_size_make_full_batches(monkeypatch, counts, batch_size):
         monkeypatch.setattr(shards, "here", lambda rank=rank: (rank, len(counts)))
         loader = SliceLoader(torch.arange(count)[:, None], torch.ones(count), batch_size, sharding="own")
         batches = [X[:, 0].tolist() for X, _ in loader]
-        assert sum(batches, []) == list(range(count))
+        assert list(itertools.chain(*batches)) == list(range(count))
         assert local_numbers(loader, rank, len(counts)).tolist() == [sum(counts[:rank]) + i for i in range(count)]
         per_rank.append([len(batch) for batch in batches])
     sizes = [sum(column) for column in zip(*per_rank, strict=True)]
@@ -242,30 +253,63 @@ def test_evaluation_counts_and_prediction_gives_each_sample_once(tmp_path, size)
     assert torch.equal(dealt, plain)
 
 
+# --- shards of a file ---
+
+
+def _shards(rank, size, folder):
+    options = {"shard": "auto"} if size > 1 else {}
+    data = TabularDataModule(folder / "table.csv", options, scale="standard", dtype="float64")
+    lit, last = _perceptron(), f"{folder}/last{size}"
+    for epochs, resume in ((2, None), (4, f"{last}.ckpt")):
+        save = pl.callbacks.ModelCheckpoint(folder, f"last{size}", enable_version_counter=False)
+        options = {**PLAIN, "enable_checkpointing": True, "callbacks": [save]}
+        trainer = processes.trainer(rank, size, max_epochs=epochs, **options)
+        trainer.fit(lit, data, ckpt_path=resume)
+    metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
+    labels = torch.cat(processes.trainer(rank, size, **PLAIN).predict(lit, data))
+    return len(data.dataset.y), lit.net.weight.detach(), metrics, labels
+
+
+def test_processes_that_read_their_own_rows_learn_as_one(tmp_path):
+    X, y = _samples(30)
+    rows = [f"{a:.4f},{b:.4f},{c:.4f},{label}" for (a, b, c), label in zip(X.tolist(), y.tolist(), strict=True)]
+    (tmp_path / "table.csv").write_text("\n".join(["a,b,c,label", *rows]))
+    _, weight, metrics, labels = _shards(0, 1, tmp_path)
+    results = processes.run(3, _shards, tmp_path)
+    assert sum(count for count, *_ in results) == 30
+    assert torch.equal(torch.cat([part for *_, part in results]), labels)
+    for _, found, values, _ in results:
+        torch.testing.assert_close(found, weight, rtol=1e-12, atol=1e-12)
+        assert values == pytest.approx(metrics, rel=1e-11)
+
+
 # --- files, callbacks, signals ---
 
 
-def _run(rank, size, folder, *, lit=None, resume=None, epochs=4, callbacks=(), data=None):
+def _run(rank, size, folder, *, lit=None, resume=None, epochs=4, callbacks=(), pictures=0):
     lit = lit or LitClassifier(tp.Perceptron(2).double(), "logistic", optimizer=partial(torch.optim.Adam, lr=0.1))
-    data = data or TabularDataModule(
-        "noisy-blobs", {"samples": 60, "noise": 0.2}, 8, "shuffled", seed=3, dtype="float64"
-    )
+    data = TabularDataModule("noisy-blobs", {"samples": 60, "noise": 0.2}, 8, "shuffled", seed=3, dtype="float64")
     processes.trainer(rank, size)  # which sets what torchrun sets
-    trainer = make_trainer(folder, epochs, callbacks=callbacks, accelerator="cpu", enable_progress_bar=False)
+    options = {"accelerator": "cpu", "enable_progress_bar": False, "picture_every": pictures}
+    trainer = make_trainer(folder, epochs, callbacks=callbacks, **options)
     assert trainer.world_size == size
     trainer.fit(lit, data, ckpt_path=resume)
     return [values.clone() for values in lit.state_dict().values()], trainer.current_epoch
 
 
+def _pictured(rank, size, folder):
+    return _run(rank, size, folder, epochs=2, pictures=1)
+
+
 def test_one_process_writes(tmp_path):
-    results = processes.run(2, _run, tmp_path / "run")
+    results = processes.run(2, _pictured, tmp_path / "run")
     assert all(torch.equal(*pair) for pair in zip(results[0][0], results[1][0], strict=True))
     names = sorted(path.name.split(".")[0] for path in (tmp_path / "run").iterdir())
     assert names == ["events", "hparams", "last"]
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(tmp_path / "run")).Reload()
-    assert len(board.Scalars("loss/train")) == 4
+    assert len(board.Scalars("loss/train")) == 2
     assert board.Tags()["images"] == ["boundary"]
 
 
@@ -289,32 +333,37 @@ def _drawing():
     return LitClassifier(nn.Sequential(*layers).double(), "logistic", lr=0.3)
 
 
-def _broken(rank, size, folder, number, step, resume=None, drawing=False):
+def _broken(rank, size, folder, number, step, resume=None):
     torch.manual_seed(rank)  # DDP gives all the weights of the first; what dropout draws differs
-    lit = _drawing() if drawing else None
+    lit = _drawing()
     stop = [] if number is None else [_At(1, step, partial(_kill, number))]
     return _run(rank, size, folder, lit=lit, callbacks=stop, resume=resume)
 
 
-@pytest.mark.parametrize("victims", [(signal.SIGKILL, 12), (signal.SIGTERM, 12), (signal.SIGTERM, 15)])
-def test_a_process_that_ends_ends_all_and_the_run_resumes_byte_for_byte(tmp_path, victims):
-    whole = processes.run(2, _broken, tmp_path / "whole", None, 0, None, True)
-    broken = processes.run(2, _broken, tmp_path / "run", *victims, None, True)
-    if victims[0] is signal.SIGKILL:
-        assert broken[1] == -signal.SIGKILL
-        assert isinstance(broken[0], ProcessError)
-        assert "process 0 of 2 lost the others" in str(broken[0])
-    else:
-        assert broken == [143, 143]
-    checkpoint = torch.load(tmp_path / "run/last.ckpt")
-    assert (
-        checkpoint["global_step"]
-        == {(signal.SIGKILL, 12): 10, (signal.SIGTERM, 12): 12, (signal.SIGTERM, 15): 15}[victims]
-    )
-    resumed = processes.run(2, _broken, tmp_path / "run", None, 0, tmp_path / "run/last.ckpt", True)
-    for (values, epochs), (others, others_epochs) in zip(whole, resumed, strict=True):
-        assert epochs == others_epochs
-        assert all(one.numpy().tobytes() == other.numpy().tobytes() for one, other in zip(values, others, strict=True))
+KILL, STOP = signal.SIGKILL, signal.SIGTERM
+
+
+@pytest.mark.parametrize(
+    "moments", [[(KILL, 12), (STOP, 15)], pytest.param([(KILL, 14), (STOP, 12)], marks=pytest.mark.slow)]
+)
+def test_a_process_that_ends_ends_all_and_the_run_resumes_byte_for_byte(tmp_path, moments):
+    """Two processes make five steps per epoch; each draws its own dropout."""
+    whole = processes.run(2, _broken, tmp_path / "whole", None, 0)
+    for number, step in moments:
+        folder = tmp_path / f"{number}-{step}"
+        broken = processes.run(2, _broken, folder, number, step)
+        if number is KILL:
+            assert broken[1] == -KILL
+            assert isinstance(broken[0], ProcessError)
+            assert "process 0 of 2 lost the others" in str(broken[0])
+        else:
+            assert broken == [143, 143]
+        assert torch.load(folder / "last.ckpt")["global_step"] == (step if number is STOP else 10)
+        resumed = processes.run(2, _broken, folder, None, 0, folder / "last.ckpt")
+        for (values, epochs), (others, epochs_of_others) in zip(whole, resumed, strict=True):
+            assert epochs == epochs_of_others
+            for one, other in zip(values, others, strict=True):
+                assert one.numpy().tobytes() == other.numpy().tobytes()
 
 
 def _silent(rank, size, fifo):
@@ -441,18 +490,96 @@ CONFIGS = Path(tp.__file__).parents[1] / "configs"
 BRIEF = ["--picture_every", "0", "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "3"]
 
 
-def _command(rank, size, words, environment):
+def _started(*words, **environment):
+    """A command in a process of its own, of the package that is tested."""
+    usual = {"PYTHONPATH": str(CONFIGS.parent), "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([str(word) for word in words], env={**os.environ, **usual, **environment}, **pipes)
+
+
+def _ended(process, folder):
+    """What a run printed, after a look at what it learned: the weights of AND, known from one process."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    linear = nn.Linear(2, 1)
+    load_safetensors(folder / "weights.safetensors", linear)
+    assert linear.weight.tolist() == [[3, 2]]
+    assert linear.bias.tolist() == [-4]
+    return out, err
+
+
+FIT = ["fit", "--config", CONFIGS / "experiment/and-gradient.yaml", *BRIEF[:4], "--trainer.accelerator", "cpu", "--out"]
+
+
+def test_launchers(tmp_path):
+    """Lightning's, which calls the command again, and torchrun; both at once, as each takes seconds to start."""
+    script = Path(sys.executable).with_name("torchperc")
+    command = [sys.executable, script] if script.exists() else [sys.executable, "-m", "torchperc"]
+    several = ["--trainer.devices", "2", "--trainer.strategy", "ddp"]
+    lightning = _started(*command, *FIT, tmp_path / "lightning", *several)
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "-m",
+        "torchperc",
+    ]
+    torchrun = _started(*launcher, *FIT, tmp_path / "torchrun", "--config", CONFIGS / "trainer/ddp-cpu.yaml")
+    for process, folder in ((lightning, tmp_path / "lightning"), (torchrun, tmp_path / "torchrun")):
+        out, err = _ended(process, folder)
+        assert "torchperc" not in err
+        assert out.count("error/train") == 1  # the first process prints
+        names = sorted(path.name.split(".")[0] for path in folder.iterdir())
+        assert names == ["config", "events", "hparams", "last", "weights"]
+
+
+@pytest.mark.slow
+def test_two_machines_without_torchrun(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    words = [sys.executable, "-m", "torchperc", *FIT, tmp_path / "run", "--config", CONFIGS / "trainer/multi-node.yaml"]
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    first, second = (_started(*words, **where, NODE_RANK=str(number)) for number in range(2))
+    assert "error/train" in _ended(first, tmp_path / "run")[0]
+    assert "error/train" not in _ended(second, tmp_path / "run")[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_command_whose_process_is_killed_says_so_in_one_line(tmp_path, victim):
+    words = [*FIT, tmp_path / "run", "--trainer.max_epochs", "1000000", "--config", CONFIGS / "trainer/ddp-cpu.yaml"]
+    first = _started(sys.executable, "-m", "torchperc", *words)
+    while not (tmp_path / "run/last.ckpt").exists():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            first.wait(0.05)
+        assert first.returncode is None, first.communicate()
+    children = Path(f"/proc/{first.pid}/task/{first.pid}/children").read_text().split()
+    os.kill(int(children[0]) if victim else first.pid, signal.SIGKILL)
+    _, err = first.communicate(timeout=60)  # which waits for all that have its standard error
+    assert first.returncode == (1 if victim else -signal.SIGKILL)
+    assert err.startswith(f"torchperc: error: process {1 - victim} of 2 lost the others: ")
+    assert err.count("\n") == 1
+
+
+def _commands(rank, size, calls):
     from torchperc.cli import main
 
     torch.distributed.destroy_process_group()
-    os.environ.update(environment)
-    with contextlib.redirect_stderr(io.StringIO()) as errors:
-        try:
-            main(words)
-            code = 0
-        except SystemExit as leave:
-            code = leave.code
-    return code, errors.getvalue()
+    results = []
+    for words, environment in calls:
+        os.environ.update(environment)
+        with contextlib.redirect_stderr(io.StringIO()) as errors:
+            try:
+                main(words)
+                code = 0
+            except SystemExit as leave:
+                code = leave.code
+        results.append((code, errors.getvalue()))
+    return results
 
 
 FAULTS = {
@@ -474,12 +601,13 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_one_line_and_exit_code_two(tmp_path, name):
-    words, environment, message = FAULTS[name]
-    if name == "no such device" and torch.cuda.is_available():
-        pytest.skip("there is one")
-    words = ["fit", "--config", CONFIGS / "experiment/and-gradient.yaml", "--out", tmp_path / "run", *BRIEF, *words]
-    ((code, errors),) = processes.run(1, _command, [str(word) for word in words], environment)
-    assert (code, errors.count("\n")) == (2, 1), errors
-    assert message in errors
+def test_faults_are_one_line_and_exit_code_two(tmp_path):
+    usual = ["fit", "--config", CONFIGS / "experiment/and-gradient.yaml", "--out", tmp_path / "run", *BRIEF]
+    faults = dict(FAULTS)
+    if torch.cuda.is_available():
+        del faults["no such device"]
+    calls = [([str(word) for word in (*usual, *words)], where) for words, where, _ in faults.values()]
+    (results,) = processes.run(1, _commands, calls)
+    for (code, errors), (_, _, message) in zip(results, faults.values(), strict=True):
+        assert (code, errors.count("\n")) == (2, 1), errors
+        assert message in errors

@@ -505,17 +505,6 @@ def test_a_validation_after_the_run_is_none_of_its_epochs(tmp_path):
     assert [record[3] for record in saved] == before
 
 
-def test_several_processes_are_refused_where_they_would_learn_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(pl.Trainer, "world_size", property(lambda self: 2))
-    for lit in (
-        L.LitRule(tp.Perceptron(3)),
-        L.LitClassifier(tp.Perceptron(3), update="sample"),
-        L.LitClassifier(tp.Perceptron(3), lr="auto"),
-    ):
-        with pytest.raises(ValueError, match=r"would learn different weights in each of 2 processes; use devices=1"):
-            fit(tmp_path, lit)
-
-
 def test_labels_of_zero_and_one_are_refused(tmp_path):
     for lit in (L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))):
         with pytest.raises(ValueError, match=r"-1 and \+1, found \[?0, 1"):
