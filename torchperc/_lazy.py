@@ -72,6 +72,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
 }
 
 EXTRAS = {
+    "joblib": "sklearn",
     "jsonargparse": "cli",
     "matplotlib": "plots",
     "onnx": "onnx",

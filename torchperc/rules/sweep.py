@@ -21,8 +21,9 @@ from torchperc.rules.models import LinearModel
 from torchperc.rules.problem import check_steps, dtype_of, learning_margin, with_bias_step, zero_net
 from torchperc.rules.spaces import LinearSpace, Space
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples import compiling
+from torchperc.samples import compiling, jobs
 from torchperc.samples.parts import as_rows
+from torchperc.samples.rows import Rows
 
 _NUMBERS = 2**22
 _VERDICTS = (Verdict.SEPARATED, Verdict.CYCLING, Verdict.BUDGET)
@@ -121,6 +122,7 @@ def sweep(
     max_epochs: int = 100,
     num_classes: int | None = None,
     dtype: torch.dtype | None = None,
+    n_jobs: int | None = None,
 ) -> Sweep:
     """Run the rule from zero weights in every combination of order, learning rate and margin; each equals its solo run.
 
@@ -134,6 +136,9 @@ def sweep(
         tie, bias_step, max_epochs: as for :class:`RuleTrainer`.
         num_classes: K, for class indices.
         dtype: of the arithmetic; that of X if it is floating, else torch's default.
+        n_jobs: spread the runs by joblib: over so many processes, −1 for all cores, or as a context says, such as
+            ``joblib.parallel_config("dask")`` for many machines; each run is the same to the bit. By default one
+            process makes them all on its cores, unless there is such a context.
 
     Shape:
         X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, learning rates and margins.
@@ -160,12 +165,45 @@ def sweep(
     for step, least in {(member.lr, member.margin) for member in members}:
         RuleTrainer(lr=step, margin=least, tie=tie)  # checks the arguments
         check_steps(step, torch.ones(1, dtype=torch.float64), space)
-    compiles = compiled.obstacle(space) is None and _draws_as_torch()
-    results, weight, bias = (_together if compiles else _one_by_one)(space, labels, table, members, options)
+    if jobs.workers(n_jobs):
+        sent = None if table is None else table.numpy()
+        found = jobs.spread(
+            _elsewhere, members, n_jobs, _sent(space.rows), labels.cpu().numpy(), sent, num_classes, options
+        )
+        results, weight, bias = (
+            torch.cat([torch.from_numpy(part) for part in parts]) for parts in zip(*found, strict=True)
+        )
+    else:
+        results, weight, bias = _run(space, labels, table, members, options)
     mistakes, epochs, codes = results.unbind(1)
     verdicts = tuple(_VERDICTS[code] for code in codes.tolist())
     radius, margins = math.sqrt(space.squared_radius()), _margins(space, labels, weight, bias)
     return Sweep(members, mistakes, epochs, verdicts, weight, bias, radius, margins, options, table)
+
+
+def _run(
+    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    compiles = compiled.obstacle(space) is None and _draws_as_torch()
+    return (_together if compiles else _one_by_one)(space, y, table, members, options)
+
+
+def _sent(rows: Rows) -> Any:
+    """Samples as arrays, which joblib maps into the memory of its processes."""
+    X = rows.raw()
+    return X.cpu().numpy() if isinstance(X, Tensor) else X
+
+
+def _elsewhere(
+    members: tuple[Member, ...], X: Any, y: Any, table: Any, classes: int | None, options: dict[str, Any]
+) -> list[np.ndarray[Any, Any]]:
+    """Some members, made in another process from arrays."""
+    X = np.asarray(X) if isinstance(X, np.ndarray) else X  # mapped, but not larger than memory
+    rows = as_rows(X, dtype=dtype_of(X, None))
+    net = zero_net(rows, classes)
+    space = with_bias_step(LinearSpace(rows, classes, 0.0), net, options["bias_step"], torch.arange(len(rows)))
+    orders = None if table is None else torch.from_numpy(np.array(table))
+    return [part.numpy() for part in _run(space, torch.from_numpy(np.array(y)), orders, members, options)]
 
 
 def _table(orders: checks.Data | None, count: int) -> Tensor:

@@ -1,0 +1,107 @@
+"""Sweeps and the XOR lab spread by joblib: over processes, and over a cluster; the same to the bit."""
+
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from test_engines import integers
+
+import torchperc as tp
+from torchperc.lab import xor
+from torchperc.samples import jobs
+
+OF_SWEEP = ("mistakes", "epochs", "weight", "bias", "margins")
+OF_LAB = ("recorded", "curves", "weight1", "bias1", "weight2", "bias2", "accuracy", "loss", "gradient_norm", "dead")
+
+
+def assert_same_sweep(one, other):
+    assert (one.members, one.verdicts, one.radius) == (other.members, other.verdicts, other.radius)
+    for name in OF_SWEEP:
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def assert_same_lab(one, other):
+    for name in ("seeds", "kinds", "hidden", "activation", "head", "lr", "steps", "inputs"):
+        assert getattr(one, name) == getattr(other, name), name
+    for name in OF_LAB:
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+
+
+def sweeps(**spread):
+    """Dense and sparse samples, two and three classes, orders and seeds."""
+    for classes in (None, 3):
+        X, y = integers(3, count=25, width=3, classes=classes, noise=0.1)
+        orders = [np.random.default_rng(seed).permutation(25) for seed in range(3)]
+        options = {"lr": [1, 0.5], "margin": [0, 1.5], "bias_step": "radius", "max_epochs": 8, "num_classes": classes}
+        yield tp.sweep(X, y, orders=orders, **options, **spread)
+        yield tp.sweep(sp.csr_array(X), y, seeds=[0, 9, 2**40], **options, **spread)
+    X, y = integers(4, count=3000, width=60)
+    yield tp.sweep(X, y, seeds=range(9), max_epochs=2, **spread)  # 1.4 MB, which joblib maps into memory
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return list(sweeps()), xor.train(range(70), 3, "relu", tp.LMSHead(), lr=0.1, steps=30)
+
+
+def test_chunks_make_the_same_runs(alone):
+    for one, other in zip(alone[0], sweeps(n_jobs=1), strict=True):
+        assert_same_sweep(one, other)
+
+
+def test_processes_make_the_same_runs(alone):
+    mapped = tp.sweep(*integers(4, count=3000, width=60), seeds=range(9), max_epochs=2, n_jobs=2)
+    assert_same_sweep(alone[0][-1], mapped)
+    steps = []
+    lab = xor.train(range(70), 3, "relu", tp.LMSHead(), lr=0.1, steps=30, n_jobs=2, progress=steps.append)
+    assert_same_lab(alone[1], lab)
+    assert steps == [30]
+
+
+def test_a_context_is_enough(alone, monkeypatch):
+    asked = []
+    monkeypatch.setattr(jobs, "spread", lambda *args: asked.append(args[2]) or spread(*args))
+    with joblib.parallel_config("threading", n_jobs=2):
+        assert jobs.workers(None) == 2
+        for one, other in zip(alone[0], sweeps(), strict=True):
+            assert_same_sweep(one, other)
+    assert asked == [None] * 5
+    assert jobs.workers(None) == 0
+
+
+spread = jobs.spread
+
+
+@pytest.mark.slow
+def test_a_cluster_makes_the_same_runs(alone):
+    from distributed import Client, LocalCluster
+
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    with LocalCluster(**options) as cluster, Client(cluster), joblib.parallel_config("dask"):
+        assert jobs.workers(None) == 2
+        for one, other in zip(alone[0], sweeps(), strict=True):
+            assert_same_sweep(one, other)
+        assert_same_lab(alone[1], xor.train(range(70), 3, "relu", tp.LMSHead(), lr=0.1, steps=30))
+
+
+@pytest.mark.parametrize(
+    ("n_jobs", "error", "message"),
+    [(0, ValueError, "n_jobs=0 must not be 0"), (1.5, TypeError, "n_jobs must be an integer")],
+)
+def test_bad_input(n_jobs, error, message):
+    X, y = tp.data.gate("AND")
+    with pytest.raises(error, match=message):
+        tp.sweep(X, y, n_jobs=n_jobs)
+    with pytest.raises(error, match=message):
+        xor.train([0], steps=1, n_jobs=n_jobs)
+
+
+def test_the_command_spreads_its_seeds(call, tmp_path, unpainted):
+    code, out, _ = call(
+        "xor", "--seeds", 40, "--steps", 5, "--hidden", 2, "--activation", "tanh", "--n-jobs", 1, "--out", tmp_path
+    )
+    assert code == 0
+    assert "40 seeds" in out
+    code, _, err = call("xor", "--seeds", 2, "--n-jobs", 0, "--out", tmp_path)
+    assert (code, err) == (2, "torchperc: error: --n-jobs 0 must not be 0; -1 means all cores\n")
