@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import optuna
 import plain
 import processes
 import pytest
@@ -222,6 +223,26 @@ def test_deep_xor(load, tmp_path, capsys):
     assert script.clean_from([0.5, 0.25, 0.0, 0.0]) == 2
     assert script.clean_from([0.0, 0.5, 0.0]) == 2
     assert script.clean_from([0.0, 0.0]) == 0
+
+
+def test_optuna_search(load, tmp_path, capsys):
+    script = load("optuna_search")
+    figures = script.main(tmp_path, quick=True, processes=2)
+    study = optuna.load_study(storage=script.journal(tmp_path), study_name=script.NAME)
+    assert figures["trials"] == len(study.trials) == 6
+    assert [trial.number for trial in study.trials] == list(range(6))
+    train, validation, test = tp.lightning.TabularDataModule("digits", scale="minmax").parts
+    net = tp.MulticlassPerceptron(64, 10)
+    tp.RuleTrainer(script.EPOCHS, engine="reference", **study.best_params).fit(net, *train)
+    wrong = [100 * float((net.predict(X) != y).double().mean()) for X, y in (validation, test)]
+    assert wrong == [figures["validation"], figures["test"]] == [min(trial.value for trial in study.trials), wrong[1]]
+    assert f"best: trial {study.best_trial.number}, test error {wrong[1]:.2f} %" in capsys.readouterr().out
+    alone = [script.main(tmp_path / name, processes=1, trials=3) for name in ("one", "two")]
+    assert alone[0] == alone[1]
+    assert script.main(tmp_path / "one", processes=1, trials=2, join=True)["trials"] == 5
+    for processes in (0, 7):
+        with pytest.raises(SystemExit, match="must be from 1 to the number of trials, 6"):
+            script.main(tmp_path, quick=True, processes=processes)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
