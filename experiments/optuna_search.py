@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+from functools import cache
 from pathlib import Path
 
 import optuna
@@ -27,12 +28,17 @@ NAME = "margin-order-select"
 EPOCHS = 5
 
 
-def fitted(params: dict[str, object]) -> tuple[tp.MulticlassPerceptron, tp.lightning.TabularDataModule]:
-    """A net with the weights that a run by rule with these parameters keeps, and its data."""
-    data = tp.lightning.TabularDataModule("digits", scale="minmax")
-    net = tp.MulticlassPerceptron(data.width, data.classes)
-    tp.RuleTrainer(EPOCHS, **params).fit(net, *data.parts[0])
-    return net, data
+@cache
+def splits() -> tuple[tuple[torch.Tensor, torch.Tensor], ...]:
+    """Training, validation and test samples."""
+    return tp.lightning.TabularDataModule("digits", scale="minmax").parts
+
+
+def fitted(params: dict[str, object]) -> tp.MulticlassPerceptron:
+    """A net with the weights that a run by rule with these parameters keeps."""
+    net = tp.MulticlassPerceptron(64, 10)
+    tp.RuleTrainer(EPOCHS, **params).fit(net, *splits()[0])
+    return net
 
 
 def error(net: tp.MulticlassPerceptron, samples: torch.Tensor, labels: torch.Tensor) -> float:
@@ -46,8 +52,7 @@ def objective(trial: optuna.Trial) -> float:
         "order": trial.suggest_categorical("order", ["given", "shuffled"]),
         "select": trial.suggest_categorical("select", ["last", "averaged", "pocket"]),
     }
-    net, data = fitted(params)
-    return error(net, *data.parts[1])
+    return error(fitted(params), *splits()[1])
 
 
 def search(storage: BaseStorage, trials: int, seed: int) -> optuna.Study:
@@ -111,8 +116,7 @@ def main(
     first, second = (trials_of(search(InMemoryStorage(), min(trials, 5), seed)) for _ in range(2))
     if first != second:
         raise SystemExit("one process with the same seed made other trials the second time")
-    net, data = fitted(study.best_params)
-    test = error(net, *data.parts[2])
+    test = error(fitted(study.best_params), *splits()[2])
     table = Table(
         "trial", "margin", "order", "select", "validation error in %", title=f"{done} trials, {processes} processes"
     )
