@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import optuna
 import plain
+import processes as processes_of_tests
 import processes
 import pytest
 import torch
@@ -226,6 +227,7 @@ def test_deep_xor(load, tmp_path, capsys):
 
 
 def test_optuna_search(load, tmp_path, capsys):
+    processes_of_tests.context()  # those of the search are forked, too
     script = load("optuna_search")
     figures = script.main(tmp_path, quick=True, processes=2)
     study = optuna.load_study(storage=script.journal(tmp_path), study_name=script.NAME)
