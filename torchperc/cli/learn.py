@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "error. The run's folder has the model for `torchperc apply` and `torchperc export`, a report, and curves for "
         "TensorBoard."
     )
-    parser.add_argument("data", help=f"{inputs.FORMATS}; or a data set by name, such as iris")
+    files = "; several files or a pattern such as 'data/part-*.parquet'; or a data set by name, such as iris"
+    parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}{files}")
     inputs.add_arguments(parser)
     parser.add_argument("--out", help="folder of the run (default: runs/ and the name of the file, numbered if taken)")
     parser.add_argument("--overwrite", action="store_true", help="replace the run that is in the folder")
@@ -59,18 +60,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32", help="(default: %(default)s)")
     stream = "read in blocks (default: if too large for memory)"
     parser.add_argument("--stream", action="store_true", default=None, help=stream)
+    processes = "learn in so many processes on this machine, of which each reads its own shard of the files"
+    parser.add_argument("--processes", type=int, metavar="N", help=processes)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Learn, and show what came of it."""
     from rich.console import Console
 
+    from torchperc.cli import launching
     from torchperc.workflow.learn import learn
 
+    if arguments.processes is not None and launching.starts(arguments.processes):
+        return
     inputs.one_line_warnings()
-    with Console(stderr=True, highlight=False, markup=False).status("") as status:
+    launching.join()
+    first = launching.is_first()
+    source = arguments.data[0] if len(arguments.data) == 1 else arguments.data
+    with Console(stderr=True, highlight=False, markup=False, quiet=not first).status("") as status:
         learned = learn(
-            arguments.data,
+            source,
             folder=arguments.out,
             split=tuple(arguments.split),
             max_epochs=arguments.epochs,
@@ -78,17 +87,19 @@ def run(arguments: argparse.Namespace) -> None:
             **{name: getattr(arguments, name) for name in ("overwrite", "scale", "seed", "dtype", "stream")},
             **inputs.options(arguments),
         )
-    _show(learned, arguments.data)
-    sys.stdout.flush()
+    if first:
+        _show(learned, arguments.data)
+        sys.stdout.flush()
 
 
-def _show(learned: Learned, source: str) -> None:
+def _show(learned: Learned, data: list[str]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     model, best, console = learned.model, learned.best, inputs.console()
     count = sum(tally.samples for tally in (best.training, best.validation, *filter(None, [learned.test])))
     labels = ", ".join(model.labels) if len(model.labels) <= 12 else f"{len(model.labels)} of them"
+    source = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
     console.print(visible(f"{source}: {count:,} samples, {len(model.names):,} features, labels {labels}"))
     heads = ("learned by", "validation error", "training", "verdict", "epochs", "time")
     table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
@@ -114,7 +125,7 @@ def _show(learned: Learned, source: str) -> None:
     folder = learned.folder
     console.print(visible(f"The run is in {folder}. Next steps:"), soft_wrap=True)
     named = shlex.quote(str(folder))
-    new = f"new{Path(source).suffix or '.csv'}"
+    new = f"new{Path(data[0]).suffix or '.csv'}"
     for what, command in (
         ("label new data", f"torchperc apply {named} {new} -o labels.csv"),
         ("look at it", f"open {shlex.quote(str(folder / 'report.html'))}, or tensorboard --logdir {named}"),

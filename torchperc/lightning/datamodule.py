@@ -37,7 +37,7 @@ class TabularDataModule(pl.LightningDataModule):
     Args:
         source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
             ``"circles"``, ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, or the path of a file: CSV,
-            Parquet, svmlight or NumPy's.
+            Parquet, svmlight or NumPy's; a pattern such as ``"data/part-*.parquet"``, or a list of files.
         options: of the source, see :func:`torchperc.data.load`; temporary files are in a file's ``cache``, too.
         batch_size: samples per batch, or ``"full"``.
         order: ``"given"``, or ``"shuffled"`` in every epoch; of the training set.
@@ -55,7 +55,7 @@ class TabularDataModule(pl.LightningDataModule):
 
     def __init__(
         self,
-        source: str | Path = "AND",
+        source: str | Path | list[str] = "AND",
         options: dict[str, Any] | None = None,
         batch_size: int | str = "full",
         order: str = "given",
@@ -74,7 +74,8 @@ class TabularDataModule(pl.LightningDataModule):
         self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
         self.scale = checks.one_of("scale", scale, (*SCALINGS, "auto"))
         split_list = None if split is None else list(split)
-        kept: dict[str, Any] = {"source": str(source), "options": self.options, "batch_size": batch_size}
+        named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
+        kept: dict[str, Any] = {"source": named, "options": self.options, "batch_size": batch_size}
         kept |= {"order": order, "split": split_list, "scale": scale, "seed": seed, "dtype": dtype}
         self.save_hyperparameters(kept, logger=False)  # as LitRule has order and seed, too
 

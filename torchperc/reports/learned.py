@@ -63,6 +63,15 @@ def of_learned(
     return Report(title, f"Kept: {best}. {report.lead}", (*first, *report.sections))
 
 
+def of_shards(folder: Path, *, title: str, again: Sequence[Block] = ()) -> Report:
+    """Report a run of several processes, none of which has all samples: the comparison, curves and the config."""
+    found = _results(folder / RESULTS)
+    names = [candidate["name"] for candidate in found["candidates"]]
+    sections = [_compared(found), *runs.compared({name: folder / name for name in names})]
+    repeat = [Section("How to reproduce it", tuple(again))] if again else []
+    return Report(title, f"Kept: {found['best']}. Learned in several processes.", (*sections, *repeat))
+
+
 def _compared(found: Mapping[str, Any]) -> Section:
     rows = []
     for each in found["candidates"]:

@@ -11,23 +11,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from torch import Tensor
+from torch.distributed import is_torchelastic_launched
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from torchperc import _checks as checks
 from torchperc._atomic import appearing, write_whole
+from torchperc.data import SOURCES, is_gate
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer
 from torchperc.lightning.trainer import LAST, wrong_decisions
 from torchperc.model.fitted import FittedModel
 from torchperc.model.format import MODEL
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.reports import runs
-from torchperc.reports.learned import RESULTS, Tally, of_learned
+from torchperc.reports.learned import RESULTS, Tally, of_learned, of_shards
 from torchperc.reports.runs import CONFIG
 from torchperc.reports.text import plural
 from torchperc.rules.conventions import Verdict
+from torchperc.samples import shards
 from torchperc.workflow.places import claimed_folder, config
 
 EPOCHS = {"rule": 30, "perceptron": 200, "lms": 200, "logistic": 200}  # epochs at most
@@ -36,6 +39,7 @@ EPOCHS_OF_MANY = {"rule": 10, "perceptron": 50, "lms": 20, "logistic": 20}
 PROVED_UP_TO = 400_000
 """Numbers in the training data up to which a run by rule looks for a proof, where it does not separate them."""
 
+T = TypeVar("T")
 _SETS = ("training", "validation", "test")
 _MODELS: dict[str, tuple[type[LitRule] | type[LitClassifier], dict[str, Any]]] = {
     "rule": (LitRule, {"order": "shuffled", "select": "averaged"}),
@@ -102,7 +106,7 @@ class Learned:
 
 
 def learn(
-    source: str | Path,
+    source: str | Path | Sequence[str | Path],
     target: str | int | None = None,
     *,
     folder: str | Path | None = None,
@@ -130,8 +134,14 @@ def learn(
     checkpoint and weights of the best (``torchperc apply`` and ``torchperc export`` read those), a report, and below
     it each candidate with its event files for TensorBoard.
 
+    In several processes, as ``torchrun`` or ``torchperc learn --processes`` start them, all must call this. Each reads
+    its own shard of the files; split, scaling and the rule's mistakes (``distributed="exact"``) are those of one
+    process, descent is full-batch, errors are those of all shards, and the first process writes the folder. Its report
+    has no part that needs the samples themselves.
+
     Args:
-        source: a file, or a data set by name; see :func:`torchperc.data.load`.
+        source: a file, a pattern such as ``data/part-*.parquet``, a list of files, or a data set by name; see
+            :func:`torchperc.data.load`.
         target: the column of labels, by name or by position from 1; the last one by default.
         folder: of the run; by default ``runs/`` and the name of the file, with a number if that is taken. No other
             run can use it while this one is made.
@@ -166,16 +176,46 @@ def learn(
     if missing != "error":
         options["missing"] = missing
     epochs = None if max_epochs is None else checks.whole("max_epochs", max_epochs, at_least=1)
-    settings: dict[str, Any] = {"source": str(source), "options": options, "split": split, "scale": scale}
+    named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
+    settings: dict[str, Any] = {"source": named, "options": options, "split": split, "scale": scale}
     settings |= {"seed": seed, "dtype": dtype}
+    checks.flag("overwrite", overwrite)
+    if _together():
+        _check_processes(source)
+        options["shard"] = "auto"
     with contextlib.ExitStack() as stack:
-        final = claimed_folder(source, folder, checks.flag("overwrite", overwrite), stack)
+        final = _by_first(lambda: claimed_folder(source, folder, overwrite, stack))
         data = TabularDataModule(**settings)
         watch("reading")
         _check_sets(data)
-        part = stack.enter_context(appearing(final))
-        part.mkdir()
-        return _learn(data, settings, part, final, epochs, watch)
+        part = _by_first(lambda: _made(stack.enter_context(appearing(final))))
+        learned = _learn(data, settings, part, final, epochs, watch)
+        _by_first(stack.close)  # where the folder gets its name
+        return learned
+
+
+def _together() -> bool:
+    return shards.here()[1] > 1
+
+
+def _by_first(act: Callable[[], T]) -> T:
+    """What the first process's action returns, or its error, in all of them; only it acts on files."""
+    first = shards.here()[0] == 0
+    done = shards.together(lambda: act() if first else None)
+    return cast(T, shards.gathered(done)[0])
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _check_processes(source: object) -> None:
+    """Refuse what cannot be shared out among processes."""
+    if isinstance(source, str) and (is_gate(source) or source in SOURCES):
+        raise ValueError(f"source={source!r} is small and no file; learn it in one process")
+    if not is_torchelastic_launched():
+        raise ValueError("the processes must be started by torchrun, or by torchperc learn --processes")
 
 
 def _learn(
@@ -195,35 +235,47 @@ def _learn(
         modules[name], candidate = _train(name, options, data, part / name, budget)
         candidates.append(candidate)
         configs[name] = config(kind, options, data, settings, final / name, budget)
-        write_whole(part / name / CONFIG, configs[name].encode())
     best = min(candidates, key=lambda candidate: candidate.validation.error)
     module = modules[best.name]
     watch("writing")
-    test = _tally(module, data, 2) if len(data.parts[2][1]) else None
+    test = _tally(module, data, 2) if _count(data, 2) else None
     held = {"validation": best.validation, **({} if test is None else {"test": test})}
     about = {"learned by": best.name, **{f"{name} error": str(tally) for name, tally in held.items()}}
     model = fitted_model(module, data, about)
-    for name, each in modules.items():
-        fitted_model(each, data).save(part / name / MODEL)
-    model.save(part / MODEL)
-    shutil.copy(part / best.name / LAST, part / LAST)
-    write_whole(part / CONFIG, configs[best.name].replace(str(final / best.name), str(final)).encode())
     baseline = _baseline(data)
     results = {"best": best.name, "baseline": baseline, "test": test, "candidates": [asdict(c) for c in candidates]}
-    write_whole(part / RESULTS, json.dumps(results, indent=1).encode())
-    again = runs.command_and_config(final, (part / CONFIG).read_text())
-    report = of_learned(part, module, data, title=final.name, again=again)
-    report.save(part / "report.html", part / "card.md")
+
+    def write() -> None:
+        for name, each in modules.items():
+            write_whole(part / name / CONFIG, configs[name].encode())
+            fitted_model(each, data).save(part / name / MODEL)
+        model.save(part / MODEL)
+        shutil.copy(part / best.name / LAST, part / LAST)
+        write_whole(part / CONFIG, configs[best.name].replace(str(final / best.name), str(final)).encode())
+        write_whole(part / RESULTS, json.dumps(results, indent=1).encode())
+        again = runs.command_and_config(final, (part / CONFIG).read_text())
+        report = of_shards if _together() else partial(of_learned, module=module, data=data)
+        report(part, title=final.name, again=again).save(part / "report.html", part / "card.md")
+
+    _by_first(write)
     return Learned(final, tuple(candidates), best, test, baseline, model, tuple(_notes(data)))
 
 
 def _many(data: TabularDataModule) -> bool:
-    return len(data.parts[0][1]) >= MANY
+    """Whether there are so many samples that one step per sample is better; several processes cannot make those."""
+    return not _together() and len(data.parts[0][1]) >= MANY
+
+
+def _count(data: TabularDataModule, which: int) -> int:
+    """The number of samples in a set, of all processes."""
+    return sum(shards.gathered(len(data.parts[which][1])))
 
 
 def _options(name: str, data: TabularDataModule, epochs: int) -> dict[str, Any]:
     """What a candidate's module is made with."""
     options = dict(_MODELS[name][1])
+    if name == "rule" and _together():
+        return {**options, "seed": data.seed, "distributed": "exact"}
     if name == "rule":
         X = data.parts[0][0]
         return {**options, "seed": data.seed, "prove": isinstance(X, Tensor) and X.numel() <= PROVED_UP_TO}
@@ -240,6 +292,8 @@ def _train(
     net = Perceptron(data.width) if data.classes is None else MulticlassPerceptron(data.width, data.classes)
     module = _MODELS[name][0](net.to(data.dtype), **options)
     quiet: dict[str, Any] = {"enable_checkpointing": False, "enable_progress_bar": False}
+    if _together():  # by gloo, which has no use for a GPU
+        quiet |= {"accelerator": "cpu"}
     trainer = make_trainer(folder, epochs, picture_every=max(1, epochs // 4), **quiet)
     begun = time.perf_counter()
     try:
@@ -261,30 +315,37 @@ def _train(
 
 def _tally(module: LitRule | LitClassifier, data: TabularDataModule, which: int) -> Tally:
     X, y = data.parts[which]
-    return Tally(wrong_decisions(module, X, y), len(y))
+    return Tally(sum(shards.gathered(wrong_decisions(module, X, y))), _count(data, which))
+
+
+def _per_class(data: TabularDataModule, which: int) -> Tensor:
+    """How many samples of each class a set has, in all processes (K,)."""
+    y = data.parts[which][1]
+    codes = (y + 1) // 2 if data.classes is None else y
+    return shards.summed(codes.bincount(minlength=len(data.dataset.labels)))
 
 
 def _baseline(data: TabularDataModule) -> Tally:
-    labels, counts = data.parts[0][1].unique(return_counts=True)
-    validation = data.parts[1][1]
-    return Tally(int((validation != labels[counts.argmax()]).sum()), len(validation))
+    validation = _per_class(data, 1)
+    right, total = int(validation[_per_class(data, 0).argmax()]), int(validation.sum())
+    return Tally(total - right, total)
 
 
 def _notes(data: TabularDataModule) -> Iterator[str]:
     """What a reader of the figures should know about the data."""
-    dropped = data.dataset.dropped
+    dropped = sum(shards.gathered(data.dataset.dropped))
     if dropped:
         yield f"{plural(dropped, 'row')} with missing values dropped"
-    for name, (_, y) in zip(_SETS, data.parts, strict=True):
-        codes = [-1, 1] if data.classes is None else range(data.classes)
-        absent = [label for label, code in zip(data.dataset.labels, codes, strict=True) if not (y == code).any()]
-        if len(y) and absent:
+    for which, name in enumerate(_SETS):
+        counts = _per_class(data, which).tolist()
+        absent = [label for label, count in zip(data.dataset.labels, counts, strict=True) if not count]
+        if any(counts) and absent:
             few = ", ".join(map(repr, absent[:5])) + (", …" if len(absent) > 5 else "")
             yield f"the {name} set has no sample of {few}, of which there are very few"
 
 
 def _check_sets(data: TabularDataModule) -> None:
-    count, given = len(data.dataset.y), checks.Option("split", data.split)
+    count, given = sum(shards.gathered(len(data.dataset.y))), checks.Option("split", data.split)
     try:
         indices = data.indices
     except ValueError:
@@ -292,5 +353,5 @@ def _check_sets(data: TabularDataModule) -> None:
             raise
         why = f"{data.source} has {count} samples, too few for "
         raise checks.ParameterError(why, given, "; give more") from None
-    if not len(indices[1]):
+    if not sum(shards.gathered(len(indices[1]))):
         raise checks.ParameterError(given, " leaves no validation set, which selects the best; give it a fraction")

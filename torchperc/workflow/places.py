@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,17 @@ from torchperc.lightning import TabularDataModule
 from torchperc.reports import runs
 
 
-def claimed_folder(source: str | Path, folder: str | Path | None, overwrite: bool, stack: contextlib.ExitStack) -> Path:
+def claimed_folder(
+    source: str | Path | Sequence[str | Path],
+    folder: str | Path | None,
+    overwrite: bool,
+    stack: contextlib.ExitStack,
+) -> Path:
     """The folder of a run, claimed until the stack is closed; refused if something else is there."""
-    stem = Path(source).name.split(".")[0] or "data"
+    first = Path(source if isinstance(source, str | Path) else source[0])
+    stem = (
+        re.sub(r"[-_]*[*?\[\]]+", "", first.name.split(".")[0]) or re.sub(r"[*?\[\]]", "", first.parent.name) or "data"
+    )
     if folder is not None or overwrite:
         path = Path("runs", stem) if folder is None else Path(folder)
         _check_free(path, overwrite)
