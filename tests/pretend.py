@@ -94,6 +94,12 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 
 
+def _replace(tensor: Tensor, host: Tensor) -> None:
+    """Let a tensor of the device have the memory and shape of another one of the CPU."""
+    with torch.inference_mode(tensor.is_inference()):
+        tensor.data = to_device(host)
+
+
 def _on_device(value: Any) -> bool:
     return isinstance(value, Tensor) and value.device.type == NAME
 
@@ -143,19 +149,26 @@ def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     written = {id(host): value for value, host in here.values()}
     for value, host in here.values():
         if value.shape != host.shape or value.stride() != host.stride():  # as after squeeze_
-            value.data = to_device(host)
+            _replace(value, host)
 
     def back(value: Any) -> Any:
         return written.get(id(value)) if id(value) in written else to_device(value)
 
-    return pytree.tree_map_only(Tensor, back, found)
+    # a view of a tensor that was made outside inference mode is none of that mode's tensors
+    inference = torch.is_inference_mode_enabled() and not (_views(op) and not args[0].is_inference())
+    with torch.inference_mode(inference):
+        return pytree.tree_map_only(Tensor, back, found)
+
+
+@functools.cache
+def _views(op: Any) -> bool:
+    return any(each.alias_info is not None and not each.alias_info.is_write for each in op._schema.returns)
 
 
 @functools.cache
 def _launches(op: Any) -> bool:
     """Whether an operation is a kernel: neither a view nor memory to be written later."""
-    views = any(each.alias_info is not None and not each.alias_info.is_write for each in op._schema.returns)
-    return not views and "empty" not in op._schema.name and op._schema.name != "aten::resize_"
+    return not _views(op) and "empty" not in op._schema.name and op._schema.name != "aten::resize_"
 
 
 def _count(op: Any, args: tuple[Any, ...]) -> None:
@@ -182,7 +195,7 @@ def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
 
 def _resized(tensor: Tensor, size: list[int], memory_format: Any = None) -> Tensor:
     if list(tensor.shape) != list(size):
-        tensor.data = to_device(torch.empty(size, dtype=tensor.dtype))
+        _replace(tensor, torch.empty(size, dtype=tensor.dtype))
     return tensor
 
 
@@ -190,7 +203,7 @@ def _set_storage(tensor: Tensor, source: Any, offset: int = 0, size: Any = None,
     """The numbers of a storage, as they are needed when one is saved or loaded; not the storage itself."""
     address = (ctypes.c_char * source.nbytes()).from_address(source.data_ptr()) if source.nbytes() else b""
     memory = torch.frombuffer(bytearray(address), dtype=tensor.dtype) if address else torch.empty(0, dtype=tensor.dtype)
-    tensor.data = to_device(memory if size is None else memory.as_strided(size, stride, offset))
+    _replace(tensor, memory if size is None else memory.as_strided(size, stride, offset))
     return tensor
 
 

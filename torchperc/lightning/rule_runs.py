@@ -184,7 +184,7 @@ class OnlineLearning:
         """Resume; ``max_epochs`` may be larger now."""
         if "stream" not in state:
             raise CheckpointError("the checkpoint is of a run on one full batch; resume it with the same loader")
-        self._stream.load_state_dict(state["stream"])
+        self._stream.load_state_dict(state["stream"], self.net.weight.device)
         self._sums.load_state_dict(state["sums"])
         self._norm, self._total = state["norm"], state["total"]
         self._history = [EpochRecord(*record) for record in state["history"]]

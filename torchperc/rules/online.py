@@ -78,9 +78,10 @@ class Stream:
             "steps": self._steps,
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a :meth:`state_dict`."""
+    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
+        """Resume from a :meth:`state_dict`, on a device of its own."""
         self.weights, self._sum = (
-            None if pair is None else Weights(*pair) for pair in (state["weights"], state["sum"])
+            None if pair is None else Weights(*(values.to(device) for values in pair))
+            for pair in (state["weights"], state["sum"])
         )
         self._steps, self.scale = state["steps"], state["scale"]
