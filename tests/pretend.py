@@ -109,7 +109,7 @@ def _where() -> str:
     frame, line = sys._getframe(2), ""
     while frame is not None:
         path = frame.f_code.co_filename
-        if "/torchperc/" in path or not line and "site-packages/torch/" not in path and path != __file__:
+        if "/torchperc/" in path or (not line and "site-packages/torch/" not in path and path != __file__):
             line = f"{path}:{frame.f_lineno}"
         if "/torchperc/" in path:
             break

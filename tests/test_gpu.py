@@ -153,7 +153,7 @@ def test_devices_do_not_mix(device):
         net(X)
     with pytest.raises(RuntimeError, match="same device"):
         tp.LogisticLoss()(net(X.to(device)), y)
-    with pytest.raises(TypeError, match="Tensor.cpu"):
+    with pytest.raises(TypeError, match=r"Tensor\.cpu"):
         net.weight.detach().numpy()
 
 

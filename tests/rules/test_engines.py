@@ -12,7 +12,6 @@ import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import torchperc as tp
 from torchperc.descent.sgd import descend
@@ -348,38 +347,6 @@ def test_the_cache_on_disk_is_used(tmp_path, monkeypatch):
 
 
 # --- blocks ---
-
-
-class Operations(TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.names = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.names.append(func.name())
-        return func(*args, **(kwargs or {}))
-
-
-def count(call):
-    with Operations() as seen:
-        call()
-    return seen.names
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_a_block_costs_a_bounded_number_of_operations_and_one_look_a_few_sweeps(classes):
-    X, y = integers(23, count=1280, width=60, classes=classes)
-    engine = tp.RuleTrainer(engine="blocked").start(net_for(60, classes), X, y)._engine
-    order = torch.arange(1280)
-    engine.run(order)  # the first pass starts from zero, where every sample looks like a mistake
-    all_blocks = count(lambda: engine.run(order))
-    blocks = 10
-    looks = sum("_local_scalar_dense" in name or name.startswith("aten::equal") for name in all_blocks)
-    products = sum(name.startswith(("aten::mm", "aten::addmm")) for name in all_blocks)
-    sweeps = (products - 3 * blocks) / blocks  # scores, Gram matrix and update are three products
-    assert sweeps <= 12
-    assert looks <= 2 * sweeps / 4 * blocks + 2 * blocks  # two flags after every four sweeps, two at the end
-    assert len(all_blocks) <= (85 + (6 if classes is None else 30) * sweeps) * blocks
 
 
 def test_sweeps_settle_within_the_block():

@@ -23,12 +23,14 @@ from torchperc.nn import derivatives
 from torchperc.nn.heads import Head, LMSHead, PerceptronHead, loss_code
 from torchperc.nn.modules import LinearNet as LinearNet
 from torchperc.rules.conventions import ENGINES
-from torchperc.rules.engines.blocked import SWEEPS, BlockedEngine
+from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.choice import engine_name
 from torchperc.rules.orders import sample_numbers
 from torchperc.rules.problem import linear_problem
 from torchperc.samples import compiling
 from torchperc.samples.rows import Rows
+
+SWEEPS = 4  # between two looks at whether anything still changes, for which the host waits for the device
 
 
 @torch.no_grad()

@@ -49,10 +49,13 @@ class Rounding:
         """At least the length of the longest sample."""
         return math.sqrt(self.rows.longest) * (1 + 1e-6) + _SMALLEST * math.sqrt(self.rows.width)
 
-    def bound(self, weights: Weights) -> float:
-        """How far a score can be off under these weights, 0 if it is exact."""
+    def bound(self, weights: Weights, total: float = 0.0, bias_scale: float = 0.0) -> float:
+        """How far a score can be off under these weights and all on the way from them, 0 if it is exact.
+
+        ``total`` is the sum of |coefficients| on that way, which must be integers, as the bias steps.
+        """
         weight, bias = (values.detach().double().cpu().numpy().reshape(-1) for values in (weights.weight, weights.bias))
-        size = float(self._size(math.sqrt(weight @ weight), float(abs(bias).max()), len(weight), 0.0, 0.0))
+        size = float(self._size(math.sqrt(weight @ weight), float(abs(bias).max()), len(weight), total, bias_scale))
         if self.rows.whole and size < 1 / self.unit and not (weight % 1).any() and not (bias % 1).any():
             return 0.0
         return self.gamma(self.rows.terms) * size + self.floor
