@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import optuna
 import plain
-import processes as processes_of_tests
 import processes
 import pytest
 import torch
@@ -227,7 +226,7 @@ def test_deep_xor(load, tmp_path, capsys):
 
 
 def test_optuna_search(load, tmp_path, capsys):
-    processes_of_tests.context()  # those of the search are forked, too
+    processes.context()  # those of the search are forked, too
     script = load("optuna_search")
     figures = script.main(tmp_path, quick=True, processes=2)
     study = optuna.load_study(storage=script.journal(tmp_path), study_name=script.NAME)
@@ -242,9 +241,9 @@ def test_optuna_search(load, tmp_path, capsys):
     alone = [script.main(tmp_path / name, processes=1, trials=3) for name in ("one", "two")]
     assert alone[0] == alone[1]
     assert script.main(tmp_path / "one", processes=1, trials=2, join=True)["trials"] == 5
-    for processes in (0, 7):
+    for number in (0, 7):
         with pytest.raises(SystemExit, match="must be from 1 to the number of trials, 6"):
-            script.main(tmp_path, quick=True, processes=processes)
+            script.main(tmp_path, quick=True, processes=number)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
