@@ -62,7 +62,8 @@ def gathered_problem(
     if any(shards.gathered(factors is not None)):
         factors = torch.ones(len(rows), dtype=torch.float64) if factors is None else factors
     weights = None if factors is None else shared.spread(factors.to(rows.device))
-    return replace(space, rows=shared), shared.spread(labels.to(rows.device)), weights
+    narrow = torch.int8 if (space.classes or 2) < 128 else torch.int64  # for 10⁹ samples, a gigabyte is sent
+    return replace(space, rows=shared), shared.spread(labels.to(rows.device, narrow)).long(), weights
 
 
 def check_group() -> None:
@@ -105,7 +106,7 @@ class ExactEngine(LinearEngine):
         place = self._rows.local_place(order)
         if size == 1:
             return self._numbered(self._local.run(place))
-        mine = ((place >= 0) & (place < len(self._rows.local))).nonzero().squeeze(-1)
+        mine = (place >= 0).nonzero().squeeze(-1)
         local = place[mine]
         ends = (mine.diff() != 1).nonzero().squeeze(-1) + 1  # of samples of this process that follow one another
         ends = torch.cat((ends, ends.new_tensor([len(mine)])))

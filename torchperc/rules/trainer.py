@@ -271,15 +271,15 @@ class RuleTrainer:
         options: dict[str, Any] = {"max_epochs": epochs, "select": select, "validation": held, "prove": prove}
         options["cost"] = factors
         if self.distributed == "mix":
-            return self._start_mixing(task, start, ids, options)
+            return self._start_mixing(task, start, options)
         order = Order(self.order, ids, self.seed, self.max_epochs, problem.part_bounds(space.rows, self.order))
         if self.distributed:
             return ExactRun(ExactEngine(task, start), start, order, **options)
         return RuleRun(choose_engine(self.engine, task, start), start, order, **options)
 
-    def _start_mixing(self, whole: Task, start: Weights, ids: Tensor, options: dict[str, Any]) -> MixedRun:
+    def _start_mixing(self, whole: Task, start: Weights, options: dict[str, Any]) -> MixedRun:
         task, space = local_task(whole), whole.space
-        own = torch.isin(shared(space.rows).numbers, ids).nonzero().squeeze(-1)
+        own = (options["cost"][shared(space.rows).numbers] > 0).nonzero().squeeze(-1)
         rank = shards.here()[0]
 
         def two_classes() -> None:

@@ -37,9 +37,10 @@ class SharedRows(Rows):
         self.local, self.numbers, self._count = local, numbers, count
         self.dtype, self.device, self.sparse = local.dtype, local.device, local.sparse
         self.width, self.row_bytes = local.width, local.row_bytes
-        self._place = torch.full((count,), -1, device=numbers.device)
-        self._place[numbers] = torch.arange(len(local), device=numbers.device)
-        self._known = torch.zeros(count, dtype=torch.bool, device=numbers.device)
+        first, last = int(numbers[0]), int(numbers[-1])
+        self._first = first if last - first == len(numbers) - 1 else None  # of numbers that follow one another
+        self._known: set[int] = set()
+        self._places: dict[int, int] = {}
         self._sent: list[Rows] = []
         facts = shards.gathered((local.longest, local.whole, local.terms))
         self.longest = max(fact[0] for fact in facts)
@@ -54,25 +55,41 @@ class SharedRows(Rows):
         return self._terms
 
     def local_place(self, numbers: Tensor) -> Tensor:
-        """Where samples are in the local rows; −1, or beyond them, for those of other processes."""
-        return self._place[numbers]
+        """Where samples are in the local rows; −1 for those of other processes."""
+        if self._first is not None:
+            place = numbers - self._first
+            return place.where((place >= 0) & (place < len(self.local)), -1)
+        place = torch.searchsorted(self.numbers, numbers).clamp(max=len(self.numbers) - 1)
+        return place.where(self.numbers[place] == numbers, -1)
+
+    def _place(self, numbers: Tensor) -> Tensor:
+        """Where samples are in the local rows and, beyond them, in those that were sent."""
+        place = self.local_place(numbers)
+        for at in (place < 0).nonzero().squeeze(-1).tolist():
+            found = self._places.get(int(numbers[at]))
+            if found is None:
+                self._elsewhere()
+            place[at] = found
+        return place
 
     def unsent(self, numbers: Tensor) -> Tensor:
         """Which samples were never sent, each once; every process answers alike."""
-        wanted: Tensor = numbers.unique()
-        return wanted[~self._known[wanted]]
+        wanted = sorted(set(numbers.tolist()) - self._known)
+        return torch.tensor(wanted, dtype=torch.int64, device=numbers.device)
 
     def message(self, numbers: Tensor) -> Any:
         """Local samples as plain arrays, to be sent."""
-        rows = self.local.take(self._place[numbers])
+        rows = self.local.take(self.local_place(numbers))
         return rows.plain() if self.sparse else rows.dense().cpu().numpy()
 
     def keep(self, numbers: Tensor, message: Any) -> None:
         """Remember samples that were sent, and keep those of other processes."""
-        self._known[numbers] = True
-        if not len(numbers) or bool((self._place[numbers] >= 0).all()):  # they are this process's own
+        sent = numbers.tolist()
+        self._known.update(sent)
+        if not sent or int(self.local_place(numbers[:1])) >= 0:  # they are this process's own
             return
-        self._place[numbers] = self._held + torch.arange(len(numbers), device=numbers.device)
+        held = len(self.local) + sum(map(len, self._sent))
+        self._places.update(zip(sent, range(held, held + len(sent)), strict=True))
         self._sent.append(self._unpacked(message))
         if len(self._sent) > _PIECES:
             self._sent = [joined(self._sent)]
@@ -80,13 +97,9 @@ class SharedRows(Rows):
     def share_all(self, numbers: Tensor) -> None:
         """Send samples from their owners to all others; a collective call."""
         wanted = self.unsent(numbers)
-        own = wanted[(place := self._place[wanted]).ge(0) & place.lt(len(self.local))]
+        own = wanted[self.local_place(wanted) >= 0]
         for theirs, message in shards.gathered((own.cpu(), self.message(own) if len(own) else None)):
             self.keep(theirs.to(wanted.device), message)
-
-    @property
-    def _held(self) -> int:
-        return len(self.local) + sum(map(len, self._sent))
 
     def _unpacked(self, message: Any) -> Rows:
         if not self.sparse:
@@ -97,9 +110,7 @@ class SharedRows(Rows):
         return CsrRows(csr_array((values, columns, starts), shape=(len(starts) - 1, self.width)))
 
     def _at(self, i: int) -> tuple[Rows, int]:
-        place = int(self._place[i])
-        if place < 0:
-            self._elsewhere()
+        place = int(self._place(torch.tensor([i], device=self.numbers.device)))
         for rows in (self.local, *self._sent):
             if place < len(rows):
                 break
@@ -121,9 +132,7 @@ class SharedRows(Rows):
         rows.add(at, coef, target)
 
     def take(self, index: Tensor) -> Rows:
-        place = self._place[index]
-        if not len(place) or bool((place < 0).any()):
-            self._elsewhere()
+        place = self._place(index)
         pieces, order, start = [], [], 0
         for rows in (self.local, *self._sent):
             here = (place >= start) & (place < start + len(rows))
