@@ -19,8 +19,8 @@ import pytorch_lightning as pl
 import torch
 import yaml
 from jsonargparse import ArgumentError
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
-from pytorch_lightning.utilities.exceptions import MisconfigurationException
 from rich.table import Table
 
 from torchperc._atomic import claimed, replaced, write_whole
@@ -41,7 +41,7 @@ _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
 _NO_CLASSES = ("data", "out", "folder", "ckpt_path")  # options whose text is never the name of a class
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml carries no annotations
     """YAML 1.1 takes 0:00:30 as a number in base 60; here it is a time, as jsonargparse writes it."""
 
 
@@ -129,8 +129,9 @@ class _CLI(LightningCLI):
         try:
             super()._run_subcommand(subcommand)
         except BaseException:
-            if hasattr(self.trainer.strategy.launcher, "procs"):
-                self.trainer.strategy.launcher.kill(signal.SIGKILL)
+            launcher = self.trainer.strategy.launcher
+            if launcher is not None and hasattr(launcher, "procs"):
+                launcher.kill(signal.SIGKILL)
             raise
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()  # whose threads would outlive the interpreter

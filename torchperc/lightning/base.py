@@ -140,7 +140,7 @@ class LitNet(pl.LightningModule):
         return sums if self._processes() == 1 else sums.over_processes(self.device)
 
     def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
-        """A batch, checked, without samples that other processes have, too; there may be none left."""
+        """A batch, checked, without samples that another process has, too; there may be none left."""
         if self._processes() == 1:
             return unpacked(batch)
         loaders = {"train": self.trainer.train_dataloader, "val": self.trainer.val_dataloaders}

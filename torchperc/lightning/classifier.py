@@ -236,9 +236,9 @@ class LitClassifier(LitNet):
         """The mean loss of the batch of all processes, whose mean gradient is what DDP makes of their gradients."""
         own = torch.tensor(float(count), dtype=torch.float64, device=loss.device)
         total, samples = shards.summed(torch.stack([loss.detach() * own, own]))
-        fraction = (own / samples).to(loss.dtype)
-        scaled = loss * (fraction * self._processes())
-        return (total / samples).to(loss.dtype) + (scaled - scaled.detach())  # a line search compares values
+        scaled = loss * (own / samples * self._processes()).to(loss.dtype)
+        mean: Tensor = (total / samples).to(loss.dtype)  # the value, too, as a line search compares values
+        return mean + (scaled - scaled.detach())
 
     def _batch_loss(self, samples: Samples, sums: EpochSums) -> Tensor:
         x, y, weight = samples
