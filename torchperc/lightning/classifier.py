@@ -236,7 +236,7 @@ class LitClassifier(LitNet):
         """The mean loss of the batch of all processes, whose mean gradient is what DDP makes of their gradients."""
         own = torch.tensor(float(count), dtype=torch.float64, device=loss.device)
         total, samples = shards.summed(torch.stack([loss.detach() * own, own]))
-        scaled = loss * (own / samples * self._processes()).to(loss.dtype)
+        scaled: Tensor = loss * (own / samples * self._processes()).to(loss.dtype)
         mean: Tensor = (total / samples).to(loss.dtype)  # the value, too, as a line search compares values
         return mean + (scaled - scaled.detach())
 
