@@ -256,6 +256,13 @@ def test_evaluation_counts_and_prediction_gives_each_sample_once(tmp_path, size)
 # --- shards of a file ---
 
 
+def _table(folder):
+    X, y = _samples(30)
+    rows = [f"{a:.4f},{b:.4f},{c:.4f},{label}" for (a, b, c), label in zip(X.tolist(), y.tolist(), strict=True)]
+    (folder / "table.csv").write_text("\n".join(["a,b,c,label", *rows]))
+    return folder / "table.csv"
+
+
 def _shards(rank, size, folder):
     options = {"shard": "auto"} if size > 1 else {}
     data = TabularDataModule(folder / "table.csv", options, scale="standard", dtype="float64")
@@ -271,9 +278,7 @@ def _shards(rank, size, folder):
 
 
 def test_processes_that_read_their_own_rows_learn_as_one(tmp_path):
-    X, y = _samples(30)
-    rows = [f"{a:.4f},{b:.4f},{c:.4f},{label}" for (a, b, c), label in zip(X.tolist(), y.tolist(), strict=True)]
-    (tmp_path / "table.csv").write_text("\n".join(["a,b,c,label", *rows]))
+    _table(tmp_path)
     _, weight, metrics, labels = _shards(0, 1, tmp_path)
     results = processes.run(3, _shards, tmp_path)
     assert sum(count for count, *_ in results) == 30
@@ -490,6 +495,12 @@ CONFIGS = Path(tp.__file__).parents[1] / "configs"
 BRIEF = ["--picture_every", "0", "--trainer.enable_progress_bar", "false", "--trainer.max_epochs", "3"]
 
 
+def _free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
 def _started(*words, **environment):
     """A command in a process of its own, of the package that is tested."""
     usual = {"PYTHONPATH": str(CONFIGS.parent), "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
@@ -538,11 +549,8 @@ def test_launchers(tmp_path):
 
 @pytest.mark.slow
 def test_two_machines_without_torchrun(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
     words = [sys.executable, "-m", "torchperc", *FIT, tmp_path / "run", "--config", CONFIGS / "trainer/multi-node.yaml"]
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port()}
     first, second = (_started(*words, **where, NODE_RANK=str(number)) for number in range(2))
     assert "error/train" in _ended(first, tmp_path / "run")[0]
     assert "error/train" not in _ended(second, tmp_path / "run")[0]
@@ -568,7 +576,8 @@ def test_a_command_whose_process_is_killed_says_so_in_one_line(tmp_path, victim)
 def _commands(rank, size, calls):
     from torchperc.cli import main
 
-    torch.distributed.destroy_process_group()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
     results = []
     for words, environment in calls:
         os.environ.update(environment)
@@ -580,6 +589,42 @@ def _commands(rank, size, calls):
                 code = leave.code
         results.append((code, errors.getvalue()))
     return results
+
+
+def _from_a_config(rank, size, folder, port):
+    processes.trainer(rank, size)  # which sets what torchrun sets
+    words = [
+        "--config",
+        CONFIGS / "model/logistic.yaml",
+        "--data.source",
+        folder / "table.csv",
+        "--out",
+        folder / "run",
+    ]
+    words += ["--trainer.accelerator", "cpu", *BRIEF]
+    own, found = ["--data.options", "{shard: auto}"], []
+    for command, more in (("fit", own), ("predict", own), ("predict", [])):
+        call = [str(word) for word in (command, *words, *more)]
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            [result] = _commands(rank, size, [(call, {"MASTER_PORT": port})])
+        found.append((*result, out.getvalue()))
+        if command == "predict" and rank == 0:
+            found.append((folder / "run/predictions.csv").read_text().split())
+    return found
+
+
+def test_shards_from_a_config(tmp_path):
+    first, second = processes.run(2, _from_a_config, _table(tmp_path).parent, _free_port())
+    assert second == [(0, "", "")] * 3
+    (code, errors, out), *predicted = first
+    assert (code, errors) == (0, "")
+    model, whole = tp.FittedModel.load(tmp_path / "run/weights.safetensors"), TabularDataModule(tmp_path / "table.csv")
+    for name, (X, y) in zip(("training", "validation"), whole.parts, strict=False):
+        wrong = (model.head.decide(model.net(X)) != y).double().mean()
+        assert f"{name} error of the weights kept │ {wrong:.6g} " in " ".join(out.split())
+    labels = ["label", *whole.decode(model.head.decide(model.net(whole.dataset.X.float())))]
+    assert predicted[1] == labels
+    assert predicted[3] == labels
 
 
 FAULTS = {

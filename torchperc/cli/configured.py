@@ -25,7 +25,7 @@ from rich.table import Table
 
 from torchperc._atomic import claimed, replaced, write_whole
 from torchperc._checks import ParameterError
-from torchperc.cli import inputs
+from torchperc.cli import inputs, launching
 from torchperc.cli.entry import warn
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
 from torchperc.lightning.trainer import LAST, wrong_decisions
@@ -110,6 +110,11 @@ class _CLI(LightningCLI):
         for name, option in (("width", "in_features"), ("classes", "num_classes")):
             parser.link_arguments(f"data.{name}", f"model.init_args.net.init_args.{option}", apply_on="instantiate")
 
+    def before_instantiate_classes(self) -> None:
+        """Shards are read, for the width of the net, before a Trainer would join the processes."""
+        if (self._get(self.config, "data.options") or {}).get("shard") == "auto":
+            launching.join()
+
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
         options = {name: value for name, value in config.items() if value is not None}
@@ -154,9 +159,10 @@ class _CLI(LightningCLI):
     before_test = before_predict = before_validate
 
     def after_fit(self) -> None:
+        errors = _errors(self.model, self.datamodule)
         if self.trainer.is_global_zero:
             self._place.keep(lambda: _save(self.model, self.datamodule, self._folder / MODEL))
-            _summary(self.trainer, self.model, self.datamodule, self._folder)
+            _summary(self.trainer, self.model, errors, self._folder)
 
     def after_validate(self) -> None:
         if self.trainer.is_global_zero:
@@ -166,10 +172,12 @@ class _CLI(LightningCLI):
 
     def after_predict(self) -> None:
         pieces = [codes.cpu() for codes in self.trainer.predict_loop.predictions]
-        batches = zip(*shards.gathered(pieces), strict=True)  # a batch is cut among the processes in their order
+        every = shards.gathered(pieces)
         if not self.trainer.is_global_zero:
             return
-        codes = torch.cat([codes for batch in batches for codes in batch])
+        if self.datamodule.dataset.shard is None:  # then each batch was cut among the processes
+            every = list(zip(*every, strict=True))
+        codes = torch.cat([codes for some in every for codes in some])
         text = io.StringIO()
         csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes))])
         write_whole(self._folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
@@ -329,15 +337,24 @@ def _importable(package: str) -> bool:
         return True
 
 
-def _summary(trainer: pl.Trainer, model: pl.LightningModule, data: TabularDataModule, folder: Path) -> None:
+def _errors(model: pl.LightningModule, data: TabularDataModule) -> dict[str, float]:
+    """Of the weights kept, on the training and validation set, which may lie in several processes."""
+    found: dict[str, float] = {}
+    if isinstance(model, LitRule | LitClassifier):
+        for name, (X, y) in zip(("training", "validation"), data.parts, strict=False):
+            counts = torch.tensor([wrong_decisions(model, X, y) if len(y) else 0, len(y)])
+            wrong, count = (counts if data.dataset.shard is None else shards.summed(counts)).tolist()
+            if count:
+                found[name] = wrong / count
+    return found
+
+
+def _summary(trainer: pl.Trainer, model: pl.LightningModule, errors: dict[str, float], folder: Path) -> None:
     rows = [("epochs", str(trainer.current_epoch))]
     if isinstance(model, LitRule) and model.result is not None:
         rows.append(("verdict", model.result.sentence))
-    if isinstance(model, LitRule | LitClassifier):  # the metrics below are those of the last epoch
-        for name, (X, y) in zip(("training", "validation"), data.parts, strict=False):
-            if len(y):
-                rows.append((f"{name} error of the weights kept", f"{wrong_decisions(model, X, y) / len(y):.6g}"))
-    _print_metrics(trainer, rows)
+    rows += [(f"{name} error of the weights kept", f"{error:.6g}") for name, error in errors.items()]
+    _print_metrics(trainer, rows)  # which are those of the last epoch
     inputs.say(f"weights, checkpoint and curves are in {folder}; look at them with")
     inputs.say(f"  tensorboard --logdir {folder.parent}")
 
