@@ -176,7 +176,7 @@ class _CLI(LightningCLI):
         if not self.trainer.is_global_zero:
             return
         if self.datamodule.dataset.shard is None:  # then each batch was cut among the processes
-            every = list(zip(*every, strict=True))
+            every = [list(batch) for batch in zip(*every, strict=True)]
         codes = torch.cat([codes for some in every for codes in some])
         text = io.StringIO()
         csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes))])
