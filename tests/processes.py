@@ -89,7 +89,12 @@ def trainer(rank: int, size: int, **options: Any) -> Any:
 
     if size == 1:
         return pl.Trainer(accelerator="cpu", devices=1, **{k: v for k, v in options.items() if k != "accelerator"})
+    as_launched(rank, size)
+    return pl.Trainer(**{"accelerator": "cpu", "devices": size, "strategy": "ddp", **options})
+
+
+def as_launched(rank: int, size: int) -> None:
+    """Tell the libraries in a process of :func:`run` what ``torchrun`` would."""
     names = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     os.environ.update({name: str(value) for name, value in names.items()})
     os.environ.update(TORCHELASTIC_RUN_ID="tests", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
-    return pl.Trainer(**{"accelerator": "cpu", "devices": size, "strategy": "ddp", **options})

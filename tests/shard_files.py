@@ -8,6 +8,7 @@ import itertools
 from dataclasses import replace
 
 import numpy as np
+import processes
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
@@ -152,3 +153,26 @@ def faults(rank, size, folder):
         except ValueError as error:
             said[name] = str(error)
     return said
+
+
+def learned(rank, size, folder, options):
+    """What ``learn`` finds in this process, started as by ``torchrun``."""
+    import torchperc as tp
+
+    processes.as_launched(rank, size)
+    found = []
+    for number, (pattern, more) in enumerate(options):
+        try:
+            made = tp.learn(
+                folder / pattern if isinstance(pattern, str) else pattern[0], folder=folder / f"run-{number}", **more
+            )
+            found.append((summary(made), made.model))
+        except ValueError as error:  # noqa: PERF203
+            found.append(str(error))
+    return found
+
+
+def summary(learned):
+    """All that is not a time or a place."""
+    candidates = [(c.name, c.validation, c.training, c.verdict, c.epochs) for c in learned.candidates]
+    return candidates, learned.best.name, learned.test, learned.baseline, learned.notes

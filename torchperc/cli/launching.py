@@ -23,15 +23,12 @@ def starts(processes: int) -> bool:
     checks.whole("processes", processes, at_least=1)
     if _STARTED in os.environ or processes == 1:
         return False
-    from torch.distributed import TCPStore
+    import torch.distributed as dist
 
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # a port that is free
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-m", "torchperc", *sys.argv[1:]], env=_environment(rank, processes, store.port)
-        )
-        for rank in range(processes)
-    ]
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)  # type: ignore[attr-defined]
+    command = [sys.executable, "-m", "torchperc", *sys.argv[1:]]
+    told = [_environment(rank, processes, store.port) for rank in range(processes)]  # the store's port is a free one
+    started = [subprocess.Popen(command, env=each) for each in told]
     try:
         _wait(started)
     finally:
@@ -44,7 +41,8 @@ def starts(processes: int) -> bool:
 
 
 def _environment(rank: int, size: int, port: int) -> dict[str, str]:
-    told = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
+    told: dict[str, object] = {"RANK": rank, "LOCAL_RANK": rank, "GROUP_RANK": 0}
+    told |= {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size}
     told |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, _STARTED: "torchperc"}
     told |= {"TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0}
     kept = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // size)), "TORCH_CPP_LOG_LEVEL": "FATAL"}

@@ -61,18 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     stream = "read in blocks (default: if too large for memory)"
     parser.add_argument("--stream", action="store_true", default=None, help=stream)
     processes = "learn in so many processes on this machine, of which each reads its own shard of the files"
+    modes = "how processes learn by rule: the mistakes of one process, or mixed weights (default: %(default)s)"
+    parser.add_argument("--distributed", choices=("exact", "mix"), default="exact", help=modes)
     parser.add_argument("--processes", type=int, metavar="N", help=processes)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Learn, and show what came of it."""
-    from rich.console import Console
-
     from torchperc.cli import launching
-    from torchperc.workflow.learn import learn
 
     if arguments.processes is not None and launching.starts(arguments.processes):
         return
+    from rich.console import Console
+
+    from torchperc.workflow.learn import learn
+
     inputs.one_line_warnings()
     launching.join()
     first = launching.is_first()
@@ -84,7 +87,10 @@ def run(arguments: argparse.Namespace) -> None:
             split=tuple(arguments.split),
             max_epochs=arguments.epochs,
             watch=lambda what: status.update(_STEPS[what]),
-            **{name: getattr(arguments, name) for name in ("overwrite", "scale", "seed", "dtype", "stream")},
+            **{
+                name: getattr(arguments, name)
+                for name in ("overwrite", "scale", "seed", "dtype", "stream", "distributed")
+            },
             **inputs.options(arguments),
         )
     if first:

@@ -29,7 +29,7 @@ from torchperc.reports import runs
 from torchperc.reports.learned import RESULTS, Tally, of_learned, of_shards
 from torchperc.reports.runs import CONFIG
 from torchperc.reports.text import plural
-from torchperc.rules.conventions import Verdict
+from torchperc.rules.conventions import DISTRIBUTED, Verdict
 from torchperc.samples import shards
 from torchperc.workflow.places import claimed_folder, config
 
@@ -125,6 +125,7 @@ def learn(
     seed: int = 0,
     dtype: str = "float32",
     overwrite: bool = False,
+    distributed: str = "exact",
     watch: Callable[[str], None] = lambda what: None,
 ) -> Learned:
     """Learn to classify the samples of a table: by the perceptron rule and by gradient on each of the three losses.
@@ -161,6 +162,8 @@ def learn(
         seed: of split and order.
         dtype: ``"float32"`` or ``"float64"``.
         overwrite: replace a run that is in the folder.
+        distributed: how several processes learn by rule, see :class:`~torchperc.RuleTrainer`: ``"exact"`` makes the
+            mistakes of one process, with a message for each; ``"mix"`` one message per epoch.
         watch: called with the name of what comes next.
 
     Example:
@@ -180,6 +183,7 @@ def learn(
     settings: dict[str, Any] = {"source": named, "options": options, "split": split, "scale": scale}
     settings |= {"seed": seed, "dtype": dtype}
     checks.flag("overwrite", overwrite)
+    checks.one_of("distributed", distributed, DISTRIBUTED)
     if _together():
         _check_processes(source)
         options["shard"] = "auto"
@@ -189,7 +193,7 @@ def learn(
         watch("reading")
         _check_sets(data)
         part = _by_first(lambda: _made(stack.enter_context(appearing(final))))
-        learned = _learn(data, settings, part, final, epochs, watch)
+        learned = _learn(data, settings, part, final, epochs, distributed, watch)
         _by_first(stack.close)  # where the folder gets its name
         return learned
 
@@ -224,6 +228,7 @@ def _learn(
     part: Path,
     final: Path,
     epochs: int | None,
+    distributed: str,
     watch: Callable[[str], None],
 ) -> Learned:
     """Train all candidates into a folder that is to become the final one, and write what is about the best."""
@@ -231,7 +236,7 @@ def _learn(
     for name, (kind, _) in _MODELS.items():
         watch(name)
         budget = epochs or (EPOCHS_OF_MANY if _many(data) else EPOCHS)[name]
-        options = _options(name, data, budget)
+        options = _options(name, data, budget, distributed)
         modules[name], candidate = _train(name, options, data, part / name, budget)
         candidates.append(candidate)
         configs[name] = config(kind, options, data, settings, final / name, budget)
@@ -271,11 +276,11 @@ def _count(data: TabularDataModule, which: int) -> int:
     return sum(shards.gathered(len(data.parts[which][1])))
 
 
-def _options(name: str, data: TabularDataModule, epochs: int) -> dict[str, Any]:
+def _options(name: str, data: TabularDataModule, epochs: int, distributed: str) -> dict[str, Any]:
     """What a candidate's module is made with."""
     options = dict(_MODELS[name][1])
     if name == "rule" and _together():
-        return {**options, "seed": data.seed, "distributed": "exact"}
+        return {**options, "seed": data.seed, "distributed": distributed}
     if name == "rule":
         X = data.parts[0][0]
         return {**options, "seed": data.seed, "prove": isinstance(X, Tensor) and X.numel() <= PROVED_UP_TO}
