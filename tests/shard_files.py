@@ -15,6 +15,7 @@ import torch
 
 from torchperc.data import load, make_partition, make_scaler, read, split
 from torchperc.data.io import cutting, opening, text
+from torchperc.lightning import TabularDataModule
 
 ROWS = 47
 TOGETHER = ("csv", "dos", "streamed", "bare", "parquets", "fortran", "svms")
@@ -112,7 +113,9 @@ def partitioned(rank, size, folder):
         path, options = given[name]
         made = load(path, **{**options, "stream": stream}, shard="auto")
         indices = split(made.y, seed=3, together=True)
-        found[name, scale, stream] = make_partition(made, indices, make_scaler(scale), dtype=torch.float64), indices
+        partition = make_partition(made, indices, make_scaler(scale), dtype=torch.float64)
+        module = TabularDataModule(path, {**options, "stream": stream, "shard": "auto"}, seed=3)
+        found[name, scale, stream] = partition, indices, module.state_dict()
     return found
 
 

@@ -16,6 +16,8 @@ from scipy.sparse import csr_array, vstack
 
 from torchperc.data import load, make_partition, make_scaler, read, split
 from torchperc.data.io import survey
+from torchperc.lightning import TabularDataModule
+from torchperc.samples import digest
 from torchperc.samples.sums import column_means
 
 
@@ -235,16 +237,21 @@ def test_split_means_and_scaling_are_those_of_one_process(tmp_path, size):
         indices = split(one.y, seed=3)
         made = make_partition(one, indices, make_scaler(scale), dtype=torch.float64)
         theirs = [result[name, scale, stream] for result in results]
-        starts = np.cumsum([0, *(sum(map(len, indices)) for _, indices in theirs)]).tolist()
+        starts = np.cumsum([0, *(sum(map(len, indices)) for _, indices, _ in theirs)]).tolist()
         for number, (X, y) in enumerate(made.parts):
-            numbers = [each[number] + start for (_, each), start in zip(theirs, starts, strict=False)]
+            numbers = [each[number] + start for (_, each, _), start in zip(theirs, starts, strict=False)]
             assert torch.equal(torch.cat(numbers), indices[number])
-            pieces = [other.parts[number] for other, _ in theirs]
+            pieces = [other.parts[number] for other, _, _ in theirs]
             rows = vstack([x for x, _ in pieces]).toarray() if name == "svms" else torch.cat([x for x, _ in pieces])
             assert np.array_equal(rows, X.toarray() if name == "svms" else X)  # to the bit
             assert torch.equal(torch.cat([codes for _, codes in pieces]), y)
-        for other, _ in theirs:
+        module = TabularDataModule(path, {**options, "stream": stream}, seed=3)
+        for other, _, state in theirs:
             assert (other.scaler.state(), other.encoding) == (made.scaler.state(), made.encoding)
+            module.load_state_dict(state)  # a run of several processes can be resumed by one
+        other = TabularDataModule(path, {**options, "stream": stream}, seed=4)
+        with pytest.raises(ValueError, match="is not the data the checkpoint was made on, or its split differs"):
+            other.load_state_dict({**state, "seed": 4})
 
 
 def test_a_shard_read_alone_is_not_scaled_alone(tmp_path):
@@ -267,3 +274,17 @@ def test_means_do_not_depend_on_the_order():
         assert torch.equal(column_means(pieces, bound, len(X)), whole)
         sparse = [csr_array(piece.numpy()) for piece in pieces]
         assert torch.equal(column_means(sparse, bound, len(X)), whole)
+
+
+def test_checksums_of_shards_add_up():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 7)) * (rng.random((50, 7)) > 0.5)
+    for made in (X, csr_array(X)):
+        whole = digest.of_cells(made)
+        for cut in (0, 1, 17, 50):
+            assert (digest.of_cells(made[:cut]) + digest.of_cells(made[cut:], cut)) % 2**64 == whole
+        assert digest.of_cells(made[::-1]) != whole
+        assert digest.of_cells(made[:, ::-1]) != whole
+    changed = X.copy()
+    changed[3, 4] = np.nextafter(X[3, 4], 9)
+    assert digest.of_cells(changed) != digest.of_cells(X)

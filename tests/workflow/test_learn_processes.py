@@ -43,7 +43,7 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", [2, 3])
-def test_processes_learn_what_one_does(tmp_path, alone, size):
+def test_processes_learn_what_one_does(tmp_path, alone, size, call, unpainted):
     save(tmp_path)
     folder, one = alone
     ((found,), *others) = processes.run(size, shard_files.learned, tmp_path, [("part-*.parquet", OPTIONS)])
@@ -63,8 +63,13 @@ def test_processes_learn_what_one_does(tmp_path, alone, size):
     assert left == {path.name for path in (folder / "run").iterdir()}
     assert "Compared" in (tmp_path / "run-0" / "report.html").read_text()
     assert not list(tmp_path.glob(".torchperc-*"))
-    model = tp.FittedModel.load(tmp_path / "run-0" / "weights.safetensors")
-    assert model.labels == ("a", "b", "c")
+    assert found[1].labels == ("a", "b", "c")
+    if size == 2:
+        code, _, err = call(
+            "report", tmp_path / "run-0", "--out", tmp_path / "whole.html"
+        )  # by one that has all samples
+        assert (code, err) == (0, "")
+        assert "Mistakes against the bound" in (tmp_path / "whole.html").read_text()
 
 
 def test_wrong_input_is_told_by_all_processes(tmp_path):

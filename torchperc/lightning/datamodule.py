@@ -14,15 +14,17 @@ from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import Encoding
 from torchperc.data.gates import is_gate
 from torchperc.data.partition import Partition, make_partition, whole
-from torchperc.data.scaling import SCALINGS, Scaler, make_scaler
+from torchperc.data.scaling import SCALINGS, Scaler, make_scaler, pieces
 from torchperc.data.sources import load
 from torchperc.data.splits import split as split_rows
 from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
 from torchperc.samples import shards
+from torchperc.samples.digest import of_cells
 from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
+_SHARDS = "shards-"  # before the hash of a data set that several processes have together
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
@@ -173,8 +175,8 @@ class TabularDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        labels = list(self.dataset.labels)
-        state = {"scaler": self.scaler.state(), "labels": labels, "data": self._hash, "seed": self.seed}
+        labels, hashed = list(self.dataset.labels), self._hash_of_shards if self.dataset.shard else self._hash
+        state = {"scaler": self.scaler.state(), "labels": labels, "data": hashed, "seed": self.seed}
         return state if self.encoding is None else {**state, "encoding": self.encoding.state()}
 
     @cached_property
@@ -188,11 +190,29 @@ class TabularDataModule(pl.LightningDataModule):
             rows = CsrRows(X)
         else:
             rows = DenseRows(X if isinstance(X, Tensor) else checks.shared(X))  # a small mapped file
-        own = rows.hash(torch.cat([self.dataset.y, *self.indices]))
-        return own if self.dataset.shard is None else " ".join(shards.gathered(own))
+        return rows.hash(torch.cat([self.dataset.y, *self.indices]))
+
+    @cached_property
+    def _hash_of_shards(self) -> str:
+        """The same as a sum, which several processes make together, however many they are."""
+        y, sets = self.dataset.y, torch.empty_like(self.dataset.y)
+        for number, index in enumerate(self.indices):
+            sets[index] = number
+        sharded = self.dataset.shard is not None
+        first = sum(shards.gathered(len(y))[: shards.here()[0]]) if sharded else 0
+        total = of_cells(torch.stack([y, sets], 1).double().numpy(), first, column=2**40)
+        for piece in pieces(self.dataset.X)():
+            total += of_cells(piece.numpy() if isinstance(piece, Tensor) else piece, first)
+            first += piece.shape[0]
+        totals = shards.gathered(total) if sharded else [total]
+        return f"{_SHARDS}{sum(totals) % 2**64:016x}"
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Refuse to resume with other data."""
-        fitting = self.trainer is None or self.trainer.state.fn == pl.trainer.states.TrainerFn.FITTING
-        if fitting and state_dict != self.state_dict():
+        """Refuse to resume with other data; shards of the same may be more or fewer than they were."""
+        if self.trainer is not None and self.trainer.state.fn != pl.trainer.states.TrainerFn.FITTING:
+            return
+        ours = self.state_dict()
+        if str(state_dict.get("data")).startswith(_SHARDS):
+            ours["data"] = self._hash_of_shards
+        if state_dict != ours:
             raise ValueError(f"source={self.source!r} is not the data the checkpoint was made on, or its split differs")
