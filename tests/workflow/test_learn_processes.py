@@ -17,6 +17,11 @@ from safetensors.torch import load_file
 
 import torchperc as tp
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
+    pytest.mark.filterwarnings("ignore:LightningCLI's args parameter"),
+    pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning"),
+]
 OPTIONS = {"max_epochs": 4, "dtype": "float64", "missing": "drop"}
 NAMES = ("rule", "perceptron", "lms", "logistic")
 
@@ -120,6 +125,15 @@ def test_files_on_the_command_line(call, tmp_path, monkeypatch, unpainted):
     code, out, _ = call("learn", "part-*.parquet", "--missing", "drop", "--epochs", 2)
     assert code == 0
     assert "The run is in runs/part." in out
+    (tmp_path / "new-0.csv").write_text("x0,x1,x2,word\n1,2,3,red\n")
+    (tmp_path / "new-1.csv").write_text("word,x2,x1,x0,note\nred,3,2,1,n\ngreen,-3,1,1,n\n")
+    for given in (("new-0.csv", "new-1.csv"), ("new-?.csv",)):
+        code, out, _ = call("apply", "runs/part", *given, "-o", "labels.csv")
+        assert (code, out) == (0, "3 labels in labels.csv\nignored: note\n")
+        _, first, second, _ = (tmp_path / "labels.csv").read_text().splitlines()
+        assert first == second
+    code, _, err = call("apply", "runs/part", "new-*.csv", "-o", "new-1.csv")
+    assert (code, err) == (2, "torchperc: error: --out new-1.csv is the file that is read; choose another\n")
     code, _, err = call("learn", "part-*.parquet", "--processes", 0)
     assert (code, err) == (2, "torchperc: error: --processes 0 must be at least 1\n")
 

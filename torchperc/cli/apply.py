@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "unknown ones are ignored. If the column of labels is there, too, the error is counted."
     )
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
-    parser.add_argument("data", help=inputs.FORMATS)
+    parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}; several files or a pattern")
     parser.add_argument("-o", "--out", metavar="FILE", help=f"{', '.join(_SUFFIXES)} (default: CSV on standard output)")
     parser.add_argument(
         "--spreadsheet-safe",
@@ -45,7 +45,8 @@ def run(arguments: argparse.Namespace) -> None:
         lines.append(f"{plural(applied.rows, 'label')} in {arguments.out}")
     if applied.known:
         error = Tally(applied.wrong, applied.known)
-        lines.append(f"{error.wrong:,} of {error.samples:,} differ from the labels in {arguments.data}: error {error}")
+        data = ", ".join(arguments.data[:3]) + ", …" * (len(arguments.data) > 3)
+        lines.append(f"{error.wrong:,} of {error.samples:,} differ from the labels in {data}: error {error}")
     if applied.strange:
         some = ", ".join(map(repr, sorted(applied.strange)[:5])) + (", …" if len(applied.strange) > 5 else "")
         lines.append(f"not counted: rows with labels that did not occur in training, {some}")

@@ -8,6 +8,7 @@ import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torchperc._checks import Option, ParameterError
 from torchperc._lazy import requires
 from torchperc.data import iter_batches
 from torchperc.data.encoding import Column, Encoding, is_number
+from torchperc.data.io.opening import found
 from torchperc.model.fitted import FittedModel
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files that are written
@@ -36,7 +38,7 @@ class Applied:
 
 def apply(
     model: FittedModel,
-    source: str | Path,
+    source: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
     *,
     spreadsheet_safe: bool = False,
@@ -47,6 +49,7 @@ def apply(
     Args:
         model: of :func:`learn`, or :meth:`FittedModel.load`.
         source: a file with the columns of training, found by name; with that of the labels the error is counted, too.
+            A pattern such as ``new/*.csv`` or a list of files: their rows one after the other.
         out: a file that ends in one of :data:`SUFFIXES`, written atomically; CSV on standard output by default.
         spreadsheet_safe: put ' before labels that a spreadsheet would run as formulas.
         max_unpacked: see :func:`torchperc.data.read`.
@@ -60,15 +63,16 @@ def apply(
         >>> (folder / "labels.csv").read_text()
         'label,score\\n+1,0\\n'
     """
-    out = None if out is None else _check_out(Path(out), Path(source))
+    paths = found(source)
+    out = None if out is None else _check_out(Path(out), paths)
     if spreadsheet_safe and out is not None and out.suffix.lower() == ".parquet":
         why = " needs CSV and TSV, not with "
         raise ParameterError(Option("spreadsheet_safe", True), why, Option("out", out), ", which no spreadsheet runs")
     encoding = model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
-    stream = iter_batches(source, encoding, max_unpacked=max_unpacked)
-    applied = Applied()
+    streams = [iter_batches(path, encoding, max_unpacked=max_unpacked) for path in paths]
+    applied = Applied(ignored=tuple(dict.fromkeys(name for stream in streams for name in stream.extra)))
     with _writer(out, model.labels) as write:
-        for batch in stream:
+        for batch in chain.from_iterable(streams):
             columns = _columns(model, batch.X)
             if batch.labels is not None:
                 _compare(applied, model, columns["label"], batch.labels)
@@ -78,7 +82,6 @@ def apply(
             applied.rows += len(columns["label"])
         if not applied.rows:  # the names of the columns alone
             write({name: values[:0] for name, values in _columns(model, np.zeros((1, model.width))).items()})
-    applied.ignored = stream.extra
     return applied
 
 
@@ -114,13 +117,13 @@ def _safe(label: str) -> str:
     return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(label) else label
 
 
-def _check_out(out: Path, source: Path) -> Path:
+def _check_out(out: Path, sources: Sequence[Path]) -> Path:
     given = Option("out", out)
     if not out.name.lower().endswith(SUFFIXES):
         raise ParameterError(given, f" must end in {', '.join(SUFFIXES)}")
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise ParameterError(given, " is not a file in a folder that exists; make the folder first")
-    if out.exists() and out.samefile(source):
+    if out.exists() and any(out.samefile(source) for source in sources if source.exists()):
         raise ParameterError(given, " is the file that is read; choose another")
     return out
 
