@@ -22,13 +22,14 @@ TOGETHER = ("csv", "dos", "streamed", "bare", "parquets", "fortran", "svms")
 
 
 def columns(rows=ROWS, seed=0):
-    """Numbers with gaps, words with line ends in quotes, a label that one shard alone has, a level likewise."""
+    """Numbers with gaps, words with line ends in quotes, labels and levels that one shard alone has."""
     rng = np.random.default_rng(seed)
     numbers = [f"{x:.17g}" for x in rng.normal(size=rows) * 10.0 ** rng.integers(-9, 9, rows)]
     words = rng.choice(["red", "two\nlines", 'say "hi"', "a,b"], rows).tolist()
     labels = rng.choice(["u", "v"], rows).tolist()
     numbers[3] = numbers[rows - 4] = ""
-    words[rows - 2], labels[rows - 3] = "rare", "w"
+    words[1], labels[1] = "early", "t"
+    words[rows - 2], labels[rows - 3] = "late", "w"
     return {"a": numbers, "word": words, "label": labels}
 
 

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import torch
 from torch import Tensor
-from torch.distributed import is_torchelastic_launched
 from torch.optim.lr_scheduler import CosineAnnealingLR
 
 from torchperc import _checks as checks
@@ -218,7 +218,7 @@ def _check_processes(source: object) -> None:
     """Refuse what cannot be shared out among processes."""
     if isinstance(source, str) and (is_gate(source) or source in SOURCES):
         raise ValueError(f"source={source!r} is small and no file; learn it in one process")
-    if not is_torchelastic_launched():
+    if not torch.distributed.is_torchelastic_launched():
         raise ValueError("the processes must be started by torchrun, or by torchperc learn --processes")
 
 
