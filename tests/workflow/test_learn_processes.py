@@ -47,7 +47,7 @@ def alone(tmp_path_factory):
         return folder, tp.learn(folder / "part-*.parquet", folder=folder / "run", **OPTIONS)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_processes_learn_what_one_does(tmp_path, alone, size, call, unpainted):
     save(tmp_path)
     folder, one = alone
@@ -105,6 +105,7 @@ def test_wrong_input_is_told_by_all_processes(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_mixing_has_its_name(tmp_path):
     save(tmp_path)
     ((mixed,), _) = processes.run(
