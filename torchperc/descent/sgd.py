@@ -22,7 +22,7 @@ from torchperc import _checks as checks
 from torchperc.nn import derivatives
 from torchperc.nn.heads import Head, LMSHead, PerceptronHead, loss_code
 from torchperc.nn.modules import LinearNet as LinearNet
-from torchperc.rules.conventions import ENGINES
+from torchperc.rules.conventions import STEP_ENGINES
 from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.choice import engine_name
 from torchperc.rules.orders import sample_numbers
@@ -73,7 +73,7 @@ def descend(
     labels = checks.labels(y, len(rows), space.classes, both=False).to(rows.device)
     steps = _steps(rows, lr, sample_weight, l2, order)
     run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}
-    name = engine_name(checks.one_of("engine", engine, ENGINES), space)
+    name = engine_name(checks.one_of("engine", engine, STEP_ENGINES), space)
     scores = run[name](net, head, rows, labels, steps)
     return scores.squeeze(-1) if len(net.weight) == 1 else scores
 

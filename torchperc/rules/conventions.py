@@ -15,9 +15,13 @@ ORDERS = ("given", "shuffled", "random-mistake")
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
 DISTRIBUTED = ("exact", "mix")
 MIXINGS = ("uniform", "mistakes")
-ENGINES = ("auto", "reference", "compiled", "blocked")
+STEP_ENGINES = ("auto", "reference", "compiled", "blocked")  # of single-sample descent
+ENGINES = (*STEP_ENGINES, "triton")
 
-__all__ = ["BIAS_STEPS", "DISTRIBUTED", "ENGINES", "MIXINGS", "ORDERS", "SELECTS", "TIES", "Verdict", "mistaken_for"]
+__all__ = [
+    "BIAS_STEPS", "DISTRIBUTED", "ENGINES", "MIXINGS", "ORDERS", "SELECTS", "STEP_ENGINES", "TIES", "Verdict",
+    "mistaken_for",
+]  # fmt: skip
 
 
 class Verdict(Enum):

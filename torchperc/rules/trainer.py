@@ -53,7 +53,8 @@ class RuleTrainer:
             ones; ``result.predict`` votes), ``"pocket"``, ``"best-validation"``.
         engine: how epochs are computed; the mistakes are the same. ``"reference"``: a plain loop in torch, any device
             and type. ``"compiled"``: the same loop compiled by numba, float32 and float64 on the CPU. ``"blocked"``:
-            blocks of samples by matrix products, for GPUs. ``"auto"``: the fastest of them for this data.
+            blocks of samples by matrix products, any device. ``"triton"``: a pass as one program on CUDA, float32 and
+            float64 (interpreted on the CPU if ``TRITON_INTERPRET=1``). ``"auto"``: the fastest of them for this data.
         seed: of shuffled and random orders.
         margin: the slack y·s that every sample must exceed; 0 is the classic rule.
         class_weight: a factor per label for its updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).

@@ -20,7 +20,7 @@ from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
 from torchperc.nn.functional import TARGETS
 from torchperc.nn.heads import Head, LMSHead, LogisticHead
-from torchperc.rules.conventions import ENGINES, Verdict
+from torchperc.rules.conventions import STEP_ENGINES, Verdict
 from torchperc.rules.orders import Order
 from torchperc.sklearn.base import RECENT, LinearClassifier, Net, say
 from torchperc.sklearn.inputs import Array, Samples
@@ -207,7 +207,7 @@ class GradientClassifier(LinearClassifier):
             checks.one_of("lr", self.lr, ("auto",))
         else:
             checks.number("lr", self.lr, above=0)
-        checks.one_of("engine", self.engine, ENGINES)
+        checks.one_of("engine", self.engine, STEP_ENGINES)
         for name in ("l2", "l1", "power_t"):
             checks.number(name, getattr(self, name), at_least=0)
         checks.one_of("schedule", self.schedule, SCHEDULES)

@@ -64,11 +64,6 @@ class BlockedEngine(LinearEngine):
         self._waits = self.space.rows.device.type != "cpu"
         self._exact = False
         self._rate, self._ahead = 0.5, 8  # mistakes per sample lately; blocks to learn before the next look
-        self._total: float | None = None
-
-    def total(self, found: Mistakes) -> float:
-        """Σ|c|, which :meth:`run` has learned already on a device."""
-        return super().total(found) if self._total is None else self._total
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order, a block at a time."""
@@ -200,9 +195,7 @@ class BlockedEngine(LinearEngine):
     @cached_property
     def _plain(self) -> ReferenceEngine:
         """The plain loop on the same weights."""
-        engine = ReferenceEngine(self.task, self.weights)
-        engine.weights = self.weights
-        return engine
+        return ReferenceEngine.on(self.task, self.weights)
 
     def _open(self, seen: Tensor, own: Tensor, bound: Tensor) -> Tensor:
         """Whether rounding leaves any mistake of the block open, or which class a sample was taken for."""

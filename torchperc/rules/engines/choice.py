@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from torchperc.rules.engines import compiled
+from collections.abc import Callable
+
+from torchperc.rules.engines import compiled, triton
 from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.kernelized import KernelEngine
 from torchperc.rules.engines.reference import Engine, ReferenceEngine, Task
@@ -12,18 +14,30 @@ from torchperc.samples import compiling
 
 def choose_engine(name: str, task: Task, start: Weights) -> Engine:
     """The engine of a given name, or for ``"auto"`` the fastest that can run the task."""
-    name = engine_name(name, task.space)
+    name = rule_engine_name(name, task.space)
     if name == "blocked" and isinstance(task.space, JointSpace):
         raise ValueError("engine='blocked' cannot run joint features; use engine='auto'")
     if isinstance(task.space, KernelSpace):
         return KernelEngine(task)  # one engine by any name, so that its sums round in one way
-    if name == "compiled":
-        return compiled.CompiledEngine(task, start)
-    return BlockedEngine(task, start) if name == "blocked" else ReferenceEngine(task, start)
+    engines: dict[str, Callable[[Task, Weights], Engine]] = {
+        "compiled": compiled.CompiledEngine,
+        "blocked": BlockedEngine,
+        "triton": triton.TritonEngine,
+    }
+    return engines.get(name, ReferenceEngine)(task, start)
+
+
+def rule_engine_name(name: str, space: Space) -> str:
+    """``name``, or for ``"auto"`` the fastest engine of the rule in this space."""
+    if name == "auto" and space.rows.device.type == "cuda" and triton.obstacle(space) is None:
+        return "triton"
+    if name == "triton" and (why := triton.obstacle(space)):
+        raise ValueError(f"engine='triton' cannot run this: {why}")
+    return engine_name(name, space)
 
 
 def engine_name(name: str, space: Space) -> str:
-    """``name``, or for ``"auto"`` the fastest in this space."""
+    """``name``, or for ``"auto"`` the fastest in this space, of those that single-sample descent has too."""
     why = compiled.obstacle(space)
     if name == "compiled" and why:
         raise ValueError(f"engine='compiled' cannot run this: {why}")

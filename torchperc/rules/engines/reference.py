@@ -133,6 +133,11 @@ class LinearEngine(Engine):
         self.weights = start.clone()
         self.rounding = None if isinstance(task.space, JointSpace) else Rounding(task.space.rows)
         self._seen: tuple[tuple[int, ...], list[Tensor]] | None = None
+        self._total: float | None = None
+
+    def total(self, found: Mistakes) -> float:
+        """Σ|c|, which :meth:`run` may have looked up already on a device."""
+        return super().total(found) if self._total is None else self._total
 
     def look(self, *extra: Tensor) -> list[float]:
         """Wait for the device once, keep a host copy of weight and bias, and return the numbers of ``extra``.
@@ -251,6 +256,18 @@ class ReferenceEngine(LinearEngine):
         self._y = task.y.tolist()
         self.rounding = self.rounding if exact else None
         self._off: float | None = None
+
+    @classmethod
+    def on(cls, task: Task, weights: Weights) -> ReferenceEngine:
+        """The plain loop on weights of another engine, which it changes in place."""
+        engine = cls(task, weights)
+        engine.weights = weights
+        return engine
+
+    def decide(self, i: int) -> Mistake | None:
+        """Present one sample on behalf of that engine, which may have changed the weights since."""
+        self._off = self._seen = None
+        return self.present(i)[1]
 
     def present(self, i: int, position: int = 0) -> tuple[list[float], Mistake | None]:
         """Present one sample: its scores, and the mistake if it was one."""
