@@ -15,17 +15,21 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
-from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
+from torchperc.rules.conventions import BIAS_STEPS, ENGINES, TIES, Verdict
 from torchperc.rules.engines import compiled
+from torchperc.rules.engines.choice import rule_engine_name
+from torchperc.rules.engines.reference import Task
+from torchperc.rules.engines.triton import ManyRuns
 from torchperc.rules.models import LinearModel
 from torchperc.rules.problem import check_steps, dtype_of, learning_margin, with_bias_step, zero_net
-from torchperc.rules.spaces import LinearSpace, Space
+from torchperc.rules.spaces import LinearSpace, Space, Weights
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import compiling, jobs
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
 _NUMBERS = 2**22
+_ORDERS = 2**27  # sample numbers in the orders of one launch: 1 GB
 _VERDICTS = (Verdict.SEPARATED, Verdict.CYCLING, Verdict.BUDGET)
 
 
@@ -123,6 +127,7 @@ def sweep(
     num_classes: int | None = None,
     dtype: torch.dtype | None = None,
     n_jobs: int | None = None,
+    engine: str = "auto",
 ) -> Sweep:
     """Run the rule from zero weights in every combination of order, learning rate and margin; each equals its solo run.
 
@@ -139,6 +144,8 @@ def sweep(
         n_jobs: spread the runs by joblib: over so many processes, −1 for all cores, or as a context says, such as
             ``joblib.parallel_config("dask")`` for many machines; each run is the same to the bit. By default one
             process makes them all on its cores, unless there is such a context.
+        engine: as for :class:`RuleTrainer`. ``"compiled"`` makes all runs on all cores, ``"triton"`` an epoch of all
+            runs by one launch on a GPU, other engines one run after the other; ``"auto"`` is the fastest of them.
 
     Shape:
         X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, learning rates and margins.
@@ -153,11 +160,12 @@ def sweep(
         "tie": checks.one_of("tie", tie, TIES),
         "bias_step": checks.one_of("bias_step", bias_step, BIAS_STEPS),
         "max_epochs": checks.whole("max_epochs", max_epochs, at_least=1),
+        "engine": checks.one_of("engine", engine, ENGINES),
     }
     rows = as_rows(X, dtype=dtype_of(X, dtype))
     net = zero_net(rows, num_classes)
     space = with_bias_step(LinearSpace(rows, num_classes, 0.0), net, bias_step, torch.arange(len(rows)))
-    labels = checks.labels(y, len(rows), num_classes)
+    labels = checks.labels(y, len(rows), num_classes).to(rows.device)
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
     table = None if seeds is not None else _table(orders, len(labels))
@@ -165,7 +173,11 @@ def sweep(
     for step, least in {(member.lr, member.margin) for member in members}:
         RuleTrainer(lr=step, margin=least, tie=tie)  # checks the arguments
         check_steps(step, torch.ones(1, dtype=torch.float64), space)
-    if jobs.workers(n_jobs):
+    if engine == "triton" and n_jobs is not None:
+        raise ValueError(
+            f"n_jobs={n_jobs} spreads runs over processes, engine='triton' makes them on one device; leave one out"
+        )
+    if engine != "triton" and jobs.workers(n_jobs):
         sent = None if table is None else table.numpy()
         found = jobs.spread(
             _elsewhere, members, n_jobs, _sent(space.rows), labels.cpu().numpy(), sent, num_classes, options
@@ -177,15 +189,20 @@ def sweep(
         results, weight, bias = _run(space, labels, table, members, options)
     mistakes, epochs, codes = results.unbind(1)
     verdicts = tuple(_VERDICTS[code] for code in codes.tolist())
-    radius, margins = math.sqrt(space.squared_radius()), _margins(space, labels, weight, bias)
+    weight, bias = weight.to(rows.device), bias.to(rows.device)
+    radius, margins = math.sqrt(space.squared_radius()), _margins(space, labels, weight, bias).cpu()
     return Sweep(members, mistakes, epochs, verdicts, weight, bias, radius, margins, options, table)
 
 
 def _run(
     space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    compiles = compiled.obstacle(space) is None and _draws_as_torch()
-    return (_together if compiles else _one_by_one)(space, y, table, members, options)
+    engine, way = options["engine"], _one_by_one
+    if rule_engine_name(engine, space) == "triton":
+        way = _on_device
+    elif engine in ("auto", "compiled") and compiled.obstacle(space) is None and _draws_as_torch():
+        way = _together
+    return way(space, y, table, members, options)
 
 
 def _sent(rows: Rows) -> Any:
@@ -282,6 +299,48 @@ def _together(
     scales = torch.tensor([member.lr for member in members], dtype=rows.dtype)[:, None]
     bias = torch.from_numpy(states[:, laid.size :]) * scales
     return torch.from_numpy(results), weight.contiguous() * scales[:, None], bias
+
+
+def _on_device(
+    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """All runs by one launch per epoch, if their orders fit beside each other; otherwise some runs after the others."""
+    size = max(1, _ORDERS // len(y))
+    groups = [members[first : first + size] for first in range(0, len(members), size)]
+    results, weights = zip(*(_launched(space, y, table, group, options) for group in groups), strict=True)
+    weight, bias = (torch.cat(parts) for parts in zip(*((each.weight, each.bias) for each in weights), strict=True))
+    scales = torch.tensor([member.lr for member in members], dtype=weight.dtype, device=weight.device)[:, None]
+    return torch.cat(results), weight * scales[:, None], bias * scales
+
+
+def _launched(
+    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
+) -> tuple[Tensor, Weights]:
+    """Mistakes, epochs and verdict of each run: (M, 3); and their weights before scaling."""
+    coefs = torch.ones(1, dtype=torch.float64, device=y.device).expand(len(y))
+    margins = [learning_margin(member.margin, replace(space, scale=member.lr)) for member in members]
+    runs = ManyRuns([Task(space, y, coefs, options["tie"], margin) for margin in margins])
+    starts = dict.fromkeys(member[0] if table is not None else member[1] for member in members)
+    place = {start: number for number, start in enumerate(starts)}
+    which = [place[member[0] if table is not None else member[1]] for member in members]
+    generators = [torch.Generator().manual_seed(int(seed or 0)) for seed in starts] if table is None else []
+    orders = y[None] if table is None else table[list(starts)].to(y.device)
+    seen, codes = [{state} for state in runs.digests()], [_VERDICTS.index(Verdict.BUDGET)] * len(members)
+    mistakes, epochs, going = [0] * len(members), [0] * len(members), list(range(len(members)))
+    while going and max(epochs) < options["max_epochs"]:
+        if generators:
+            orders = torch.stack([torch.randperm(len(y), generator=each) for each in generators]).to(y.device)
+        found, states = runs.epoch(orders, which, going), runs.digests()
+        for m in going:
+            mistakes[m], epochs[m] = mistakes[m] + found[m], epochs[m] + 1
+            if not found[m] and (options["tie"] != "strict" or not runs.engine(m).wrong_decisions().any()):
+                codes[m] = _VERDICTS.index(Verdict.SEPARATED)
+            elif not generators or not found[m]:
+                if states[m] in seen[m]:
+                    codes[m] = _VERDICTS.index(Verdict.CYCLING)
+                seen[m].add(states[m])
+        going = [m for m in going if _VERDICTS[codes[m]] is Verdict.BUDGET]
+    return torch.tensor([mistakes, epochs, codes]).T, runs.weights
 
 
 def _one_by_one(
