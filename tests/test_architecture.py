@@ -163,6 +163,7 @@ def test_heavy_libraries_load_late(fresh):
         "tensorboard",
         "rich",
         "pandas",
+        "triton",
     }
     loaded = loaded_after("import torchperc; torchperc.RuleTrainer; torchperc.crosscheck; torchperc.MLP", fresh)
     assert "torchperc" in loaded
