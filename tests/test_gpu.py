@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import oracles
+import pretend
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -287,6 +288,73 @@ def test_a_model_of_a_device_is_saved_and_read_on_the_cpu(device, tmp_path):
     tp.FittedModel.of(net, tp.PerceptronHead()).save(tmp_path / "m.safetensors")
     model = tp.FittedModel.load(tmp_path / "m.safetensors")
     assert torch.equal(model.scores(X), net(X.to(device)).detach().cpu())
+
+
+# --- blocks: how often the host waits ---
+
+
+def cloud(kind, classes=None, count=600, width=4, dtype=torch.float64):
+    """Integers or floats, separable with a margin or noisy."""
+    draw = partial(torch.randn, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    X = draw(count, width)
+    X = (3 * X).round() if "integers" in kind else X.to(dtype).double()
+    scores = X @ draw(width, classes or 1) + (2 * draw(count, classes or 1) if "noisy" in kind else 0)
+    if classes:
+        return X.to(dtype), scores.argmax(1)
+    keep = scores[:, 0].abs() > (0 if "noisy" in kind else 0.3)
+    return X[keep].to(dtype), torch.where(scores[keep, 0] > 0, 1, -1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes", "options"),
+    [
+        ("integers", None, {}),
+        ("integers", 3, {}),
+        ("integers, noisy", None, {"tie": "sign"}),
+        ("integers, noisy", 3, {"margin": 1.0}),
+        ("floats", None, {}),
+        ("floats", None, {"tie": "strict", "lr": 0.1, "bias_step": "radius"}),
+        ("floats", None, {"dtype": torch.float32}),
+        ("floats", 3, {}),
+        ("floats, noisy", None, {}),
+        ("floats, noisy", 3, {"dtype": torch.float32}),
+        ("floats", None, {"class_weight": {-1: 0.7, 1: 1.3}}),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:tie='strict'")
+def test_blocks_wait_once_per_epoch_and_for_blocks_that_are_in_doubt(device, kind, classes, options):
+    options = dict(options)
+    X, y = cloud(kind, classes, dtype=options.pop("dtype", torch.float64))
+
+    def net():
+        made = tp.Perceptron(4) if classes is None else tp.MulticlassPerceptron(4, classes)
+        made.load_state_dict(
+            {name: values + ("strict" in options.values()) for name, values in made.state_dict().items()}
+        )
+        return made.to(X.dtype)
+
+    plain = tp.RuleTrainer(max_epochs=8, engine="reference", **options).fit(net(), X, y)
+    run = tp.RuleTrainer(max_epochs=8, engine="blocked", **options).start(net().to(device), X, y)
+    engine, by_hand = run._engine, []
+    engine.block = 16
+    learn = engine._by_plain_loop
+    engine._by_plain_loop = lambda *args: by_hand.append(1) or learn(*args)
+    while run.verdict is None:
+        by_hand.clear()
+        with pretend.counted() as seen:
+            run.epoch()
+        if device == "pretend":
+            # a stretch that is in doubt costs a look and a copy, and is followed by a shorter one
+            assert len(seen.waits) <= 1 + 3 * len(by_hand) + 3 * (len(run.history) == 1), seen.waits
+            if kind == "integers" and len(run.history) > 2:
+                assert len(seen.waits) == 1, seen.waits
+    result = run.result()
+    assert result.log.equals(plain.log)
+    assert torch.equal(result.model.weight.cpu(), plain.model.weight)
+    assert torch.equal(result.model.bias.cpu(), plain.model.bias)
+    assert [record.mistakes for record in result.history] == [record.mistakes for record in plain.history]
+    assert [record.norm for record in result.history] == [record.norm for record in plain.history]
 
 
 # --- sparse samples ---

@@ -27,10 +27,11 @@ from torchperc.rules.spaces import Weights
 from torchperc.samples.rows import DenseRows, Rows
 
 _LARGEST = 1024  # samples in a block
+_GROWTH = 8  # of the stretch between two looks, after one without a flag
 _FEW = 4  # mistakes in a block, by which its size is chosen
 _IN_TURN = 8  # updates that a device makes one after the other, where sums round
 _SWEEPS = 32  # at most, before the plain loop is faster
-_STRETCH = 16  # blocks that are given to the plain loop at a time
+_ON_HOST = 2**24  # numbers that are copied to the host at a time
 
 
 class _Part(NamedTuple):
@@ -91,7 +92,9 @@ class BlockedEngine(LinearEngine):
         while self._waits and 2 * size <= _LARGEST and 2 * size * self._rate <= _FEW:
             size *= 2
         if self._waits and not self._exact and (self.block * self._rate > _IN_TURN / 2 or not self._shifts):
-            learned, made = self._by_plain_loop(part, first, first + _STRETCH * size)
+            blocks = max(1, min(self._ahead, _ON_HOST // (size * self.space.rows.width)))
+            learned, made = self._by_plain_loop(part, first, first + blocks * size)
+            self._ahead = _GROWTH * blocks
         else:
             blocks = self._ahead if self._waits else 1
             solved, made = self._on_trust(part, first, blocks, size)
@@ -101,8 +104,8 @@ class BlockedEngine(LinearEngine):
                 more, found = self._by_plain_loop(part, first + learned, first + learned + size)
                 learned, made = learned + more, made + found
             else:
-                self._ahead = 8 * blocks
-        self._rate = (self._rate + made / learned) / 2
+                self._ahead = _GROWTH * min(blocks, len(part.at))
+        self._rate = (made + 1) / (learned + 1)
         return learned, made
 
     def _on_trust(self, part: _Part, first: int, blocks: int, size: int) -> tuple[int, int]:
@@ -130,6 +133,8 @@ class BlockedEngine(LinearEngine):
         scores = rows.scores(self.weights.weight, self.weights.bias)
         earlier = rows.dots(rows).add_(self.space.bias_scale).tril_(-1)
         sweep = self._two(own, coefs) if self.space.classes is None else self._many(own, coefs)
+        if self.space.classes is None:  # a sweep sees y·s
+            scores, earlier = scores * own[:, None], earlier.mul_(own[:, None])
         moves = torch.zeros_like(scores)
         sweeps = min(_SWEEPS, 4 + math.ceil(1.5 * self._rate * len(own))) if self._waits else len(own) + 1
         for _ in range(sweeps):
@@ -201,16 +206,16 @@ class BlockedEngine(LinearEngine):
         """Whether rounding leaves any mistake of the block open, or which class a sample was taken for."""
         near = 2 * bound
         if self.space.classes is None:
-            return ((seen[:, 0] * own - self.task.margin).abs() <= near).any()
+            return ((seen[:, 0] - self.task.margin).abs() <= near).any()
         best = seen.scatter(1, own[:, None], -math.inf).topk(min(2, self.space.outputs - 1), -1).values.double()
         slack = seen.gather(1, own[:, None])[:, 0].double() - best[:, 0] - self.task.margin
         several = (best[:, 0] - best[:, -1] <= near) & (slack <= near) & (best.shape[1] > 1)
         return ((slack.abs() <= near) | several).any()
 
     def _two(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        """A sweep with one score: from scores to updates; the second result is not used."""
-        label, step, negative, nothing = own[:, None], (coefs * own)[:, None], own[:, None] < 0, coefs.new_zeros(())
-        return lambda seen: (torch.where(self._below(seen * label, negative), step, nothing), own)
+        """A sweep with one score: from y·s to updates; the second result is not used."""
+        step, negative, nothing = (coefs * own)[:, None], own[:, None] < 0, coefs.new_zeros(())
+        return lambda slack: (torch.where(self._below(slack, negative), step, nothing), own)
 
     def _many(self, own: Tensor, coefs: Tensor) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         """A sweep with K scores: from scores to updates, and the class each sample was taken for."""
