@@ -38,6 +38,7 @@ LOSSES = {
 }
 NETS = {
     "two": partial(tp.Perceptron, 3, init="normal", seed=0),
+    "zero": partial(tp.Perceptron, 3),
     "many": partial(tp.MulticlassPerceptron, 3, 4, init="normal", seed=0),
     "joint": partial(tp.JointPerceptron, 3, 4, init="normal", seed=0),
     "mlp": partial(tp.MLP, 3, (5,), seed=0),
@@ -127,7 +128,19 @@ def test_heads(device, head, classes):
 
 @pytest.mark.parametrize(
     "optimizer",
-    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "NAdam", "RAdam", "Adamax", "Rprop", "LBFGS"],
+    [
+        "SGD",
+        "Adam",
+        "AdamW",
+        "RMSprop",
+        "Adagrad",
+        "Adadelta",
+        "NAdam",
+        "RAdam",
+        "Adamax",
+        "Rprop",
+        pytest.param("LBFGS", marks=pytest.mark.slow),
+    ],
 )
 def test_optimizers(device, optimizer):
     X, y = data()
@@ -168,7 +181,7 @@ def test_rule(device, classes, select):
     runs = []
     for place in ("cpu", device):
         net = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)
-        trainer = tp.RuleTrainer(max_epochs=5, select=select, order="shuffled")
+        trainer = tp.RuleTrainer(max_epochs=3, select=select, order="shuffled")
         result = trainer.fit(net.to(place), X, y, validation=(X, y))
         runs.append((net.cpu(), result))
     (net, here), (other, there) = runs
@@ -230,8 +243,8 @@ def test_online(device):
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("kernel", ["poly", "rbf", torch.inner], ids=["poly", "rbf", "own"])
 def test_kernel(device, kernel, classes):
-    X, y = data(classes)
-    trainer = tp.RuleTrainer(max_epochs=3, kernel=kernel, select="voted")
+    X, y = data(classes, count=12)
+    trainer = tp.RuleTrainer(max_epochs=2, kernel=kernel, select="voted")
     here, there = (trainer.fit(None, X.to(place), y, num_classes=classes) for place in ("cpu", device))
     assert here.log.equals(there.log)
     assert torch.equal(here.predict(X), there.predict(X.to(device)).cpu())
@@ -293,7 +306,7 @@ def test_a_model_of_a_device_is_saved_and_read_on_the_cpu(device, tmp_path):
 # --- blocks: how often the host waits ---
 
 
-def cloud(kind, classes=None, count=600, width=4, dtype=torch.float64):
+def cloud(kind, classes=None, count=100, width=4, dtype=torch.float64):
     """Integers or floats, separable with a margin or noisy."""
     draw = partial(torch.randn, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     X = draw(count, width)
@@ -311,13 +324,13 @@ def cloud(kind, classes=None, count=600, width=4, dtype=torch.float64):
         ("integers", None, {}),
         ("integers", 3, {}),
         ("integers, noisy", None, {"tie": "sign"}),
-        ("integers, noisy", 3, {"margin": 1.0}),
+        ("integers, noisy", None, {"margin": 1.0}),
         ("floats", None, {}),
         ("floats", None, {"tie": "strict", "lr": 0.1, "bias_step": "radius"}),
         ("floats", None, {"dtype": torch.float32}),
         ("floats", 3, {}),
         ("floats, noisy", None, {}),
-        ("floats, noisy", 3, {"dtype": torch.float32}),
+        ("floats, noisy", 3, {"dtype": torch.float32, "class_weight": "balanced"}),
         ("floats", None, {"class_weight": {-1: 0.7, 1: 1.3}}),
     ],
     ids=str,
@@ -334,17 +347,17 @@ def test_blocks_wait_once_per_epoch_and_for_blocks_that_are_in_doubt(device, kin
         )
         return made.to(X.dtype)
 
-    plain = tp.RuleTrainer(max_epochs=8, engine="reference", **options).fit(net(), X, y)
-    run = tp.RuleTrainer(max_epochs=8, engine="blocked", **options).start(net().to(device), X, y)
+    plain = tp.RuleTrainer(max_epochs=5, engine="reference", **options).fit(net(), X, y)
+    run = tp.RuleTrainer(max_epochs=5, engine="blocked", **options).start(net().to(device), X, y)
     engine, by_hand = run._engine, []
-    engine.block = 16
+    engine.block = 10
     learn = engine._by_plain_loop
     engine._by_plain_loop = lambda *args: by_hand.append(1) or learn(*args)
     while run.verdict is None:
         by_hand.clear()
         with pretend.counted() as seen:
             run.epoch()
-        if device == "pretend":
+        if device == "pretend" and run.verdict is None:  # which a strict tie looks at every sample for
             # a stretch that is in doubt costs a look and a copy, and is followed by a shorter one
             assert len(seen.waits) <= 1 + 3 * len(by_hand) + 3 * (len(run.history) == 1), seen.waits
             if kind == "integers" and len(run.history) > 2:
@@ -374,11 +387,11 @@ def test_sparse_samples_of_the_rule_need_the_cpu(device):
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
 def test_single_sample_descent(device, head, classes):
-    X, y = data(classes, count=200, seed=2)
+    X, y = data(classes, count=150, seed=2)
     nets = []
     for place in ("cpu", device):
         net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, 3)).double().to(place)
-        options = {"sample_weight": torch.ones(200).to(place), "l2": 0.01, "order": torch.arange(199, -1, -1).to(place)}
+        options = {"sample_weight": torch.ones(150).to(place), "l2": 0.01, "order": torch.arange(149, 70, -1).to(place)}
         tp.descend(net, head, X.to(place), y.to(place), 0.0625, **options)
         tp.descend(net, head, X.to(place), y.to(place), 0.0625)
         nets.append(net)
@@ -406,12 +419,12 @@ def test_minimise(device, head, classes):
 @pytest.mark.parametrize("head", [tp.PerceptronHead(), tp.LMSHead(), tp.LogisticHead()], ids=str)
 def test_the_xor_lab(device, head):
     here, there = (
-        xor.train(range(20), head=head, steps=40, dtype=torch.float64, device=place) for place in ("cpu", device)
+        xor.train(range(9), head=head, steps=12, dtype=torch.float64, device=place) for place in ("cpu", device)
     )
     assert here.kinds == there.kinds
     for name in ("curves", "weight1", "bias2", "gradient_norm", "accuracy"):
         torch.testing.assert_close(getattr(here, name), getattr(there, name), rtol=1e-9, atol=1e-12)
-    nets = [there.net(k).to(device) for k in range(20)]
+    nets = [there.net(k).to(device) for k in range(9)]
     assert xor.classify(nets, head) == there.kinds
 
 
@@ -433,29 +446,28 @@ def batches(classes=None, size=None, shuffle=False, weighted=False, count=24):
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "options"),
+    ("name", "train", "options"),
     [
-        ("two", None, {"head": "logistic", "lr": 0.1}),
-        ("two", 5, {"head": "lms", "lr": 0.01, "class_weight": "balanced"}),
-        ("two", 5, {"head": "perceptron", "lr": 1.0, "update": "sample"}),
-        ("two", None, {"head": "lms", "lr": "auto", "start": "two-sample"}),
-        ("two", 5, {"head": "logistic", "lr": "auto"}),
-        ("many", 5, {"head": "logistic", "lr": 0.1, "class_weight": {0: 2.0, 1: 1.0, 2: 1.0, 3: 0.5}}),
-        ("many", None, {"head": "lms", "lr": 0.01, "update": "sample"}),
-        ("joint", None, {"head": "perceptron", "lr": 0.1}),
-        ("mlp", 5, {"head": "logistic", "optimizer": partial(torch.optim.Adam, lr=0.01)}),
-        ("mlp-many", None, {"head": "logistic", "optimizer": partial(torch.optim.LBFGS, max_iter=3)}),
+        ("two", {}, {"head": "logistic", "lr": 0.1}),
+        ("two", {"size": 9}, {"head": "lms", "lr": 0.01, "class_weight": "balanced"}),
+        ("two", {"size": 9, "weighted": True}, {"head": "perceptron", "lr": 1.0, "update": "sample"}),
+        ("two", {"weighted": True}, {"head": "lms", "lr": "auto", "start": "two-sample"}),
+        ("two", {"size": 9}, {"head": "logistic", "lr": "auto"}),
+        ("many", {"size": 9}, {"head": "logistic", "lr": 0.1, "class_weight": {0: 2.0, 1: 1.0, 2: 1.0, 3: 0.5}}),
+        ("many", {}, {"head": "lms", "lr": 0.01, "update": "sample"}),
+        ("joint", {"weighted": True}, {"head": "perceptron", "lr": 0.1}),
+        ("mlp", {"size": 9}, {"head": "logistic", "optimizer": partial(torch.optim.Adam, lr=0.01)}),
+        ("mlp-many", {}, {"head": "logistic", "optimizer": partial(torch.optim.RMSprop, lr=0.01)}),
     ],
-    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+    ids=str,
 )
-@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
-def test_lit_classifier(device, tmp_path, name, size, options, weighted):
+def test_lit_classifier(device, tmp_path, name, train, options):
     classes = 4 if name in ("many", "joint", "mlp-many") else None
     ends = []
     for place in ("cpu", device):
         lit = L.LitClassifier(NETS[name](), **options)
-        trainer = trainer_on(place, tmp_path)
-        trainer.fit(lit, batches(classes, size, weighted=weighted), batches(classes, 7))
+        trainer = trainer_on(place, tmp_path, max_epochs=2)
+        trainer.fit(lit, batches(classes, **train), batches(classes, 7))
         metrics = {key: float(value) for key, value in trainer.callback_metrics.items()}
         predicted = torch.cat(trainer.predict(lit, batches(classes, 7)))
         tested = trainer.test(lit, batches(classes, 7), verbose=False)
@@ -476,13 +488,62 @@ def test_lit_rule(device, tmp_path, kind, select):
     ends = []
     for place in ("cpu", device):
         lit = L.LitRule(tp.Perceptron(3), select=select)
-        trainer = trainer_on(place, tmp_path)
-        trainer.fit(lit, batches(size=None if kind == "one batch" else 5, weighted=True), batches(size=7))
+        trainer = trainer_on(place, tmp_path, max_epochs=2)
+        trainer.fit(lit, batches(size=None if kind == "one batch" else 12, weighted=True), batches(size=12))
         ends.append((lit.net.cpu(), lit.result, {key: float(value) for key, value in trainer.callback_metrics.items()}))
     (net, here, metrics), (other, there, others) = ends
     assert torch.equal(net.weight, other.weight)
     assert here.mistakes == there.mistakes
     assert metrics == pytest.approx(others, rel=1e-6)
+
+
+class Waits(pl.Callback):
+    """Kernels and waits of each epoch."""
+
+    def __init__(self):
+        self.epochs, self.counting = [], None
+
+    def on_train_epoch_start(self, *_):
+        self.on_train_end()
+        self.counting = pretend.counted()
+        self.epochs.append(self.counting.__enter__())
+
+    def on_train_end(self, *_):
+        if self.counting is not None:
+            self.counting.__exit__(None, None, None)
+
+
+LOGISTIC = partial(L.LitClassifier, head="logistic", lr=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "train", "validates", "logs", "allowed"),
+    [
+        ("two", LOGISTIC, {}, False, False, 1),
+        ("two", LOGISTIC, {}, True, True, 2),
+        ("two", LOGISTIC, {"size": 9}, False, True, 1),
+        ("two", LOGISTIC, {"weighted": True}, False, False, 2),  # weights are checked in each batch
+        ("two", partial(LOGISTIC, class_weight={-1: 1.0, 1: 2.0}), {}, False, False, 1),
+        ("many", partial(L.LitClassifier, head="lms", lr=0.01), {"size": 9}, False, False, 1),
+        ("mlp", partial(L.LitClassifier, optimizer=partial(torch.optim.Adam, lr=0.01)), {}, True, False, 2),
+        ("zero", L.LitRule, {}, False, False, 1),
+        ("zero", partial(L.LitRule, select="averaged", order="shuffled"), {}, True, True, 2),
+        ("two", L.LitRule, {}, False, False, 2),  # sums round and mistakes are many: the plain loop on the host
+    ],
+    ids=lambda value: str(getattr(value, "keywords", value)),
+)
+def test_the_host_waits_once_per_epoch_and_once_more_for_validation(
+    device, tmp_path, name, make, train, validates, logs, allowed
+):
+    if device != "pretend":
+        pytest.skip("waits are counted on the pretend device")
+    classes, watch = 4 if name == "many" else None, Waits()
+    logger = pl.loggers.CSVLogger(tmp_path) if logs else False
+    trainer = trainer_on(device, tmp_path, callbacks=[watch], logger=logger, log_every_n_steps=1)
+    trainer.fit(make(NETS[name]()), batches(classes, **train), batches(classes, 12) if validates else None)
+    found = [seen.waits for seen in watch.epochs[2:]]  # the first look up what stays the same
+    assert found
+    assert max(map(len, found)) <= allowed, found
 
 
 @pytest.mark.parametrize("kind", ["rule", "sample", "batch"])
@@ -516,17 +577,17 @@ def test_checkpoints_of_a_device_resume_to_the_bit(device, tmp_path, kind):
         update = "sample" if kind == "sample" else "batch"
         return L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.1, update=update)
 
-    loader = partial(batches, size=None if kind in ("batch", "rule") else 5)
+    loader = partial(batches, size=None if kind in ("batch", "rule") else 12)
     whole, first = module(), module()
-    trainer_on(device, tmp_path, max_epochs=6).fit(whole, loader())
-    trainer = trainer_on(device, tmp_path, max_epochs=3)
+    trainer_on(device, tmp_path, max_epochs=4).fit(whole, loader())
+    trainer = trainer_on(device, tmp_path, max_epochs=2)
     trainer.fit(first, loader())
     path = tmp_path / "half.ckpt"
     trainer.save_checkpoint(path)
     assert all(torch.equal(value, first.state_dict()[name].cpu()) for name, value in weights(path).items())
     for place in (device, "cpu"):  # from the device to itself, and to the CPU
         again = module()
-        trainer_on(place, tmp_path, max_epochs=6).fit(again, loader(), ckpt_path=path, weights_only=False)
+        trainer_on(place, tmp_path, max_epochs=4).fit(again, loader(), ckpt_path=path, weights_only=False)
         if place == device:
             assert all(
                 torch.equal(a.cpu(), b.cpu()) for a, b in zip(again.parameters(), whole.parameters(), strict=True)

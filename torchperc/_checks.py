@@ -203,8 +203,9 @@ def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight
         tensor([1.0000, 0.5000], dtype=torch.float64)
     """
     values = _one_per_sample(weights, count, name).to(torch.float64)
-    if not torch.isfinite(values).all() or (values < 0).any():
-        bad = values[~torch.isfinite(values) | (values < 0)][0].item()
+    wrong = ~torch.isfinite(values) | (values < 0)
+    if wrong.any():
+        bad = values[wrong][0].item()
         raise ValueError(f"{name} must hold finite numbers >= 0, found {bad}; a weight of 0 leaves the sample out")
     if not all_zero and not (values > 0).any():
         raise ValueError(f"{name} is 0 everywhere; at least one sample must count")

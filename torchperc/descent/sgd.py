@@ -97,7 +97,8 @@ def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, 
     if l2 and l2 * float(rates.max()) >= 1:
         raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} flips weights; lower l2 or lr")
     if order is None:
-        index = torch.from_numpy(np.arange(len(rows))).to(rows.device)  # in numpy, which wakes no threads for it
+        on_cpu = rows.device.type == "cpu"  # in numpy, which wakes no threads for it
+        index = torch.from_numpy(np.arange(len(rows))) if on_cpu else torch.arange(len(rows), device=rows.device)
     else:
         index = sample_numbers(order).to(rows.device)
         if index.dim() != 1 or not len(index) or index.min() < 0 or index.max() >= len(rows):

@@ -117,10 +117,9 @@ class LitNet(pl.LightningModule):
     def _log_evaluated(self, stage: str, number: int, suffix: str = "") -> None:
         sums = self._over_processes(self._evaluated.pop(number))
         if sums.count:
-            means = {"loss": sums.sums.loss / sums.count, "error": sums.sums.errors / sums.count}
-            self._log(
-                {f"{name}/{stage}{suffix}": value for name, value in means.items()}, add_dataloader_idx=not suffix
-            )
+            means = sums.means()
+            values = {f"{name}/{stage}{suffix}": means[name] for name in ("loss", "error")}
+            self._log(values, add_dataloader_idx=not suffix)
             self._count_decisions(sums)
 
     def _count_decisions(self, sums: EpochSums) -> None:

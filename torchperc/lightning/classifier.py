@@ -22,7 +22,7 @@ from torchperc.lightning._pl import pl
 from torchperc.lightning.base import LitNet, Samples, pieces
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
-from torchperc.lightning.metrics import EpochSums, squared_length, tally
+from torchperc.lightning.metrics import EpochSums, tally
 from torchperc.model.describe import as_factory, described_factory, uncompiled
 from torchperc.nn import functional as tpf
 from torchperc.nn.derivatives import curvature_bound, safe_lr
@@ -254,7 +254,7 @@ class LitClassifier(LitNet):
     def _step_by_samples(self, samples: Samples) -> Tensor:
         optimizer = self.optimizers()
         length, net = self._length(), self._linear()
-        total = torch.zeros((), dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64, device=samples.y.device)
         for x, y, weight in pieces(samples):
             if tpf.is_sparse(x) and x.device.type != "cpu":
                 raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
@@ -361,10 +361,10 @@ class LitClassifier(LitNet):
     def _log_epoch(self) -> None:
         if not self._sums.begun:
             return
-        values = self._over_processes(self._sums).means()
+        values = self._over_processes(self._sums).means(self.net.parameters())
         if self._length() is None:
             del values["margin"]  # a slack is a distance only where there is one hyperplane
-        values |= {"norm": math.sqrt(squared_length(self.net.parameters())), "lr": self._lr_used}
+        values["lr"] = self._lr_used
         self._log({_TAGS.get(name, name): value for name, value in values.items()})
         self._sums.reset()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -73,11 +74,14 @@ def squared_length(parameters: Iterable[Tensor]) -> float:
         >>> squared_length([torch.tensor([3.0, 4.0])])
         25.0
     """
-    total = 0.0
+    return float(_squared_length(parameters))
+
+
+def _squared_length(parameters: Iterable[Tensor]) -> Tensor | float:
+    total: Tensor | float = 0.0
     for parameter in parameters:
         values = exact(parameter.detach())
-        square = np.square(values.numpy()).sum() if values.device.type == "cpu" else values.square().sum()
-        total += float(square)
+        total += float(np.square(values.numpy()).sum()) if values.device.type == "cpu" else values.square().sum()
     return total
 
 
@@ -128,7 +132,16 @@ class EpochSums:
         self.count, self.sums = state["count"], Tally(*(state[name] for name in Tally._fields))
         self.begun = state.get("begun", self.count > 0)
 
-    def means(self) -> dict[str, float]:
-        """Mean loss, fraction of wrong decisions, number of mistakes as the head counts them, smallest slack."""
-        loss, errors, mistakes, slack = torch.stack(list(self.sums)).tolist()
-        return {"loss": loss / self.count, "error": errors / self.count, "mistakes": mistakes, "margin": slack}
+    def means(self, parameters: Iterable[Tensor] = ()) -> dict[str, float]:
+        """Mean loss, fraction of wrong decisions, number of mistakes as the head counts them, smallest slack.
+
+        ``norm`` is √Σ w² over parameters, read off the device together with the others.
+        """
+        length = _squared_length(parameters)
+        sums = torch.stack(list(self.sums))
+        if isinstance(length, Tensor):
+            sums = torch.cat((sums.to(length), length[None]))
+        loss, errors, mistakes, slack, *squares = sums.tolist()
+        norm = math.sqrt(squares[0] if squares else float(length))
+        means = {"loss": loss / self.count, "error": errors / self.count, "mistakes": mistakes}
+        return {**means, "margin": slack, "norm": norm}

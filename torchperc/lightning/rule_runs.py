@@ -17,7 +17,7 @@ from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.models import LinearModel, Net
+from torchperc.rules.models import Net
 from torchperc.rules.online import Stream
 from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
@@ -53,12 +53,18 @@ class WholeLearning:
 
     def learn(self, samples: Samples) -> None:
         """One epoch, on the samples of the first batch."""
-        if not all(_same(new, old) for new, old in zip(samples, self._samples, strict=True)):
+        same = [_same(new, old) for new, old in zip(samples, self._samples, strict=True)]
+        flags = [each for each in same if isinstance(each, Tensor)]
+        if flags:
+            self._run.watch(torch.stack(flags))
+        other = any(each is False for each in same)
+        if not other:
+            self._new = self._run.epoch()
+        if other or (flags and not all(self._run.watched())):
             raise ValueError(
                 "the loader gives other samples than in the first epoch, or in another order; use a sequential "
                 "sampler with LitRule(order='shuffled'), or shuffle=True, which is learned online"
             )
-        self._new = self._run.epoch()
         self._run.write_to(self.net)
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
@@ -67,9 +73,7 @@ class WholeLearning:
         if record is None:
             return {}
         loss, slack = self._run.survey()
-        last = self._run.current()
-        assert isinstance(last, LinearModel)
-        length = math.sqrt(squared_length([last.weight]))
+        length = math.sqrt(squared_length([self._run.weight()]))
         return {
             "mistakes": float(record.mistakes),
             "error/train": record.mistakes / self._run.count,
@@ -192,8 +196,8 @@ class OnlineLearning:
         self.verdict = None if found is Verdict.BUDGET else found
 
 
-def _same(one: Any, other: Any) -> bool:
-    """Whether two batches are equal; nothing is read if they share memory."""
+def _same(one: Any, other: Any) -> bool | Tensor:
+    """Whether two batches are equal, which on a device nobody waits for; nothing is read if they share memory."""
     if one is other:
         return True
     if isinstance(one, Mapped) and isinstance(other, Mapped):
@@ -207,4 +211,4 @@ def _same(one: Any, other: Any) -> bool:
         return True
     if one.device.type == "cpu" and one.dtype != torch.bfloat16:  # in numpy, which wakes no threads for it
         return np.array_equal(one.numpy(), other.numpy())
-    return torch.equal(one, other)
+    return torch.eq(one, other).all()

@@ -114,7 +114,8 @@ class MistakeLog:
     ) -> MistakeLog:
         """A log from its entries, whose coefficients are not scaled."""
         sample, step, coef, wrong = mistakes
-        steps, ends = epoch_ends[-1] if epoch_ends else 0, torch.tensor(epoch_ends, dtype=torch.int64, device=y.device)
+        steps = epoch_ends[-1] if epoch_ends else 0
+        ends = torch.tensor(epoch_ends, dtype=torch.int64).to(y.device, non_blocking=True)
         if cost is None:
             cost = torch.ones((), dtype=torch.float64, device=y.device).expand(len(y))
         return cls(space, y, start, sample, step, coef * space.scale, wrong, steps, ends, cost)

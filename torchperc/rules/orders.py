@@ -66,7 +66,7 @@ class Order:
         elif self.name == "shuffled":
             for number in torch.randperm(len(self._parts), generator=self.generator).tolist():
                 ids = self._parts[number]
-                yield ids[torch.randperm(len(ids), generator=self.generator).to(ids.device)]
+                yield ids[torch.randperm(len(ids), generator=self.generator).to(ids.device, non_blocking=True)]
         else:
             assert mistakes is not None
             for _ in range(len(self.ids)):

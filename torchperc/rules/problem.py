@@ -188,7 +188,8 @@ def sample_factors(
     if sample_weight is not None:
         factors = checks.nonnegative_weights(sample_weight, len(y), all_zero=all_zero).to(y.device)
     if class_weight is not None:
-        for label, factor in class_factors(y[factors > 0], class_weight, classes).items():
+        present = y[factors > 0] if isinstance(class_weight, str) else y  # which waits for a device
+        for label, factor in class_factors(present, class_weight, classes).items():
             factors = torch.where(y == label, factors * factor, factors)
     return factors
 

@@ -165,6 +165,7 @@ class RuleRun:
     @torch.no_grad()
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
+        self._engine.told = None
         made = self._pass(self._ends[-1] if self._ends else 0)
         norm = self._engine.norm()
         if not math.isfinite(norm):
@@ -225,9 +226,23 @@ class RuleRun:
 
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack on the training samples now."""
-        loss, slack = self._engine.survey()
+        loss, slack = self._engine.told[:2] if self._engine.told else self._engine.survey()
         scale = self._engine.task.space.scale
         return loss * scale, slack * scale
+
+    def watch(self, flags: Tensor) -> None:
+        """Have the next epoch read a survey and these flags off the device, in the same wait as its own numbers."""
+        self._flags, engine = flags, self._engine
+        engine.wanted = lambda: torch.cat((engine.surveyed(), flags.double()))
+
+    def watched(self) -> list[bool]:
+        """The flags, after the epoch."""
+        return list(map(bool, self._engine.told[2:] if self._engine.told else self._flags.tolist()))
+
+    def weight(self) -> Tensor:
+        """The weight as it is now, on the host."""
+        space, (weight, *_) = self._engine.task.space, self._engine._numbers()
+        return weight.to(space.rows.dtype) * space.scale
 
     @cached_property
     def squared_radius(self) -> float:
@@ -241,12 +256,12 @@ class RuleRun:
         ``theory/mistakes`` so far; ``theory/bound`` (R² + 2m/η)/γ² with the margin γ reached. What is not known is left
         out.
         """
-        record, lr = self.history[-1], float(self._engine.task.coefs[:1])
+        record, lr = self.history[-1], self._engine.task.common
         lower = slack / record.norm if record.norm else -math.inf
         values = {"theory/lower": lower, "theory/mistakes": self._counted()}
         if record.upper is not None:
             values["theory/upper"] = record.upper
-            if lower > 0 and self._engine.task.coefs.stride(0) == 0:
+            if lower > 0 and lr is not None:
                 values["theory/bound"] = (self.squared_radius + 2 * self._engine.task.margin / lr) / lower**2
         return {name: value for name, value in values.items() if math.isfinite(value)}
 

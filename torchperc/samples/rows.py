@@ -174,7 +174,9 @@ class DenseRows(Rows):
         return F.linear(self.X, weight, bias)
 
     def combine(self, coefs: Tensor) -> Tensor:
-        used = coefs.abs().sum(-1).nonzero().squeeze(-1)
+        used = torch.arange(len(self), device=self.device)
+        if self.device.type == "cpu":  # elsewhere to multiply by zeros is faster than to wait for their number
+            used = coefs.abs().sum(-1).nonzero().squeeze(-1)
         total = torch.zeros(coefs.shape[1], self.width, dtype=torch.float64, device=self.device)
         for part in used.split(_BLOCK):
             total += coefs[part].double().T @ self.X[part].double()

@@ -82,6 +82,8 @@ class BlockedEngine(LinearEngine):
                 learned, found = self._stretch(part, first)
                 first, made = first + learned, made + found
             before += len(at)
+        if self.wanted is not None and not self.told:
+            self.told = self.wanted().tolist()
         step = _first(wrong != own, made)
         coef = coefs[step] * (own[step] if self.space.classes is None else 1)
         return Mistakes(order[step], step, coef, wrong[step])
@@ -122,10 +124,11 @@ class BlockedEngine(LinearEngine):
             part.wrong[here] = found = torch.where(trusted, found, own)
             self._update(rows, torch.where(trusted, moves, 0), own, found, part.ids[here])
         mistakes = part.wrong[first:last] != part.own[first:last]
-        weighted = [] if self.task.common is not None else [(part.coefs[first:last] * mistakes).abs().sum()]
-        count, made, *total = self.look(solved, mistakes.sum(), *weighted)
+        weight = (part.coefs[first:last] * mistakes).abs().sum() if self.task.common is None else solved
+        wanted = [self.wanted()] if self.wanted is not None and last == len(part.at) else []
+        count, made, total, *self.told = self.look(solved, mistakes.sum(), weight, *wanted)
         if self._total is not None:
-            self._total += total[0] if total else made * abs(self.task.common or 0.0)
+            self._total += total if self.task.common is None else made * abs(self.task.common)
         return int(count), int(made)
 
     def _solve(self, rows: Rows, own: Tensor, coefs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -172,7 +175,7 @@ class BlockedEngine(LinearEngine):
 
     def _by_plain_loop(self, part: _Part, first: int, last: int) -> tuple[int, int]:
         """Learn some samples on the host: how many they were, and how many mistakes."""
-        here = slice(first, min(last, len(part.at)))
+        here, self.told = slice(first, min(last, len(part.at))), None
         own = part.own[here]
         if not self._waits:
             mistakes = self._plain.run(part.ids[here])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -51,6 +51,10 @@ class Engine(ABC):
     """The state of a run and how it changes, before scaling; the model is scaled."""
 
     task: Task
+    wanted: Callable[[], Tensor] | None = None
+    """What else to read off the device at the end of a pass, for engines that look there anyway."""
+    told: list[float] | None = None
+    """What it was; ``None`` if nobody has looked since the weights changed."""
 
     @abstractmethod
     def run(self, order: Tensor) -> Mistakes:
@@ -96,8 +100,13 @@ class Engine(ABC):
 
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack of all training samples now."""
+        loss, slack = self.surveyed().tolist()
+        return loss, slack
+
+    def surveyed(self) -> Tensor:
+        """The same two numbers, on the device: (2,)."""
         slack = tpf.slacks(shaped(self.training_scores(), self.task.space), self.task.y).double()
-        return float((-slack).clamp_min(0).mean()), float(slack.min())
+        return torch.stack(((-slack).clamp_min(0).mean(), slack.min()))
 
     def mistakes(self) -> Tensor:
         """Which training samples are mistakes now: bool (N,)."""
