@@ -3,6 +3,7 @@
 import copy
 import warnings
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 import oracles
@@ -16,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import torchperc as tp
 from torchperc import functional as tpf
 from torchperc.lab import xor
+from torchperc.rules.engines import blocked
 
 L = tp.lightning
 pytestmark = [
@@ -325,6 +327,7 @@ def cloud(kind, classes=None, count=100, width=4, dtype=torch.float64):
         ("integers", 3, {}),
         ("integers, noisy", None, {"tie": "sign"}),
         ("integers, noisy", None, {"margin": 1.0}),
+        ("integers, noisy", None, {"sweeps": 2}),
         ("floats", None, {}),
         ("floats", None, {"tie": "strict", "lr": 0.1, "bias_step": "radius"}),
         ("floats", None, {"dtype": torch.float32}),
@@ -338,6 +341,7 @@ def cloud(kind, classes=None, count=100, width=4, dtype=torch.float64):
 @pytest.mark.filterwarnings("ignore:tie='strict'")
 def test_blocks_wait_once_per_epoch_and_for_blocks_that_are_in_doubt(device, kind, classes, options):
     options = dict(options)
+    sweeps = options.pop("sweeps", blocked._SWEEPS)
     X, y = cloud(kind, classes, dtype=options.pop("dtype", torch.float64))
 
     def net():
@@ -355,7 +359,8 @@ def test_blocks_wait_once_per_epoch_and_for_blocks_that_are_in_doubt(device, kin
     engine._by_plain_loop = lambda *args: by_hand.append(1) or learn(*args)
     while run.verdict is None:
         by_hand.clear()
-        with pretend.counted() as seen:
+        with pretend.counted() as seen, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(blocked, "_SWEEPS", sweeps)
             run.epoch()
         if device == "pretend" and run.verdict is None:  # which a strict tie looks at every sample for
             # a stretch that is in doubt costs a look and a copy, and is followed by a shorter one
@@ -368,6 +373,18 @@ def test_blocks_wait_once_per_epoch_and_for_blocks_that_are_in_doubt(device, kin
     assert torch.equal(result.model.bias.cpu(), plain.model.bias)
     assert [record.mistakes for record in result.history] == [record.mistakes for record in plain.history]
     assert [record.norm for record in result.history] == [record.norm for record in plain.history]
+
+
+def test_a_score_that_rounding_hides_is_decided_exactly(device):
+    hidden = list(permutations((1e16, 1.0, -1e16)))  # which score 1, though in some order they add up to 0
+    X = torch.tensor([*hidden, (0.0, -1.0, 0.0)], dtype=torch.float64)
+    y = torch.tensor([1] * 6 + [-1])
+    for place in ("cpu", device):
+        net = tp.Perceptron(3, bias=False, dtype=torch.float64)
+        torch.nn.init.ones_(net.weight)
+        run = tp.RuleTrainer(max_epochs=1, engine="blocked").start(net.to(place), X, y)
+        run._engine._rate = 0.0  # so that the block is tried
+        assert run.epoch().mistakes == 0
 
 
 # --- sparse samples ---
