@@ -21,9 +21,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torchperc.rules.engines.compiled import CompiledEngine, obstacle
 from torchperc.rules.engines.reference import LinearEngine, ReferenceEngine, Task
 from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import Weights
+from torchperc.samples import compiling
 from torchperc.samples.rows import DenseRows, Rows
 
 _LARGEST = 1024  # samples in a block
@@ -181,16 +183,15 @@ class BlockedEngine(LinearEngine):
             mistakes = self._plain.run(part.ids[here])
             part.wrong[here] = own.index_put((mistakes.step,), mistakes.wrong)
             return len(own), len(mistakes.step)
-        from torchperc.rules.engines.choice import choose_engine
-
         columns = part.rows.take(part.at[here]).dense(), own[:, None], part.coefs[here, None]
         numbers = torch.cat([column.double() for column in columns], 1).cpu()  # one wait
         x, own, coefs = numbers[:, :-2].to(self.space.rows.dtype), numbers[:, -2].long(), numbers[:, -1]
         if self.task.common is not None:
             coefs = coefs[:1].expand(len(own))
         task = replace(self.task, space=replace(self.space, rows=DenseRows(x)), y=own, coefs=coefs)
-        engine = choose_engine("auto", task, Weights(*(values.to(x.dtype) for values in self._numbers())))
-        assert isinstance(engine, LinearEngine)
+        compiles = len(own) >= compiling.WORTH_IT and obstacle(task.space) is None
+        weights = Weights(*(values.to(x.dtype) for values in self._numbers()))
+        engine = (CompiledEngine if compiles else ReferenceEngine)(task, weights)
         mistakes = engine.run(torch.arange(len(own)))
         part.wrong[here].copy_(own.index_put((mistakes.step,), mistakes.wrong), non_blocking=True)
         self.weights.weight.copy_(engine.weights.weight, non_blocking=True)
