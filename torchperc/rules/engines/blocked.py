@@ -30,7 +30,7 @@ from torchperc.samples.rows import DenseRows, Rows
 
 _LARGEST = 1024  # samples in a block
 _GROWTH = 8  # of the stretch between two looks, after one without a flag
-_FEW = 4  # mistakes in a block, by which its size is chosen
+_FEW = 3  # mistakes in a block, by which its size is chosen
 _IN_TURN = 8  # updates that a device makes one after the other, where sums round
 _SWEEPS = 32  # at most, before the plain loop is faster
 _ON_HOST = 2**24  # numbers that are copied to the host at a time
@@ -141,7 +141,7 @@ class BlockedEngine(LinearEngine):
         if self.space.classes is None:  # a sweep sees y·s
             scores, earlier = scores * own[:, None], earlier.mul_(own[:, None])
         moves = torch.zeros_like(scores)
-        sweeps = min(_SWEEPS, 4 + math.ceil(1.5 * self._rate * len(own))) if self._waits else len(own) + 1
+        sweeps = min(_SWEEPS, 6 + math.ceil(2 * self._rate * len(own))) if self._waits else len(own) + 1
         for _ in range(sweeps):
             before, seen = moves, torch.addmm(scores, earlier, moves)
             moves, wrong = sweep(seen)
