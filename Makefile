@@ -9,7 +9,7 @@ WORKERS ?= auto
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-gpu test-faults test-browser coverage lint bench clean
+.PHONY: help setup demo test test-slow test-processes test-gpu test-faults test-browser coverage lint bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,13 +27,16 @@ demo: $(READY)  ## AND by rule and by gradient, side by side; then XOR, which no
 	@$(BIN)/torchperc demo
 
 test: $(READY)  ## the test suite: unit, property, oracle and documentation tests
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults'
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults and not processes'
 
 test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
 test-gpu: $(READY)  ## the GPU tests: on CUDA where there is one, and on a device that pretends to be one
 	$(BIN)/python -m pytest -m gpu tests
+
+test-processes: $(READY)  ## several processes: DDP, launchers, the distributed rule, kills and resuming
+	$(BIN)/python -m pytest -m 'processes and not slow' tests
 
 test-faults: $(READY)  ## the fault campaign: kills, damaged files, bad input, long lives; SUMMARY=FILE writes its table
 	$(if $(SUMMARY),TORCHPERC_FAULTS_SUMMARY=$(abspath $(SUMMARY))) $(BIN)/python -m pytest -m faults tests
@@ -43,7 +46,7 @@ test-browser: $(READY)  ## TensorBoard in a headless Chromium, which is installe
 	$(BIN)/python -m pytest -m browser tests
 
 coverage: $(READY)  ## the test suite with coverage: a table, and htmlcov/index.html
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults' --cov --cov-report=term --cov-report=html
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults and not processes' --cov --cov-report=term --cov-report=html
 
 lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/ruff check .

@@ -53,6 +53,8 @@ def test_the_commands_exist(command):
     if program == "make":
         makefile = (ROOT / "Makefile").read_text()
         assert all(re.search(rf"^{word}:", makefile, re.MULTILINE) for word in words)
+    elif program == "torchrun":
+        assert words[2:4] == ["-m", "torchperc"] or (ROOT / words[2]).is_file()
     elif program == "torchperc" and words[0] in entry._CONFIGURED:
         assert (ROOT / words[words.index("--config") + 1]).is_file()
     elif program == "torchperc":

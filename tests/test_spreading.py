@@ -50,6 +50,7 @@ def test_chunks_make_the_same_runs(alone):
         assert_same_sweep(one, other)
 
 
+@pytest.mark.processes
 def test_processes_make_the_same_runs(alone):
     mapped = tp.sweep(*integers(4, count=3000, width=60), seeds=range(9), max_epochs=2, n_jobs=2)
     assert_same_sweep(alone[0][-1], mapped)

@@ -2,7 +2,7 @@
 
 What ``blocked`` does on a device is counted on the CPU, operation by operation; what ``triton`` does follows from the
 mistakes of the epoch and the tiles in which its program reads samples. No GPU is used: the times are an estimate from
-the figures in :class:`GPU`, which are its data sheet's and published measurements of its latencies, rounded.
+the figures in :class:`GPU`: those of its data sheet, and round guesses of latencies and of the time of a launch.
 """
 
 from __future__ import annotations

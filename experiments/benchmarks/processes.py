@@ -24,21 +24,21 @@ import torchperc as tp
 from torchperc.samples import shards
 
 
-def samples(rank: int, size: int, rows: int, width: int, noise: float) -> tuple[Tensor, Tensor]:
+def samples(rank: int, size: int, rows: int, width: int, noise: float, gap: float = 0.02) -> tuple[Tensor, Tensor]:
     """This process's shard of samples that a hyperplane separates but for some noise."""
     own = shards.own_slice(rows, rank, size)
     truth = torch.randn(width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     generator = torch.Generator().manual_seed(1 + rank)
     X = torch.randn(own.stop - own.start, width, generator=generator, dtype=torch.float64)
     score = X @ truth / truth.norm()
-    X += torch.sign(score)[:, None] * 0.02 * truth / truth.norm()
+    X += torch.sign(score)[:, None] * gap * truth / truth.norm()
     flipped = torch.rand(len(X), generator=generator) < noise
     return X, torch.where((score >= 0) ^ flipped, 1, -1)
 
 
-def rule(mode: str, noise: float, warm: int) -> Callable[[int, int, int, int], dict[str, float]]:
+def rule(mode: str, noise: float, gap: float, warm: int) -> Callable[[int, int, int, int], dict[str, float]]:
     def measure(rank: int, size: int, rows: int, width: int) -> dict[str, float]:
-        X, y = samples(rank, size, rows, width, noise)
+        X, y = samples(rank, size, rows, width, noise, gap)
         net = tp.Perceptron(width, dtype=torch.float64)
         run = tp.RuleTrainer(max_epochs=10**6, distributed=mode).start(net, X, y)
         for _ in range(warm):
@@ -71,9 +71,10 @@ def descent(rank: int, size: int, rows: int, width: int) -> dict[str, float]:
 
 
 CASES = {
-    "rule, mix": rule("mix", 0.01, 2),
-    "rule, exact, few mistakes": rule("exact", 0.0, 12),
-    "rule, exact, 1 % noise": rule("exact", 0.01, 1),
+    "rule, mix": rule("mix", 0.01, 0.02, 2),
+    "rule, exact, separated": rule("exact", 0.0, 0.5, 12),
+    "rule, exact, hardly separable": rule("exact", 0.0, 0.02, 12),
+    "rule, exact, 1 % noise": rule("exact", 0.01, 0.02, 1),
     "full-batch descent, DDP": descent,
 }
 
@@ -103,7 +104,7 @@ def main(rows: int = 400_000, width: int = 100, sizes: tuple[int, ...] = (1, 2, 
         times = (
             f"{n}: {1e3 * found[n][name]['seconds']:.1f} ms ({one / found[n][name]['seconds']:.2f} ×)" for n in sizes
         )
-        print(f"{name:26} {found[sizes[-1]][name]['mistakes']:6.0f} mistakes per pass; processes {', '.join(times)}")
+        print(f"{name:29} {found[sizes[-1]][name]['mistakes']:6.0f} mistakes per pass; processes {', '.join(times)}")
 
 
 if __name__ == "__main__":

@@ -225,6 +225,7 @@ def test_deep_xor(load, tmp_path, capsys):
     assert script.clean_from([0.0, 0.0]) == 0
 
 
+@pytest.mark.processes
 def test_optuna_search(load, tmp_path, capsys):
     processes.context()  # those of the search are forked, too
     script = load("optuna_search")

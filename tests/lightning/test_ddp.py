@@ -143,7 +143,7 @@ BOTH, OTHERS = list(CASES)[:3], list(CASES)[3:]
     ("size", "names"),
     [
         (2, [*BOTH, *OTHERS[::2]]),
-        (3, [*BOTH, *OTHERS[1::2]]),
+        pytest.param(3, [*BOTH, *OTHERS[1::2]], marks=pytest.mark.processes),
         pytest.param(2, OTHERS[1::2], marks=pytest.mark.slow),
         pytest.param(3, OTHERS[::2], marks=pytest.mark.slow),
         pytest.param(6, [*BOTH, *OTHERS[1:]], marks=pytest.mark.slow),  # batches of one are never incomplete
@@ -255,6 +255,7 @@ def _evaluate(rank, size, folder):
 
 
 @pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.processes
 def test_evaluation_counts_and_prediction_gives_each_sample_once(tmp_path, size):
     metrics, (blobs, plain) = _evaluate(0, 1, tmp_path)
     results = processes.run(size, _evaluate, tmp_path)
@@ -365,6 +366,7 @@ KILL, STOP = signal.SIGKILL, signal.SIGTERM
 @pytest.mark.parametrize(
     "moments", [[(KILL, 12), (STOP, 15)], pytest.param([(KILL, 14), (STOP, 12)], marks=pytest.mark.slow)]
 )
+@pytest.mark.processes
 def test_a_process_that_ends_ends_all_and_the_run_resumes_byte_for_byte(tmp_path, moments):
     """Two processes make five steps per epoch; each draws its own dropout."""
     whole = processes.run(2, _broken, tmp_path / "whole", None, 0)
@@ -397,6 +399,7 @@ def _silent(rank, size, fifo):
         fifo.write_text("done")
 
 
+@pytest.mark.processes
 def test_a_process_that_does_not_answer_ends_the_run_after_the_time_out(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     first, second = processes.run(2, _silent, tmp_path / "fifo", seconds=1)
@@ -486,6 +489,7 @@ def _resumed(rank, size, folder, resume):
     return _run(rank, size, folder, resume=resume)
 
 
+@pytest.mark.processes
 def test_a_run_resumes_in_as_many_processes(tmp_path):
     processes.run(2, _resumed, tmp_path / "two", None)
     path = tmp_path / "two/last.ckpt"
@@ -536,6 +540,7 @@ def _ended(process, folder):
 FIT = ["fit", "--config", CONFIGS / "experiment/and-gradient.yaml", *BRIEF[:4], "--trainer.accelerator", "cpu", "--out"]
 
 
+@pytest.mark.processes
 def test_launchers(tmp_path):
     """Lightning's, which calls the command again, and torchrun; both at once, as each takes seconds to start."""
     script = Path(sys.executable).with_name("torchperc")
@@ -627,6 +632,7 @@ def _from_a_config(rank, size, folder, port):
     return found
 
 
+@pytest.mark.processes
 def test_shards_from_a_config(tmp_path):
     first, second = processes.run(2, _from_a_config, _table(tmp_path).parent, _free_port())
     assert second == [(0, "", "")] * 3
@@ -660,6 +666,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.processes
 def test_faults_are_one_line_and_exit_code_two(tmp_path):
     usual = ["fit", "--config", CONFIGS / "experiment/and-gradient.yaml", "--out", tmp_path / "run", *BRIEF]
     faults = dict(FAULTS)

@@ -63,7 +63,7 @@ def _equal(found, expected):
     assert found[3] == pytest.approx(expected[3], rel=1e-14)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.processes)])
 @pytest.mark.parametrize(
     ("data", "options"),
     [("gate", {}), ("table", {"order": "shuffled", "select": "averaged"}), ("classes", {"select": "best-validation"})],
@@ -89,6 +89,7 @@ def test_processes_that_read_their_own_samples(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["exact", "mix"])
+@pytest.mark.processes
 def test_resuming_is_the_undisturbed_run(tmp_path, mode):
     options = {"distributed": mode, "order": "shuffled", "select": "averaged"}
     expected = processes.run(2, _fit, "table", options, tmp_path / "whole")[0]
@@ -100,6 +101,7 @@ def test_resuming_is_the_undisturbed_run(tmp_path, mode):
     assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
+@pytest.mark.processes
 def test_resuming_with_another_number_of_processes(tmp_path):
     options = {"distributed": "exact", "order": "shuffled"}
     expected = processes.run(2, _fit, "table", options, tmp_path / "whole")[0]
@@ -114,7 +116,7 @@ def test_resuming_with_another_number_of_processes(tmp_path):
         assert "made by 3 processes, found 2" in str(error)
 
 
-@pytest.mark.parametrize("mixing", ["uniform", "mistakes"])
+@pytest.mark.parametrize("mixing", ["uniform", pytest.param("mistakes", marks=pytest.mark.processes)])
 def test_mix_is_that_of_the_rule_trainer(tmp_path, mixing):
     X, y = _data()
     options = {"distributed": "mix", "mixing": mixing}

@@ -352,7 +352,7 @@ def test_hyperparameters_of_model_and_data_are_kept(rule, gradient):
     }
     assert options(rule) == both | {
         "module": "LitRule", "lr": 1.0, "tie": "update", "bias_step": "None", "order": "given", "select": "last", "engine": "auto",
-        "seed": 0, "margin": 0.0, "class_weight": "None", "prove": False,
+        "seed": 0, "margin": 0.0, "class_weight": "None", "prove": False, "distributed": "None", "mixing": "uniform",
     }  # fmt: skip
     assert options(gradient) == both | {
         "module": "LitClassifier", "head": "logistic", "lr": 0.5, "update": "batch", "start": "as-is", "interval": "epoch",

@@ -48,6 +48,7 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.processes
 def test_processes_learn_what_one_does(tmp_path, alone, size, call, unpainted):
     save(tmp_path)
     folder, one = alone

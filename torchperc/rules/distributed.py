@@ -97,39 +97,47 @@ class ExactEngine(LinearEngine):
         local = choose_engine("auto", local_task(task), start)
         assert isinstance(local, LinearEngine)
         self._local, self.weights = local, local.weights
+        self._known: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
         # how many samples are scored before the processes compare; the same in all of them
         self._patience = max(16, min(shards.gathered(_MESSAGE // self._rows.row_bytes)))
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order."""
         rank, size = shards.here()
-        place = self._rows.local_place(order)
+        if self._known is None or self._known[0] is not order:  # every epoch has the same, if samples are not shuffled
+            self._known = order, *self._own(order)
+        _, mine, local, ends = self._known
         if size == 1:
-            return self._numbered(self._local.run(place))
-        mine = (place >= 0).nonzero().squeeze(-1)
-        local = place[mine]
-        ends = (mine.diff() != 1).nonzero().squeeze(-1) + 1  # of samples of this process that follow one another
-        ends = torch.cat((ends, ends.new_tensor([len(mine)])))
+            return self._numbered(self._local.run(local))
         found: list[Mistakes] = []
-        begin, shortest = 0, self._patience * size
-        stretch = shortest
-        while begin < len(order):
-            end = min(len(order), begin + stretch)
-            low, high = torch.searchsorted(mine, mine.new_tensor([begin, end])).tolist()
-            place_of_first = low + self._local.first(local[low:high])
-            first = int(mine[place_of_first]) if place_of_first < high else len(order)
-            first, owner = divmod(int(shards.least(mine.new_tensor([first * size + rank]))), size)
-            if first >= len(order):
-                begin, stretch = end, 2 * stretch
+        begin, at, stretch = 0, 0, self._patience
+        while True:  # own samples before ``at`` are no mistakes; those of all processes before ``begin`` are done
+            at = max(at, int(torch.searchsorted(mine, begin)))
+            end = min(len(mine), at + stretch)
+            at += self._local.first(local[at:end])
+            ahead = int(mine[at]) if at < len(mine) else len(order)
+            key = (2 * ahead + (at == end)) * size + rank  # a mistake, or a sample that is not scored yet
+            begin, rest = divmod(int(shards.least(mine.new_tensor([key]))), 2 * size)
+            if begin == len(order):
+                break
+            unknown, owner = divmod(rest, size)
+            if unknown:
+                stretch *= 2
                 continue
             message = None
             if rank == owner:
-                last = int(ends[torch.searchsorted(ends, place_of_first, right=True)])
-                message = self._learn_on(local[place_of_first:last], first)
+                message = self._learn_on(local[at : int(ends[torch.searchsorted(ends, at, right=True)])], begin)
             begin, made = self._heard(message, owner)
-            stretch = max(shortest, 2 * int(made.step.diff(append=made.step.new_tensor([begin])).max()))
+            at, stretch = 0, max(self._patience, int(made.step.diff(append=made.step.new_tensor([begin])).max()))
             found.append(made)
         return Mistakes.joined(found, self.task.y.device)
+
+    def _own(self, order: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Where the samples of this process are in an order and in its rows, and where those in a row end."""
+        place = self._rows.local_place(order)
+        mine = (place >= 0).nonzero().squeeze(-1)
+        ends = (mine.diff() != 1).nonzero().squeeze(-1) + 1
+        return mine, place[mine], torch.cat((ends, ends.new_tensor([len(mine)])))
 
     def _learn_on(self, local: Tensor, first: int) -> tuple[int, tuple[Any, ...], Any] | None:
         """Learn samples while there are mistakes: where that ended, the mistakes, and rows that were never sent."""
