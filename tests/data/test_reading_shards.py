@@ -191,6 +191,7 @@ def test_auto_needs_the_group_that_was_promised(tmp_path, monkeypatch):
         read(tmp_path / "a.csv", shard="auto")
 
 
+@pytest.mark.processes
 def test_what_is_wrong_in_one_shard_is_told_by_all(tmp_path):
     good = "".join(f"{i},{'uv'[i % 2]}\n" for i in range(40))
     (tmp_path / "late.csv").write_text(f"a,y\n{good}x,u\n1,v\n")
@@ -226,6 +227,7 @@ def test_sums_are_exact():
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.processes)])
+@pytest.mark.processes
 def test_split_means_and_scaling_are_those_of_one_process(tmp_path, size):
     for rank in range(size):
         (tmp_path / str(rank)).mkdir()

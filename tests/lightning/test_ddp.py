@@ -292,6 +292,7 @@ def _shards(rank, size, folder):
     return len(data.dataset.y), lit.net.weight.detach(), metrics, labels
 
 
+@pytest.mark.processes
 def test_processes_that_read_their_own_rows_learn_as_one(tmp_path):
     _table(tmp_path)
     _, weight, metrics, labels = _shards(0, 1, tmp_path)
@@ -321,6 +322,7 @@ def _pictured(rank, size, folder):
     return _run(rank, size, folder, epochs=2, pictures=1)
 
 
+@pytest.mark.processes
 def test_one_process_writes(tmp_path):
     results = processes.run(2, _pictured, tmp_path / "run")
     assert all(torch.equal(*pair) for pair in zip(results[0][0], results[1][0], strict=True))
@@ -419,6 +421,7 @@ def _diverging(rank, size, folder):
     return trainer.current_epoch, stop.diverged, diverged, bool(lit.net.weight.isfinite().all())
 
 
+@pytest.mark.processes
 def test_divergence_stops_all_processes_and_is_said_once():
     (epoch, diverged, said, finite), other = processes.run(2, _diverging, None)
     assert (diverged, finite) == (True, True)
@@ -479,6 +482,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.processes
 def test_what_differs_is_refused_everywhere(name):
     for error in processes.run(2, _refused, name, None):
         with pytest.raises(ValueError, match=REFUSED[name]):

@@ -66,7 +66,11 @@ def _equal(found, expected):
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.processes)])
 @pytest.mark.parametrize(
     ("data", "options"),
-    [("gate", {}), ("table", {"order": "shuffled", "select": "averaged"}), ("classes", {"select": "best-validation"})],
+    [
+        pytest.param("gate", {}, marks=pytest.mark.processes),
+        ("table", {"order": "shuffled", "select": "averaged"}),
+        pytest.param("classes", {"select": "best-validation"}, marks=pytest.mark.processes),
+    ],
 )
 def test_exact_is_the_run_of_one_process(tmp_path, data, options, size):
     expected = _fit(0, 1, data, options, tmp_path / "one")
@@ -82,6 +86,7 @@ def test_exact_is_the_run_of_one_process(tmp_path, data, options, size):
         ]
 
 
+@pytest.mark.processes
 def test_processes_that_read_their_own_samples(tmp_path):
     expected = _fit(0, 1, "table", {}, tmp_path / "one")
     for found in processes.run(2, _fit, "table", {"distributed": "exact"}, tmp_path / "several", 6, None, True):
@@ -116,7 +121,8 @@ def test_resuming_with_another_number_of_processes(tmp_path):
         assert "made by 3 processes, found 2" in str(error)
 
 
-@pytest.mark.parametrize("mixing", ["uniform", pytest.param("mistakes", marks=pytest.mark.processes)])
+@pytest.mark.parametrize("mixing", ["uniform", "mistakes"])
+@pytest.mark.processes
 def test_mix_is_that_of_the_rule_trainer(tmp_path, mixing):
     X, y = _data()
     options = {"distributed": "mix", "mixing": mixing}
@@ -153,6 +159,7 @@ def _refused(rank, size, kind):
         ("mini-batches", "distributed='exact' needs all samples of each process at once"),
     ],
 )
+@pytest.mark.processes
 def test_what_cannot_be_learned_together(kind, text):
     for error in processes.run(2, _refused, kind):
         assert isinstance(error, ValueError), error

@@ -85,7 +85,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("classes", [None, pytest.param(3, marks=pytest.mark.processes)])
 def test_exact_makes_the_mistakes_of_one_process(size, classes):
     cases = []
     for number, (order, select, tie, bias_step, margin, lr) in enumerate(CASES):
@@ -101,7 +101,8 @@ def test_exact_makes_the_mistakes_of_one_process(size, classes):
             _same(found, _alone(*case))
 
 
-@pytest.mark.parametrize("classes", [None, pytest.param(3, marks=pytest.mark.processes)])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.processes
 def test_exact_looks_far_ahead_where_mistakes_are_rare(classes):
     rng = np.random.default_rng(6)
     X = rng.normal(size=(2000, 5))
@@ -156,6 +157,7 @@ def _log_of(rank, size, X, y, options):
     return said, [(m.weight, m.bias) for m in (*models, bound.averaged(), bound.last())], result.model.weight
 
 
+@pytest.mark.processes
 def test_the_log_of_exact_is_whole_on_every_process():
     X, y = _data(3, count=80)
     log = tp.RuleTrainer(max_epochs=1).fit(_net(None), X, y).log
@@ -244,6 +246,7 @@ def _separable(seed, count=60):
 
 @pytest.mark.parametrize("mixing", ["uniform", "mistakes"])
 @pytest.mark.parametrize("size", SIZES)
+@pytest.mark.processes
 def test_mix_separates_within_its_bound(size, mixing):
     X, y = _separable(2)
     bound = tp.theory.mistake_bound(X, y)
@@ -266,6 +269,7 @@ def _verdicts(rank, size):
     return tp.RuleTrainer(distributed="mix").fit(tp.Perceptron(2), _own(X, rank, size), _own(y, rank, size)).verdict
 
 
+@pytest.mark.processes
 def test_mix_sees_a_cycle():
     assert processes.run(2, _verdicts) == [Verdict.CYCLING] * 2
 
@@ -281,6 +285,7 @@ def _selected(rank, size, X, y, select):
     )
 
 
+@pytest.mark.processes
 def test_mix_selects_averaged_and_best_validation():
     X, y = _data(7)
     for weight, averaged, _ in processes.run(2, _selected, X, y, "averaged"):
@@ -307,7 +312,8 @@ def _epochs(rank, size, X, y, options, state, count):
 
 
 @pytest.mark.parametrize("mode", ["exact", "mix"])
-@pytest.mark.parametrize("select", [pytest.param("last", marks=pytest.mark.processes), "averaged"])
+@pytest.mark.parametrize("select", ["last", "averaged"])
+@pytest.mark.processes
 def test_resuming_is_the_undisturbed_run(mode, select):
     X, y = _data(9, count=50)
     options = {"distributed": mode, "select": select, "order": "shuffled", "max_epochs": 9}
@@ -387,12 +393,14 @@ def _bad(rank, size, what, mode):
         ("overflow", "overflow"),
     ],
 )
+@pytest.mark.processes
 def test_bad_input_is_one_error_on_every_process(what, text, mode):
     for error in processes.run(2, _bad, what, mode):
         assert isinstance(error, ValueError | TypeError), error
         assert text in str(error)
 
 
+@pytest.mark.processes
 def test_a_shard_of_one_class():
     assert processes.run(2, _bad, "one class here", "exact") == ["CYCLING"] * 2
     for error in processes.run(2, _bad, "one class here", "mix"):
