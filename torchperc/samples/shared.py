@@ -34,7 +34,7 @@ class SharedRows(Rows):
     """
 
     def __init__(self, local: Rows, numbers: Tensor, count: int) -> None:
-        self.local, self.numbers, self._count = local, numbers, count
+        self.local, self.numbers, self._count = local, numbers.contiguous(), count
         self.dtype, self.device, self.sparse = local.dtype, local.device, local.sparse
         self.width, self.row_bytes = local.width, local.row_bytes
         first, last = int(numbers[0]), int(numbers[-1])
@@ -59,7 +59,7 @@ class SharedRows(Rows):
         if self._first is not None:
             place = numbers - self._first
             return place.where((place >= 0) & (place < len(self.local)), -1)
-        place = torch.searchsorted(self.numbers, numbers).clamp(max=len(self.numbers) - 1)
+        place = torch.searchsorted(self.numbers, numbers.contiguous()).clamp(max=len(self.numbers) - 1)
         return place.where(self.numbers[place] == numbers, -1)
 
     def _place(self, numbers: Tensor) -> Tensor:
