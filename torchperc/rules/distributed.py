@@ -178,6 +178,9 @@ class ExactEngine(LinearEngine):
         """The mean perceptron criterion and the smallest slack of all training samples; a collective call."""
         return surveyed(*self._local.survey(), self._rows)
 
+    def _numbers(self) -> list[Tensor]:
+        return self._local._numbers()  # which knows when a program on a device has changed them
+
     def _mistakes(self, tie: str, margin: float) -> Tensor:
         return self._rows.spread(self._local._mistakes(tie, margin).to(torch.uint8)).bool()
 
