@@ -54,7 +54,8 @@ def test_shards_are_the_whole(tmp_path, size):
         assert len({len(made.y) for made in shards}) <= 2 or "npy" not in name, name
 
 
-@pytest.mark.parametrize(("size", "shard"), [(2, "auto"), pytest.param(3, "given", marks=pytest.mark.processes)])
+@pytest.mark.parametrize(("size", "shard"), [(2, "auto"), (3, "given")])
+@pytest.mark.processes
 def test_processes_read_what_one_does(tmp_path, size, shard):
     for rank in range(size):
         (tmp_path / str(rank)).mkdir()
@@ -226,7 +227,7 @@ def test_sums_are_exact():
     assert survey.exact_sum(values[:0]) == 0
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.processes)])
+@pytest.mark.parametrize("size", [2, 3])
 @pytest.mark.processes
 def test_split_means_and_scaling_are_those_of_one_process(tmp_path, size):
     for rank in range(size):

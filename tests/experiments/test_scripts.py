@@ -291,6 +291,7 @@ def _several(rank, size, folder):
     return module.main(folder, quick=True)
 
 
+@pytest.mark.processes
 def test_several_processes(tmp_path):
     first, second = processes.run(2, _several, tmp_path)
     assert first["alone"] == first["exact"] == second["exact"]
