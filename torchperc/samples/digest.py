@@ -37,12 +37,12 @@ def of_arrays(about: str, arrays: Iterable[np.ndarray[Any, Any]], kind: str = "s
     return digest.hexdigest()
 
 
-def of_cells(X: Any, first: int = 0, column: int = 0) -> int:
+def of_cells(X: Any, first: int | np.ndarray[Any, Any] = 0, column: int = 0) -> int:
     """A checksum that is a sum over all values, each mixed with its place: those of shards add up to that of all.
 
     Args:
         X: a matrix of float64, or a CSR array; of the latter what is stored counts.
-        first: the number of its first row.
+        first: the number of its first row, or those of all rows.
         column: that of its first column.
 
     Example:
@@ -50,15 +50,14 @@ def of_cells(X: Any, first: int = 0, column: int = 0) -> int:
         >>> (of_cells(X[:1]) + of_cells(X[1:], first=1)) % 2**64 == of_cells(X)
         True
     """
+    numbers = (first + np.arange(X.shape[0]) if isinstance(first, int) else first).astype(np.uint64)
     if hasattr(X, "indptr"):
-        rows = np.repeat(np.arange(X.shape[0], dtype=np.uint64), np.diff(X.indptr))
-        return _mixed(X.data, rows + np.uint64(first), X.indices.astype(np.uint64) + np.uint64(column))
+        return _mixed(X.data, np.repeat(numbers, np.diff(X.indptr)), X.indices.astype(np.uint64) + np.uint64(column))
     step, columns = max(1, _PIECE // (64 * max(1, X.shape[1]))), np.arange(column, column + X.shape[1], dtype=np.uint64)
     total = 0
     for start in range(0, X.shape[0], step):
         some = np.ascontiguousarray(X[start : start + step], np.float64)
-        rows = np.arange(first + start, first + start + len(some), dtype=np.uint64)
-        total += _mixed(some, rows[:, None], columns)
+        total += _mixed(some, numbers[start : start + step, None], columns)
     return total % 2**64
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -87,7 +88,23 @@ class Part(NamedTuple):
     load: Callable[[], Rows]
 
 
-class PartRows(Rows):
+class ScatteredRows(Rows):
+    """Rows that lie in several others."""
+
+    @abstractmethod
+    def _at(self, i: int) -> tuple[Rows, int]:
+        """In which rows sample i is, and its number there."""
+
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        rows, at = self._at(i)
+        return rows.score(at, weight, bias)
+
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        rows, at = self._at(i)
+        rows.add(at, coef, target)
+
+
+class PartRows(ScatteredRows):
     """Rows in parts, one of which is in memory; otherwise like the rows they are parts of."""
 
     def __init__(self, parts: Sequence[Part], like: Rows, release: Callable[[], None] = lambda: None) -> None:
@@ -137,14 +154,6 @@ class PartRows(Rows):
                 yield self._part(number), some[begin:end] - self._parts[number].start
                 done, begin = done + end - begin, end
                 self.watch(done, len(order))
-
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        rows, at = self._at(i)
-        return rows.score(at, weight, bias)
-
-    def add(self, i: int, coef: float, target: Tensor) -> None:
-        rows, at = self._at(i)
-        rows.add(at, coef, target)
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         return torch.cat([rows.scores(weight, bias) for rows in self.pieces()])

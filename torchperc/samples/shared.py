@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from torchperc.samples import shards
-from torchperc.samples.parts import joined
+from torchperc.samples.digest import of_cells
+from torchperc.samples.parts import ScatteredRows, joined
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 _PIECES = 32  # that rows which were sent are kept in
-_GOLDEN, _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 
 
-class SharedRows(Rows):
+class SharedRows(ScatteredRows):
     """Rows of all processes: this one holds its shard, and the rows that were sent to it.
 
     Making them is a collective call: all processes make theirs at the same time.
@@ -123,14 +123,6 @@ class SharedRows(Rows):
             "order over the processes"
         )
 
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        rows, at = self._at(i)
-        return rows.score(at, weight, bias)
-
-    def add(self, i: int, coef: float, target: Tensor) -> None:
-        rows, at = self._at(i)
-        rows.add(at, coef, target)
-
     def take(self, index: Tensor) -> Rows:
         place = self._place(index)
         pieces, order, start = [], [], 0
@@ -171,21 +163,13 @@ class SharedRows(Rows):
 
     def fingerprint(self, y: Tensor) -> str:
         """A checksum of samples, numbers and labels, however they are cut into shards; a collective call."""
-        weights = np.random.default_rng(0).integers(2**63, size=self.width, dtype=np.uint64) * np.uint64(2) + np.uint64(
-            1
-        )
-        total, done = np.uint64(0), 0
+        numbers, done = self.numbers.cpu().numpy(), 0
+        total = of_cells(y[self.numbers].double().cpu().numpy()[:, None], numbers, column=2**40)
         for piece in self.local.pieces():
-            for first in range(0, len(piece), 4096):
-                some = piece.take(torch.arange(first, min(first + 4096, len(piece)), device=self.device))
-                numbers = self.numbers[done : done + len(some)].cpu().numpy().astype(np.uint64)
-                labels = y[self.numbers[done : done + len(some)]].cpu().numpy().astype(np.uint64)
-                sums = _row_sums(some, weights) + numbers * _GOLDEN + labels
-                sums = (sums ^ (sums >> np.uint64(30))) * _MIX
-                total += (sums ^ (sums >> np.uint64(27))).sum(dtype=np.uint64)
-                done += len(some)
-        found = shards.summed(torch.from_numpy(np.array([total]).view(np.int64)).to(self.device))
-        return f"{self._count}x{self.width} {self.dtype} {int(found) % 2**64:016x}"
+            values = piece.raw() if self.sparse else piece.dense().double().cpu().numpy()
+            total += of_cells(values, numbers[done : done + len(piece)])
+            done += len(piece)
+        return f"{self._count}x{self.width} {self.dtype} {sum(shards.gathered(total)) % 2**64:016x}"
 
     def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
         return self._elsewhere()
@@ -210,14 +194,3 @@ class SharedRows(Rows):
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         return self._elsewhere()
-
-
-def _row_sums(rows: Rows, weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Σ_j bits(x_ij)·weight_j modulo 2⁶⁴, in which the zeros of a dense row count nothing."""
-    if rows.sparse:
-        values, columns, starts = rows.plain()
-        bits = (values.astype(np.float64) + 0.0).view(np.uint64) * weights[columns]
-        return np.diff(np.concatenate((np.zeros(1, np.uint64), bits.cumsum(dtype=np.uint64)))[starts])
-    bits = (rows.dense().double().cpu().numpy() + 0.0).view(np.uint64)
-    sums: np.ndarray[Any, Any] = (bits * weights).sum(axis=1, dtype=np.uint64)
-    return sums
