@@ -681,3 +681,9 @@ def test_faults_are_one_line_and_exit_code_two(tmp_path):
     for (code, errors), (_, _, message) in zip(results, faults.values(), strict=True):
         assert (code, errors.count("\n")) == (2, 1), errors
         assert message in errors
+
+
+@pytest.mark.parametrize("sharding", ["none", "split", "own"])
+def test_a_process_may_have_no_sample_at_all(sharding):
+    loader = SliceLoader(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), sharding=sharding)
+    assert (len(loader), list(loader)) == (0, [])

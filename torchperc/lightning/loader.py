@@ -93,7 +93,7 @@ class SliceLoader:
     @property
     def batch_size(self) -> int:
         """Samples per batch, of all processes together."""
-        return check_batch_size(self._asked, sum(self.counts))
+        return check_batch_size(self._asked, max(1, sum(self.counts)))  # a process may have none
 
     def __len__(self) -> int:
         return -(-sum(self.counts) // self.batch_size)
