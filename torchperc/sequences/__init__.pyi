@@ -1,10 +1,11 @@
 from .chains import ChainPerceptron as ChainPerceptron
-from .chains import ChainScores as ChainScores
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
+from .decoding import ChainScores as ChainScores
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
-from .rule import ChainLog as ChainLog
-from .rule import ChainMistake as ChainMistake
-from .rule import ChainModel as ChainModel
+from .log import ChainLog as ChainLog
+from .log import ChainMistake as ChainMistake
+from .log import ChainModel as ChainModel
+from .log import VotedChain as VotedChain
 from .rule import ChainResult as ChainResult
