@@ -407,3 +407,39 @@ def test_bad_data():
     for engine in ENGINES:
         with pytest.raises(ValueError, match="overflow"):
             tp.RuleTrainer(3, engine=engine).fit(big, [np.full((3, 3), 1e200)] * 2, [[0, 1, 2], [1, 1, 1]])
+
+
+# --- the cross-check ---
+
+
+@pytest.mark.parametrize(("tie", "margin"), [("update", 0), ("sign", 0), ("update", 1)])
+def test_rule_and_autograd_agree_to_the_bit(tie, margin):
+    X, y = integers(2, 10)
+    expected, _, _ = brute.learn(X, y, 3, [range(10)] * 3, tie=tie, margin=margin)
+    check = tp.sequences.crosscheck_chains(X, y, 3, epochs=3, tie=tie, margin=margin)
+    assert (check.equal, check.exact, check.first_difference) == (True, True, None)
+    assert check.mistakes == len(expected)
+    ids = Sequences.of([sp.csr_array(x) for x in X])
+    assert tp.sequences.crosscheck_chains(ids, y, 3, epochs=3, tie=tie, margin=margin) == check
+    shuffled = tp.sequences.crosscheck_chains(X, y, 3, epochs=2, tie=tie, margin=margin, order="shuffled")
+    assert shuffled.exact
+
+
+def test_rule_and_autograd_agree_on_any_numbers():
+    generator = np.random.default_rng(0)
+    X = [generator.normal(size=(generator.integers(1, 5), 3)) for _ in range(12)]
+    y = [generator.integers(0, 3, len(x)) for x in X]
+    check = tp.sequences.crosscheck_chains(X, y, 3, lr=0.3, epochs=3)
+    assert check.equal
+    assert check.mistakes > 12
+
+
+def test_a_difference_is_found(monkeypatch):
+    X, y = integers(2, 10)
+    update = engines.ReferenceEngine._update
+    monkeypatch.setattr(engines.ReferenceEngine, "_update", lambda self, f, y, w, c: update(self, f, y, w, 2 * c))
+    check = tp.sequences.crosscheck_chains(X, y, 3)
+    assert not check.equal
+    assert check.first_difference.epoch == 1
+    with pytest.raises(ValueError, match="random-mistake"):
+        tp.sequences.crosscheck_chains(X, y, 3, order="random-mistake")

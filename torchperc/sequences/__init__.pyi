@@ -1,5 +1,7 @@
 from .chains import ChainPerceptron as ChainPerceptron
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
+from .crosscheck import ChainCrossCheck as ChainCrossCheck
+from .crosscheck import crosscheck_chains as crosscheck_chains
 from .decoding import ChainScores as ChainScores
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences

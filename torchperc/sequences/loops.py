@@ -289,7 +289,7 @@ def learn(
     for p in range(low, len(order)):
         i = order[p]
         start, length = offsets[i], offsets[i + 1] - offsets[i]
-        if length * ((reach + 1.0) * (largest[0] + step) + margin) + largest[0] >= limit:
+        if limit < np.inf and length * ((reach + 1.0) * (largest[0] + step) + margin) + largest[0] >= limit:
             return p, PRECISION
         if _new_rows(data, start, length, slot, state) + state[USED] > len(rows):
             return p, GROW
