@@ -197,6 +197,10 @@ def test_torch_compile_and_export():
     torch._dynamo.reset()
     compiled = torch.compile(lambda x, n: net.best(net(x, n)), fullgraph=True, backend="eager")
     assert torch.equal(compiled(*batch), expected)
+    loss = StructuredPerceptronLoss(margin=1)
+    y = expected.roll(1, 0).clamp(min=0)
+    learned = torch.compile(lambda x, n: loss(net(x, n), y), fullgraph=True, backend="eager")
+    assert torch.equal(learned(*batch), loss(net(batch), y))
     exported = torch.export.export(net, tuple(batch)).module()
     assert torch.equal(exported(*batch)[0], net(batch).emission)
 
