@@ -1,0 +1,13 @@
+from .chains import ChainPerceptron as ChainPerceptron
+from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
+from .crosscheck import ChainCrossCheck as ChainCrossCheck
+from .crosscheck import crosscheck_chains as crosscheck_chains
+from .decoding import ChainScores as ChainScores
+from .layout import PaddedSequences as PaddedSequences
+from .layout import Sequences as Sequences
+from .layout import flat_tags as flat_tags
+from .log import ChainLog as ChainLog
+from .log import ChainMistake as ChainMistake
+from .log import ChainModel as ChainModel
+from .log import VotedChain as VotedChain
+from .rule import ChainResult as ChainResult
