@@ -1,6 +1,13 @@
 from .chains import ChainPerceptron as ChainPerceptron
 from .chains import ChainScores as ChainScores
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
+from .corpus import Column as Column
+from .corpus import Corpus as Corpus
+from .features import FeatureMap as FeatureMap
+from .formats import iter_blocks as iter_blocks
+from .formats import read as read
+from .formats import write_conll as write_conll
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
+from .templates import Templates as Templates
