@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -27,8 +27,8 @@ from torchperc.rules.distributed import (
 from torchperc.rules.engines.choice import choose_engine
 from torchperc.rules.engines.reference import LinearEngine, Task
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.models import Net
-from torchperc.rules.online import Stream
+from torchperc.rules.models import Net, OwnRule
+from torchperc.rules.online import Stream, new_stream
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
@@ -156,7 +156,7 @@ class RuleTrainer:
 
     def fit(
         self,
-        net: Net | None,
+        net: Net | OwnRule | None,
         X: checks.Data,
         y: checks.Data,
         *,
@@ -182,12 +182,13 @@ class RuleTrainer:
             while run.verdict is None:
                 after_epoch(run.epoch())
         result = run.result()
-        if net is not None:
-            result.write_to(net)
+        target: Any = net  # one with a rule of its own brings its own result
+        if target is not None:
+            result.write_to(target)
         return result
 
     def partial_fit(
-        self, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
+        self, net: Net | OwnRule, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
     ) -> RuleResult:
         """Online learning: one pass over these samples, which may be of one class only.
 
@@ -200,27 +201,34 @@ class RuleTrainer:
             >>> trainer.partial_fit(net, [[2, 1]], [1]).mistakes, trainer.partial_fit(net, [[1, 1]], [1]).mistakes
             (1, 0)
         """
-        known = self._streams.get(net) if isinstance(net, nn.Module) else None
-        stream = known if known is not None and known.fits(net) else Stream()
+        target: Any = net
+        known = self._streams.get(target) if isinstance(net, nn.Module) else None
+        stream = known if known is not None and known.fits(target) else new_stream(net)
         result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
-        self._streams[net] = stream
+        self._streams[target] = stream
         return result
 
     def learn_chunk(
-        self, stream: Stream, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
+        self,
+        stream: Stream,
+        net: Net | OwnRule,
+        X: checks.Data,
+        y: checks.Data,
+        *,
+        sample_weight: checks.Data | None = None,
     ) -> RuleResult:
         """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
         run.epoch()
-        result = stream.take(run.result(), self.select)
-        result.write_to(net)
-        stream.remember(net)
+        result, target = stream.take(run.result(), self.select), cast("Any", net)
+        result.write_to(target)
+        stream.remember(target)
         return result
 
     def start(
         self,
-        net: Net | None,
+        net: Net | OwnRule | None,
         X: checks.Data,
         y: checks.Data,
         *,
@@ -235,6 +243,10 @@ class RuleTrainer:
         With ``distributed``, a collective call; ``numbers`` says which of all samples the local ones are, if the shards
         do not follow one another.
         """
+        if isinstance(net, OwnRule):
+            own = {"sample_weight": sample_weight, "num_classes": num_classes, "online": online, "numbers": numbers}
+            run: RuleRun = net.start_rule(self, X, y, validation=validation, **own)
+            return run
         if self.distributed:
             check_group()
         if self.kernel is not None:
