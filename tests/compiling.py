@@ -52,7 +52,26 @@ def descent():
         tp.descend(net(classes), tp.LMSHead(), X, y, lr=0.01, engine="compiled", sample_weight=weights)
 
 
-LOOPS = {"learn.learn": rule, "many.sweep_one": sweeps, "loops.descend": descent, "two_cores.learn_ahead": two_cores}
+def token_features():
+    import io
+
+    from torchperc.sequences import Corpus, FeatureMap, iter_blocks
+
+    corpus = Corpus.of([["the", "dög"]])
+    for features in (FeatureMap(), FeatureMap(buckets=64)):
+        features.fit(corpus)
+        features.transform(corpus)
+    for text in (b"a b\n\n", b"a/b\n"):
+        list(iter_blocks(io.BytesIO(text)))
+
+
+LOOPS = {
+    "learn.learn": rule,
+    "many.sweep_one": sweeps,
+    "loops.descend": descent,
+    "two_cores.learn_ahead": two_cores,
+    "feature_loops.number_features": token_features,
+}
 
 
 def compile_some(worker: int, workers: int) -> None:
