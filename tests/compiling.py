@@ -61,12 +61,26 @@ def chains():
     tp.sequences.ChainPerceptron(4, 3, dtype=torch.float64).predict(list(X))
 
 
+def token_features():
+    import io
+
+    from torchperc.sequences import Corpus, FeatureMap, iter_blocks
+
+    corpus = Corpus.of([["the", "dög"]])
+    for features in (FeatureMap(), FeatureMap(buckets=64)):
+        features.fit(corpus)
+        features.transform(corpus)
+    for text in (b"a b\n\n", b"a/b\n"):
+        list(iter_blocks(io.BytesIO(text)))
+
+
 LOOPS = {
     "loops.learn": chains,
     "learn.learn": rule,
     "many.sweep_one": sweeps,
     "loops.descend": descent,
     "two_cores.learn_ahead": two_cores,
+    "feature_loops.number_features": token_features,
 }
 
 

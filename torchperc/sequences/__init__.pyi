@@ -1,8 +1,15 @@
 from .chains import ChainPerceptron as ChainPerceptron
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
+from .corpus import Column as Column
+from .corpus import Corpus as Corpus
 from .crosscheck import ChainCrossCheck as ChainCrossCheck
 from .crosscheck import crosscheck_chains as crosscheck_chains
 from .decoding import ChainScores as ChainScores
+from .dictionaries import DictFeatures as DictFeatures
+from .features import FeatureMap as FeatureMap
+from .formats import iter_blocks as iter_blocks
+from .formats import read as read
+from .formats import write_conll as write_conll
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
@@ -11,3 +18,4 @@ from .log import ChainMistake as ChainMistake
 from .log import ChainModel as ChainModel
 from .log import VotedChain as VotedChain
 from .rule import ChainResult as ChainResult
+from .templates import Templates as Templates
