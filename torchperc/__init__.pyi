@@ -24,6 +24,7 @@ from .nn import modules as modules
 from .nn.heads import LMSHead as LMSHead
 from .nn.heads import LogisticHead as LogisticHead
 from .nn.heads import PerceptronHead as PerceptronHead
+from .nn.heads import RegressionHead as RegressionHead
 from .nn.losses import CostLoss as CostLoss
 from .nn.losses import LMSLoss as LMSLoss
 from .nn.losses import LogisticLoss as LogisticLoss
