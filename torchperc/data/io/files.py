@@ -69,7 +69,7 @@ def read(
     shard: tuple[int, int] | str | None = None,
     task: str | None = None,
 ) -> Dataset:
-    """Read a file with a column of labels or of real targets, or several files as one, or a process's own shard of them.
+    """Read a file with a column of labels or real targets, or several files as one, or a process's own shard of them.
 
     What kind of file it is, its ending says: text (``.csv .tsv .txt .data``, and any other), Parquet
     (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text

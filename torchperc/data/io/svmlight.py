@@ -118,8 +118,8 @@ class SvmlightFile:
             odd = ~np.array([*map(is_finite, block.labels.levels), True])[block.labels.codes]
             if odd.any():
                 row = int(np.flatnonzero(odd)[0])
-                found, at = block.labels.texts()[row], f"{self.path}, line {block.line(row)}"
-                said = f"{at}: the target {found!r} is not a finite number; correct it, or learn classes with "
+                cell, at = block.labels.texts()[row], f"{self.path}, line {block.line(row)}"
+                said = f"{at}: the target {cell!r} is not a finite number; correct it, or learn classes with "
                 raise ParameterError(said, Option("task", "classification"))
         wrong = np.flatnonzero(~np.isfinite(block.values))
         if len(wrong):
