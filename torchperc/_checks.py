@@ -166,7 +166,7 @@ def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
     if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
         remedy = "map your two labels to -1 and +1 first"
         if sum(value == value for value in found) > 2:  # NaN is no label
-            remedy = "use MulticlassPerceptron (num_classes=) for more than two classes"
+            remedy = f"use MulticlassPerceptron (num_classes=) for more than two classes; {_REGRESSION}"
             if any(not float(value).is_integer() for value in found if math.isfinite(value)):
                 remedy = _REGRESSION
         raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; {remedy}")

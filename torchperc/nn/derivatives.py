@@ -122,7 +122,7 @@ def slope(s: float, y: float, kind: int, tie: int, low: float) -> float:
 def slopes(s: Any, y: int, classes: int, kind: int, tie: int, low: float, out: Any) -> bool:
     """dℓ/ds of K scores into ``out``; whether all scores are finite."""
     rival, top, total = -1, -math.inf, 0.0
-    finite = True
+    y, finite = int(y), True  # compiled with real targets, too, which never come here
     for k in range(classes):
         value = 1.0 * s[k]
         finite = finite and math.isfinite(value)

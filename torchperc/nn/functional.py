@@ -480,24 +480,39 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
     """Starting weights (1, d) and bias (1,): the flattest plane s = w·x + b through the first sample of either class.
 
     w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁; with one feature this is the slope (t₂ − t₁)/(x₂ − x₁).
+    For regression the plane goes through the first sample and the next one whose x differs from it.
 
     Args:
         x: samples (N, d).
-        y: labels −1/+1, both of which must occur.
-        targets: ``"-1/+1"`` or ``"0/1"``, the plane's values at the two samples.
+        y: labels −1/+1, both of which must occur; with ``targets="real"`` finite numbers.
+        targets: ``"-1/+1"`` or ``"0/1"``, the plane's values at the two samples; ``"real"`` for those of y.
 
     Example:
         >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([-1, 1]))
         (tensor([[1.]]), tensor([-2.]))
+        >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([60.0, 72.0]), targets="real")
+        (tensor([[6.]]), tensor([54.]))
     """
-    low = 0.0 if checks.one_of("targets", targets, TARGETS) == "0/1" else -1.0
-    if not ((y == 1).any() and (y == -1).any()):
-        raise ValueError(f"y must hold -1 and +1, found {y.unique().tolist()}; a start needs a sample of either class")
-    first, second = x[(y == -1).nonzero()[0, 0]], x[(y == 1).nonzero()[0, 0]]
+    if checks.one_of("targets", targets, (*TARGETS, REAL)) == REAL:
+        x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+        t = checks.real_targets(y, len(x)).to(x)
+        others = (x != x[0]).any(-1).nonzero()
+        if not len(others):
+            raise ValueError(
+                "all samples are equal, so no plane goes through two of them; a start needs two that differ"
+            )
+        first, second, low, high = x[0], x[others[0, 0]], t[0], t[others[0, 0]]
+    else:
+        low, high = x.new_tensor(0.0 if targets == "0/1" else -1.0), x.new_tensor(1.0)
+        if not ((y == 1).any() and (y == -1).any()):
+            found = y.unique().tolist()
+            way = "a start needs a sample of either class; for real-valued targets use targets='real'"
+            raise ValueError(f"y must hold -1 and +1, found {found[:5]}; {way}")
+        first, second = x[(y == -1).nonzero()[0, 0]], x[(y == 1).nonzero()[0, 0]]
+        if torch.equal(first, second):
+            raise ValueError("the first samples of the two classes are equal, so no plane goes through both; shuffle X")
     step = second - first
-    if not step.any():
-        raise ValueError("the first samples of the two classes are equal, so no plane goes through both; shuffle X")
-    weight = (1.0 - low) * step / step.square().sum()
+    weight = (high - low) * step / step.square().sum()
     return weight[None], (low - weight @ first)[None]
 
 
