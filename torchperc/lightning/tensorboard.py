@@ -13,7 +13,7 @@ from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
 from torchperc.lightning.metrics import ONCE_PER_EPOCH
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head
+from torchperc.nn.heads import Head, RegressionHead
 from torchperc.nn.modules import resting
 
 SAMPLES = 2000  # at most so many in a picture of the boundary
@@ -22,6 +22,8 @@ LAYOUT = {
     "learning curves": {
         "loss": ["Multiline", ["loss/train", "loss/val"]],
         "error": ["Multiline", ["error/train", "error/val"]],
+        "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
+        "R²": ["Multiline", ["r2/train", "r2/val"]],
     },
     "rule and gradient": {
         "mistakes": ["Multiline", ["mistakes"]],
@@ -39,9 +41,9 @@ class Board(pl.Callback):
     """Logs the epoch as the x-axis of every logger's curves and, to TensorBoard, what helps to read them.
 
     A ``TensorBoardLogger`` gets charts with train and validation together, a picture of the decision boundary (two
-    features, modules with a ``head``), histograms of the weights, the graph, the hyper-parameters with the last values
-    of the curves, and a summary. The run itself is not changed. Works with any LightningModule. Of several processes
-    the first writes, and its samples are in the pictures.
+    features, classifiers with a ``head``), histograms of the weights, the graph, the hyper-parameters with the last
+    values of the curves, and a summary. The run itself is not changed. Works with any LightningModule. Of several
+    processes the first writes, and its samples are in the pictures.
 
     Args:
         picture_every: epochs between pictures and histograms, besides the first and the last epoch; 0 for none.
@@ -118,7 +120,8 @@ class Board(pl.Callback):
     def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
         self._pictured = epoch
         boards = _boards(trainer)
-        drawn = isinstance(getattr(pl_module, "head", None), Head)
+        head = getattr(pl_module, "head", None)
+        drawn = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
         flat = drawn and bool(self._batches) and self._batches[0][0].shape[1:] == (2,)
         figure = self._boundary(pl_module, epoch) if boards and flat else None
         for board in boards:

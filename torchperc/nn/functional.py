@@ -255,6 +255,7 @@ def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-
     """
     if checks.one_of("targets", targets, (*TARGETS, REAL)) == REAL:
         _check_real(s, y)
+        s = s.float() if s.dtype.itemsize < 4 else s  # as torch's squared error under autocast: few digits are left
     else:
         _check_signs(s, y)
     t = y.to(s.dtype)
