@@ -10,6 +10,7 @@ import torch
 from scipy.sparse import csr_array
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score, root_mean_squared_error
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -246,8 +247,11 @@ def test_what_cannot_work_is_refused():
 
 
 def test_a_board_shows_curves_and_no_boundary(tmp_path):
-    pytest.importorskip("tensorboard")
     lit = L.LitRegressor(tp.Perceptron(2, dtype=torch.float64), lr=0.1)
     trainer = L.make_trainer(tmp_path / "run", 2, enable_progress_bar=False, picture_every=1)
     trainer.fit(lit, loader(X[:, :2], Y))
     assert (tmp_path / "run" / "last.ckpt").exists()
+    events = EventAccumulator(str(tmp_path / "run")).Reload()
+    assert {"loss/train", "rmse/train", "r2/train", "norm", "lr"} <= set(events.Tags()["scalars"])
+    assert not events.Tags()["images"]
+    assert b"rmse/val" in events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0]

@@ -22,8 +22,6 @@ LAYOUT = {
     "learning curves": {
         "loss": ["Multiline", ["loss/train", "loss/val"]],
         "error": ["Multiline", ["error/train", "error/val"]],
-        "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
-        "R²": ["Multiline", ["r2/train", "r2/val"]],
     },
     "rule and gradient": {
         "mistakes": ["Multiline", ["mistakes"]],
@@ -34,6 +32,16 @@ LAYOUT = {
         "bounds on the largest margin (bias in the norm)": ["Multiline", ["theory/lower", "theory/upper"]],
         "mistakes and their bound": ["Multiline", ["theory/mistakes", "theory/bound"]],
     },
+}
+
+
+REGRESSION_LAYOUT = {
+    "learning curves": {
+        "loss": ["Multiline", ["loss/train", "loss/val"]],
+        "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
+        "R²": ["Multiline", ["r2/train", "r2/val"]],
+    },
+    "gradient": {"norm": ["Multiline", ["norm"]], "learning rate": ["Multiline", ["lr"]]},
 }
 
 
@@ -65,7 +73,8 @@ class Board(pl.Callback):
         if self.picture_every and _boards(trainer):
             requires("Board(picture_every > 0)", "matplotlib")
         for board in _boards(trainer):
-            board.experiment.add_custom_scalars(LAYOUT)
+            real = isinstance(getattr(pl_module, "head", None), RegressionHead)
+            board.experiment.add_custom_scalars(REGRESSION_LAYOUT if real else LAYOUT)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
