@@ -181,14 +181,14 @@ class TabularDataModule(pl.LightningDataModule):
         scaler = self.target_scaler
         if scaler is None or not len(y):
             return y
-        scaled: Tensor = scaler.transform(y[:, None])[:, 0]
+        scaled: Tensor = scaler.transform(y)
         return scaled
 
     def unscaled(self, y: Tensor) -> Tensor:
         """Predictions, or targets as ``parts`` has them, in the target's own units (N,)."""
         if self.target_scaler is None:
             raise ValueError("the data have labels, which are not scaled; decode gives their names")
-        return self.target_scaler.inverse(y.double()[:, None])[:, 0] if len(y) else y
+        return self.target_scaler.inverse(y.double()) if len(y) else y
 
     def decode(self, codes: Tensor) -> list[str]:
         """Labels by the names the source gives them."""

@@ -64,7 +64,7 @@ class FittedModel:
         encoding: how the columns of a table become these features, if they come from one.
         about: further text to keep with the model, by name: data, seed, error …
         target: the name of what is predicted, if it has one.
-        target_scaler: of a regression, the scaling of the training targets, as one column; ``None`` if there was none.
+        target_scaler: of a regression, the scaling of the training targets; ``None`` if there was none.
 
     Example:
         >>> import torchperc as tp
@@ -122,7 +122,7 @@ class FittedModel:
                 f"a regression has one target, but the net has {_scores(self.net)} outputs; use one net each"
             )
         if self.target_scaler is not None and len(_statistics(self.target_scaler)[0]) != 1:
-            raise ValueError("target_scaler must be fitted on the targets as one column; use scaler.fit(y[:, None])")
+            raise ValueError("target_scaler must be that of one target; use scaler.fit_target(y)")
 
     @property
     def regression(self) -> bool:
@@ -266,7 +266,7 @@ class FittedModel:
 
         Example:
             >>> from torchperc.data import Standard
-            >>> scaler, target = Standard().fit([[1.0], [3.0]]), Standard().fit([[10.0], [30.0]])
+            >>> scaler, target = Standard().fit([[1.0], [3.0]]), Standard().fit_target([10.0, 30.0])
             >>> net = nn.Linear(1, 1).double()
             >>> _ = net.load_state_dict({"weight": torch.ones(1, 1), "bias": torch.zeros(1)})
             >>> FittedModel.of(net, "regression", scaler=scaler, target_scaler=target).raw_weights()
@@ -278,8 +278,9 @@ class FittedModel:
         weight, bias = layers[0][0].double()[0], torch.zeros(()) if layers[0][1] is None else layers[0][1].double()[0]
         if self.scaler is not None:
             weight, bias = self.scaler.unscale(weight, bias)
-        shift, scale = self.target_scaling()
-        return weight * scale, float(bias) * scale + shift
+        if self.target_scaler is not None:
+            weight, bias = self.target_scaler.unscale_target(weight, bias)
+        return weight, float(bias)
 
     @property
     def input_dtype(self) -> torch.dtype:
