@@ -23,8 +23,8 @@ class LitLeastSquares(Regression):
 
     Without a penalty this is least squares, with one ridge regression; the bias is not penalised. With scikit-learn's
     ``Ridge``, ``alpha`` is N·l2 for N training samples. All training samples must come in one batch, and one epoch is
-    all there is to do. It logs ``loss/train``, ``rmse/train``, ``r2/train`` and ``norm`` of the minimum, and ``loss/val``,
-    ``rmse/val`` and ``r2/val`` if there is validation data.
+    all there is to do. It logs ``loss/train``, ``rmse/train``, ``r2/train`` and ``norm`` of the minimum, and
+    ``loss/val``, ``rmse/val`` and ``r2/val`` if there is validation data.
 
     Args:
         net: a linear net: a :class:`~torchperc.Perceptron`, a ``MulticlassPerceptron`` or an ``nn.Linear``.

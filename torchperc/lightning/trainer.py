@@ -142,7 +142,7 @@ def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
 
 @torch.no_grad()
 def predictions(module: Regression, data: TabularDataModule, which: int) -> tuple[Tensor, Tensor]:
-    """Predictions and targets of a set of the data, 0 for training, 1 for validation, 2 for test, in the target's units.
+    """Predictions and targets of a set of the data, 0 for training, 1 for validation, 2 for test, in raw units.
 
     Shape:
         (N,) and (N,), float64.

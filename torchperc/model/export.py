@@ -67,10 +67,10 @@ def save_model(model: FittedModel, path: str | Path) -> Checked:
 def save_exported(model: FittedModel, path: str | Path) -> Checked:
     """Write a model with ``torch.export``, atomically, after reading it back and running it.
 
-    ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d),
-    N free, to (scores, label), (scores, label, probabilities) or (predictions,), as :meth:`FittedModel.module` says, to
-    the bit. Labels and feature names are JSON in the extra file ``torchperc.json``. Its SHA-256 is written beside it; see
-    :func:`check_file`.
+    ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d), N
+    free, to (scores, label), (scores, label, probabilities) or (predictions,), as :meth:`FittedModel.module` says, to
+    the bit. Labels and feature names are JSON in the extra file ``torchperc.json``. Its SHA-256 is written beside it;
+    see :func:`check_file`.
 
     Args:
         model: to write.
