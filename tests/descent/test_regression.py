@@ -215,3 +215,19 @@ def test_wrong_targets_are_named():
         tp.descend(linear(dtype=torch.float32), head, X.astype(np.float32), Y * 1e40, lr=0.1)
     with pytest.raises(ValueError, match=r"y up to .*e\+201, whose products overflow"):
         tp.minimise(linear(), head, X, Y * 1e200)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_features_that_depend_on_each_other_but_for_rounding_have_small_weights(dtype):
+    """One feature per level of a category, scaled: they add up to a constant, up to the rounding of their type."""
+    rng = np.random.default_rng(0)
+    X = np.c_[rng.normal(size=(240, 2)), np.eye(3)[rng.integers(0, 3, 240)]]
+    X[:8, 2:] = X[8:, 2:].mean(0)  # values that were missing
+    Z = torch.from_numpy((X - X.mean(0)) / X.std(0)).to(dtype)
+    y = X @ [3.0, -2.0, 1.0, 2.0, 4.0] + rng.normal(size=240)
+    net = tp.Perceptron(5, dtype=dtype)
+    found = tp.minimise(net, tp.RegressionHead(), Z, y)
+    assert found.converged
+    assert net.weight.abs().max() < 5
+    expected = LinearRegression().fit(X[:, :4], y).predict(X[:, :4])
+    np.testing.assert_allclose(net(Z).detach().numpy(), expected, rtol=1e-4, atol=1e-5)

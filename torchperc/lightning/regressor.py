@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from torchperc.lightning.base import Samples
+from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.descent import LitDescent, rows_of
 from torchperc.lightning.metrics import Moments, RegressionSums, moments
 from torchperc.nn import functional as tpf
@@ -21,12 +21,40 @@ _Place: TypeAlias = "tuple[int, Tensor, float]"
 """The number of a sample, the sample (1, d) and its target."""
 
 
-class LitRegressor(LitDescent):
+class Regression(LitNet):
+    """What modules for regression share: RMSE and R² in place of errors, and numbers as predictions.
+
+    Where the Trainer has a data module that scales targets and says so by its ``target_unit``, as
+    :class:`TabularDataModule` does, RMSE is logged in the target's own units.
+    """
+
+    _measures = ("loss", "rmse", "r2")
+
+    def _described(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._described().items() if name != "head"}
+
+    def _predicted(self, scores: Tensor) -> Tensor:
+        return self.head.output(scores).detach()
+
+    def _new_sums(self) -> RegressionSums:
+        return RegressionSums()
+
+    def _tally(self, scores: Tensor, y: Tensor, factors: Tensor | None, losses: Tensor | None = None) -> Moments:
+        return moments(self.head, scores, y, factors, losses)
+
+    def _log(self, values: Mapping[str, Tensor | float], *, add_dataloader_idx: bool = True) -> None:
+        unit = float(getattr(getattr(self.trainer, "datamodule", None), "target_unit", 1.0))
+        scaled = {name: unit * value if name.startswith("rmse/") else value for name, value in values.items()}
+        super()._log(scaled, add_dataloader_idx=add_dataloader_idx)
+
+
+class LitRegressor(Regression, LitDescent):
     """Regression: gradient descent on the mean of ½(y − s)², full batch, mini-batches or one sample at a time.
 
     Each epoch logs ``loss/train``, ``rmse/train``, ``r2/train``, ``norm`` and ``lr``, and ``loss/val``, ``rmse/val``
     and ``r2/val`` if there is validation data. Those of the training set are taken before the step they lead to. RMSE
-    and R² are scikit-learn's ``root_mean_squared_error`` and ``r2_score``, weighted by the sample weights.
+    and R² are scikit-learn's ``root_mean_squared_error`` and ``r2_score``, weighted by the sample weights; RMSE of
+    targets that :class:`TabularDataModule` has scaled is in their own units.
 
     Batches are (x, y) or (x, y, sample weights), with real targets y of shape (N,), or (N, K) for a net of K outputs,
     whose loss is ½ Σ_k (y_k − s_k)². ``trainer.predict`` gives the outputs. :class:`EpsilonStop` stops when the loss
@@ -60,7 +88,6 @@ class LitRegressor(LitDescent):
     """
 
     _starts = "one output"
-    _measures = ("loss", "rmse", "r2")
     _by_autograd = "LitRegressor"
 
     def __init__(
@@ -76,18 +103,6 @@ class LitRegressor(LitDescent):
         monitor: str | None = None,
     ) -> None:
         super().__init__(net, RegressionHead(), lr, update, optimizer, scheduler, start, interval, monitor)
-
-    def _described(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._described().items() if name != "head"}
-
-    def _predicted(self, scores: Tensor) -> Tensor:
-        return self.head.output(scores).detach()
-
-    def _new_sums(self) -> RegressionSums:
-        return RegressionSums()
-
-    def _tally(self, scores: Tensor, y: Tensor, factors: Tensor | None, losses: Tensor | None = None) -> Moments:
-        return moments(self.head, scores, y, factors, losses)
 
     def _two_sample_start(self, batches: Iterator[Samples], *, spread: bool) -> tuple[Tensor, Tensor]:
         own = _two_that_differ(batches)
