@@ -74,10 +74,10 @@ def share(r2: float) -> str:
     """R² with three decimals.
 
     Example:
-        >>> share(-0.0316)
-        '−0.032'
+        >>> share(-0.0316), share(-0.0001)
+        ('−0.032', '0.000')
     """
-    return f"{r2:.3f}".replace("-", "−")
+    return f"{round(r2, 3) + 0.0:.3f}".replace("-", "−")
 
 
 def of_learned(
@@ -125,10 +125,11 @@ def _compared(found: Mapping[str, Any], data: TabularDataModule) -> Section:
     for each in found["candidates"]:
         validation, training = each["validation"], each["training"]
         figures = short(validation.rmse), share(validation.r2), short(training.rmse), share(training.r2)
-        rows.append((each["name"], *figures, each["how"], str(each["epochs"]), f"{each['seconds']:.2f} s"))
+        rows.append((each["name"], *figures, str(each["epochs"]), f"{each['seconds']:.2f} s"))
     baseline = found["baseline"]
-    rows.append(("mean of the training targets", short(baseline.rmse), share(baseline.r2), "", "", "", "", ""))
-    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "how", "epochs", "time")
+    rows.append(("mean of the training targets", short(baseline.rmse), share(baseline.r2), "", "", "", ""))
+    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "epochs", "time")
+    ways = "; ".join(f"{each['name']}: {each['how']}" for each in found["candidates"])
     kept = f"Kept: {found['best']}, the first with the lowest validation RMSE."
     judged = "" if found["test"] is None else f" On the held-out test set: {found['test']}."
     legend = (
@@ -136,7 +137,7 @@ def _compared(found: Mapping[str, Any], data: TabularDataModule) -> Section:
         "the fraction of the variance that is explained, 1 at best. The last row is the baseline that always predicts "
         "the mean of the training targets."
     )
-    return Section("Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), *_penalty(found)))
+    return Section("Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), Text(f"Learned by {ways}."), *_penalty(found)))
 
 
 def _penalty(found: Mapping[str, Any]) -> list[Block]:
@@ -144,8 +145,10 @@ def _penalty(found: Mapping[str, Any]) -> list[Block]:
     if not tried:
         return []
     l2, rmse = min(tried, key=lambda each: each[1])
-    said = f"The penalty of ridge, l2 {number(l2)}, has the lowest validation RMSE, {short(rmse)}, of "
-    return [Text(f"{said}{len(tried)} that were tried, from {number(tried[0][0])} to {number(tried[-1][0])}.")]
+    said = (
+        f"The penalty of ridge, l2 {l2:.3g}, has the lowest validation RMSE, {short(rmse)}, of {len(tried)} that were"
+    )
+    return [Text(f"{said} tried, from {tried[0][0]:.3g} to {tried[-1][0]:.3g}.")]
 
 
 def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
