@@ -164,9 +164,8 @@ def _show_regression(learned: LearnedRegression, data: list[str]) -> None:
     console.print(table)
     console.print(
         f"◂ kept: {best.name}, the first with the lowest validation RMSE, in the units of the target. R²: the fraction "
-        "of the variance that is explained. Mean: the baseline that always predicts the mean of the training targets. Learned by "
-        + "; ".join(f"{each.name}: {each.how}" for each in learned.candidates)
-        + "."
+        "of the variance that is explained. Mean: the baseline that always predicts the mean of the training targets. "
+        f"Learned by {'; '.join(f'{each.name}: {each.how}' for each in learned.candidates)}."
     )
     _say_notes(console, learned.notes)
     if learned.test is not None:

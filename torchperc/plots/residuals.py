@@ -132,7 +132,8 @@ class ResidualDisplay(style.Display):
 
 def _figures(r2: float, rmse: float) -> str:
     known = "" if np.isnan(r2) else f"R² = {r2:.3f}, "
-    return f"{known}RMSE = {rmse:.3g}".replace("-", "−")
+    size = f"{rmse:,.0f}" if 999.5 <= rmse < 1e9 else f"{rmse:.3g}"
+    return f"{known}RMSE = {size}".replace("-", "−")
 
 
 @torch.no_grad()

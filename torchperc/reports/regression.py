@@ -137,7 +137,9 @@ def _compared(found: Mapping[str, Any], data: TabularDataModule) -> Section:
         "the fraction of the variance that is explained, 1 at best. The last row is the baseline that always predicts "
         "the mean of the training targets."
     )
-    return Section("Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), Text(f"Learned by {ways}."), *_penalty(found)))
+    return Section(
+        "Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), Text(f"Learned by {ways}."), *_penalty(found))
+    )
 
 
 def _penalty(found: Mapping[str, Any]) -> list[Block]:
@@ -256,15 +258,15 @@ def _data(data: TabularDataModule) -> Section:
 def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: TabularDataModule) -> Section:
     """Predicted against true and the residuals, of what the model has not seen if there is such a set."""
     blocks: list[Block] = []
-    for name in []:  # TEMP [name for name in ("validation", "test") if name in sets] or ["training"]:
+    for name in [name for name in ("validation", "test") if name in sets] or ["training"]:
         predicted, y = sets[name]
         errors = (y - predicted).abs()
         step = math.ceil(len(y) / _SHOWN)
         few = "" if step == 1 else f" {len(y[::step]):,} of {len(y):,} samples are drawn."
-        display = plots.ResidualDisplay.from_predictions(predicted[::step], y[::step], target=drawn([_target(data)])[0])
+        display = plots.ResidualDisplay.from_predictions(y[::step], predicted[::step], target=drawn([_target(data)])[0])
         half, most = float(errors.median()), float(errors.max())
         caption = (
-            f"The {name} data: left, predicted against true, on the line where they agree; right, what is left over. "
+            f"The {name} data: left, true against predicted, on the line where they agree; right, what is left over. "
             f"Half of the predictions are off by less than {short(half)}, the worst by {short(most)}.{few}"
         )
         alt = f"Predicted against true values of the {name} data, and their differences."
