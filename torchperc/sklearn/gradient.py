@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
+from torchperc.model.fitted import FittedModel
 from torchperc.nn.functional import TARGETS
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead
 from torchperc.nn.modules import LinearNet
@@ -646,6 +647,16 @@ class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
         if (names := getattr(self, "feature_names_in_", None)) is not None:
             peer.feature_names_in_ = names.copy()
         return peer
+
+    def to_fitted(self) -> FittedModel:
+        """The same model as one that can be saved to one file, and exported to ONNX and torch.export.
+
+        Example:
+            >>> LMSRegressor(update="optimum").fit([[0.0], [1.0]], [1.0, 3.0]).to_fitted().predict([[2.0]])
+            [5.0]
+        """
+        check_is_fitted(self)
+        return FittedModel.of(self.net_, self._head, names=getattr(self, "feature_names_in_", None))
 
     @classmethod
     def from_sklearn(cls, fitted: Any, **parameters: Any) -> LMSRegressor:

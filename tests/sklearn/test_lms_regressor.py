@@ -183,6 +183,15 @@ def test_to_scikit_learn_and_back(theirs):
     near(mine.set_params(update="optimum").fit(X, Y), LinearRegression().fit(X, Y), 1e-10)
 
 
+def test_a_fitted_model_predicts_alike(tmp_path):
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    mine = LMSRegressor(update="optimum").fit(frame, Y)
+    mine.to_fitted().save(tmp_path / "model.safetensors")
+    model = tp.FittedModel.load(tmp_path / "model.safetensors")
+    assert model.names == ("a", "b", "c", "d")
+    np.testing.assert_allclose(model.predict(frame), mine.predict(frame), rtol=1e-13)
+
+
 def test_from_nets():
     net = tp.Perceptron(4, dtype=torch.float64)
     tp.minimise(net, tp.RegressionHead(), X, Y)
