@@ -147,14 +147,13 @@ def _penalty(found: Mapping[str, Any]) -> list[Block]:
     if not tried:
         return []
     l2, rmse = min(tried, key=lambda each: each[1])
-    said = (
-        f"The penalty of ridge, l2 {l2:.3g}, has the lowest validation RMSE, {short(rmse)}, of {len(tried)} that were"
-    )
-    return [Text(f"{said} tried, from {tried[0][0]:.3g} to {tried[-1][0]:.3g}.")]
+    span = f"l2 from {tried[0][0]:.3g} to {tried[-1][0]:.3g}"
+    said = f"Ridge was tried with {len(tried)} penalties, {span}; {l2:.3g} has the lowest validation RMSE"
+    return [Text(f"{said}, {short(rmse)}.")]
 
 
 def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
-    """Validation RMSE by epoch of descent, and the minima and the baseline as levels beside it."""
+    """Validation RMSE by epoch of descent, and those of the minima as levels beside it."""
     curves: dict[str, tuple[Any, Any]] = {}
     last = 1.0
     for each in found["candidates"]:
@@ -165,7 +164,6 @@ def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
         return []
     ends = np.array([1.0, last])
     levels = {each["name"]: each["validation"].rmse for each in found["candidates"] if each["name"] not in curves}
-    levels["mean of the training targets"] = found["baseline"].rmse
     for name, level in levels.items():
         curves[name] = ends, np.full(2, float(level))
     display = plots.ComparisonDisplay({drawn([name])[0]: curve for name, curve in curves.items()}, "validation RMSE")

@@ -105,7 +105,7 @@ def _options(
         return LitLeastSquares, {}, "the minimum of the squared error"
     if name == "ridge":
         l2 = min(penalties, key=lambda tried: tried[1])[0]
-        return LitLeastSquares, {"l2": l2}, f"the same with a penalty, l2 {l2:.3g}, the best of {len(penalties)}"
+        return LitLeastSquares, {"l2": l2}, f"the same with the penalty l2 {l2:.3g}"
     if _many(data):
         return LitRegressor, {"lr": "auto", "update": "sample", "scheduler": None}, "descent, one step per sample"
     return LitRegressor, {"lr": "auto"}, "full-batch gradient descent"
