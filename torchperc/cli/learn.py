@@ -151,24 +151,25 @@ def _show_regression(learned: LearnedRegression, data: list[str]) -> None:
     target = "the target" if model.target is None else f"target {model.target}"
     _say_data(console, data, f"{count:,} samples, {len(model.names):,} features, {target}")
     _say_taken(console, learned.taken)
-    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "how", "epochs", "time")
+    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "epochs", "time")
     table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns[1:5]:
+    for column in table.columns[1:]:
         column.justify = "right"
     for each in learned.candidates:
         name = f"{each.name} ◂" if each is best else each.name
         fits = (text for fit in (each.validation, each.training) for text in (short(fit.rmse), share(fit.r2)))
-        table.add_row(name, *fits, each.how, str(each.epochs), f"{each.seconds:.1f} s")
+        table.add_row(name, *fits, str(each.epochs), f"{each.seconds:.1f} s")
     table.add_section()
-    table.add_row("mean", short(learned.baseline.rmse), share(learned.baseline.r2), "", "", "", "", "")
+    table.add_row("mean", short(learned.baseline.rmse), share(learned.baseline.r2), "", "", "", "")
     console.print(table)
     console.print(
         f"◂ kept: {best.name}, the first with the lowest validation RMSE, in the units of the target. R²: the fraction "
-        "of the variance that is explained. Mean: the baseline that always predicts the mean of the training targets."
+        "of the variance that is explained. Mean: the baseline that always predicts the mean of the training targets. "
+        f"Learned by {'; '.join(f'{each.name}: {each.how}' for each in learned.candidates)}."
     )
     _say_notes(console, learned.notes)
     if learned.test is not None:
-        console.print(f"On the held-out test set, {best.name} has an {learned.test}.")
+        console.print(f"On the held-out test set, {best.name} has {learned.test}.")
     _say_next(console, learned.folder, data, "predict new data", "predictions.csv")
 
 

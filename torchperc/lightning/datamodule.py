@@ -227,7 +227,9 @@ class TabularDataModule(pl.LightningDataModule):
         size = part_size(X)
         if self.dataset.shard is not None:  # all must cut alike, and some may hold all in memory
             size = min((each for each in shards.gathered(size) if isinstance(each, int)), default="full")
-        return SliceLoader(X, y, size, sharding=self._sharding)
+        loader = SliceLoader(X, y, size, sharding=self._sharding)
+        loader.resumable = False  # a Trainer's sanity check reads the first batches and no more
+        return loader
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""

@@ -120,6 +120,9 @@ class ResidualDisplay(style.Display):
         right.set(ylim=(-reach, reach), xlabel=f"predicted {self.target}", ylabel="residual, true − predicted")
         right.set_title(f"Residuals of {count:,} samples", fontsize=11)
         for axes in (left, right):
+            axes.locator_params(nbins=5)  # so that numbers of many digits do not run into each other
+            for scale in (axes.xaxis, axes.yaxis):
+                scale.set_major_formatter(_tick)
             axes.grid(alpha=0.3)
             axes.set_axisbelow(True)
         lines = [self.diagonal_, self.band_[0]]
@@ -130,9 +133,14 @@ class ResidualDisplay(style.Display):
             style.legend(right, own)
 
 
+def _tick(value: float, position: int | None = None) -> str:
+    return (f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value + 0.0:.6g}").replace("-", "−")
+
+
 def _figures(r2: float, rmse: float) -> str:
     known = "" if np.isnan(r2) else f"R² = {r2:.3f}, "
-    return f"{known}RMSE = {rmse:.3g}".replace("-", "−")
+    size = f"{rmse:,.0f}" if 999.5 <= rmse < 1e9 else f"{rmse:.3g}"
+    return f"{known}RMSE = {size}".replace("-", "−")
 
 
 @torch.no_grad()

@@ -74,10 +74,10 @@ def share(r2: float) -> str:
     """R² with three decimals.
 
     Example:
-        >>> share(-0.0316)
-        '−0.032'
+        >>> share(-0.0316), share(-0.0001)
+        ('−0.032', '0.000')
     """
-    return f"{r2:.3f}".replace("-", "−")
+    return f"{round(r2, 3) + 0.0:.3f}".replace("-", "−")
 
 
 def of_learned(
@@ -125,10 +125,11 @@ def _compared(found: Mapping[str, Any], data: TabularDataModule) -> Section:
     for each in found["candidates"]:
         validation, training = each["validation"], each["training"]
         figures = short(validation.rmse), share(validation.r2), short(training.rmse), share(training.r2)
-        rows.append((each["name"], *figures, each["how"], str(each["epochs"]), f"{each['seconds']:.2f} s"))
+        rows.append((each["name"], *figures, str(each["epochs"]), f"{each['seconds']:.2f} s"))
     baseline = found["baseline"]
-    rows.append(("mean of the training targets", short(baseline.rmse), share(baseline.r2), "", "", "", "", ""))
-    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "how", "epochs", "time")
+    rows.append(("mean of the training targets", short(baseline.rmse), share(baseline.r2), "", "", "", ""))
+    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "epochs", "time")
+    ways = "; ".join(f"{each['name']}: {each['how']}" for each in found["candidates"])
     kept = f"Kept: {found['best']}, the first with the lowest validation RMSE."
     judged = "" if found["test"] is None else f" On the held-out test set: {found['test']}."
     legend = (
@@ -136,7 +137,9 @@ def _compared(found: Mapping[str, Any], data: TabularDataModule) -> Section:
         "the fraction of the variance that is explained, 1 at best. The last row is the baseline that always predicts "
         "the mean of the training targets."
     )
-    return Section("Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), *_penalty(found)))
+    return Section(
+        "Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), Text(f"Learned by {ways}."), *_penalty(found))
+    )
 
 
 def _penalty(found: Mapping[str, Any]) -> list[Block]:
@@ -144,12 +147,13 @@ def _penalty(found: Mapping[str, Any]) -> list[Block]:
     if not tried:
         return []
     l2, rmse = min(tried, key=lambda each: each[1])
-    said = f"The penalty of ridge, l2 {number(l2)}, has the lowest validation RMSE, {short(rmse)}, of "
-    return [Text(f"{said}{len(tried)} that were tried, from {number(tried[0][0])} to {number(tried[-1][0])}.")]
+    span = f"l2 from {tried[0][0]:.3g} to {tried[-1][0]:.3g}"
+    said = f"Ridge was tried with {len(tried)} penalties, {span}; {l2:.3g} has the lowest validation RMSE"
+    return [Text(f"{said}, {short(rmse)}.")]
 
 
 def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
-    """Validation RMSE by epoch of descent, and the minima and the baseline as levels beside it."""
+    """Validation RMSE by epoch of descent, and those of the minima as levels beside it."""
     curves: dict[str, tuple[Any, Any]] = {}
     last = 1.0
     for each in found["candidates"]:
@@ -160,7 +164,6 @@ def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
         return []
     ends = np.array([1.0, last])
     levels = {each["name"]: each["validation"].rmse for each in found["candidates"] if each["name"] not in curves}
-    levels["mean of the training targets"] = found["baseline"].rmse
     for name, level in levels.items():
         curves[name] = ends, np.full(2, float(level))
     display = plots.ComparisonDisplay({drawn([name])[0]: curve for name, curve in curves.items()}, "validation RMSE")
@@ -253,15 +256,15 @@ def _data(data: TabularDataModule) -> Section:
 def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: TabularDataModule) -> Section:
     """Predicted against true and the residuals, of what the model has not seen if there is such a set."""
     blocks: list[Block] = []
-    for name in []:  # TEMP [name for name in ("validation", "test") if name in sets] or ["training"]:
+    for name in [name for name in ("validation", "test") if name in sets] or ["training"]:
         predicted, y = sets[name]
         errors = (y - predicted).abs()
         step = math.ceil(len(y) / _SHOWN)
         few = "" if step == 1 else f" {len(y[::step]):,} of {len(y):,} samples are drawn."
-        display = plots.ResidualDisplay.from_predictions(predicted[::step], y[::step], target=drawn([_target(data)])[0])
+        display = plots.ResidualDisplay.from_predictions(y[::step], predicted[::step], target=drawn([_target(data)])[0])
         half, most = float(errors.median()), float(errors.max())
         caption = (
-            f"The {name} data: left, predicted against true, on the line where they agree; right, what is left over. "
+            f"The {name} data: left, true against predicted, on the line where they agree; right, what is left over. "
             f"Half of the predictions are off by less than {short(half)}, the worst by {short(most)}.{few}"
         )
         alt = f"Predicted against true values of the {name} data, and their differences."

@@ -134,9 +134,9 @@ def of_module(
 
 def about_data(data: TabularDataModule) -> list[tuple[str, str]]:
     """Where data come from, and how they were split and scaled."""
-    known = {**data.hparams, **data.options}.items()
-    given = [(name, _word(value)) for name, value in known if name != "options" and value is not None]
-    return given if data.task == "regression" else [row for row in given if row[0] != "scale_target"]
+    real = {"task": data.task} if data.task == "regression" else {"scale_target": None}
+    known = {**data.hparams, **data.options, **real}.items()
+    return [(name, _word(value)) for name, value in known if name != "options" and value is not None]
 
 
 def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -74,7 +74,7 @@ class Regressor:
     """One of the regressions that :func:`learn` compared: its name, how it fits, how it was found, and its time.
 
     Example:
-        >>> Regressor("ridge", Fit(54.2, 0.48, 89), Fit(53.1, 0.52, 264), "minimum, l2 0.01", 1, 0.1).validation.rmse
+        >>> Regressor("ridge", Fit(54.2, 0.48, 89), Fit(53.1, 0.52, 264), "l2 0.01", 1, 0.1).validation.rmse
         54.2
     """
 

@@ -25,7 +25,7 @@ from torchperc.reports import runs
 from torchperc.reports.learned import RESULTS
 from torchperc.reports.regression import Fit, of_learned
 from torchperc.reports.runs import CONFIG
-from torchperc.reports.text import number, plural
+from torchperc.reports.text import plural
 from torchperc.samples.parts import in_parts
 from torchperc.workflow.outcome import LearnedRegression, Regressor
 from torchperc.workflow.places import config
@@ -102,13 +102,13 @@ def _options(
 ) -> tuple[type[_Module], dict[str, Any], str]:
     """What a candidate is made with, and how it is found, in words."""
     if name == "least squares":
-        return LitLeastSquares, {}, "minimum without penalty"
+        return LitLeastSquares, {}, "the minimum of the squared error"
     if name == "ridge":
         l2 = min(penalties, key=lambda tried: tried[1])[0]
-        return LitLeastSquares, {"l2": l2}, f"minimum, l2 {number(l2)}"
+        return LitLeastSquares, {"l2": l2}, f"the same with the penalty l2 {l2:.3g}"
     if _many(data):
-        return LitRegressor, {"lr": "auto", "update": "sample", "scheduler": None}, "one step per sample"
-    return LitRegressor, {"lr": "auto"}, "full-batch descent"
+        return LitRegressor, {"lr": "auto", "update": "sample", "scheduler": None}, "descent, one step per sample"
+    return LitRegressor, {"lr": "auto"}, "full-batch gradient descent"
 
 
 def _penalties(data: TabularDataModule) -> tuple[tuple[float, float], ...]:
