@@ -132,9 +132,10 @@ def _show(learned: Learned, data: list[str]) -> None:
     console.print(visible(f"The run is in {folder}. Next steps:"), soft_wrap=True)
     named = shlex.quote(str(folder))
     new = f"new{Path(data[0]).suffix or '.csv'}"
+    kind = "safetensors" if model.encoding is not None and model.encoding.texts else "onnx"  # which takes numbers only
     for what, command in (
         ("label new data", f"torchperc apply {named} {new} -o labels.csv"),
         ("look at it", f"open {shlex.quote(str(folder / 'report.html'))}, or tensorboard --logdir {named}"),
-        ("export it", f"torchperc export {named} --to onnx"),
+        ("export it", f"torchperc export {named} --to {kind}"),
     ):
         console.print(visible(f"  {what:18} {command}"), soft_wrap=True)

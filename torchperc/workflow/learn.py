@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import shutil
 import time
 import warnings
@@ -113,8 +114,9 @@ def learn(
     missing: str = "error",
     header: bool | None = None,
     delimiter: str | None = None,
-    categories: Sequence[str | int] = (),
-    ignore: Sequence[str | int] = (),
+    categories: str | int | Sequence[str | int] = (),
+    ignore: str | int | Sequence[str | int] = (),
+    text: str | int | Sequence[str | int] = (),
     positive: str | int | None = None,
     stream: bool | None = None,
     max_unpacked: int | None = None,
@@ -151,6 +153,7 @@ def learn(
         delimiter: between the cells of text; found by default.
         categories: columns of numbers that are categories.
         ignore: columns to ignore.
+        text: columns of free text, whose words become features; also found by itself, see :func:`torchperc.data.read`.
         positive: a label to be learned against all others together.
         stream: read the file in blocks; by default if it is too large for memory.
         max_unpacked: size allowed for a decompressed file; see :func:`torchperc.data.read`.
@@ -174,7 +177,7 @@ def learn(
     """
     given = {"target": target, "header": header, "delimiter": delimiter, "positive": positive, "stream": stream}
     given |= {"max_unpacked": max_unpacked, "max_features": max_features}
-    listed = {"categories": list(categories), "ignore": list(ignore)}
+    listed = {name: _columns(given) for name, given in (("categories", categories), ("ignore", ignore), ("text", text))}
     options = {name: value for name, value in {**given, **listed}.items() if value not in (None, [])}
     if missing != "error":
         options["missing"] = missing
@@ -196,6 +199,10 @@ def learn(
         learned = _learn(data, settings, part, final, epochs, distributed, watch)
         _by_first(stack.close)  # where the folder gets its name
         return learned
+
+
+def _columns(given: str | int | Sequence[str | int]) -> list[str | int]:
+    return [given] if isinstance(given, str | int) else list(given)
 
 
 def _together() -> bool:
@@ -341,6 +348,12 @@ def _notes(data: TabularDataModule) -> Iterator[str]:
     dropped = sum(shards.gathered(data.dataset.dropped))
     if dropped:
         yield f"{plural(dropped, 'row')} with missing values dropped"
+    encoding, named = data.encoding, data.options.get("text", [])
+    for position, column in enumerate(() if encoding is None else encoding.columns):
+        if column.vocabulary is not None and not {column.name, str(position + 1)} & set(map(str, named)):
+            what = f"column {column.name!r} reads as free text, so its {column.width:,} words and pairs of words count"
+            other = shlex.quote(column.name)
+            yield f"{what}; --ignore {other} leaves it out, --categories {other} makes each value a feature"
     for which, name in enumerate(_SETS):
         counts = _per_class(data, which).tolist()
         absent = [label for label, count in zip(data.dataset.labels, counts, strict=True) if not count]
