@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,14 +23,24 @@ _TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 
 
-def ngrams(text: str) -> list[str]:
-    """The words of a text in small letters, then its pairs of neighbours; signs that touch are one word.
+def tokens(text: str) -> list[str]:
+    """The words of a text in small letters, in their order; signs that touch are one word.
 
     Example:
-        >>> ngrams("Don't CALL now!!")
-        ["don't", 'call', 'now', '!!', "don't call", 'call now', 'now !!']
+        >>> tokens("Don't CALL now!!")
+        ["don't", 'call', 'now', '!!']
     """
-    words = _TOKEN.findall(normalize("NFC", text).lower())
+    return _TOKEN.findall(normalize("NFC", text).lower())
+
+
+def ngrams(text: str) -> list[str]:
+    """The words of a text, then its pairs of neighbours.
+
+    Example:
+        >>> ngrams("Call now!!")
+        ['call', 'now', '!!', 'call now', 'now !!']
+    """
+    words = tokens(text)
     return [*words, *(f"{one} {two}" for one, two in pairwise(words))]
 
 
@@ -123,8 +132,17 @@ class Vocabulary:
             raise ValueError(f"counts must be integers from 1 to rows={rows}, found {min(self.counts)!r} and others")
 
     @cached_property
-    def _index(self) -> dict[str, int]:
-        return {word: j for j, word in enumerate(self.words)}
+    def _lookup(self) -> tuple[dict[str, int], Any, Any, Any]:
+        """A number for every word, also of pairs; the feature of each word; the pairs by number, and their features."""
+        numbers: dict[str, int] = {}
+        parts = [[numbers.setdefault(word, len(numbers)) for word in each.split(" ")] for each in self.words]
+        single = np.full(len(numbers) + 1, -1, np.int64)  # the last is of any other word
+        pairs = np.array([(a[0] * len(numbers) + a[1], j) for j, a in enumerate(parts) if len(a) == 2], np.int64)
+        pairs = pairs.reshape(-1, 2)[pairs.reshape(-1, 2)[:, 0].argsort()]
+        for j, part in enumerate(parts):
+            if len(part) == 1:
+                single[part[0]] = j
+        return numbers, single, pairs[:, 0], pairs[:, 1]
 
     @cached_property
     def _rarity(self) -> Any:
@@ -135,19 +153,28 @@ class Vocabulary:
         """The rows of texts as a CSR array (N, words); the same text gives the same row, to the bit."""
         from scipy.sparse import csr_array
 
-        index, columns, times, ends = self._index, list[int](), list[int](), [0]
+        numbers, single, pairs, features = self._lookup
+        found, lengths = list[int](), list[int]()
         for text in texts:
-            found = Counter([index[each] for each in ngrams(text) if each in index])
-            mine = sorted(found)
-            columns += mine
-            times += [found[j] for j in mine]
-            ends.append(len(columns))
-        where, starts = np.array(columns, np.int32), np.array(ends, np.int64)
-        repeated = {count: 1 + math.log(count) for count in set(times)}
-        values = np.array([repeated[count] for count in times]) * self._rarity[where]
-        rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-        norms = np.sqrt(np.bincount(rows, values * values, minlength=len(starts) - 1))  # added up in order, always
-        return csr_array((values / norms[rows], where, starts), shape=(len(starts) - 1, len(self.words)))
+            words = tokens(text)
+            found += [numbers.get(word, -1) for word in words]
+            lengths.append(len(words))
+        ids, count, width = np.array(found, np.int64), len(lengths), len(self.words)
+        rows = np.repeat(np.arange(count), lengths)
+        cells = [(rows * width + single[ids])[single[ids] >= 0]]
+        if len(pairs) and len(ids) > 1:
+            beside = np.flatnonzero((ids[:-1] >= 0) & (ids[1:] >= 0) & (rows[:-1] == rows[1:]))
+            keys = ids[beside] * len(numbers) + ids[beside + 1]
+            at = np.minimum(np.searchsorted(pairs, keys), len(pairs) - 1)
+            known = pairs[at] == keys
+            cells.append(rows[beside[known]] * width + features[at[known]])
+        places, times = np.unique(np.concatenate(cells), return_counts=True)
+        rows, columns = np.divmod(places, width)
+        repeated = {number: 1 + math.log(number) for number in set(times.tolist())}
+        values = np.array([repeated[number] for number in times.tolist()]) * self._rarity[columns]
+        norms = np.sqrt(np.bincount(rows, values * values, minlength=count))  # added up in order, always
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
+        return csr_array((values / norms[rows], columns, starts), shape=(count, width))
 
     def state(self) -> dict[str, Any]:
         """As plain types, ready for JSON."""

@@ -86,32 +86,29 @@ def _weights(subject: Subject) -> list[Block]:
 
 
 def _strongest(subject: Subject, weight: Tensor) -> list[Block]:
-    """The features with the largest weights for each label, and with two or a few labels those against it."""
+    """The features with the largest weights for each label; with a few labels those against it, too."""
     names, two = list(subject.class_names), len(weight) == 1
-    rows = torch.cat([-weight, weight]) if two else weight  # what is against one of two labels is for the other
-    heads = [f"for {name}" for name in names]
-    lists = [_largest(subject, row) for row in rows]
-    if not two and len(names) <= _FEW:
-        heads = [head for name in names for head in (f"for {name}", f"against {name}")]
-        lists = [found for row in weight for found in (_largest(subject, row), _largest(subject, -row, sign=-1))]
-    if len(lists) > _LABELS:
-        heads, lists = heads[:_LABELS], lists[:_LABELS]
-    first = f" The first {_LABELS} of {len(names)} labels." if len(names) > _LABELS else ""
-    if len(lists) > 4:  # a row for each, as so many columns are too wide
-        table = Table(
-            ("label", "features, strongest first"), [(h, "; ".join(f)) for h, f in zip(heads, lists, strict=True)]
-        )
-    else:
-        longest = max(map(len, lists))
-        table = Table(heads, [[found[k] if k < len(found) else "" for found in lists] for k in range(longest)])
-    return [Text(f"The strongest features, each with its weight.{first}"), table]
+    lists = {}
+    for name, row in zip(names, (-weight[0], weight[0]) if two else weight, strict=True):
+        lists[f"for {name}"] = _largest(subject, row)
+        if not two and len(names) <= _FEW:  # what is against one of two labels is for the other
+            lists[f"against {name}"] = _largest(subject, -row)
+        if len(lists) >= _LABELS:
+            break
+    said = "The strongest features, each with the absolute value of its weight."
+    said += f" The first {_LABELS} of {len(names)} labels." if len(names) > _LABELS else ""
+    if two:
+        longest = max(map(len, lists.values()))
+        rows = [[found[k] if k < len(found) else "" for found in lists.values()] for k in range(longest)]
+        return [Text(said), Table(tuple(lists), rows)]
+    return [Text(said), Table(("label", "features"), [(what, "; ".join(found)) for what, found in lists.items()])]
 
 
-def _largest(subject: Subject, row: Tensor, sign: int = 1) -> list[str]:
+def _largest(subject: Subject, row: Tensor) -> list[str]:
     """The features with the largest positive weights, and these weights."""
     values, index = row.topk(min(_LISTED, len(row)))
     pairs = zip(values.tolist(), index.tolist(), strict=True)
-    return [f"{subject.feature_names[j]} ({number(sign * value)})" for value, j in pairs if value > 0]
+    return [f"{subject.feature_names[j]} ({value:.3g})" for value, j in pairs if value > 0]
 
 
 def _data(subject: Subject) -> Section:
