@@ -18,7 +18,7 @@ def messages(count, seed=0):
     for _ in range(count):
         label = "spam" if draw.random() < 0.4 else "ham"
         other = "ham" if label == "spam" else "spam"
-        kinds = draw.choices(["common", label, other], [10, 3, 1], k=draw.randint(8, 16))
+        kinds = draw.choices(["common", label, other], [9, 5, 1], k=draw.randint(8, 16))
         words = [draw.choice(_WORDS[kind].split()) for kind in kinds]
         made.append((" ".join(words).capitalize() + draw.choice(_ENDS), label))
     return made

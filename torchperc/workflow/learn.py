@@ -310,7 +310,7 @@ def _train(
     begun = time.perf_counter()
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X is read in chunks, so order='shuffled'")  # which is good enough
+            warnings.filterwarnings("ignore", "X is larger than memory and read in chunks")  # its order is good enough
             trainer.fit(module, data)
     except SystemExit as left:  # how Lightning ends a run that is interrupted, with exit code 1
         if left.code == 1 and trainer.interrupted:
