@@ -107,7 +107,7 @@ class Encoding:
     Args:
         columns: of the features, in the order of the file, without the column of labels.
         target: the name of the column of labels, if the file has one.
-        labels: in the order of their codes.
+        labels: in the order of their codes; none if the target is a quantity.
         missing: what was done about missing values: ``"error"``, ``"drop"`` or ``"mean"``.
         fills: with ``"mean"``, what a missing value becomes, one number per feature.
         sparse: whether features are numbered, as in svmlight.
@@ -143,8 +143,8 @@ class Encoding:
                 raise ValueError(f"column {name!r} has the levels {levels!r}; they must be different strings")
         if any(column.levels is not None and column.vocabulary is not None for column in self.columns):
             raise ValueError("a column cannot have both levels and a vocabulary")
-        if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels={self.labels!r} must be at least two different names")
+        if len(self.labels) == 1 or len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
         checks.one_of("missing", self.missing, MISSING)
         if self.sparse == bool(self.columns):
             raise ValueError(f"sparse={self.sparse} cannot be combined with {len(self.columns)} columns")

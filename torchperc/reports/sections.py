@@ -71,7 +71,7 @@ def _weights(subject: Subject) -> list[Block]:
     d, count = weight.shape[1], len(weight)
     span = f"{number(weight.min())} {{}} {number(weight.max())}."
     if subject.image_shape is not None:
-        labels = None if count == 1 else _drawn(subject.class_names)
+        labels = None if count == 1 else drawn(subject.class_names)
         figure = plots.WeightsDisplay.from_model(subject.model, subject.image_shape, labels=labels).figure_
         alt = f"The weights as {'an image' if count == 1 else f'{count} images, one for each class'}."
         size = f"{subject.image_shape[0]} by {subject.image_shape[1]} pixels"
@@ -172,7 +172,7 @@ def curve_picture(curves: Curves, scale: float, ylabel: str, what: str) -> Pictu
     """Curves by epoch on one chart; ``None`` if there are none."""
     if not curves:
         return None
-    shown = {_drawn([name])[0]: (steps, scale * values) for name, (steps, values) in curves.items()}
+    shown = {drawn([name])[0]: (steps, scale * values) for name, (steps, values) in curves.items()}
     display = plots.ComparisonDisplay(shown, ylabel).plot()
     ends = [steps[-1] for steps, _ in curves.values()]
     if max(ends) > 100 and max(ends) > 10 * min(ends):  # a long run would squeeze the short ones to the edge
@@ -193,11 +193,11 @@ def _boundary(subject: Subject) -> Section:
     few = "" if every == 1 else f" {len(y):,} of {len(subject.y):,} samples are drawn."
     part = next(iter(subject.parts))
     blocks: list[Block] = []
-    look: dict[str, Any] = {"head": subject.head, "labels": _drawn(subject.class_names)}
+    look: dict[str, Any] = {"head": subject.head, "labels": drawn(subject.class_names)}
     try:
         if X.shape[1] > _WIDE or not isinstance(X, Tensor):
             raise ValueError(f"{X.shape[1]:,} features are too many for a plane")
-        names = _drawn(subject.feature_names)
+        names = drawn(subject.feature_names)
         regions = plots.DecisionRegionDisplay.from_model(subject.model, X, y, names=names, **look)
     except ValueError as reason:  # more features than a plane shows
         blocks.append(Text(f"No picture of the boundary: {reason}."))
@@ -213,7 +213,7 @@ def _boundary(subject: Subject) -> Section:
 
 
 def _confusion(subject: Subject) -> Section:
-    blocks, labels = [], _drawn(subject.class_names)
+    blocks, labels = [], drawn(subject.class_names)
     for name, (X, _) in subject.parts.items():
         y, head = subject.truth[name], subject.head
         display = plots.ConfusionDisplay.from_model(subject.model, X, y, head=head, labels=labels)
@@ -231,7 +231,7 @@ def _confused(part: str, matrix: Tensor, names: Sequence[str]) -> str:
     return f"{total}; most often {names[row]} as {names[column]}, {int(wrong[row, column]):,} times."
 
 
-def _drawn(names: Sequence[str]) -> list[str]:
+def drawn(names: Sequence[str]) -> list[str]:
     """Names for a picture: short, and with dollars that do not begin a formula."""
     short = [name if len(name) <= 28 else f"{name[:27]}…" for name in map(visible, names)]
     return [name.replace("$", r"\$") for name in short]

@@ -12,9 +12,9 @@ import torch
 from torchperc import _checks as checks
 from torchperc._lazy import old_names
 from torchperc.data.dataset import small_indices
-from torchperc.data.encoding import Encoding, is_absent, listed, word
+from torchperc.data.encoding import Encoding, is_absent, listed, shortest, word
 from torchperc.data.io import opening
-from torchperc.data.io.blocks import Words, block_of, cells_of, from_values
+from torchperc.data.io.blocks import Numbers, Words, block_of, cells_of, from_values
 from torchperc.data.io.features import Encoder
 from torchperc.data.io.files import load_archive, sparse_rows
 from torchperc.data.io.opening import Watch
@@ -207,6 +207,8 @@ iter_batches = Batches
 def _texts(labels: Any) -> list[str]:
     if isinstance(labels, Words):
         return labels.texts()
+    if isinstance(labels, Numbers):
+        return ["" if value != value else shortest(value) for value in labels.values.tolist()]
     return ["" if is_absent(text := str(value).strip()) else word(text) for value in labels.tolist()]
 
 

@@ -27,12 +27,12 @@ class Encoder:
     def words(self) -> dict[int, bool]:
         """The columns that are wanted from the file, and whether as words."""
         wanted = {j: not c.is_number for j, c in zip(self.positions, self.encoding.columns, strict=True)}
-        return wanted if self.target is None else wanted | {self.target: True}
+        return wanted if self.target is None else wanted | {self.target: bool(self.encoding.labels)}
 
     def labels(self, block: Block) -> Array:
-        """Codes of the labels."""
+        """Codes of the labels, or real targets."""
         assert self.target is not None
-        return label_codes(block.columns[self.target], self.encoding.labels)
+        return targets(block.columns[self.target], self.encoding.labels)
 
     def write(self, block: Block, out: Array) -> Array:
         """Write features (rows, d), means where values are missing; return row and feature of those (M, 2)."""
@@ -142,8 +142,14 @@ class Encoder:
             yield row, k, "infinite" if isinstance(cells, Numbers) else "word" if known is None else "level"
 
 
-def label_codes(cells: object, labels: Sequence[str]) -> Array:
-    """−1/+1 for two labels, 0 … K−1 for K; 0 for what is none, as in rows that are dropped."""
+def targets(cells: object, labels: Sequence[str]) -> Array:
+    """−1/+1 for two labels, 0 … K−1 for K; 0 for what is none, as in rows that are dropped. Without labels numbers."""
+    if not labels and isinstance(cells, Numbers):
+        return cells.values
     assert isinstance(cells, Words)
+    if not labels:
+        return np.array([*(float(level) if is_number(level) else np.nan for level in cells.levels), np.nan])[
+            cells.codes
+        ]
     codes = codes_of(labels)
     return np.array([codes.get(level, 0) for level in cells.levels], np.int64)[cells.codes]
