@@ -31,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again = "by name or position; may be given several times"
     columns: dict[str, Any] = {"action": "append", "metavar": "COLUMN"}
     parser.add_argument("--categories", **columns, help=f"a column of numbers that are categories, {again}")
+    words = "a column of free text, whose words become features (default: columns of long texts that are nearly all"
+    parser.add_argument("--text", **columns, help=f"{words} different), {again}")
     parser.add_argument("--ignore", **columns, help=f"a column to ignore, {again}")
     parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
     add_limit(parser)
@@ -46,7 +48,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
 def options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of :func:`torchperc.data.load` that were given on the command line."""
-    names = ("target", "missing", "header", "delimiter", "categories", "ignore", "positive", "max_unpacked")
+    names = ("target", "missing", "header", "delimiter", "categories", "text", "ignore", "positive", "max_unpacked")
     given = {name: getattr(arguments, name) for name in (*names, "max_features")}
     given["missing"] = None if arguments.missing == "error" else arguments.missing
     given["header"] = {"auto": None, "yes": True, "no": False}[arguments.header]

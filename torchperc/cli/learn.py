@@ -137,7 +137,7 @@ def _show(learned: Learned, data: list[str]) -> None:
     _say_notes(console, learned.notes)
     if learned.test is not None:
         console.print(f"On the held-out test set, {best.name} has an error of {learned.test}.")
-    _say_next(console, learned.folder, data, "label new data", "labels.csv")
+    _say_next(console, learned, data, "label new data", "labels.csv")
 
 
 def _show_regression(learned: LearnedRegression, data: list[str]) -> None:
@@ -170,7 +170,7 @@ def _show_regression(learned: LearnedRegression, data: list[str]) -> None:
     _say_notes(console, learned.notes)
     if learned.test is not None:
         console.print(f"On the held-out test set, {best.name} has {learned.test}.")
-    _say_next(console, learned.folder, data, "predict new data", "predictions.csv")
+    _say_next(console, learned, data, "predict new data", "predictions.csv")
 
 
 def _say_data(console: Console, data: list[str], what: str) -> None:
@@ -190,13 +190,15 @@ def _say_notes(console: Console, notes: tuple[str, ...]) -> None:
         console.print(visible(f"Note: {note}."))
 
 
-def _say_next(console: Console, folder: Path, data: list[str], what: str, out: str) -> None:
+def _say_next(console: Console, learned: Learned, data: list[str], what: str, out: str) -> None:
+    folder, encoding = learned.folder, learned.model.encoding
+    kind = "safetensors" if encoding is not None and encoding.texts else "onnx"  # which takes numbers only
     console.print(visible(f"The run is in {folder}. Next steps:"), soft_wrap=True)
     named = shlex.quote(str(folder))
     new = f"new{Path(data[0]).suffix or '.csv'}"
     for aim, command in (
         (what, f"torchperc apply {named} {new} -o {out}"),
         ("look at it", f"open {shlex.quote(str(folder / 'report.html'))}, or tensorboard --logdir {named}"),
-        ("export it", f"torchperc export {named} --to onnx"),
+        ("export it", f"torchperc export {named} --to {kind}"),
     ):
         console.print(visible(f"  {aim:18} {command}"), soft_wrap=True)

@@ -87,6 +87,7 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
         >>> again(torch.tensor([[9.0, 2.0]]))[1], json.loads(extra["torchperc.json"])["labels"]
         (tensor([1]), ['no', 'yes'])
     """
+    refuse_text(model, "torch.export")
     buffer = io.BytesIO()
     sample = torch.zeros(3, model.width, dtype=model.input_dtype)  # neither 0 nor 1 rows, which would be special
     with warnings.catch_warnings():
@@ -98,6 +99,13 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
     checked = compare(model, lambda X: Outputs(*again(X)), len(content), who, exact=True)
     write_with_digest(Path(path), content)
     return checked
+
+
+def refuse_text(model: FittedModel, what: str) -> None:
+    """Refuse a model whose features are words, where a file takes numbers only."""
+    if model.encoding is not None and model.encoding.texts:
+        column = f"the model reads free text (column {model.encoding.texts[0]!r}), and {what} takes numbers only"
+        raise ValueError(f"{column}; export it to safetensors, which FittedModel.load and torchperc apply read")
 
 
 def texts(model: FittedModel) -> dict[str, Any]:

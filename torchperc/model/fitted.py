@@ -188,7 +188,8 @@ class FittedModel:
 
         Args:
             X: raw features (N, d), before scaling, dense or sparse (scipy's or torch's). Sparse ones need a scaler
-                without a shift. The columns of a pandas frame are found by name, and encoded as in training.
+                without a shift. The columns of a pandas frame, or the keys of a list of dicts, are found by name, and
+                encoded as in training, text too.
 
         Example:
             >>> import torchperc as tp
@@ -220,13 +221,17 @@ class FittedModel:
         return self.outputs(X).probabilities
 
     def _by_name(self, X: Data) -> Data:
-        """The features of a frame; all else as it is."""
-        if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+        """The features of a frame or of a list of dicts; all else as it is."""
+        frame = hasattr(X, "columns") and hasattr(X, "iloc")
+        dicts = isinstance(X, list) and bool(X) and isinstance(X[0], Mapping)
+        if not frame and not dicts:
             return X
         if self.encoding is not None and self.encoding.positions is None:
-            from torchperc.data.io.batches import frame_features
+            from torchperc.data.io.batches import dict_features, frame_features
 
-            return frame_features(X, self.encoding)
+            return dict_features(X, self.encoding) if dicts else frame_features(X, self.encoding)
+        if dicts:
+            raise TypeError("X is a list of dicts, but the model was not learned from a table with names; pass numbers")
         names = [str(name) for name in X.columns]
         if self.names == _numbered(self.width) and names != list(self.names):  # nobody ever named them
             return X.to_numpy()
@@ -343,7 +348,7 @@ class FittedModel:
         scaled = None if self.target_scaler is None else self.target_scaler.state()
         real = {"target": self.target, "target_scaler": scaled} if self.regression else {}
         return {
-            "format": FORMAT if self.regression else WITHOUT_TEXT,
+            "format": FORMAT if real or (self.encoding is not None and self.encoding.texts) else WITHOUT_TEXT,
             "torchperc": version("torchperc"),
             "net": net_state(self.net, _scores(self.net)),
             "head": {"kind": kind, **asdict(self.head)},

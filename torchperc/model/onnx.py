@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torchperc._checks import first_line
 from torchperc._lazy import requires
-from torchperc.model.export import Checked, compare, texts, write_with_digest
+from torchperc.model.export import Checked, compare, refuse_text, texts, write_with_digest
 from torchperc.model.fitted import FittedModel, Outputs, answers, linear_layers
 from torchperc.nn.heads import LogisticHead
 from torchperc.nn.modules import MLP
@@ -48,6 +48,7 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         ...     save_onnx(model, f"{folder}/model.onnx").sentence[:52]
         'checked against torch on 1,000 samples: labels equal'
     """
+    refuse_text(model, "ONNX")
     requires("save_onnx", "onnx", "onnxruntime")
     import onnx
     import onnxruntime as runtime

@@ -13,6 +13,7 @@ import torch
 import yaml
 from torch import Tensor
 
+from torchperc import _checks as checks
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
 from torchperc.lightning.regressor import Regression
@@ -20,6 +21,7 @@ from torchperc.lightning.trainer import LAST, wrong_decisions
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors
 from torchperc.plots.comparison import curve_of, read_events
+from torchperc.reports import proof
 from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reports.report import Report
 from torchperc.reports.sections import curve_picture, logged_curves
@@ -29,12 +31,13 @@ from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples.parts import in_parts, rows_as_read
+from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
 
 CONFIG = "config.yaml"
 SETS = ("training", "validation", "test")
 _LOOKED_AT = 2 * 10**7
 """How many numbers of a sparse set, or of one that is larger than memory, a page looks at: more than a proof needs."""
+_STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
 _COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
 _COMPARED |= {"rmse/train": (1, "RMSE", "training RMSE"), "rmse/val": (1, "RMSE", "validation RMSE")}
 
@@ -139,15 +142,22 @@ def about_data(data: TabularDataModule) -> list[tuple[str, str]]:
     return [(name, _word(value)) for name, value in known if name != "options" and value is not None]
 
 
-def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Samples as a page shows them, dense and in memory: all of them, or evenly spaced ones if they are too many."""
-    step = max(1, math.ceil(X.shape[0] * X.shape[1] / _LOOKED_AT))
+def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
+    """Samples as a page shows them, in memory: all of them, or evenly spaced ones if they have too many numbers.
+
+    Sparse ones stay sparse unless they are so small that a proof is to be found.
+    """
     if isinstance(X, Tensor):
         return X, y
-    index = torch.arange(0, X.shape[0], step)
-    if in_parts(X):
-        return rows_as_read(X).take(index).dense(), y[index]
-    return torch.from_numpy(X[index.numpy()].toarray()), y[index]
+    stored = X.nnz if checks.is_sparse(X) else X.shape[0] * min(X.shape[1], _STORED if _sparse(X) else X.shape[1])
+    index = torch.arange(0, X.shape[0], max(1, math.ceil(stored / _LOOKED_AT)))
+    some = rows_as_read(X).take(index).raw() if in_parts(X) else X[index.numpy()]
+    small = checks.is_sparse(some) and math.prod(some.shape) <= proof.ENTRIES
+    return torch.from_numpy(some.toarray()) if small else some, y[index]
+
+
+def _sparse(X: Any) -> bool:
+    return checks.is_sparse(X) or isinstance(X, CsrParts)
 
 
 def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from torchperc.reports.subject import Curves, Subject, of_total
 from torchperc.reports.text import number, percent, plural, visible
 
 _LISTED = 20  # features whose weights are listed one by one
+_FEW, _LABELS = 6, 20  # labels up to which features against each are listed, and up to which any are
 _SHOWN = 2000  # samples in a picture
 _WIDE = 1000  # features beyond which no plane is drawn: each point of it is a sample of so many numbers
 _PACKAGES = ("torchperc", "torch", "numpy", "scipy", "matplotlib", "pytorch-lightning")
@@ -76,11 +77,48 @@ def _weights(subject: Subject) -> list[Block]:
         size = f"{subject.image_shape[0]} by {subject.image_shape[1]} pixels"
         return [Picture.of(figure, alt, f"The weights of {size}, from {span.format('to')}")]
     if d > _LISTED or count > 6:
-        return [Text(f"The {weight.numel():,} weights lie between {span.format('and')}")]
+        said = Text(f"The {weight.numel():,} weights lie between {span.format('and')}")
+        return (
+            [said] if subject.names is None else [said, *strongest(weight, subject.feature_names, subject.class_names)]
+        )
     rows = [(name, *map(number, weight[:, k])) for k, name in enumerate(subject.feature_names)]
     if subject.bias is not None:
         rows.append(("bias", *map(number, subject.bias.detach())))
     return [Table(("feature", *proof.weight_heads(subject, count)), rows)]
+
+
+def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> list[Block]:
+    """The features with the largest weights for each label; with a few labels those against it, too.
+
+    Shape:
+        weight (1, d) or (K, d).
+
+    Example:
+        >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
+        [['b (2)', 'c (1)'], ['', 'a (0.5)']]
+    """
+    two = len(weight) == 1
+    lists = {}
+    for name, row in zip(names, (-weight[0], weight[0]) if two else weight, strict=True):
+        lists[f"for {name}"] = _largest(row, features)
+        if not two and len(names) <= _FEW:  # what is against one of two labels is for the other
+            lists[f"against {name}"] = _largest(-row, features)
+        if len(lists) >= _LABELS:
+            break
+    said = "The strongest features, each with the absolute value of its weight."
+    said += f" The first {_LABELS} of {len(names)} labels." if len(names) > _LABELS else ""
+    if two:
+        longest = max(map(len, lists.values()))
+        rows = [[found[k] if k < len(found) else "" for found in lists.values()] for k in range(longest)]
+        return [Text(said), Table(tuple(lists), rows)]
+    return [Text(said), Table(("label", "features"), [(what, "; ".join(found)) for what, found in lists.items()])]
+
+
+def _largest(row: Tensor, features: Sequence[str]) -> list[str]:
+    """The features with the largest positive weights, and these weights."""
+    values, index = row.topk(min(_LISTED, len(row)))
+    pairs = zip(values.tolist(), index.tolist(), strict=True)
+    return [f"{features[j]} ({value:.3g})" for value, j in pairs if value > 0]
 
 
 def _data(subject: Subject) -> Section:
@@ -150,14 +188,14 @@ def _went(steps: Curve, values: Curve, form: Callable[[Any], str]) -> str:
 
 
 def _boundary(subject: Subject) -> Section:
-    every = math.ceil(len(subject.X) / _SHOWN)
+    every = math.ceil(len(subject.y) / _SHOWN)
     X, y = subject.X[::every], subject.y[::every]
-    few = "" if every == 1 else f" {len(X):,} of {len(subject.X):,} samples are drawn."
+    few = "" if every == 1 else f" {len(y):,} of {len(subject.y):,} samples are drawn."
     part = next(iter(subject.parts))
     blocks: list[Block] = []
     look: dict[str, Any] = {"head": subject.head, "labels": drawn(subject.class_names)}
     try:
-        if X.shape[1] > _WIDE:
+        if X.shape[1] > _WIDE or not isinstance(X, Tensor):
             raise ValueError(f"{X.shape[1]:,} features are too many for a plane")
         names = drawn(subject.feature_names)
         regions = plots.DecisionRegionDisplay.from_model(subject.model, X, y, names=names, **look)
@@ -169,7 +207,7 @@ def _boundary(subject: Subject) -> Section:
         blocks.append(Picture.of(regions.figure_, "Samples over the decision regions, with the boundary.", caption))
     margins = plots.MarginDisplay.from_model(subject.model, X, y, head=subject.head)
     least, right = float(margins.margins.min()), int((margins.margins > 0).sum())
-    caption = f"{right:,} of {len(X):,} samples are on the right side; the smallest value is {number(least)}.{few}"
+    caption = f"{right:,} of {len(y):,} samples are on the right side; the smallest value is {number(least)}.{few}"
     blocks.append(Picture.of(margins.figure_, "A histogram of how far samples are on the right side.", caption))
     return Section("Boundary", blocks)
 

@@ -25,7 +25,6 @@ from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.reports import runs
 from torchperc.reports.learned import RESULTS, Tally, of_learned, of_shards
 from torchperc.reports.runs import CONFIG
-from torchperc.reports.text import plural
 from torchperc.rules.conventions import DISTRIBUTED, Verdict
 from torchperc.samples import shards
 from torchperc.workflow.outcome import Candidate as Candidate
@@ -33,7 +32,7 @@ from torchperc.workflow.outcome import Learned as Learned
 from torchperc.workflow.outcome import LearnedRegression as LearnedRegression
 from torchperc.workflow.places import claimed_folder, config
 from torchperc.workflow.regression import check_alone, learn_regression
-from torchperc.workflow.training import train_into
+from torchperc.workflow.training import table_notes, train_into
 
 EPOCHS = {"rule": 30, "perceptron": 200, "lms": 200, "logistic": 200}  # epochs at most
 MANY = 20_000  # training samples from which fewer epochs do; squared and logistic loss then make one step per sample
@@ -59,8 +58,9 @@ def learn(
     missing: str = "error",
     header: bool | None = None,
     delimiter: str | None = None,
-    categories: Sequence[str | int] = (),
-    ignore: Sequence[str | int] = (),
+    categories: str | int | Sequence[str | int] = (),
+    ignore: str | int | Sequence[str | int] = (),
+    text: str | int | Sequence[str | int] = (),
     positive: str | int | None = None,
     stream: bool | None = None,
     max_unpacked: int | None = None,
@@ -102,6 +102,7 @@ def learn(
         delimiter: between the cells of text; found by default.
         categories: columns of numbers that are categories.
         ignore: columns to ignore.
+        text: columns of free text, whose words become features; also found by itself, see :func:`torchperc.data.read`.
         positive: a label to be learned against all others together.
         stream: read the file in blocks; by default if it is too large for memory.
         max_unpacked: size allowed for a decompressed file; see :func:`torchperc.data.read`.
@@ -127,7 +128,7 @@ def learn(
     """
     given = {"target": target, "header": header, "delimiter": delimiter, "positive": positive, "stream": stream}
     given |= {"max_unpacked": max_unpacked, "max_features": max_features}
-    listed = {"categories": list(categories), "ignore": list(ignore)}
+    listed = {name: _columns(given) for name, given in (("categories", categories), ("ignore", ignore), ("text", text))}
     options = {name: value for name, value in {**given, **listed}.items() if value not in (None, [])}
     if missing != "error":
         options["missing"] = missing
@@ -154,6 +155,10 @@ def learn(
             learned = _learn(data, settings, part, final, epochs, distributed, watch)
         _by_first(stack.close)  # where the folder gets its name
         return learned
+
+
+def _columns(given: str | int | Sequence[str | int]) -> list[str | int]:
+    return [given] if isinstance(given, str | int) else list(given)
 
 
 def _together() -> bool:
@@ -283,9 +288,7 @@ def _baseline(data: TabularDataModule) -> Tally:
 
 def _notes(data: TabularDataModule) -> Iterator[str]:
     """What a reader of the figures should know about the data."""
-    dropped = sum(shards.gathered(data.dataset.dropped))
-    if dropped:
-        yield f"{plural(dropped, 'row')} with missing values dropped"
+    yield from table_notes(data)
     for which, name in enumerate(_SETS):
         counts = _per_class(data, which).tolist()
         absent = [label for label, count in zip(data.dataset.labels, counts, strict=True) if not count]

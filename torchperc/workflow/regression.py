@@ -25,11 +25,10 @@ from torchperc.reports import runs
 from torchperc.reports.learned import RESULTS
 from torchperc.reports.regression import Fit, of_learned
 from torchperc.reports.runs import CONFIG
-from torchperc.reports.text import plural
 from torchperc.samples.parts import in_parts
 from torchperc.workflow.outcome import LearnedRegression, Regressor
 from torchperc.workflow.places import config
-from torchperc.workflow.training import train_into
+from torchperc.workflow.training import table_notes, train_into
 
 PENALTIES = tuple(10 ** (k / 2) for k in range(-8, 3))
 """What l2 of ridge regression is tried with, in units of the mean square of the features: 0.0001 to 10."""
@@ -131,8 +130,7 @@ def _baseline(data: TabularDataModule) -> Fit:
 
 def _notes(data: TabularDataModule, small: bool) -> Iterator[str]:
     """What a reader of the figures should know about the data."""
-    if data.dataset.dropped:
-        yield f"{plural(data.dataset.dropped, 'row')} with missing values dropped"
+    yield from table_notes(data)
     if not small:
         yield "least squares and ridge were left out, since the training samples are larger than memory"
 

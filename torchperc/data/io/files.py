@@ -21,7 +21,7 @@ from torchperc.data.dataset import Dataset, small_indices
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed, word
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Array, Block, Numbers, block_of
-from torchperc.data.io.caching import Cache
+from torchperc.data.io.caching import Cache, stacked
 from torchperc.data.io.cutting import Shard, shard_of
 from torchperc.data.io.features import Encoder, targets
 from torchperc.data.io.opening import Form, Unchanged, free_memory
@@ -33,6 +33,8 @@ from torchperc.samples.shards import agreed, gathered
 
 SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
+SAMPLED = 2**25  # bytes of files beyond which a vocabulary is learned from a sample of the texts
+_PACKED = 4  # times that compressed files expand, roughly
 __getattr__ = old_names(__name__, {"read_csv": "read"})
 
 
@@ -59,6 +61,7 @@ def read(
     delimiter: str | None = None,
     categories: str | int | Sequence[str | int] = (),
     ignore: str | int | Sequence[str | int] = (),
+    text: str | int | Sequence[str | int] = (),
     positive: str | int | None = None,
     dtype: str = "float64",
     stream: bool | None = None,
@@ -79,6 +82,11 @@ def read(
     levels becomes a feature of 0 and 1. Anything between is an error that names the cell. Missing values are empty
     cells, ``NA``, ``N/A``, ``nan``, ``null`` and ``?``. A line in which nothing is written is no row.
 
+    Text is a column that is named as such, or one whose values are nearly all different and long: five words of two
+    letters or more on average, and more than 20 different values that are more than half as many as rows (or more than
+    1,000). Its words and pairs of words that occur in two rows or more become features, see
+    :class:`~torchperc.data.ngrams.Vocabulary`, and X is sparse.
+
     Several files are one table, their rows one after the other, so they must have the same columns in the same order
     (of text, a header in each or in the first only).
 
@@ -95,11 +103,12 @@ def read(
             file, the name of that array.
         missing: what to do about missing values: ``"error"`` names the first; ``"drop"`` leaves their rows out, and
             counts them in ``Dataset.dropped``; ``"mean"`` fills in the mean of a number, and of a category the fraction
-            of each level. A label cannot be filled in.
+            of each level, and a missing text has no words. A label cannot be filled in.
         header: whether text begins with a line of names; by default it does if no number is in that line.
         delimiter: between the cells of text; detected among comma, semicolon, tab and | by default.
         categories: columns that are categories even if they hold numbers, by name or position.
         ignore: columns to leave out, by name or position.
+        text: columns of free text, by name or position, whose words and pairs of words become features.
         positive: a label to be +1 against all others.
         dtype: of the features where they are mapped from a file, ``"float64"`` or ``"float32"``; in memory they are
             float64.
@@ -158,17 +167,18 @@ def read(
     if dtype != "float64" and stream is False:
         raise ValueError(f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory")
     room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
-    chosen, left_out, own = _list(categories), _list(ignore), shard_of(shard)
+    chosen, left_out, texts, own = _list(categories), _list(ignore), _list(text), shard_of(shard)
     paths = own.alike(lambda: opening.found(path))
     with Unchanged(*paths) as source:
         forms = own.alike(lambda: _forms(paths, max_unpacked))
         if own.together:
             told = [(path.name, path.stat().st_size) for path in paths]
             agreed("path", told)
-            agreed("the way to read it", (target, missing, header, delimiter, chosen, left_out, positive, task))
+            agreed("the way to read it", (target, missing, header, delimiter, chosen, left_out, texts, positive, task))
         how, form, path = _How(paths, own, source, dtype, room, cache, progress, max_features, task), forms[0], paths[0]
         if form.kind in ("svmlight", "npz"):
             only_tables = {"header": header, "delimiter": delimiter, "categories": chosen, "ignore": left_out}
+            only_tables |= {"text": texts}
             for name, given in (only_tables | ({"target": target} if form.kind == "svmlight" else {})).items():
                 if given not in (None, ()):
                     why = f" needs columns, and {path} ({form.kind}) has none; leave it out"
@@ -187,7 +197,8 @@ def read(
             known = () if target is None else (str(target),)
             opened = partial(open_tables, paths, forms, delimiter=delimiter, header=header, known=known)
             table = opened(own)
-            plan = _plan(table, target, chosen, left_out, missing)._replace(task=task)
+            plan = _plan(table, target, chosen, left_out, texts, missing)
+            plan = plan._replace(task=task, sampled=min(1.0, SAMPLED / max(1, _text_size(paths, forms))))
             alone = own.size > 1 and not own.together
             made = _table(table, opened(Shard()) if alone else None, plan, how)
     if own.size > 1:
@@ -232,7 +243,20 @@ def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None
         raise ParameterError(why, remedy, Option("max_features", width))
 
 
-def _plan(table: Table, target: object, categories: Sequence[str], ignore: Sequence[str], missing: str) -> Plan:
+def _text_size(paths: Sequence[Path], forms: Sequence[Form]) -> int:
+    """Roughly the bytes of text that are in files, the same in every process."""
+    packed = any(form.packing is not None or form.kind == "parquet" for form in forms)
+    return sum(path.stat().st_size for path in paths) * (_PACKED if packed else 1)
+
+
+def _plan(
+    table: Table,
+    target: object,
+    categories: Sequence[str],
+    ignore: Sequence[str],
+    texts: Sequence[str],
+    missing: str,
+) -> Plan:
     names, path = table.names, table.path
     if len(names) < 2:
         text = not any(end in path.name for end in (".npy", ".parquet", ".pq"))
@@ -246,9 +270,14 @@ def _plan(table: Table, target: object, categories: Sequence[str], ignore: Seque
     if not features:
         raise ValueError(f"ignore leaves no column of {path} but the labels; a feature is needed")
     forced = frozenset(_position(table, name, "categories") for name in categories)
-    if not forced <= set(features):
-        wrong = names[min(forced - set(features))]
-        raise ValueError(f"categories names column {wrong!r} of {path}, which is no feature; leave it out")
+    words = frozenset(_position(table, name, "text") for name in texts)
+    for option, chosen in (("categories", forced), ("text", words)):
+        if not chosen <= set(features):
+            wrong = names[min(chosen - set(features))]
+            raise ValueError(f"{option} names column {wrong!r} of {path}, which is no feature; leave it out")
+    if forced & words:
+        wrong = names[min(forced & words)]
+        raise ValueError(f"categories and text both name column {wrong!r} of {path}; choose one")
     seen: dict[str, int] = {}
     for j in sorted((*features, column)):
         if not names[j]:
@@ -259,7 +288,7 @@ def _plan(table: Table, target: object, categories: Sequence[str], ignore: Seque
             why = f"{path} has the column {names[j]!r} {twice}; rename one of them, or leave it out with "
             raise ParameterError(why, Option("ignore", j + 1))
         seen[names[j]] = j
-    return Plan(column, features, forced, missing)
+    return Plan(column, features, forced, missing, words)
 
 
 def _position(table: Table, name: str, option: str) -> int:
@@ -288,26 +317,33 @@ def _encoded(
     encoder = Encoder(encoding, plan.features, plan.target, table.path)
     y = np.empty(survey.rows, np.int64 if encoding.labels else np.float64)
     gaps = [np.empty((0, 2), np.int64)]
-    first = 0
+    first, sparse = 0, bool(encoding.texts)
 
-    def written(block: Block, out: Array) -> Array:
+    def written(block: Block, out: Any = None) -> Any:
         nonlocal first
-        gaps.append(encoder.write(block, out) + np.array([first, 0]))
+        out, found = encoder.sparse(block) if sparse else (out, encoder.write(block, out))
+        gaps.append(found + np.array([first, 0]))
         y[first : first + block.count] = encoder.labels(block)
         first += block.count
         return out
 
-    def second_pass(watch: opening.Watch) -> Iterator[Array]:
+    def second_pass(watch: opening.Watch) -> Iterator[Any]:
         for given in table.blocks(encoder.words, watch):
             block = given.kept(kept(given, plan.missing)[0])
             encoder.check(block)  # only a file that has changed meanwhile can fail here
             how.source.check(first + block.count <= survey.rows)
-            yield _narrow(written(block, np.empty((block.count, encoding.width))), how.dtype, encoder)
+            if not sparse:
+                yield _narrow(written(block, np.empty((block.count, encoding.width))), how.dtype, encoder)
+            elif block.count:
+                yield small_indices(written(block))
         how.source.check(first == survey.rows)  # before what is written has a name
 
     if held is None:
         with opening.bar(how.paths, how.progress, "converting") as watch, Cache(how.cache) as store:
-            X = store.dense(second_pass(watch), (survey.rows, encoding.width), how.dtype)
+            shape = survey.rows, encoding.width
+            X = store.sparse(second_pass(watch)) if sparse else store.dense(second_pass(watch), shape, how.dtype)
+    elif sparse:
+        X = stacked([written(held.popleft()) for _ in range(len(held))])
     else:
         X = np.empty((survey.rows, encoding.width))
         while held:
@@ -348,7 +384,7 @@ def _learned(survey: Survey, how: _How) -> deque[Block] | None:
     with opening.bar(how.paths, how.progress, "reading") as watch:
         for block in survey.learn(survey.table.blocks(survey.words, watch)):
             cells = block.columns.values()
-            size += sum(c.values.nbytes if isinstance(c, Numbers) else c.codes.nbytes for c in cells)
+            size += sum(c.values.nbytes if isinstance(c, Numbers) else c.nbytes for c in cells)
             if size > how.room:  # the first lines promised less
                 held = None
             if held is not None:

@@ -14,10 +14,13 @@ from torchperc._checks import Option, ParameterError
 from torchperc.data.encoding import Column, Encoding, in_order, is_absent, is_number, shortest
 from torchperc.data.io.blocks import Array, Block, Numbers, Spot, Words
 from torchperc.data.io.tables import Table
+from torchperc.data.ngrams import PROSE, Counts, word_count
 from torchperc.data.task import LABELS, guessed, is_finite, is_quantity, is_regression
 
 LEVELS = 1000  # levels above which a column of words is an identifier, unless it is named as a category
 FEW = 50  # levels that are never too many, however few rows there are
+TEXTS = 20  # levels above which a column of long values may be text
+_SHOWN = 60  # characters of a value in an error message
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like slips
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _POINT = 1126  # binary places of exact sums: 1073 of the smallest number, and 53 of its mantissa
@@ -26,12 +29,14 @@ _REMEDY = "; correct it, or say what to do about such rows: ", _DROP, " leaves t
 
 
 class Plan(NamedTuple):
-    """Which columns of a table are what, by position: labels, features, and those named as categories."""
+    """Which columns of a table are what, by position: labels, features, those named as categories and as text."""
 
     target: int
     features: tuple[int, ...]
     forced: frozenset[int]
     missing: str
+    text: frozenset[int] = frozenset()
+    sampled: float = 1.0  # fraction of the texts by which a vocabulary is learned
     task: str | None = None
 
 
@@ -46,12 +51,25 @@ class _Seen:
     total: int = 0  # of the numbers, in units of the smallest there is: the mean does not depend on who adds what
     count: int = 0
     as_numbers: bool = False
+    values: int = 0  # that are words, of rows that count
+    prose: int = 0  # how many words are in them
+    counts: Counts | None = None  # of words in a column of text; its levels are forgotten
 
     def add(self, other: _Seen) -> None:
+        self.values, self.prose = self.values + other.values, self.prose + other.prose
+        if other.counts is not None:
+            self.read_as_text(other.counts.fraction).merge(other.counts)
         self.numbers, self.others = self.numbers + other.numbers, self.others + other.others
         self.total, self.count = self.total + other.total, self.count + other.count
         self.first_other, self.as_numbers = self.first_other or other.first_other, self.as_numbers or other.as_numbers
         _add(self.levels, other.levels)
+
+    def read_as_text(self, fraction: float) -> Counts:
+        """Count words from now on, those of the levels so far included."""
+        self.counts = self.counts or Counts(fraction)
+        self.counts.add(self.levels)
+        self.levels = {}
+        return self.counts
 
     @property
     def mean(self) -> float:
@@ -67,9 +85,9 @@ class Survey:
 
     def __init__(self, table: Table, plan: Plan) -> None:
         self.table, self.plan = table, plan
-        self.words = {j: table.guess[j] or j in plan.forced for j in plan.features} | {
-            plan.target: plan.task != "regression"
-        }
+        named = plan.forced | plan.text
+        self.words = {j: table.guess[j] or j in named for j in plan.features}
+        self.words[plan.target] = plan.task != "regression"
         self._start()
 
     def _start(self) -> None:
@@ -168,8 +186,29 @@ class Survey:
             seen.first_other = given.spot(int(np.flatnonzero(~numeric[cells.codes])[0]), position)
         seen.numbers, seen.others = seen.numbers + numbers, seen.others + others
         _count(seen.levels, those)
-        if len(seen.levels) > LEVELS and self._is_category(position) and position not in self.plan.forced:
-            raise self._identifier(position)
+        if position in self.plan.forced:
+            return
+        assert isinstance(those, Words)
+        found = list(zip(those.levels, those.counts(), strict=True))
+        seen.values += sum(count for _, count in found)
+        seen.prose += sum(count * word_count(level) for level, count in found if count)
+        if position in self.plan.text or seen.counts is not None:
+            seen.read_as_text(self.plan.sampled)
+        elif len(seen.levels) > LEVELS and self._is_category(position):
+            if not self._is_text(position):
+                raise self._identifier(position)
+            seen.read_as_text(self.plan.sampled)
+
+    def _is_text(self, position: int) -> bool:
+        """Whether a column is free text: named as such, or its values are long and nearly all different."""
+        seen = self._seen[position]
+        if position in self.plan.text:
+            return True
+        if position in self.plan.forced or not self._is_category(position):
+            return False
+        different = len(seen.levels)
+        many = seen.counts is not None or different > LEVELS or (different > TEXTS and 2 * different > self.rows)
+        return many and seen.prose >= PROSE * seen.values
 
     def _look_at_target(self, block: Block) -> None:
         """Learn which labels there are; of a quantity, whether all are finite numbers, and two of them different."""
@@ -212,13 +251,18 @@ class Survey:
         return position in self.plan.forced or seen.numbers < seen.others
 
     def _identifier(self, position: int) -> ValueError:
-        levels, name = self._seen[position].levels, self.table.names[position]
+        seen, name = self._seen[position], self.table.names[position]
+        count = len(seen.levels) if seen.counts is None else f"more than {LEVELS}"
+        first = [] if seen.first_other is None else [seen.first_other.cell]
+        some = [value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…" for value in list(seen.levels)[:3] or first]
         return ParameterError(
-            f"{self.table.path}, column {name!r} has {len(levels)} different values in {self.rows} rows, "
-            f"such as {', '.join(map(repr, list(levels)[:3]))}; it looks like an identifier or a date: leave it out (",
+            f"{self.table.path}, column {name!r} has {count} different values in {self.rows} rows, "
+            f"such as {', '.join(map(repr, some))}; it looks like an identifier or a date: leave it out (",
             Option("ignore", name),
-            "), or make every value a feature (",
+            "), make every value a feature (",
             Option("categories", name),
+            "), or, if it is free text, its words (",
+            Option("text", name),
             ")",
         )
 
@@ -239,12 +283,19 @@ class Survey:
             names[self.plan.target],
             () if self.quantity else in_order(self._labels),
             missing,
-            self._means() if missing == "mean" else None,
+            self._means(columns) if missing == "mean" else None,
             positions=None if self.table.named else len(names),
         )
 
     def _column(self, position: int) -> Column:
         seen, name = self._seen[position], self.table.names[position]
+        if self._is_text(position):
+            if not seen.others:
+                why = f"{self.table.path}, column {name!r} holds numbers, no text; leave out "
+                raise ParameterError(why, Option("text", name))
+            return Column(name, vocabulary=seen.read_as_text(self.plan.sampled).vocabulary())
+        if seen.counts is not None:  # which its first rows were taken for
+            raise self._identifier(position)
         if not self._is_category(position):
             if seen.others:
                 raise self._no_number(position)
@@ -265,10 +316,12 @@ class Survey:
         words = () if rare else (", or read the column as categories (", Option("categories", name), ")")
         return self._wrong(spot, position, f"{spot.cell!r} is not a number; {comma}", *words)
 
-    def _means(self) -> tuple[float, ...]:
+    def _means(self, columns: Sequence[Column]) -> tuple[float, ...]:
         means: list[float] = []
-        for position, seen in self._seen.items():
-            if self._is_category(position):
+        for column, (position, seen) in zip(columns, self._seen.items(), strict=True):
+            if column.vocabulary is not None:
+                means += [0.0] * column.width  # a missing text has no words
+            elif self._is_category(position):
                 total = sum(seen.levels.values())
                 means += [seen.levels[level] / total for level in in_order(seen.levels)]
             else:
