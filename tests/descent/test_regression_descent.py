@@ -130,9 +130,10 @@ def test_k_outputs_have_k_minima_and_weights_count_samples():
     np.testing.assert_allclose(net.bias.detach(), expected.intercept_, rtol=1e-11)
 
 
-def test_a_constant_target_is_no_error():
+@pytest.mark.parametrize("weights", [None, WEIGHTS])
+def test_a_constant_target_is_no_error(weights):
     net = linear()
-    tp.minimise(net, tp.RegressionHead(), X, np.full(300, 7.0))
+    tp.minimise(net, tp.RegressionHead(), X, np.full(300, 7.0), sample_weight=weights)
     np.testing.assert_allclose(net.weight[0].detach(), np.zeros(4), atol=1e-13)
     assert net.bias.item() == pytest.approx(7.0)
 
