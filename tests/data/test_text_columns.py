@@ -81,10 +81,10 @@ def test_which_words_are_kept():
     assert counts.vocabulary().words == ("a",)
     many = Counts()
     many.add({f"w{number}": 2 for number in range(MOST)})
-    many.add({"often": 3})
+    many.add({"zebra": 3})
     kept = many.vocabulary()
     assert len(kept.words) == MOST
-    assert "often" in kept.words
+    assert "zebra" in kept.words
     assert f"w{MOST - 1}" in kept.words  # w99… sorts last and is the one that goes
     assert "w99999" not in kept.words
 
@@ -123,6 +123,7 @@ def test_text_beside_numbers_and_categories(tmp_path):
     )
     assert np.array_equal(X[:, :3], dense.X.numpy())
     assert made.gaps.tolist() == dense.gaps.tolist()
+    assert made.encoding.fills == (*dense.encoding.fills, *[0.0] * (X.shape[1] - 3))
     streamed = read(path, missing="mean", text="first", stream=True)
     assert isinstance(streamed.X, CsrParts)
     assert np.array_equal(streamed.X.load(0).toarray(), X)

@@ -78,21 +78,31 @@ def _weights(subject: Subject) -> list[Block]:
         return [Picture.of(figure, alt, f"The weights of {size}, from {span.format('to')}")]
     if d > _LISTED or count > 6:
         said = Text(f"The {weight.numel():,} weights lie between {span.format('and')}")
-        return [said] if subject.names is None else [said, *_strongest(subject, weight)]
+        return (
+            [said] if subject.names is None else [said, *strongest(weight, subject.feature_names, subject.class_names)]
+        )
     rows = [(name, *map(number, weight[:, k])) for k, name in enumerate(subject.feature_names)]
     if subject.bias is not None:
         rows.append(("bias", *map(number, subject.bias.detach())))
     return [Table(("feature", *proof.weight_heads(subject, count)), rows)]
 
 
-def _strongest(subject: Subject, weight: Tensor) -> list[Block]:
-    """The features with the largest weights for each label; with a few labels those against it, too."""
-    names, two = list(subject.class_names), len(weight) == 1
+def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> list[Block]:
+    """The features with the largest weights for each label; with a few labels those against it, too.
+
+    Shape:
+        weight (1, d) or (K, d).
+
+    Example:
+        >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
+        [['b (2)', 'c (1)'], ['', 'a (0.5)']]
+    """
+    two = len(weight) == 1
     lists = {}
     for name, row in zip(names, (-weight[0], weight[0]) if two else weight, strict=True):
-        lists[f"for {name}"] = _largest(subject, row)
+        lists[f"for {name}"] = _largest(row, features)
         if not two and len(names) <= _FEW:  # what is against one of two labels is for the other
-            lists[f"against {name}"] = _largest(subject, -row)
+            lists[f"against {name}"] = _largest(-row, features)
         if len(lists) >= _LABELS:
             break
     said = "The strongest features, each with the absolute value of its weight."
@@ -104,11 +114,11 @@ def _strongest(subject: Subject, weight: Tensor) -> list[Block]:
     return [Text(said), Table(("label", "features"), [(what, "; ".join(found)) for what, found in lists.items()])]
 
 
-def _largest(subject: Subject, row: Tensor) -> list[str]:
+def _largest(row: Tensor, features: Sequence[str]) -> list[str]:
     """The features with the largest positive weights, and these weights."""
     values, index = row.topk(min(_LISTED, len(row)))
     pairs = zip(values.tolist(), index.tolist(), strict=True)
-    return [f"{subject.feature_names[j]} ({value:.3g})" for value, j in pairs if value > 0]
+    return [f"{features[j]} ({value:.3g})" for value, j in pairs if value > 0]
 
 
 def _data(subject: Subject) -> Section:
