@@ -144,7 +144,7 @@ _SPELLED = (
     "question quick quiet rabbit rather reason river round saddle school season second seven shadow silver simple "
     "sister sleep slowly smooth soldier south square station stone street strong summer surface table teacher tower "
     "travel tunnel twelve under until uncle valley velvet village voice water weather wheel window winter without "
-    "woman wonder world yellow young zebra zero"
+    "woman wonder world yellow young zebra zero expect taxi mixture"
 )
 
 
@@ -173,19 +173,19 @@ def letter_words(words: int = 500, noise: float = 0.1, seed: int = 0) -> tuple[l
     Example:
         >>> X, y = letter_words(2, noise=0, seed=0)
         >>> ["".join(LETTERS[tag] for tag in word) for word in y], X[0].shape
-        (['rabbit', 'mirror'], torch.Size([6, 128]))
+        (['forest', 'object'], torch.Size([6, 128]))
         >>> for row in X[0][1].reshape(16, 8)[2:12].int():
         ...     print("".join("-#"[pixel] for pixel in row))
         ---####-
         --#----#
         --#----#
         --#----#
-        -#######
-        -######-
+        -##---##
         -#----#-
         -#----#-
         -#----#-
-        ##---##-
+        -#----#-
+        --###---
     """
     count = checks.whole("words", words, at_least=1)
     noise = checks.number("noise", noise, at_least=0)
