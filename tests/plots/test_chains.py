@@ -1,5 +1,6 @@
 """Pictures of sequence labelling: each cell and each point is what the weights and the tags say."""
 
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -39,7 +40,7 @@ def test_every_transition_is_where_its_tags_are(count):
     assert len(display.texts_) == (0 if count > 12 else (count + 1) ** 2 - 1)
     display.figure_.canvas.draw()
     boxes = [label.get_window_extent() for label in display.ax_.get_yticklabels()]
-    assert all(above.y0 > below.y1 for above, below in zip(boxes, boxes[1:], strict=False)), "names overlap"
+    assert all(above.y0 > below.y1 for above, below in pairwise(boxes)), "names overlap"
 
 
 def test_weights_are_written_as_numbers():
