@@ -9,16 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
+from torchperc.lightning import chains
 from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.loader import Mapped, repeated
-from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, tally
-from torchperc.model.describe import as_net, described_head, described_net
+from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, Tally, tally
+from torchperc.model.describe import as_head, as_net, described_head, described_net
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
-from torchperc.nn.heads import head as head_by_name
 from torchperc.rules.problem import sample_factors
 from torchperc.samples import convert, shards
+from torchperc.sequences.layout import PaddedSequences
 
 FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
@@ -53,14 +54,16 @@ class LitNet(pl.LightningModule):
         super().__init__()
         warn_of_two_packages()
         self.net = as_net(net)
-        self.head = head_by_name(head) if isinstance(head, str) else head
-        if not isinstance(self.head, Head):
-            raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+        self.head = as_head(head)
+        self.chains = chains.check_chain(self.net, self.head)
         self.class_factors: Mapping[int, float] | None = None
         self._evaluated: dict[int, EpochSums] = {}
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores: (N,), or (N, K)."""
+        """Scores: (N,), or (N, K); of sequences what the net gives, ``ChainScores``."""
+        if not torch.jit.is_scripting():  # noqa: SIM102  # which compiles no more than this
+            if self.chains:
+                return self.net(x)  # type: ignore[no-any-return]
         scores: Tensor = self.net(x) if torch.jit.is_scripting() else scores_of(self.net, x)
         return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
 
@@ -90,6 +93,8 @@ class LitNet(pl.LightningModule):
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels −1/+1, or class indices. A batch may come with labels or without."""
+        if self.chains:
+            return self._best_tags(batch)
         x = batch[0] if isinstance(batch, tuple | list) and batch else batch
         if not isinstance(x, Tensor | Mapped):
             raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
@@ -97,13 +102,34 @@ class LitNet(pl.LightningModule):
             return self.head.decide(tpf.finite_scores(self(x)))
         return torch.cat([self.head.decide(tpf.finite_scores(self(part.to(self.device)))) for part in x])
 
+    def _best_tags(self, batch: Any) -> Tensor:
+        """(N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
+        return chains.decided(self.net, self.head, self.net(chains.unlabelled(batch)))
+
+    def _new_sums(self) -> EpochSums:
+        return chains.ChainSums() if self.chains else EpochSums()
+
+    def _losses(self, scores: Any, y: Tensor) -> tuple[Tensor, Any]:
+        """The loss of each sample, and what :meth:`_tally` is to know of it."""
+        if self.chains:
+            losses, mistakes = self.head.judge(scores, y)  # type: ignore[attr-defined]  # it is a StructuredHead
+            return losses, (losses.detach(), mistakes)
+        losses = self.head.loss(scores, y, reduction="none")
+        return losses, losses.detach()
+
+    def _tally(self, scores: Any, y: Tensor, factors: Tensor | None, judged: Any = None) -> Tally:
+        """Count a batch; the losses may be known already, of sequences with what is a mistake."""
+        if self.chains:
+            return chains.chain_tally(self.net, self.head, scores, y, factors, judged)  # type: ignore[return-value]
+        return tally(self.head, scores, y, factors, judged)
+
     def _evaluate(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int) -> None:
         """Add up loss and wrong decisions; log them after a loader's last batch, before any callback looks at them."""
-        sums = self._evaluated.setdefault(dataloader_idx, EpochSums())
+        sums = self._evaluated.setdefault(dataloader_idx, self._new_sums())
         for x, y, weight in pieces(self._samples(batch, stage, batch_idx, dataloader_idx)):
             if len(y):
                 scores = self(x)
-                sums.add(len(y), tally(self.head, scores, y, self._factors(scores, y, weight)), None)
+                sums.add(len(y), self._tally(scores, y, self._factors(scores, y, weight)), None)
             else:
                 sums.add(0, None, None)
         if self._has_trainer() and batch_idx + 1 == self._batch_counts(stage)[dataloader_idx]:
@@ -118,7 +144,8 @@ class LitNet(pl.LightningModule):
         sums = self._over_processes(self._evaluated.pop(number))
         if sums.count:
             means = sums.means()
-            values = {f"{name}/{stage}{suffix}": means[name] for name in ("loss", "error")}
+            shown = [name for name in means if name.partition("/")[0] in ("loss", "error")]
+            values = {f"{name}/{stage}{suffix}": means[name] for name in shown}
             self._log(values, add_dataloader_idx=not suffix)
             self._count_decisions(sums)
 
@@ -141,14 +168,19 @@ class LitNet(pl.LightningModule):
     def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
         """A batch, checked, without samples that another process has, too; there may be none left."""
         if self._processes() == 1:
-            return unpacked(batch)
+            return self._unpacked(batch)
         loaders = {"train": self.trainer.train_dataloader, "val": self.trainer.val_dataloaders}
         loader = loaders.get(stage, self.trainer.test_dataloaders)
         if isinstance(loader, Mapping):
             loader = list(loader.values())
         if isinstance(loader, list | tuple):
             loader = loader[dataloader_idx]
-        return _without_last(unpacked(batch, may_be_empty=True), repeated(loader, batch_idx))
+        return _without_last(self._unpacked(batch, may_be_empty=True), repeated(loader, batch_idx))
+
+    def _unpacked(self, batch: Any, *, may_be_empty: bool = False) -> Samples:
+        if self.chains:
+            return Samples(*chains.chain_batch(batch, may_be_empty=may_be_empty))
+        return unpacked(batch, may_be_empty=may_be_empty)
 
     def _agree(self) -> None:
         """Refuse to train if the processes were given different options or nets of different shapes."""
@@ -159,6 +191,8 @@ class LitNet(pl.LightningModule):
 
     def _factors(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """The weight of each sample's loss, its own times its class's, in float64."""
+        if self.chains:
+            return chains.chain_factors(weight, len(y))
         if weight is None and self.class_factors is None:
             return None
         classes = None if scores.dim() == 1 else scores.shape[-1]
@@ -291,6 +325,8 @@ def _without_last(samples: Samples, count: int) -> Samples:
         return samples
     x, y, weight = samples
     kept = slice(0, len(y) - count)
+    if isinstance(x, PaddedSequences | chains.WholeSequences):
+        return Samples(chains.without_last(x, kept), y[kept], None if weight is None else weight[kept])
     some = convert.csr_tensor(checks.as_csr(x)[kept]) if checks.is_sparse(x) else x[kept]
     return Samples(some, y[kept], None if weight is None else weight[kept])
 
@@ -303,6 +339,9 @@ def pieces(samples: Samples) -> Iterator[Samples]:
         [[1, -1]]
     """
     x, y, weight = samples
+    if isinstance(x, chains.WholeSequences):
+        yield from (Samples(*piece) for piece in chains.chain_pieces(x, y, weight))
+        return
     if not isinstance(x, Mapped):
         yield samples
         return

@@ -20,6 +20,7 @@ from torchperc import _checks as checks
 from torchperc.descent.sgd import LinearNet, check_linear, descend
 from torchperc.lightning._pl import pl
 from torchperc.lightning.base import LitNet, Samples, pieces
+from torchperc.lightning.chains import WholeSequences
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
 from torchperc.lightning.metrics import EpochSums, tally
@@ -114,6 +115,11 @@ class LitClassifier(LitNet):
         if self._scheduler is None and (monitor is not None or interval != "epoch"):
             raise ValueError("interval and monitor are for a scheduler, and there is none; leave them out")
         self.class_weight = check_class_weight(class_weight)
+        if self.chains and class_weight is not None:
+            raise ValueError(
+                f"class_weight={class_weight!r} is for samples of one label, and a sequence has many tags; leave it "
+                "out, or weight whole sequences by batches ((x, lengths), y, sample_weight)"
+            )
         self.class_factors = self.class_weight if isinstance(self.class_weight, Mapping) else None
         for asked, what in ((self._auto, "lr='auto'"), (start != "as-is", f"start={start!r}")):
             if asked and not isinstance(uncompiled(self.net), LinearNet):
@@ -124,7 +130,7 @@ class LitClassifier(LitNet):
                 raise ValueError(f"start='two-sample' is for two classes, the net has {len(net.weight)}; leave it out")
         self.automatic_optimization = update == "batch"
         self._lr_used = math.nan
-        self._sums = EpochSums()
+        self._sums = self._new_sums()
         self._begun = False
         self._compared = True
         self._counted: tuple[int, int] | None = None
@@ -215,7 +221,8 @@ class LitClassifier(LitNet):
         first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
         if not self._compared:
             self._compared = True
-            shards.agreed("the shape of a sample", tuple(samples.x.shape[1:]))
+            shape = (uncompiled(self.net).features,) if self.chains else tuple(samples.x.shape[1:])
+            shards.agreed("the shape of a sample", shape)
         loader: Any = self.trainer.train_dataloader
         X = samples.x if self._processes() == 1 else loader.X if self._sees_all(loader) else None
         if first and not again and self.update == "batch" and isinstance(X, Tensor) and self.trainer.is_global_zero:
@@ -228,8 +235,9 @@ class LitClassifier(LitNet):
                 if due and not isinstance(config.scheduler, ReduceLROnPlateau):
                     config.scheduler.step()
             return loss
-        sums = EpochSums() if again else self._sums
-        loss = self._accumulated(samples, sums) if isinstance(samples.x, Mapped) else self._batch_loss(samples, sums)
+        sums = self._new_sums() if again else self._sums
+        in_pieces = isinstance(samples.x, Mapped | WholeSequences)
+        loss = self._accumulated(samples, sums) if in_pieces else self._batch_loss(samples, sums)
         return loss if self._processes() == 1 else self._over_batch(loss, len(samples.y))
 
     def _over_batch(self, loss: Tensor, count: int) -> Tensor:
@@ -242,14 +250,17 @@ class LitClassifier(LitNet):
 
     def _batch_loss(self, samples: Samples, sums: EpochSums) -> Tensor:
         x, y, weight = samples
+        if self.chains and not len(y):  # as below
+            sums.add(0, None, None)
+            return torch.stack([values.sum() * 0 for values in self.net.parameters()]).sum()
         scores = self(x)
         factors = self._factors(scores, y, weight)
-        losses = self.head.loss(scores, y, reduction="none")
+        losses, known = self._losses(scores, y)
         if not len(y):  # other processes have samples, and wait for the gradient of this one
             sums.add(0, None, None)
             return losses.sum()
-        sums.add(len(y), tally(self.head, scores.detach(), y, factors, losses.detach()), self._length())
-        return losses.mean() if factors is None else (losses * factors.to(scores.dtype)).mean()
+        sums.add(len(y), self._tally(scores if self.chains else scores.detach(), y, factors, known), self._length())
+        return losses.mean() if factors is None else (losses * factors.to(losses)).mean()
 
     def _step_by_samples(self, samples: Samples) -> Tensor:
         optimizer = self.optimizers()
@@ -286,7 +297,7 @@ class LitClassifier(LitNet):
     def _length(self) -> Tensor | None:
         """‖w‖ of a linear net, which turns a slack into a distance; ``None`` for other nets."""
         weight = getattr(self.net, "weight", None)
-        return None if weight is None else torch.linalg.vector_norm(weight.detach())
+        return None if weight is None or self.chains else torch.linalg.vector_norm(weight.detach())
 
     # --- epochs ---
 
@@ -363,7 +374,7 @@ class LitClassifier(LitNet):
             return
         values = self._over_processes(self._sums).means(self.net.parameters())
         if self._length() is None:
-            del values["margin"]  # a slack is a distance only where there is one hyperplane
+            values.pop("margin", None)  # a slack is a distance only where there is one hyperplane
         values["lr"] = self._lr_used
         self._log({_TAGS.get(name, name): value for name, value in values.items()})
         self._sums.reset()
@@ -417,7 +428,7 @@ class LitClassifier(LitNet):
 
 _LOGISTIC_BEARS = 10
 _WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a fraction of a second
-_TAGS = {"loss": "loss/train", "error": "error/train"}
+_TAGS = {name: f"{name}/train" for name in ("loss", "error", "error/sequence")}
 _DIRECT = 2000
 
 

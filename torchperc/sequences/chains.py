@@ -193,15 +193,20 @@ class ChainPerceptron(nn.Module):
 
     def best(self, scores: ChainScores) -> Tensor:
         """The best tags by scores: (N, T) int64 with −100 behind the end."""
-        tpf.finite_scores(scores.emission)
-        tags = decode(_batched(scores), self.width).tags
-        return tags if scores.emission.dim() == 3 else tags[0]
+        return best_tags(scores, self.width)
 
     def flat_predict(self, sequences: Sequences, *, n_jobs: int | None = None) -> np.ndarray[Any, Any]:
         """The best tags of all sequences as one array (T,), by the compiled loop."""
         from torchperc.sequences.decoding import Decoder
 
         return Decoder.of(self)(sequences, n_jobs)
+
+
+def best_tags(scores: ChainScores, width: int | None = None) -> Tensor:
+    """The best tags by scores: (N, T) int64 with −100 behind the end, or (T,); by Viterbi, or by a beam of a width."""
+    tpf.finite_scores(scores.emission)
+    tags = decode(_batched(scores), width or scores.emission.shape[-1]).tags
+    return tags if scores.emission.dim() == 3 else tags[0]
 
 
 class Decoded(NamedTuple):
@@ -333,8 +338,11 @@ class StructuredPerceptronLoss(_Loss):
 
     def forward(self, scores: ChainScores, y: Tensor) -> Tensor:
         """The loss of scores against tags."""
+        return self.against(scores, y, *self.violators(scores, y))
+
+    def against(self, scores: ChainScores, y: Tensor, wrong: Tensor, counts: Tensor) -> Tensor:
+        """The loss, if the :meth:`violators` are known."""
         own = _score(scores, y)
-        wrong, counts = self.violators(scores, y)
         apart = (wrong != y).sum(-1).to(own.dtype) * self.margin
         loss = torch.where(counts, (_score(scores, wrong) + apart - own).clamp(min=0), own * 0)
         # at 0 the clamp has no slope by itself; the difference has the one that the tie asks for
