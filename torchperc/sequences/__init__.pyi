@@ -5,3 +5,7 @@ from .heads import StructuredHead as StructuredHead
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
+from .rule import ChainLog as ChainLog
+from .rule import ChainMistake as ChainMistake
+from .rule import ChainModel as ChainModel
+from .rule import ChainResult as ChainResult
