@@ -118,6 +118,14 @@ def _lengths(y: Tensor) -> Tensor:
     return lengths
 
 
+def as_sequences(x: PaddedSequences | WholeSequences, y: Tensor, width: int) -> tuple[Sequences, Tensor]:
+    """A batch as the rule reads it: sequences, and tags with −100 behind the end."""
+    if isinstance(x, WholeSequences):
+        return x.source, y
+    inside = torch.arange(y.shape[1], device=y.device) < x.lengths[:, None]
+    return Sequences.of(x, width=width), y.masked_fill(~inside, PAD)
+
+
 def unlabelled(batch: Any) -> PaddedSequences:
     """A batch to predict: x (N, T, d), (x, lengths), or one of them with tags, which are not looked at."""
     if isinstance(batch, WholeSequences):
@@ -218,6 +226,10 @@ class ChainSums(EpochSums):
         total = ChainSums()
         total.add(int(count), ChainTally(*values), None)
         return total
+
+    def decisions(self) -> tuple[int, int]:
+        """How many tags were wrong, and of how many."""
+        return int(self.tallied.errors), int(self.tallied.tokens)
 
     def state_dict(self) -> dict[str, Any]:
         """The sums so far."""

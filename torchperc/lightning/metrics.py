@@ -123,6 +123,10 @@ class EpochSums:
         total.add(int(count), Tally(loss, errors, mistakes, shards.least(slack.to(device))), None)
         return total
 
+    def decisions(self) -> tuple[int, int]:
+        """How many were wrong, and of how many."""
+        return int(self.sums.errors), self.count
+
     def state_dict(self) -> dict[str, Any]:
         """The sums so far."""
         return {"begun": self.begun, "count": self.count, **self.sums._asdict()}

@@ -301,6 +301,13 @@ class ChainLog:
         """Mistakes per epoch: the learning curve."""
         return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
 
+    def wrong_tags_by_epoch(self) -> Tensor:
+        """Wrong tags of the mistakes in each epoch; with a beam, of the prefixes that were compared."""
+        places = np.repeat(self.sequences.offsets[self.found.index] - self._bounds[:-1], self.found.length)
+        wrong = self.found.wrong != self.y[places + np.arange(len(places))]
+        sums = np.concatenate(([0], wrong.cumsum()))[self._bounds]
+        return torch.from_numpy(sums[np.concatenate(([0], self.mistakes_by_epoch().cumsum(0).numpy()))]).diff()
+
     def errors(self, X: Any = None, y: Any = None) -> Tensor:
         """Wrong tags of every state, from the start to the last: (len + 1,) in float64.
 
@@ -766,6 +773,12 @@ class ChainRun:
         """The model with the weights as they are now."""
         return ChainModel(self._engine.weights().scaled(self._scale), self._like)
 
+    def survey(self) -> float:
+        """The mean perceptron criterion max(0, s(x, ŷ) − s(x, y)) of the training sequences now, ŷ as decoded."""
+        task, weights = self._engine.task, self._engine.weights()
+        best = weights.decode(task.sequences, task.width)
+        return float(weights.leads(task.sequences, best, task.y).clip(0).mean()) * self._scale
+
     def write_to(self, net: ChainPerceptron) -> None:
         """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
         (self.log().averaged() if self._select in ("averaged", "voted") else self.current()).write_to(net)
@@ -946,7 +959,7 @@ def start_run(
     numbers: Any = None,
 ) -> ChainRun:
     """A run of a trainer on a chain before its first epoch; everything is checked, nothing is changed."""
-    _refuse(trainer, net, num_classes)
+    check_options(trainer, net, num_classes)
     sequences = Sequences.of(X, width=net.features)
     tags = flat_tags(y, sequences, net.tags)
     held = None
@@ -984,7 +997,7 @@ def start_run(
     )  # fmt: skip
 
 
-def _refuse(trainer: RuleTrainer, net: ChainPerceptron, num_classes: int | None) -> None:
+def check_options(trainer: RuleTrainer, net: ChainPerceptron, num_classes: int | None = None) -> None:
     """Refuse options that mean nothing for sequences."""
     beam = net.width < net.tags
     for what, refused, why in (
