@@ -8,6 +8,8 @@ from .classifier import LitClassifier as LitClassifier
 from .datamodule import TabularDataModule as TabularDataModule
 from .loader import SliceLoader as SliceLoader
 from .rule import LitRule as LitRule
+from .sequences import SequenceDataModule as SequenceDataModule
+from .sequences import SequenceLoader as SequenceLoader
 from .tensorboard import Board as Board
 from .trainer import fitted_model as fitted_model
 from .trainer import make_trainer as make_trainer

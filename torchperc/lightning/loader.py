@@ -64,6 +64,12 @@ class SliceLoader:
         self.X, self.y = _kept(X), y
         if self.X.shape[0] != len(y):
             raise ValueError(f"y has {len(y)} values for {self.X.shape[0]} samples; they must have the same length")
+        self._rows = self.X if isinstance(self.X, PartRows) else rows_as_read(self.X) if is_mapped(self.X) else None
+        self._whole: tuple[slice, Tensor] | None = None
+        self._begin(batch_size, order, seed, sharding)
+
+    def _begin(self, batch_size: int | str, order: str, seed: int, sharding: str) -> None:
+        """What all loaders of data in memory have; the first epoch is next."""
         check_batch_size(batch_size, 1)
         self._asked, self._full = batch_size, batch_size == "full"
         self.order = checks.one_of("order", order, LOADER_ORDERS)
@@ -72,8 +78,6 @@ class SliceLoader:
         self._epoch = self._position = 0
         self._shuffler: Order | None = None
         self._drawn = 0
-        self._rows = self.X if isinstance(self.X, PartRows) else rows_as_read(self.X) if is_mapped(self.X) else None
-        self._whole: tuple[slice, Tensor] | None = None
 
     @cached_property
     def counts(self) -> list[int]:

@@ -8,9 +8,9 @@ from .formats import iter_blocks as iter_blocks
 from .formats import read as read
 from .formats import write_conll as write_conll
 from .heads import StructuredHead as StructuredHead
-from .layout import flat_tags as flat_tags
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
+from .layout import flat_tags as flat_tags
 from .rule import ChainLog as ChainLog
 from .rule import ChainMistake as ChainMistake
 from .rule import ChainModel as ChainModel
