@@ -3,6 +3,7 @@ from .chains import ChainScores as ChainScores
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
 from .corpus import Column as Column
 from .corpus import Corpus as Corpus
+from .features import DictFeatures as DictFeatures
 from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
 from .formats import read as read
