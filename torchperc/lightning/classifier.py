@@ -351,6 +351,12 @@ class LitClassifier(LitNet):
                 if net.bias is not None:
                     net.bias.copy_(bias)
 
+    def on_after_backward(self) -> None:
+        """Gradients as LBFGS reads them, row after row; those of a chain lie feature by feature."""
+        if self.chains and isinstance(self.trainer.optimizers[0], torch.optim.LBFGS):
+            for values in self.net.parameters():
+                values.grad = None if values.grad is None else values.grad.contiguous()
+
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, before any callback looks at it."""
         trainer = self.trainer

@@ -76,6 +76,7 @@ class SliceLoader:
         self.seed = checks.whole("seed", seed, at_least=0)
         self.sharding = checks.one_of("sharding", sharding, SHARDINGS)
         self._epoch = self._position = 0
+        self._resumed = False
         self._shuffler: Order | None = None
         self._drawn = 0
 
@@ -103,8 +104,9 @@ class SliceLoader:
         return -(-sum(self.counts) // self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
+        first, self._resumed = self._position if self._resumed else 0, False  # a pass may have been left, too
         order = self._permutation() if self.order == "shuffled" else None
-        for number in range(self._position, len(self)):
+        for number in range(first, len(self)):
             self._position = number + 1
             yield self._batch(number, order)
         self._epoch, self._position = self._epoch + 1, 0
@@ -117,7 +119,7 @@ class SliceLoader:
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass that of the given epoch; called by the Trainer."""
         if epoch != self._epoch:
-            self._epoch, self._position = epoch, 0
+            self._epoch, self._position, self._resumed = epoch, 0, False
 
     def _permutation(self) -> Tensor:
         """The permutation of this epoch: the n-th that the seed yields, whichever epochs were drawn before."""
@@ -163,7 +165,7 @@ class SliceLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
-        self._epoch, self._position = int(state["epoch"]), int(state["position"])
+        self._epoch, self._position, self._resumed = int(state["epoch"]), int(state["position"]), True
 
 
 class Mapped:

@@ -190,7 +190,7 @@ class LitRule(LitNet):
                 raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
             known_numbers = self._processes() > 1 and not isinstance(sampler, SequentialSampler)
             numbers = local_numbers(loader, trainer.global_rank, trainer.world_size) if known_numbers else None
-            learning = whole(net, self.trainer_options, samples, most, numbers)
+            learning = whole(net, self.trainer_options, samples, most, numbers, self._resume)
         else:
             learning = online(net, self.trainer_options, self.head, most)
         if self._resume is not None:

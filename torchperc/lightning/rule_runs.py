@@ -34,13 +34,20 @@ class WholeLearning:
     """All samples in one batch, the same every epoch: learned as by :meth:`torchperc.RuleTrainer.fit`.
 
     ``numbers`` says which of all samples these are, if processes learn together and their shards do not follow one
-    another.
+    another; ``resume`` is the state that is loaded next.
     """
 
     def __init__(
-        self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int, numbers: Tensor | None = None
+        self,
+        net: Net,
+        options: dict[str, Any],
+        samples: Samples,
+        max_epochs: int,
+        numbers: Tensor | None = None,
+        resume: dict[str, Any] | None = None,
     ) -> None:
         self.net, self._samples = net, samples
+        net = _as_at_start(net, resume)
         X, y = samples.x, samples.y
         if isinstance(X, Mapped):
             X = X.source
@@ -215,9 +222,16 @@ class WholeChains(WholeLearning):
     _run: ChainRun  # type: ignore[assignment]
 
     def __init__(
-        self, net: Any, options: dict[str, Any], samples: Samples, max_epochs: int, numbers: Tensor | None = None
+        self,
+        net: Any,
+        options: dict[str, Any],
+        samples: Samples,
+        max_epochs: int,
+        numbers: Tensor | None = None,
+        resume: dict[str, Any] | None = None,
     ) -> None:
         self.net, self._samples, self._new = net, samples, None
+        net = _as_at_start(net, resume)
         X, y = as_sequences(samples.x, samples.y, net.features)
         trainer = RuleTrainer(max_epochs=max_epochs, **options)
         self._run = trainer.start(net, X, y, sample_weight=samples.weight)  # type: ignore[assignment]  # of a chain
@@ -265,6 +279,20 @@ class OnlineChains(OnlineLearning):
             wrong, made = int(log.wrong_tags_by_epoch()[-1]), len(log)
         sums = (torch.tensor(float(each), dtype=torch.float64) for each in (loss, wrong, made, X.tokens, made))
         self._sums.add(len(X), ChainTally(*sums), None)  # type: ignore[arg-type]  # they are ChainSums
+
+
+def _as_at_start(net: Any, resume: dict[str, Any] | None) -> Any:
+    """The net, or for a run that is resumed a copy whose weights are 0 if they were when the run began.
+
+    From zero weights a run counts in units of lr. Which weights it had is in the state that is loaded next.
+    """
+    if resume is None or "start" not in resume:
+        return net
+    begun, nonzero = deepcopy(net), any(bool(values.any()) for values in resume["start"])
+    with torch.no_grad():
+        for values in begun.parameters():
+            values.fill_(float(nonzero))
+    return begun
 
 
 Learning: TypeAlias = WholeLearning | OnlineLearning
