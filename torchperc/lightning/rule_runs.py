@@ -22,8 +22,8 @@ from torchperc.rules.models import Net
 from torchperc.rules.online import new_stream
 from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.sequences.decoding import ChainWeights
 from torchperc.sequences.layout import flat_tags
+from torchperc.sequences.weights import ChainWeights
 
 if TYPE_CHECKING:
     from torchperc.nn.heads import Head

@@ -1,8 +1,10 @@
 from .chains import ChainPerceptron as ChainPerceptron
-from .chains import ChainScores as ChainScores
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
 from .corpus import Column as Column
 from .corpus import Corpus as Corpus
+from .crosscheck import ChainCrossCheck as ChainCrossCheck
+from .crosscheck import crosscheck_chains as crosscheck_chains
+from .decoding import ChainScores as ChainScores
 from .features import DictFeatures as DictFeatures
 from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
@@ -12,8 +14,9 @@ from .heads import StructuredHead as StructuredHead
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
-from .rule import ChainLog as ChainLog
-from .rule import ChainMistake as ChainMistake
-from .rule import ChainModel as ChainModel
+from .log import ChainLog as ChainLog
+from .log import ChainMistake as ChainMistake
+from .log import ChainModel as ChainModel
+from .log import VotedChain as VotedChain
 from .rule import ChainResult as ChainResult
 from .templates import Templates as Templates

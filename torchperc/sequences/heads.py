@@ -10,7 +10,8 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
-from torchperc.sequences.chains import ChainScores, StructuredPerceptronLoss, best_tags
+from torchperc.sequences.chains import StructuredPerceptronLoss
+from torchperc.sequences.decoding import ChainScores, best_tags
 
 
 @dataclass(frozen=True)
