@@ -299,7 +299,7 @@ def test_one_batch_is_learned_as_by_rule_trainer_and_resumed_exactly(tmp_path, o
     last = result.log.last()
     decisions = last.predict(TRAIN[0])
     gaps = [
-        max(0.0, score(last.net, x, d.tolist()) - score(last.net, x, t.tolist()))
+        max(0.0, score(last, x, d.tolist()) - score(last, x, t.tolist()))
         for x, t, d in zip(*TRAIN, decisions, strict=True)
     ]
     assert csv["loss/train"][-1] == pytest.approx(sum(gaps) / 16)

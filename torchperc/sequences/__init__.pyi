@@ -5,6 +5,7 @@ from .corpus import Corpus as Corpus
 from .crosscheck import ChainCrossCheck as ChainCrossCheck
 from .crosscheck import crosscheck_chains as crosscheck_chains
 from .decoding import ChainScores as ChainScores
+from .dictionaries import DictFeatures as DictFeatures
 from .features import DictFeatures as DictFeatures
 from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
