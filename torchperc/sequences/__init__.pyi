@@ -6,7 +6,6 @@ from .crosscheck import ChainCrossCheck as ChainCrossCheck
 from .crosscheck import crosscheck_chains as crosscheck_chains
 from .decoding import ChainScores as ChainScores
 from .dictionaries import DictFeatures as DictFeatures
-from .features import DictFeatures as DictFeatures
 from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
 from .formats import read as read
