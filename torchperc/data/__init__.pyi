@@ -12,6 +12,7 @@ from .io.files import read as read
 from .language import LETTERS as LETTERS
 from .language import TAGS as TAGS
 from .language import letter_words as letter_words
+from .language import most_probable_tags as most_probable_tags
 from .language import tagged_sentences as tagged_sentences
 from .partition import Partition as Partition
 from .partition import make_partition as make_partition
