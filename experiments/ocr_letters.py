@@ -133,7 +133,7 @@ def chart(curves: dict[str, list[float]]) -> Figure:
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_title("Letters read one by one and as words, averaged weights")
     axes.grid(alpha=0.3)
-    axes.legend(title="trained on, read as")
+    figure.legend(title="trained on, read as", loc="outside lower center", ncols=4)
     return figure
 
 

@@ -55,7 +55,7 @@ def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) 
 def parts(source: str | None, quick: bool) -> tuple[Sentences, Sentences, Sentences]:
     """Sentences for training, validation and test."""
     if source is None:
-        counts = (300, 100, 200) if quick else (2000, 500, 2000)
+        counts = (200, 50, 200) if quick else (2000, 500, 2000)
         first, second, third = (tp.data.tagged_sentences(count, seed=seed) for seed, count in enumerate(counts))
         return first, second, third
     sentences = read(Path(source))
@@ -143,7 +143,7 @@ def chart(curves: dict[str, list[float]], figures: dict[str, float]) -> Figure:
     axes.set_xticks(range(1, 1 + max(map(len, curves.values()))))
     axes.set_title("Tagging: decoding by Viterbi, beam and greedily (averaged weights), and by gradient")
     axes.grid(alpha=0.3)
-    axes.legend()
+    figure.legend(loc="outside lower center", ncols=5)
     return figure
 
 
