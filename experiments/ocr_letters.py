@@ -25,10 +25,15 @@ EPOCHS = 20
 
 
 class Words(NamedTuple):
-    """Letters (T, 129) and tags (T,) of each word: the last feature is always 1."""
+    """Letters of words, of which the last feature is always 1, and the tags of all letters."""
 
-    X: list[np.ndarray]
-    y: list[np.ndarray]
+    X: tp.sequences.Sequences
+    y: np.ndarray
+
+    @classmethod
+    def of(cls, pixels: np.ndarray, y: np.ndarray, lengths: list[int]) -> Words:
+        dense = np.concatenate((pixels, np.ones((len(pixels), 1), np.float32)), 1)
+        return cls(tp.sequences.Sequences(np.cumsum([0, *lengths]), dense.shape[1], dense), y)
 
 
 def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) -> dict[str, float]:
@@ -40,14 +45,14 @@ def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) 
             figures[f"{name}, {way}"] = error = curve[-1]
             curves[f"{name}, {way}"] = curve
             rows.append((name, way, len(learned.X), epochs, f"{error:.1f}"))
-        said = [tags.numpy() for tags in lit.net.predict(judged.X)]
-        wrong = np.concatenate(said) != np.concatenate(judged.y)
-        figures[f"{name}, words, last epoch"] = 100 * float(wrong.mean())
+        said = lit.net.predict(judged.X)
+        figures[f"{name}, words, last epoch"] = 100 * float((np.concatenate(said) != judged.y).mean())
     letters = list(tp.data.LETTERS)
+    truth = np.split(judged.y, judged.X.offsets[1:-1])
     save(
         folder,
         transitions=tp.plots.TransitionDisplay.from_model(lit, labels=letters).figure_,
-        positions=tp.plots.PositionErrorDisplay.from_predictions(judged.y, said, positions=12).figure_,
+        positions=tp.plots.PositionErrorDisplay.from_predictions(truth, said, positions=12).figure_,
     )
     title = "wrong letters of the test set in %, averaged weights"
     show(folder, chart(curves), title, ("trained on", "read as", "sequences", "epochs", "error (%)"), rows)
@@ -69,26 +74,23 @@ def parts(source: str | None, quick: bool) -> list[tuple[str, Words, Words]]:
 
 def words_of(count: int, seed: int) -> Words:
     X, y = tp.data.letter_words(count, noise=0.12, seed=seed)
-    return Words([with_one(x.numpy()) for x in X], [tags.numpy() for tags in y])
-
-
-def with_one(x: np.ndarray) -> np.ndarray:
-    return np.concatenate((x, np.ones((len(x), 1), x.dtype)), 1)
+    return Words.of(np.concatenate(X), np.concatenate(y), [len(word) for word in y])
 
 
 def some(words: Words, index: np.ndarray) -> Words:
-    return Words(*([part[i] for i in np.flatnonzero(index)] for part in words))
+    return Words(words.X.take(index), words.y[np.repeat(index, words.X.lengths)])
 
 
 def alone(words: Words) -> Words:
     """Each letter as a word of its own, where a chain is a perceptron of 26 classes."""
-    return Words([x[None] for word in words.X for x in word], [tag[None] for word in words.y for tag in word])
+    X = words.X
+    return Words(tp.sequences.Sequences(np.arange(X.tokens + 1), X.width, X.dense), words.y)
 
 
 def read_letters(path: str) -> tuple[Words, list[int]]:
     """Words and their folds."""
     opened = gzip.open if str(path).endswith(".gz") else open
-    X, y, folds, begins = [], [], [], True
+    X, y, folds, lengths, begins = [], [], [], [], True
     with opened(path, "rt", encoding="ascii") as lines:
         for number, line in enumerate(lines, 1):
             cells = line.rstrip("\n").rstrip("\t").split("\t")
@@ -103,15 +105,15 @@ def read_letters(path: str) -> tuple[Words, list[int]]:
                     f"fold and {PIXELS} pixels of 0 and 1, separated by tabs"
                 ) from None
             if begins:
-                X.append([])
-                y.append([])
                 folds.append(fold)
-            X[-1].append(pixels)
-            y[-1].append(letter)
+                lengths.append(0)
+            X.append(pixels)
+            y.append(letter)
+            lengths[-1] += 1
             begins = following == -1
     if not X:
         raise ValueError(f"{path} is empty; give the file letter.data")
-    return Words([with_one(np.stack(word)) for word in X], [np.array(word) for word in y]), folds
+    return Words.of(np.stack(X), np.array(y), lengths), folds
 
 
 def learn(folder: Path, train: Words, test: Words, epochs: int) -> tuple[tp.lightning.LitRule, list[float]]:

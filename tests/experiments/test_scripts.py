@@ -225,7 +225,7 @@ def test_ocr_letters(run, load, tmp_path):
     script = load("ocr_letters")
     [(_, train, test)] = script.parts(None, quick=True)
     net = tp.MulticlassPerceptron(131, 26, bias=False)  # a chain of one has weights of start and end
-    letters, tags, held, true = (torch.from_numpy(np.concatenate(part)) for part in (*train, *test))
+    letters, tags, held, true = map(torch.from_numpy, (train.X.dense, train.y, test.X.dense, test.y))
     both = [torch.cat((X, torch.ones(len(X), 2)), 1) for X in (letters, held)]
     tp.RuleTrainer(3, order="shuffled", select="averaged").fit(net, both[0], tags)
     wrong = 100 * float((net.predict(both[1]) != true).double().mean())
@@ -238,9 +238,10 @@ def test_ocr_letters_of_a_file(load, tmp_path, name):
     script = load("ocr_letters")
     X, y, lines = _letters(tmp_path / name, 7)
     words, folds = script.read_letters(str(tmp_path / name))
-    assert [word[:, :128].tolist() for word in words.X] == [word.tolist() for word in X]
-    assert [word[:, 128].tolist() for word in words.X] == [[1] * len(word) for word in X]
-    assert [word.tolist() for word in words.y] == [word.tolist() for word in y]
+    assert words.X.dense[:, :128].tolist() == torch.cat(X).tolist()
+    assert words.X.dense[:, 128].tolist() == [1] * len(words.y)
+    assert words.X.lengths.tolist() == [len(word) for word in y]
+    assert words.y.tolist() == torch.cat(y).tolist()
     assert folds == [0, 1, 0, 1, 0, 1, 0]
     (one, train, test), (nine, *_) = script.parts(str(tmp_path / name), quick=True)
     assert (one, len(train.X), len(test.X), nine) == ("fold 0", 4, 3, "folds 1 to 9")

@@ -15,6 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import torchperc as tp
+from torchperc.lightning import chains
 from torchperc.lightning.chains import WholeSequences
 from torchperc.lightning.sequences import SequenceDataModule, SequenceLoader
 from torchperc.sequences import ChainPerceptron, PaddedSequences, Sequences, StructuredHead
@@ -341,6 +342,29 @@ def test_a_loader_that_changes_its_batch_is_refused(tmp_path):
 
     with pytest.raises(ValueError, match="the loader gives other samples than in the first epoch"):
         fit(tmp_path, L.LitRule(ChainPerceptron(WIDTH, TAGS)), DataLoader(Changing(*TRAIN), 16))
+
+
+@pytest.mark.parametrize("decode", ["viterbi", "greedy"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_compiled_loops_count_as_torch_does(monkeypatch, decode, weighted):
+    net, head = ChainPerceptron(WIDTH, TAGS, decode=decode), StructuredHead()
+    for values in net.parameters():
+        nn.init.normal_(values)
+    batch = Listed(*TRAIN)
+    x, weight = PaddedSequences(batch.x, torch.tensor(batch.lengths)), torch.arange(16.0).double() if weighted else None
+    assert chains.compiled_tally(net, head, x, batch.y, weight) is None, "too little work to load anything for"
+    monkeypatch.setattr(chains, "_WORTH_IT", 0)
+    binary = (batch.x == 1) & (torch.arange(batch.x.shape[1]) < x.lengths[:, None])[..., None]
+    ids = torch.where(binary, torch.arange(WIDTH), -1)
+    for given in (x, x._replace(x=ids), WholeSequences(Sequences.of(TRAIN[0]))):
+        scores = net(x if isinstance(given, WholeSequences) else given)
+        expected = chains.chain_tally(net, head, scores, batch.y, weight, None)
+        found = chains.compiled_tally(net, head, given, batch.y, weight)
+        assert [float(each) for each in found._replace(mistakes=0)] == pytest.approx(
+            [float(each) for each in expected._replace(mistakes=0)]
+        )
+    for other, its in ((net, StructuredHead(1.0)), (net.to(torch.bfloat16), head), (nn.Identity(), head)):
+        assert chains.compiled_tally(other, its, x, batch.y, None) is None
 
 
 # --- what is refused ---

@@ -136,7 +136,8 @@ def most_probable_tags(sentences: Iterable[Sequence[str]], new_words: float = 0.
     chances = torch.tensor([[_NEXT.get(before, {}).get(tag, 0.0) / 100 for tag in TAGS] for before in (*TAGS, _START)])
     end = torch.tensor([float(tag == "PUNCT") for tag in TAGS])
     lengths = torch.tensor([len(words) for words in given])
-    scores = ChainScores(emission, *(part.double().log().clamp(min=_NEVER) for part in (chances, end)), lengths)
+    transition, last = (part.double().log().clamp(min=_NEVER) for part in (chances, end))
+    scores = ChainScores(emission, transition, last, lengths)
     return [[TAGS[tag] for tag in row.tolist() if tag != PAD] for row in best_tags(scores)]
 
 

@@ -127,7 +127,12 @@ class LitNet(pl.LightningModule):
         """Add up loss and wrong decisions; log them after a loader's last batch, before any callback looks at them."""
         sums = self._evaluated.setdefault(dataloader_idx, self._new_sums())
         for x, y, weight in pieces(self._samples(batch, stage, batch_idx, dataloader_idx)):
-            if len(y):
+            found: Any = None
+            if self.chains and len(y):
+                found = chains.compiled_tally(self.net, self.head, x, y, self._factors(None, y, weight))
+            if found is not None:
+                sums.add(len(y), found, None)
+            elif len(y):
                 scores = self(x)
                 sums.add(len(y), self._tally(scores, y, self._factors(scores, y, weight)), None)
             else:
@@ -189,7 +194,7 @@ class LitNet(pl.LightningModule):
             trainer = {name: getattr(self.trainer, name) for name in ("max_epochs", "max_steps", "precision")}
             shards.agreed_options({**shapes, **self.hparams, **trainer})
 
-    def _factors(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor | None:
+    def _factors(self, scores: Any, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """The weight of each sample's loss, its own times its class's, in float64."""
         if self.chains:
             return chains.chain_factors(weight, len(y))

@@ -18,8 +18,10 @@ from torchperc.nn.modules import MLP, LinearNet
 from torchperc.samples import shards
 from torchperc.sequences.chains import ChainPerceptron
 from torchperc.sequences.heads import StructuredHead
-from torchperc.sequences.layout import PAD, PaddedSequences, Sequences
+from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, flat_tags
+from torchperc.sequences.weights import ChainWeights
 
+_WORTH_IT = 10**6  # steps of Viterbi from which compiled loops are used
 _TOKENS = 2**14  # of a piece of a batch that holds all sequences
 
 
@@ -119,11 +121,27 @@ def _lengths(y: Tensor) -> Tensor:
 
 
 def as_sequences(x: PaddedSequences | WholeSequences, y: Tensor, width: int) -> tuple[Sequences, Tensor]:
-    """A batch as the rule reads it: sequences, and tags with −100 behind the end."""
+    """A batch as the rule reads it: sequences, and tags with −100 behind the end.
+
+    Example:
+        >>> x = PaddedSequences(torch.tensor([[[2], [0]], [[1], [-1]]]), torch.tensor([2, 1]))
+        >>> as_sequences(x, torch.zeros(2, 2, dtype=torch.int64), 3)[0]
+        Sequences(2 sequences, 3 tokens, 3 binary features)
+    """
     if isinstance(x, WholeSequences):
         return x.source, y
+    lengths = x.lengths.cpu()
+    if int(lengths.max()) > x.x.shape[1]:
+        raise ValueError(f"lengths run up to {int(lengths.max())}; they must lie between 1 and T={x.x.shape[1]}")
     inside = torch.arange(y.shape[1], device=y.device) < x.lengths[:, None]
-    return Sequences.of(x, width=width), y.masked_fill(~inside, PAD)
+    tokens, offsets = x.x.detach()[inside].cpu(), np.concatenate(([0], lengths.numpy().cumsum()))
+    tags = y.masked_fill(~inside, PAD)
+    if tokens.is_floating_point():
+        dense = tokens if tokens.dtype in (torch.float32, torch.float64) else tokens.float()
+        return Sequences(offsets, x.x.shape[2], dense.numpy()), tags
+    active = (tokens >= 0).numpy()
+    indptr = np.concatenate(([0], active.sum(1).cumsum()))
+    return Sequences(offsets, width, None, indptr, tokens.numpy()[active]), tags
 
 
 def unlabelled(batch: Any) -> PaddedSequences:
@@ -193,6 +211,29 @@ def chain_tally(
     loss = exact(losses) if factors is None else exact(losses) * factors.to(losses.device)
     sums = (counts.sum(), scores.lengths.sum(), wrong.any(1).sum())
     return ChainTally(loss.sum(), exact(wrong.sum()), *(exact(each) for each in sums))
+
+
+def compiled_tally(net: nn.Module, head: Head, x: Any, y: Tensor, factors: Tensor | None) -> ChainTally | None:
+    """:func:`chain_tally` of a batch without a gradient, by compiled loops; ``None`` where those are not for it.
+
+    They are for a chain on the CPU, and for so much work that they are worth loading.
+    """
+    inner = uncompiled(net)
+    if not isinstance(inner, ChainPerceptron) or inner.weight.device.type != "cpu" or inner.weight.dtype.itemsize < 4:
+        return None
+    if getattr(head, "margin", 1.0) or y.numel() * inner.tags**2 < _WORTH_IT or torch.is_autocast_enabled("cpu"):
+        return None
+    X, padded = as_sequences(x, y, inner.features)
+    if X.width != inner.features:
+        return None  # the net says what is wrong
+    tags, weights = flat_tags(padded, X, inner.tags), ChainWeights.view(inner)
+    best = weights.decode(X, inner.tags)
+    losses = torch.from_numpy(weights.leads(X, best, tags).clip(0))
+    wrong = (best if inner.width == inner.tags else weights.decode(X, inner.width)) != tags
+    sequences = np.add.reduceat(wrong, X.offsets[:-1], dtype=np.int64) > 0
+    loss = losses.sum() if factors is None else (losses * factors.cpu()).sum()
+    sums = (wrong.sum(), sequences.sum(), X.tokens, sequences.sum())
+    return ChainTally(loss, *(torch.tensor(float(each), dtype=torch.float64) for each in sums))
 
 
 class ChainSums(EpochSums):

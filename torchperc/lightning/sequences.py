@@ -24,7 +24,7 @@ from torchperc.sequences.features import FeatureMap
 from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, flat_tags, split
 from torchperc.sequences.templates import Templates
 
-_EVALUATED = 256  # sequences of a batch that is only decoded
+_EVALUATED = 2**13  # tokens, about, of a batch that is only decoded
 _WINDOW = 50  # batches among which sequences of similar length are put together
 _MOST_TAGS = 2**15  # that a ChainPerceptron has
 
@@ -288,8 +288,11 @@ class SequenceDataModule(pl.LightningDataModule):
         return self._evaluated(2) or self._evaluated(0)
 
     def _evaluated(self, part: int) -> SequenceLoader | list[SequenceLoader]:
-        size = _EVALUATED if isinstance(self.batch_size, str) else self.batch_size
-        return [] if self.parts[part][0] is None else self._loader(part, size, "given")
+        X = self.parts[part][0]
+        if X is None:
+            return []
+        size = max(1, _EVALUATED * len(X) // X.tokens) if isinstance(self.batch_size, str) else self.batch_size
+        return self._loader(part, size, "given")
 
     def _loader(self, part: int, size: int | str, order: str, *, by_length: bool = False) -> SequenceLoader:
         several = self.trainer is not None and self.trainer.world_size > 1
