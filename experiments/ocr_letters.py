@@ -135,7 +135,7 @@ def chart(curves: dict[str, list[float]]) -> Figure:
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_title("Letters read one by one and as words, averaged weights")
     axes.grid(alpha=0.3)
-    figure.legend(title="trained on, read as", loc="outside lower center", ncols=4)
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

@@ -1,6 +1,7 @@
 """Made-up sentences and letters: they follow the grammar and the noise that the docstrings promise."""
 
 from collections import Counter
+from itertools import product
 
 import pytest
 import torch
@@ -86,3 +87,27 @@ def test_every_letter_has_a_glyph_of_its_own_and_a_word():
 def test_wrong_values_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_most_probable_tags_by_all_sequences():
+    sentences = [sentence for sentence in tp.data.tagged_sentences(60, new_words=0.3, seed=2) if len(sentence) < 5]
+    words = [[word for word, _ in sentence] for sentence in sentences]
+    vocabulary = language._vocabulary()
+
+    def chance(given, tags):
+        total = 1.0 if tags[-1] == "PUNCT" else 0.0
+        for before, tag, word in zip(("start", *tags), tags, given, strict=False):
+            new = 0.3 if tag in language._SUFFIXES else 0.0
+            coined = language._SUFFIXES.get(tag, {}).get(word[5:], 0) / 100
+            drawn = (1 - new) * vocabulary[tag][word] if word in vocabulary[tag] else new * coined
+            total *= language._NEXT.get(before, {}).get(tag, 0) / 100 * drawn
+        return total
+
+    found = tp.data.most_probable_tags(words, new_words=0.3)
+    assert len(found) > 10
+    for given, tags in zip(words, found, strict=True):
+        every = product(tp.data.TAGS, repeat=len(given))
+        assert chance(given, tags) == pytest.approx(max(chance(given, each) for each in every), rel=1e-9)
+        assert chance(given, tags) > 0
+    with pytest.raises(ValueError, match="'xyzzy' is no word of the grammar"):
+        tp.data.most_probable_tags([["xyzzy", "."]])
