@@ -67,9 +67,9 @@ def decode(scores: ChainScores, width: int) -> Decoded:
 
 def best_tags(scores: ChainScores, width: int | None = None) -> Tensor:
     """The best tags by scores: (N, T) int64 with −100 behind the end, or (T,); by Viterbi, or by a beam of a width."""
-    tpf.finite_scores(scores.emission)
-    tags = decode(batched(scores), width or scores.emission.shape[-1]).tags
-    return tags if scores.emission.dim() == 3 else tags[0]
+    found = decode(batched(scores), width or scores.emission.shape[-1])
+    tpf.finite_scores(found.value)
+    return found.tags if scores.emission.dim() == 3 else found.tags[0]
 
 
 def runner_up(scores: ChainScores, found: Decoded) -> tuple[Tensor, Tensor]:
