@@ -50,6 +50,8 @@ def descent():
     for (classes, sparse), weights in product(LAYOUTS, (None, np.ones(300))):
         X, y = data(classes, sparse)
         tp.descend(net(classes), tp.LMSHead(), X, y, lr=0.01, engine="compiled", sample_weight=weights)
+        if classes is None:  # real targets are numbers of another type
+            tp.descend(net(None), tp.RegressionHead(), X, y + 0.5, lr=0.01, engine="compiled", sample_weight=weights)
 
 
 def chains():
@@ -61,12 +63,26 @@ def chains():
     tp.sequences.ChainPerceptron(4, 3, dtype=torch.float64).predict(list(X))
 
 
+def token_features():
+    import io
+
+    from torchperc.sequences import Corpus, FeatureMap, iter_blocks
+
+    corpus = Corpus.of([["the", "dög"]])
+    for features in (FeatureMap(), FeatureMap(buckets=64)):
+        features.fit(corpus)
+        features.transform(corpus)
+    for text in (b"a b\n\n", b"a/b\n"):
+        list(iter_blocks(io.BytesIO(text)))
+
+
 LOOPS = {
     "loops.learn": chains,
     "learn.learn": rule,
     "many.sweep_one": sweeps,
     "loops.descend": descent,
     "two_cores.learn_ahead": two_cores,
+    "feature_loops.number_features": token_features,
 }
 
 

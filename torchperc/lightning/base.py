@@ -1,4 +1,4 @@
-"""What LitClassifier and LitRule share: evaluation, logging, checkpoints."""
+"""What the LightningModules share: evaluation, logging, checkpoints."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torchperc.lightning import chains
 from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.loader import Mapped, repeated
-from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, Tally, tally
+from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, Sums, tally
 from torchperc.model.describe import as_head, as_net, described_head, described_net
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head
+from torchperc.nn.heads import Head, RegressionHead
 from torchperc.rules.problem import sample_factors
 from torchperc.samples import convert, shards
 from torchperc.sequences.layout import PaddedSequences
 
 FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
-_SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
+_SHOWN = ("loss/train", "error/train", "error/val", "mistakes", "rmse/train", "rmse/val")
 _COMPILED = "net._orig_mod."
 
 
@@ -50,14 +50,19 @@ class LitNet(pl.LightningModule):
         tensor([-1])
     """
 
+    _measures: tuple[str, ...] = ("loss", "error")  # what is logged of each set of samples
+    _by_autograd = "LitClassifier"  # the module whose update="batch" steps by autograd
+
     def __init__(self, net: nn.Module, head: Head | str) -> None:
         super().__init__()
         warn_of_two_packages()
         self.net = as_net(net)
         self.head = as_head(head)
         self.chains = chains.check_chain(self.net, self.head)
+        if self.chains:
+            self._measures = ("loss", "error", "error/sequence")
         self.class_factors: Mapping[int, float] | None = None
-        self._evaluated: dict[int, EpochSums] = {}
+        self._evaluated: dict[int, Sums] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores: (N,), or (N, K); of sequences what the net gives, ``ChainScores``."""
@@ -99,14 +104,20 @@ class LitNet(pl.LightningModule):
         if not isinstance(x, Tensor | Mapped):
             raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
         if isinstance(x, Tensor):
-            return self.head.decide(tpf.finite_scores(self(x)))
-        return torch.cat([self.head.decide(tpf.finite_scores(self(part.to(self.device)))) for part in x])
+            return self._predicted(tpf.finite_scores(self(x)))
+        return torch.cat([self._predicted(tpf.finite_scores(self(part.to(self.device)))) for part in x])
+
+    def _predicted(self, scores: Tensor) -> Tensor:
+        """What the module says of samples with these scores."""
+        return self.head.decide(scores)
+
+    # --- sums over the batches of an epoch ---
 
     def _best_tags(self, batch: Any) -> Tensor:
         """(N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
         return chains.decided(self.net, self.head, self.net(chains.unlabelled(batch)))
 
-    def _new_sums(self) -> EpochSums:
+    def _new_sums(self) -> Sums:
         return chains.ChainSums() if self.chains else EpochSums()
 
     def _losses(self, scores: Any, y: Tensor) -> tuple[Tensor, Any]:
@@ -117,14 +128,14 @@ class LitNet(pl.LightningModule):
         losses = self.head.loss(scores, y, reduction="none")
         return losses, losses.detach()
 
-    def _tally(self, scores: Any, y: Tensor, factors: Tensor | None, judged: Any = None) -> Tally:
-        """Count a batch; the losses may be known already, of sequences with what is a mistake."""
+    def _tally(self, scores: Any, y: Tensor, factors: Tensor | None, judged: Any = None) -> Any:
+        """What the sums of an epoch add up of a batch; the losses may be known, of sequences with what is a mistake."""
         if self.chains:
-            return chains.chain_tally(self.net, self.head, scores, y, factors, judged)  # type: ignore[return-value]
+            return chains.chain_tally(self.net, self.head, scores, y, factors, judged)
         return tally(self.head, scores, y, factors, judged)
 
     def _evaluate(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int) -> None:
-        """Add up loss and wrong decisions; log them after a loader's last batch, before any callback looks at them."""
+        """Add up loss and errors; log them after a loader's last batch, before any callback looks at them."""
         sums = self._evaluated.setdefault(dataloader_idx, self._new_sums())
         for x, y, weight in pieces(self._samples(batch, stage, batch_idx, dataloader_idx)):
             found: Any = None
@@ -149,12 +160,11 @@ class LitNet(pl.LightningModule):
         sums = self._over_processes(self._evaluated.pop(number))
         if sums.count:
             means = sums.means()
-            shown = [name for name in means if name.partition("/")[0] in ("loss", "error")]
-            values = {f"{name}/{stage}{suffix}": means[name] for name in shown}
+            values = {f"{name}/{stage}{suffix}": means[name] for name in self._measures}
             self._log(values, add_dataloader_idx=not suffix)
             self._count_decisions(sums)
 
-    def _count_decisions(self, sums: EpochSums) -> None:
+    def _count_decisions(self, sums: Sums) -> None:
         """What a module does with the evaluation of a loader, besides logging it."""
 
     def _batch_counts(self, stage: str) -> list[float]:
@@ -167,7 +177,7 @@ class LitNet(pl.LightningModule):
         """How many train or evaluate together."""
         return self.trainer.world_size if self._has_trainer() else 1
 
-    def _over_processes(self, sums: EpochSums) -> EpochSums:
+    def _over_processes(self, sums: Sums) -> Sums:
         return sums if self._processes() == 1 else sums.over_processes(self.device)
 
     def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
@@ -185,7 +195,7 @@ class LitNet(pl.LightningModule):
     def _unpacked(self, batch: Any, *, may_be_empty: bool = False) -> Samples:
         if self.chains:
             return Samples(*chains.chain_batch(batch, may_be_empty=may_be_empty))
-        return unpacked(batch, may_be_empty=may_be_empty)
+        return unpacked(batch, may_be_empty=may_be_empty, real=isinstance(self.head, RegressionHead))
 
     def _agree(self) -> None:
         """Refuse to train if the processes were given different options or nets of different shapes."""
@@ -276,7 +286,7 @@ class LitNet(pl.LightningModule):
         frozen = [name for name, values in self.net.named_parameters() if not values.requires_grad]
         if frozen:
             raise ValueError(
-                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use LitClassifier with "
+                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use {self._by_autograd} with "
                 "update='batch', which leaves it as it is"
             )
         if instead is not None:
@@ -299,8 +309,18 @@ class LitNet(pl.LightningModule):
             return False
 
 
-def unpacked(batch: Any, *, may_be_empty: bool = False) -> Samples:
-    """A batch (x, y) or (x, y, sample weights), checked.
+def head_of(head: Head | str) -> Head:
+    """A head, given itself or its name.
+
+    Example:
+        >>> head_of("lms")
+        LMSHead(targets='-1/+1')
+    """
+    return as_head(head)
+
+
+def unpacked(batch: Any, *, may_be_empty: bool = False, real: bool = False) -> Samples:
+    """A batch (x, y) or (x, y, sample weights), checked; ``real`` targets may be several columns, one is y itself.
 
     Example:
         >>> unpacked([torch.zeros(2, 1), torch.tensor([1, -1])]).y
@@ -314,7 +334,11 @@ def unpacked(batch: Any, *, may_be_empty: bool = False) -> Samples:
         raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
     if y.dim() == 0:
         raise ValueError("the loader gives single samples; give it a batch_size")
-    if y.dim() != 1:
+    if real and y.dim() == 2 and y.shape[1] == 1:
+        y = y.squeeze(-1)
+    if real and y.dim() > 2:
+        raise ValueError(f"targets must be of shape (N,), or (N, K) for K outputs, found {tuple(y.shape)}")
+    if y.dim() != 1 and not real:
         raise ValueError(
             f"labels must be of shape (N,), found {tuple(y.shape)}; use y.squeeze(-1) for one column, and for several "
             "class indices, y.argmax(1)"

@@ -77,6 +77,7 @@ class SliceLoader:
         self.sharding = checks.one_of("sharding", sharding, SHARDINGS)
         self._epoch = self._position = 0
         self._resumed = False
+        self.resumable = True  # else each pass begins at the first batch
         self._shuffler: Order | None = None
         self._drawn = 0
 
@@ -104,7 +105,8 @@ class SliceLoader:
         return -(-sum(self.counts) // self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
-        first, self._resumed = self._position if self._resumed else 0, False  # a pass may have been left, too
+        resumed, self._resumed = self._resumed and self.resumable, False
+        first = self._position if resumed else 0  # where a pass was broken off that is not resumed does not matter
         order = self._permutation() if self.order == "shuffled" else None
         for number in range(first, len(self)):
             self._position = number + 1

@@ -12,7 +12,7 @@ from torch.utils.data import DistributedSampler, SequentialSampler
 from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader, local_numbers
-from torchperc.lightning.metrics import EpochSums
+from torchperc.lightning.metrics import EpochSums, Sums
 from torchperc.lightning.rule_runs import Learning, OnlineChains, OnlineLearning, WholeChains, WholeLearning
 from torchperc.model.describe import as_net, uncompiled
 from torchperc.nn.heads import PerceptronHead
@@ -215,8 +215,9 @@ class LitRule(LitNet):
 
     # --- validation ---
 
-    def _count_decisions(self, sums: EpochSums) -> None:
+    def _count_decisions(self, sums: Sums) -> None:
         if self.trainer_options["select"] == "best-validation":
+            assert isinstance(sums, EpochSums)
             wrong, count = sums.decisions()
             self._held[0] += wrong
             self._held[1] += count

@@ -128,7 +128,8 @@ def as_head(head: object) -> Head:
         if isinstance(options, Mapping) and set(options) <= {"margin", "tie"}:
             return StructuredHead(**options)
     raise TypeError(
-        f"head must be PerceptronHead(), LMSHead() or LogisticHead(), for chains StructuredHead(), found {head!r}"
+        "head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), for chains StructuredHead(), "
+        f"found {head!r}"
     )
 
 
