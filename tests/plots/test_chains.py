@@ -18,7 +18,7 @@ def drawn(display):
 def test_every_transition_is_where_its_tags_are(count):
     generator = torch.Generator().manual_seed(count)
     transition, end = torch.randn(count + 1, count, generator=generator), torch.randn(count, generator=generator)
-    names = [f"T{k:02d}" for k in range(count)]
+    names = [f"T{k:02d}$$" for k in range(count)]
     model = SimpleNamespace(net=SimpleNamespace(transition=transition, end=end))
     display = plots.TransitionDisplay.from_model(model, labels=names)
     rows, columns = (

@@ -89,6 +89,7 @@ class TransitionDisplay(style.Display):
             look: dict[str, Any] = {"color": colour, "fontsize": 8}
             self.texts_[row, column] = axes.text(column, row, text.replace("-", "−"), ha="center", va="center", **look)
         small: dict[str, Any] = {"fontsize": min(10.0, 0.6 * 72 * (self._side - 1.6) / (count + 1))}
+        small["parse_math"] = False  # tags such as PRP$ are no formulas
         upright = {"rotation": 90} if (count + 1) * max(map(len, names)) > 40 else {}
         axes.set_xticks(range(count + 1), [*names, "end"], **small, **upright)
         axes.set_yticks(range(count + 1), ["start", *names], **small)
