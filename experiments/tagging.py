@@ -84,7 +84,7 @@ def read(path: Path) -> Sentences:
 def plain(tag: str) -> str:
     """A tag of Brown without its marks: nn-tl and fw-nn become nn, and of ppss+bem the first is kept."""
     tag = tag.lower().removeprefix("fw-")
-    return tag if tag.startswith("-") else tag.partition("-")[0].partition("+")[0]
+    return "--" if tag.startswith("--") else tag.partition("-")[0].partition("+")[0]
 
 
 def module(train: Sentences, validation: Sentences, test: Sentences, batch_size: Any) -> Any:

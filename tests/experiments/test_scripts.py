@@ -186,7 +186,7 @@ def test_tagging(run, load, tmp_path):
 
 def test_tagging_reads_brown_and_files(load, tmp_path, monkeypatch, capsys):
     script = load("tagging")
-    (tmp_path / "ca01").write_text("\n\n\tThe/at Jury/nn-tl said/vbd --/-- amis/fw-nns ./.\n\tI'm/ppss+bem 1/2/cd\n")
+    (tmp_path / "ca01").write_text("\n\n\tThe/at Jury/nn-tl said/vbd --/---hl amis/fw-nns ./.\n\tI'm/ppss+bem 1/2/cd\n")
     (tmp_path / "package.json").write_text("{}")
     first = [("The", "at"), ("Jury", "nn"), ("said", "vbd"), ("--", "--"), ("amis", "nns"), (".", ".")]
     assert script.read(tmp_path) == [first, [("I'm", "ppss"), ("1/2", "cd")]]

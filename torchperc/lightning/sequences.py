@@ -245,12 +245,8 @@ class SequenceDataModule(pl.LightningDataModule):
             X = given
             if isinstance(given, Corpus):
                 assert self.feature_map is not None
-                columns = _without(given, self.tag_column)
-                X = (
-                    self.feature_map.transform(given, columns)
-                    if made
-                    else self.feature_map.fit_transform(given, columns)
-                )
+                make = self.feature_map.transform if made else self.feature_map.fit_transform
+                X = make(given, _without(given, self.tag_column))
             flat = np.fromiter((number[tag] for tag in tags), np.int64, len(tags))
             made.append((X, torch.empty(0, 0, dtype=torch.int64) if X is None else padded_tags(flat, X)))
         return tuple(made)

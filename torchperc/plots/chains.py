@@ -15,6 +15,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.plots import style
 
+_QUANTILE = 0.995  # of the weights of many tags, at which the scale of colours ends
 _WRITTEN = 12  # tags up to which each weight is written as a number
 
 
@@ -23,7 +24,7 @@ class TransitionDisplay(style.Display):
     """Which tag likes to follow which: the weights of all transitions, those of start and end included.
 
     A row for each tag before and a column for each tag after it, on one scale of colours that is symmetric about 0. Up
-    to 12 tags have their weights written as numbers.
+    to 12 tags have their weights written as numbers; of more tags, the scale leaves out the 0.5 % largest weights.
 
     Args:
         transition: weights (K + 1, K) from a tag, the last row from the start, to a tag.
@@ -78,7 +79,9 @@ class TransitionDisplay(style.Display):
         names = style.label_names(self.labels, range(count), True)
         after = torch.cat((self.end.new_full((1,), math.nan), self.end))  # nothing goes from the start to the end
         weights = torch.cat((self.transition.roll(1, 0), after[:, None]), 1).double()
-        largest = float(weights.nan_to_num(0.0).abs().max()) or 1.0
+        sizes = weights[weights.isfinite()].abs()
+        clipped = count > _WRITTEN  # among many tags a few extreme weights would leave the others pale
+        largest = float(sizes.quantile(_QUANTILE) if clipped else sizes.max()) or float(sizes.max()) or 1.0
         self.image_ = axes.imshow(weights.numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
         axes.set_facecolor("#DDDDDD")
         self.texts_ = {}
@@ -97,7 +100,8 @@ class TransitionDisplay(style.Display):
         axes.axhline(0.5, color="black", linewidth=0.8)
         axes.axvline(count - 0.5, color="black", linewidth=0.8)
         axes.set_title("Weights of the transitions", fontsize=11)
-        self.colorbar_ = self.figure_.colorbar(self.image_, ax=axes, shrink=0.8, pad=0.02)
+        beyond = "both" if float(sizes.max()) > largest else "neither"
+        self.colorbar_ = self.figure_.colorbar(self.image_, ax=axes, shrink=0.8, pad=0.02, extend=beyond)
         self.colorbar_.set_label("weight: against − / for +", fontsize=9)
 
 
