@@ -153,6 +153,7 @@ def _show_regression(learned: LearnedRegression, data: list[str]) -> None:
     _say_taken(console, learned.taken)
     heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "epochs", "time")
     table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     for each in learned.candidates:

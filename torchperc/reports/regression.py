@@ -40,7 +40,7 @@ class Fit:
 
     Example:
         >>> print(Fit.of([2.0, 4.0], [1.0, 5.0]))
-        RMSE 1, R² 0.750
+        RMSE 1.000, R² 0.750
     """
 
     rmse: float
@@ -64,10 +64,10 @@ def short(value: float) -> str:
     """Four figures.
 
     Example:
-        >>> short(1234.56), short(0.0123456)
-        ('1,235', '0.01235')
+        >>> short(1234.56), short(54.6), short(0.0123456)
+        ('1,235', '54.60', '0.01235')
     """
-    return (f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:.4g}").replace("-", "−")
+    return (f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:#.4g}").replace("-", "−")
 
 
 def share(r2: float) -> str:
