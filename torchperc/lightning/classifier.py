@@ -40,6 +40,10 @@ class LitClassifier(LitDescent):
     has: the weights and metrics are those of one process on the same batches. A ``DataLoader``'s ``batch_size`` is that
     of each process, a :class:`SliceLoader`'s that of all together.
 
+    With the head ``"structured"`` the net is a :class:`~torchperc.sequences.ChainPerceptron`, or gives ``ChainScores``,
+    and batches are ((x, lengths), y), or (x, y) with −100 behind the end of the tags: the loss is per sequence,
+    ``error/train`` per token, ``error/sequence/train`` per sequence, and ``mistakes`` are sequences.
+
     All arguments are hyper-parameters: ``LitClassifier.load_from_checkpoint(path)`` gives the same module back, except
     for a net that is not torchperc's own and an optimizer that is not torch's; pass ``net=`` or ``optimizer=`` again.
 
