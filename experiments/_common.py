@@ -56,7 +56,7 @@ class Watch(pl.Callback):
 
 def fit(
     lit: pl.LightningModule,
-    data: tp.lightning.TabularDataModule,
+    data: pl.LightningDataModule,
     folder: Path,
     epochs: int,
     callbacks: Sequence[pl.Callback] = (),
@@ -98,11 +98,30 @@ def show(folder: Path, figure: Figure, title: str, columns: Sequence[str], rows:
     console.print(f"picture: {path}", soft_wrap=True)
 
 
-def command_line(main: Callable[[Path, bool], dict[str, float]], folder: Path, about: str | None) -> None:
+def save(folder: Path, **pictures: Figure) -> None:
+    """Write pictures beside that of the experiment, and say where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in pictures.items():
+        figure.savefig(folder / f"{name}.png")
+        Console().print(f"picture: {folder / name}.png", soft_wrap=True)
+
+
+def command_line(
+    main: Callable[..., dict[str, float]], folder: Path, about: str | None, source: str | None = None
+) -> None:
+    """Call an experiment with its folder and whether it is to be quick; ``source`` says what data it may be given."""
     parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--out", "--folder", dest="folder", type=Path, default=folder, help="for event files and picture (%(default)s)"
     )
     parser.add_argument("--quick", action="store_true", help="less of everything, in a few seconds")
+    if source is not None:
+        parser.add_argument("source", nargs="?", help=source)
     options = parser.parse_args()
-    main(options.folder, options.quick)
+    given = () if source is None else (options.source,)
+    try:
+        main(options.folder, options.quick, *given)
+    except (OSError, ValueError) as error:
+        if not given:
+            raise
+        parser.error(str(error))

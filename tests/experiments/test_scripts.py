@@ -1,6 +1,7 @@
 """The experiments show what they say they show: each is run in its quick form and its figures are looked at."""
 
 import ast
+import gzip
 import importlib.util
 import sys
 from pathlib import Path
@@ -160,6 +161,98 @@ def test_pictures(load, tmp_path, capsys):
     assert figures["AND, lower bound of γ*"] < figures["AND, γ*"] < figures["AND, upper bound of γ*"]
     assert figures["AND, γ*"] == pytest.approx(17**-0.5)
     assert 0 < figures["iris, wrong"] < 5
+
+
+def test_tagging(run, load, tmp_path):
+    figures, printed = run("tagging")
+    ways = ("greedy, averaged", "beam, averaged", "Viterbi, averaged", "the grammar itself")
+    errors = [figures[way] for way in ways]
+    assert errors == sorted(errors, reverse=True), "more looking ahead, fewer errors"
+    assert figures["Viterbi, averaged"] < figures["Viterbi, last"] < figures["most frequent tag"]
+    assert figures["the grammar itself, new words"] < figures["most frequent tag, new words"]
+    script = load("tagging")
+    train, _, test = script.parts(None, quick=True)
+    data = tp.lightning.SequenceDataModule(train, test=test)
+    net = tp.sequences.ChainPerceptron(data.width, data.tags)
+    (X, y), _, (held, tags) = data.parts
+    tp.RuleTrainer(3, order="shuffled", select="averaged", engine="compiled").fit(net, X, y)
+    wrong = [int((said != true[: len(said)]).sum()) for said, true in zip(net.predict(held), tags, strict=True)]
+    assert figures["Viterbi, averaged"] == pytest.approx(100 * sum(wrong) / held.tokens)
+    assert figures["Viterbi, averaged, sentences"] == pytest.approx(100 * np.mean([each > 0 for each in wrong]))
+    assert f"{figures['Viterbi, averaged']:.2f}" in printed
+    for name in ("transitions", "positions"):
+        assert colours(imread(tmp_path / "tagging" / f"{name}.png")[..., :3]) > 50
+
+
+def test_tagging_reads_brown_and_files(load, tmp_path, monkeypatch, capsys):
+    script = load("tagging")
+    (tmp_path / "ca01").write_text("\n\n\tThe/at Jury/nn-tl said/vbd --/---hl amis/fw-nns ./.\n\tI'm/ppss+bem 1/2/cd\n")
+    (tmp_path / "package.json").write_text("{}")
+    first = [("The", "at"), ("Jury", "nn"), ("said", "vbd"), ("--", "--"), ("amis", "nns"), (".", ".")]
+    assert script.read(tmp_path) == [first, [("I'm", "ppss"), ("1/2", "cd")]]
+    (tmp_path / "x.conll").write_text("The _ DT\ndog _ NN-TL\n\nruns _ VB\n")
+    assert script.read(tmp_path / "x.conll") == [[("The", "DT"), ("dog", "NN-TL")], [("runs", "VB")]]
+    (tmp_path / "none").mkdir()
+    for given, message in (("none", "no files such as ca01"), ("x.conll", "2 sentences; give at least 10")):
+        with pytest.raises(ValueError, match=message):
+            script.parts(str(tmp_path / given), quick=True)
+    monkeypatch.setattr(sys, "argv", ["tagging.py", str(tmp_path / "x.conll")])
+    with pytest.raises(SystemExit, match="2"):
+        load("_common").command_line(script.main, tmp_path / "out", "about", "data")
+    assert "give at least 10" in capsys.readouterr().err
+
+
+def _letters(path, words, folds=(0, 1)):
+    """Words in the format of letter.data."""
+    X, y = tp.data.letter_words(words, noise=0.05, seed=3)
+    lines, number = [], 0
+    for word, (x, tags) in enumerate(zip(X, y, strict=True)):
+        for position, (pixels, tag) in enumerate(zip(x.int().tolist(), tags.tolist(), strict=True), 1):
+            number += 1
+            following = -1 if position == len(tags) else number + 1
+            about = (number, tp.data.LETTERS[tag], following, word, position, folds[word % len(folds)])
+            lines.append("\t".join(map(str, (*about, *pixels))) + "\t\n")
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt") as file:
+        file.writelines(lines)
+    return X, y, lines
+
+
+def test_ocr_letters(run, load, tmp_path):
+    figures, printed = run("ocr_letters")
+    assert figures["generated, words"] < figures["generated, letters"]
+    assert figures["generated, words"] == pytest.approx(figures["generated, words, last epoch"])
+    script = load("ocr_letters")
+    [(_, train, test)] = script.parts(None, quick=True)
+    net = tp.MulticlassPerceptron(131, 26, bias=False)  # a chain of one has weights of start and end
+    letters, tags, held, true = map(torch.from_numpy, (train.X.dense, train.y, test.X.dense, test.y))
+    both = [torch.cat((X, torch.ones(len(X), 2)), 1) for X in (letters, held)]
+    tp.RuleTrainer(3, order="shuffled", select="averaged").fit(net, both[0], tags)
+    wrong = 100 * float((net.predict(both[1]) != true).double().mean())
+    assert figures["generated, letters"] == pytest.approx(wrong, abs=0.5)  # ties are taken for other tags
+    assert f"{figures['generated, words']:.1f}" in printed
+
+
+@pytest.mark.parametrize("name", ["letter.data", "letter.data.gz"])
+def test_ocr_letters_of_a_file(load, tmp_path, name):
+    script = load("ocr_letters")
+    X, y, lines = _letters(tmp_path / name, 7)
+    words, folds = script.read_letters(str(tmp_path / name))
+    assert words.X.dense[:, :128].tolist() == torch.cat(X).tolist()
+    assert words.X.dense[:, 128].tolist() == [1] * len(words.y)
+    assert words.X.lengths.tolist() == [len(word) for word in y]
+    assert words.y.tolist() == torch.cat(y).tolist()
+    assert folds == [0, 1, 0, 1, 0, 1, 0]
+    (one, train, test), (nine, *_) = script.parts(str(tmp_path / name), quick=True)
+    assert (one, len(train.X), len(test.X), nine) == ("fold 0", 4, 3, "folds 1 to 9")
+    broken = tmp_path / "broken"
+    for bad in (lines[0].replace("\t0\t", "\t2\t"), "1\ta\t2\n", "", lines[0].replace("\t", ",")):
+        broken.write_text(lines[1] + bad if bad else "")
+        with pytest.raises(ValueError, match="line 2: found" if bad else "is empty"):
+            script.read_letters(str(broken))
+    _letters(tmp_path / "one", 3, folds=(0,))
+    with pytest.raises(ValueError, match="has no fold 0 beside other folds"):
+        script.parts(str(tmp_path / "one"), quick=True)
 
 
 def _curves(folder):

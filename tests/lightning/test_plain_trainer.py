@@ -554,3 +554,32 @@ def test_a_resumed_run_has_the_curves_of_an_unbroken_one(tmp_path, kind, every):
     assert {name: values for name, values in left.items() if values} == {
         n: csv[n][-len(left[n]) :] for n in left if left[n]
     }
+
+
+# --- passes over a loader ---
+
+
+@pytest.mark.parametrize("size", ["full", 10])
+def test_a_sanity_check_leaves_nothing_out_of_the_first_validation(tmp_path, size):
+    for name, val in (("slices", L.SliceLoader(*VAL, size)), ("stock", loader(VAL, None if size == "full" else size))):
+        fit(tmp_path / name, L.LitClassifier(tp.Perceptron(3)), val=val, num_sanity_val_steps=2)
+    assert len(table(tmp_path / "stock")["loss/val"]) == 3
+    for tag in ("loss/val", "error/val"):
+        assert table(tmp_path / "slices")[tag] == pytest.approx(table(tmp_path / "stock")[tag], rel=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Be aware that when using")
+@pytest.mark.parametrize("start", [0.0, 1.0])
+def test_a_rule_with_another_lr_is_resumed(tmp_path, start):
+    def module():
+        net = tp.Perceptron(3)
+        torch.nn.init.constant_(net.weight, start)
+        return L.LitRule(net, lr=0.5, margin=0.25)
+
+    whole, half, resumed = module(), module(), module()
+    fit(tmp_path / "whole", whole, loader(TRAIN), epochs=4)
+    saved = ModelCheckpoint(tmp_path, "last")
+    fit(tmp_path / "half", half, loader(TRAIN), epochs=2, callbacks=[saved], enable_checkpointing=True)
+    fit(tmp_path / "resumed", resumed, loader(TRAIN), epochs=4, ckpt_path=tmp_path / "last.ckpt")
+    assert resumed.result.log.equals(whole.result.log)
+    assert torch.equal(resumed.net.weight, whole.net.weight)

@@ -686,6 +686,8 @@ DISPLAYS = {
     "weights": lambda ax: plots.WeightsDisplay(torch.eye(4), (2, 2)).plot(ax=ax),
     "confusion": lambda ax: plots.ConfusionDisplay(torch.eye(3, dtype=torch.int64), ("a", "b", "c")).plot(ax=ax),
     "lifted": lambda ax: plots.LiftedDisplay.from_data(*XOR, ax=ax),
+    "transitions": lambda ax: plots.TransitionDisplay(torch.zeros(3, 2), torch.ones(2)).plot(ax=ax),
+    "positions": lambda ax: plots.PositionErrorDisplay([1, 0], [2, 1]).plot(ax=ax),
 }
 PANELS = {"path": 2, "bound": 2, "weights": 4, "lifted": 2}
 

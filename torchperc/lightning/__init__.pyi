@@ -10,6 +10,8 @@ from .least_squares import LitLeastSquares as LitLeastSquares
 from .loader import SliceLoader as SliceLoader
 from .regressor import LitRegressor as LitRegressor
 from .rule import LitRule as LitRule
+from .sequences import SequenceDataModule as SequenceDataModule
+from .sequences import SequenceLoader as SequenceLoader
 from .tensorboard import Board as Board
 from .trainer import fitted_model as fitted_model
 from .trainer import make_trainer as make_trainer

@@ -9,16 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
+from torchperc.lightning import chains
 from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.loader import Mapped, repeated
 from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, Sums, tally
-from torchperc.model.describe import as_net, described_head, described_net
+from torchperc.model.describe import as_head, as_net, described_head, described_net
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
-from torchperc.nn.heads import head as head_by_name
 from torchperc.rules.problem import sample_factors
 from torchperc.samples import convert, shards
+from torchperc.sequences.layout import PaddedSequences
 
 FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes", "rmse/train", "rmse/val")
@@ -56,12 +57,18 @@ class LitNet(pl.LightningModule):
         super().__init__()
         warn_of_two_packages()
         self.net = as_net(net)
-        self.head = head_of(head)
+        self.head = as_head(head)
+        self.chains = chains.check_chain(self.net, self.head)
+        if self.chains:
+            self._measures = ("loss", "error", "error/sequence")
         self.class_factors: Mapping[int, float] | None = None
         self._evaluated: dict[int, Sums] = {}
 
     def forward(self, x: Tensor) -> Tensor:
-        """Scores: (N,), or (N, K)."""
+        """Scores: (N,), or (N, K); of sequences what the net gives, ``ChainScores``."""
+        if not torch.jit.is_scripting():  # noqa: SIM102  # which compiles no more than this
+            if self.chains:
+                return self.net(x)  # type: ignore[no-any-return]
         scores: Tensor = self.net(x) if torch.jit.is_scripting() else scores_of(self.net, x)
         return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
 
@@ -91,6 +98,8 @@ class LitNet(pl.LightningModule):
 
     def predict_step(self, batch: Any, batch_idx: int = 0, dataloader_idx: int = 0) -> Tensor:
         """Labels −1/+1, or class indices. A batch may come with labels or without."""
+        if self.chains:
+            return self._best_tags(batch)
         x = batch[0] if isinstance(batch, tuple | list) and batch else batch
         if not isinstance(x, Tensor | Mapped):
             raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
@@ -104,18 +113,37 @@ class LitNet(pl.LightningModule):
 
     # --- sums over the batches of an epoch ---
 
-    def _new_sums(self) -> Sums:
-        return EpochSums()
+    def _best_tags(self, batch: Any) -> Tensor:
+        """(N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
+        return chains.decided(self.net, self.head, self.net(chains.unlabelled(batch)))
 
-    def _tally(self, scores: Tensor, y: Tensor, factors: Tensor | None, losses: Tensor | None = None) -> Any:
-        """What the sums of an epoch add up of a batch."""
-        return tally(self.head, scores, y, factors, losses)
+    def _new_sums(self) -> Sums:
+        return chains.ChainSums() if self.chains else EpochSums()
+
+    def _losses(self, scores: Any, y: Tensor) -> tuple[Tensor, Any]:
+        """The loss of each sample, and what :meth:`_tally` is to know of it."""
+        if self.chains:
+            losses, mistakes = self.head.judge(scores, y)  # type: ignore[attr-defined]  # it is a StructuredHead
+            return losses, (losses.detach(), mistakes)
+        losses = self.head.loss(scores, y, reduction="none")
+        return losses, losses.detach()
+
+    def _tally(self, scores: Any, y: Tensor, factors: Tensor | None, judged: Any = None) -> Any:
+        """What the sums of an epoch add up of a batch; the losses may be known, of sequences with what is a mistake."""
+        if self.chains:
+            return chains.chain_tally(self.net, self.head, scores, y, factors, judged)
+        return tally(self.head, scores, y, factors, judged)
 
     def _evaluate(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int) -> None:
         """Add up loss and errors; log them after a loader's last batch, before any callback looks at them."""
         sums = self._evaluated.setdefault(dataloader_idx, self._new_sums())
         for x, y, weight in pieces(self._samples(batch, stage, batch_idx, dataloader_idx)):
-            if len(y):
+            found: Any = None
+            if self.chains and len(y):
+                found = chains.compiled_tally(self.net, self.head, x, y, self._factors(None, y, weight))
+            if found is not None:
+                sums.add(len(y), found, None)
+            elif len(y):
                 scores = self(x)
                 sums.add(len(y), self._tally(scores, y, self._factors(scores, y, weight)), None)
             else:
@@ -154,16 +182,20 @@ class LitNet(pl.LightningModule):
 
     def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
         """A batch, checked, without samples that another process has, too; there may be none left."""
-        real = isinstance(self.head, RegressionHead)
         if self._processes() == 1:
-            return unpacked(batch, real=real)
+            return self._unpacked(batch)
         loaders = {"train": self.trainer.train_dataloader, "val": self.trainer.val_dataloaders}
         loader = loaders.get(stage, self.trainer.test_dataloaders)
         if isinstance(loader, Mapping):
             loader = list(loader.values())
         if isinstance(loader, list | tuple):
             loader = loader[dataloader_idx]
-        return _without_last(unpacked(batch, may_be_empty=True, real=real), repeated(loader, batch_idx))
+        return _without_last(self._unpacked(batch, may_be_empty=True), repeated(loader, batch_idx))
+
+    def _unpacked(self, batch: Any, *, may_be_empty: bool = False) -> Samples:
+        if self.chains:
+            return Samples(*chains.chain_batch(batch, may_be_empty=may_be_empty))
+        return unpacked(batch, may_be_empty=may_be_empty, real=isinstance(self.head, RegressionHead))
 
     def _agree(self) -> None:
         """Refuse to train if the processes were given different options or nets of different shapes."""
@@ -172,8 +204,10 @@ class LitNet(pl.LightningModule):
             trainer = {name: getattr(self.trainer, name) for name in ("max_epochs", "max_steps", "precision")}
             shards.agreed_options({**shapes, **self.hparams, **trainer})
 
-    def _factors(self, scores: Tensor, y: Tensor, weight: Tensor | None) -> Tensor | None:
+    def _factors(self, scores: Any, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """The weight of each sample's loss, its own times its class's, in float64."""
+        if self.chains:
+            return chains.chain_factors(weight, len(y))
         if weight is None and self.class_factors is None:
             return None
         classes = None if scores.dim() == 1 else scores.shape[-1]
@@ -282,10 +316,7 @@ def head_of(head: Head | str) -> Head:
         >>> head_of("lms")
         LMSHead(targets='-1/+1')
     """
-    found = head_by_name(head) if isinstance(head, str) else head
-    if not isinstance(found, Head):
-        raise TypeError(f"head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), found {head!r}")
-    return found
+    return as_head(head)
 
 
 def unpacked(batch: Any, *, may_be_empty: bool = False, real: bool = False) -> Samples:
@@ -323,6 +354,8 @@ def _without_last(samples: Samples, count: int) -> Samples:
         return samples
     x, y, weight = samples
     kept = slice(0, len(y) - count)
+    if isinstance(x, PaddedSequences | chains.WholeSequences):
+        return Samples(chains.without_last(x, kept), y[kept], None if weight is None else weight[kept])
     some = convert.csr_tensor(checks.as_csr(x)[kept]) if checks.is_sparse(x) else x[kept]
     return Samples(some, y[kept], None if weight is None else weight[kept])
 
@@ -335,6 +368,9 @@ def pieces(samples: Samples) -> Iterator[Samples]:
         [[1, -1]]
     """
     x, y, weight = samples
+    if isinstance(x, chains.WholeSequences):
+        yield from (Samples(*piece) for piece in chains.chain_pieces(x, y, weight))
+        return
     if not isinstance(x, Mapped):
         yield samples
         return

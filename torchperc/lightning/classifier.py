@@ -40,6 +40,10 @@ class LitClassifier(LitDescent):
     has: the weights and metrics are those of one process on the same batches. A ``DataLoader``'s ``batch_size`` is that
     of each process, a :class:`SliceLoader`'s that of all together.
 
+    With the head ``"structured"`` the net is a :class:`~torchperc.sequences.ChainPerceptron`, or gives ``ChainScores``,
+    and batches are ((x, lengths), y), or (x, y) with −100 behind the end of the tags: the loss is per sequence,
+    ``error/train`` per token, ``error/sequence/train`` per sequence, and ``mistakes`` are sequences.
+
     All arguments are hyper-parameters: ``LitClassifier.load_from_checkpoint(path)`` gives the same module back, except
     for a net that is not torchperc's own and an optimizer that is not torch's; pass ``net=`` or ``optimizer=`` again.
 
@@ -88,6 +92,11 @@ class LitClassifier(LitDescent):
             raise ValueError("head=RegressionHead() predicts numbers and no classes; use LitRegressor(net)")
         self.class_weight = check_class_weight(class_weight)
         super().__init__(net, head, lr, update, optimizer, scheduler, start, interval, monitor)
+        if self.chains and class_weight is not None:
+            raise ValueError(
+                f"class_weight={class_weight!r} is for samples of one label, and a sequence has many tags; leave it "
+                "out, or weight whole sequences by batches ((x, lengths), y, sample_weight)"
+            )
         self.class_factors = self.class_weight if isinstance(self.class_weight, Mapping) else None
 
     def _described(self) -> dict[str, Any]:

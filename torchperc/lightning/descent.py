@@ -19,6 +19,7 @@ from torchperc import _checks as checks
 from torchperc.descent.sgd import LinearNet, check_linear, descend
 from torchperc.lightning._pl import pl
 from torchperc.lightning.base import LitNet, Samples, pieces
+from torchperc.lightning.chains import WholeSequences
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
 from torchperc.lightning.metrics import Sums
@@ -170,7 +171,8 @@ class LitDescent(LitNet):
         first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
         if not self._compared:
             self._compared = True
-            shards.agreed("the shape of a sample", tuple(samples.x.shape[1:]))
+            shape = (getattr(uncompiled(self.net), "features", 0),) if self.chains else tuple(samples.x.shape[1:])
+            shards.agreed("the shape of a sample", shape)
         loader: Any = self.trainer.train_dataloader
         X = samples.x if self._processes() == 1 else loader.X if self._sees_all(loader) else None
         if first and not again and self.update == "batch" and isinstance(X, Tensor) and self.trainer.is_global_zero:
@@ -184,7 +186,8 @@ class LitDescent(LitNet):
                     config.scheduler.step()
             return loss
         sums = self._new_sums() if again else self._sums
-        loss = self._accumulated(samples, sums) if isinstance(samples.x, Mapped) else self._batch_loss(samples, sums)
+        in_pieces = isinstance(samples.x, Mapped | WholeSequences)
+        loss = self._accumulated(samples, sums) if in_pieces else self._batch_loss(samples, sums)
         return loss if self._processes() == 1 else self._over_batch(loss, len(samples.y))
 
     def _over_batch(self, loss: Tensor, count: int) -> Tensor:
@@ -197,14 +200,17 @@ class LitDescent(LitNet):
 
     def _batch_loss(self, samples: Samples, sums: Sums) -> Tensor:
         x, y, weight = samples
+        if self.chains and not len(y):  # as below
+            sums.add(0, None, None)
+            return torch.stack([values.sum() * 0 for values in self.net.parameters()]).sum()
         scores = self(x)
         factors = self._factors(scores, y, weight)
-        losses = self.head.loss(scores, y, reduction="none")
+        losses, known = self._losses(scores, y)
         if not len(y):  # other processes have samples, and wait for the gradient of this one
             sums.add(0, None, None)
             return losses.sum()
-        sums.add(len(y), self._tally(scores.detach(), y, factors, losses.detach()), self._length())
-        return losses.mean() if factors is None else (losses * factors.to(scores.dtype)).mean()
+        sums.add(len(y), self._tally(scores if self.chains else scores.detach(), y, factors, known), self._length())
+        return losses.mean() if factors is None else (losses * factors.to(losses)).mean()
 
     def _step_by_samples(self, samples: Samples) -> Tensor:
         optimizer = self.optimizers()
@@ -241,7 +247,7 @@ class LitDescent(LitNet):
     def _length(self) -> Tensor | None:
         """‖w‖ of a linear net, which turns a slack into a distance; ``None`` for other nets."""
         weight = getattr(self.net, "weight", None)
-        return None if weight is None else torch.linalg.vector_norm(weight.detach())
+        return None if weight is None or self.chains else torch.linalg.vector_norm(weight.detach())
 
     # --- epochs ---
 
@@ -286,6 +292,12 @@ class LitDescent(LitNet):
     @abstractmethod
     def _two_sample_start(self, batches: Iterator[Samples], *, spread: bool) -> tuple[Tensor, Tensor]:
         """Weight and bias to start from; with ``spread`` each process has a part of every batch."""
+
+    def on_after_backward(self) -> None:
+        """Gradients as LBFGS reads them, row after row; those of a chain lie feature by feature."""
+        if self.chains and isinstance(self.trainer.optimizers[0], torch.optim.LBFGS):
+            for values in self.net.parameters():
+                values.grad = None if values.grad is None else values.grad.contiguous()
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, before any callback looks at it."""

@@ -64,17 +64,22 @@ class SliceLoader:
         self.X, self.y = _kept(X), y
         if self.X.shape[0] != len(y):
             raise ValueError(f"y has {len(y)} values for {self.X.shape[0]} samples; they must have the same length")
+        self._rows = self.X if isinstance(self.X, PartRows) else rows_as_read(self.X) if is_mapped(self.X) else None
+        self._whole: tuple[slice, Tensor] | None = None
+        self._begin(batch_size, order, seed, sharding)
+
+    def _begin(self, batch_size: int | str, order: str, seed: int, sharding: str) -> None:
+        """What all loaders of data in memory have; the first epoch is next."""
         check_batch_size(batch_size, 1)
         self._asked, self._full = batch_size, batch_size == "full"
         self.order = checks.one_of("order", order, LOADER_ORDERS)
         self.seed = checks.whole("seed", seed, at_least=0)
         self.sharding = checks.one_of("sharding", sharding, SHARDINGS)
         self._epoch = self._position = 0
-        self.resumable = True  # else each pass begins at the first batch, also after one that was broken off
+        self._resumed = False
+        self.resumable = True  # else each pass begins at the first batch
         self._shuffler: Order | None = None
         self._drawn = 0
-        self._rows = self.X if isinstance(self.X, PartRows) else rows_as_read(self.X) if is_mapped(self.X) else None
-        self._whole: tuple[slice, Tensor] | None = None
 
     @cached_property
     def counts(self) -> list[int]:
@@ -100,10 +105,10 @@ class SliceLoader:
         return -(-sum(self.counts) // self.batch_size)
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
+        resumed, self._resumed = self._resumed and self.resumable, False
+        first = self._position if resumed else 0  # where a pass was broken off that is not resumed does not matter
         order = self._permutation() if self.order == "shuffled" else None
-        if not self.resumable:
-            self._position = 0
-        for number in range(self._position, len(self)):
+        for number in range(first, len(self)):
             self._position = number + 1
             yield self._batch(number, order)
         self._epoch, self._position = self._epoch + 1, 0
@@ -116,7 +121,7 @@ class SliceLoader:
     def set_epoch(self, epoch: int) -> None:
         """Make the next pass that of the given epoch; called by the Trainer."""
         if epoch != self._epoch:
-            self._epoch, self._position = epoch, 0
+            self._epoch, self._position, self._resumed = epoch, 0, False
 
     def _permutation(self) -> Tensor:
         """The permutation of this epoch: the n-th that the seed yields, whichever epochs were drawn before."""
@@ -162,7 +167,7 @@ class SliceLoader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
-        self._epoch, self._position = int(state["epoch"]), int(state["position"])
+        self._epoch, self._position, self._resumed = int(state["epoch"]), int(state["position"]), True
 
 
 class Mapped:

@@ -156,6 +156,10 @@ class EpochSums(Sums):
         total.add(int(count), Tally(loss, errors, mistakes, shards.least(slack.to(device))), None)
         return total
 
+    def decisions(self) -> tuple[int, int]:
+        """How many were wrong, and of how many."""
+        return int(self.sums.errors), self.count
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
         self.count, self.sums = state["count"], Tally(*(state[name] for name in Tally._fields))

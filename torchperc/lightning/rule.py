@@ -12,15 +12,18 @@ from torch.utils.data import DistributedSampler, SequentialSampler
 from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader, local_numbers
-from torchperc.lightning.metrics import Sums
-from torchperc.lightning.rule_runs import OnlineLearning, WholeLearning
-from torchperc.model.describe import uncompiled
+from torchperc.lightning.metrics import EpochSums, Sums
+from torchperc.lightning.rule_runs import Learning, OnlineChains, OnlineLearning, WholeChains, WholeLearning
+from torchperc.model.describe import as_net, uncompiled
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.models import Net
+from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.problem import check_net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
+from torchperc.sequences.chains import ChainPerceptron
+from torchperc.sequences.heads import StructuredHead
+from torchperc.sequences.rule import check_options
 
 
 class LitRule(LitNet):
@@ -37,6 +40,10 @@ class LitRule(LitNet):
     batch, ``loss/train`` and ``margin`` are those of each batch before its updates, ``theory/lower`` and
     ``theory/bound`` are not known, and an epoch without a mistake is ``SEPARATED``.
 
+    A :class:`~torchperc.sequences.ChainPerceptron` learns sequences, in batches ((x, lengths), y) as
+    :class:`LitClassifier` accepts them: ``mistakes`` are sequences, ``error/train`` is the fraction of wrong tags in
+    them, ``error/sequence/train`` their fraction of all sequences; there is no ``margin`` and no ``theory/lower``.
+
     Batches are (x, y) or (x, y, sample weights). Sparse samples, and samples larger than memory, are read on the CPU.
 
     In several processes (``strategy="ddp"``), each with one batch of its own samples, ``distributed`` says how they
@@ -46,7 +53,7 @@ class LitRule(LitNet):
     numbered as if these followed one another.
 
     Args:
-        net: a linear net, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
+        net: a linear net or a chain, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
         lr: the learning rate η.
         tie: what is a mistake.
         bias_step: how the bias moves.
@@ -71,7 +78,7 @@ class LitRule(LitNet):
 
     def __init__(
         self,
-        net: Net,
+        net: Net | ChainPerceptron,
         lr: float = 1.0,
         tie: str = "update",
         bias_step: str | None = None,
@@ -85,18 +92,23 @@ class LitRule(LitNet):
         distributed: str | None = None,
         mixing: str = "uniform",
     ) -> None:
-        super().__init__(net, PerceptronHead())
-        check_net(self._inner())
+        own = isinstance(uncompiled(as_net(net)), OwnRule)  # a chain; other nets are linear
+        super().__init__(net, StructuredHead() if own else PerceptronHead())
         weights = dict(class_weight) if isinstance(class_weight, Mapping) else class_weight
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
         options |= {"engine": engine, "seed": seed, "margin": margin, "class_weight": weights, "prove": prove}
         options |= {"distributed": distributed, "mixing": mixing}
-        RuleTrainer(**options)  # checks the arguments
+        trainer = RuleTrainer(**options)  # which checks the arguments
+        inner = uncompiled(self.net)
+        if isinstance(inner, ChainPerceptron):
+            check_options(trainer, inner)
+        else:
+            check_net(inner)
         self.trainer_options: dict[str, Any] = plain(options)
         self.automatic_optimization = False
         self.result: RuleResult | None = None
         self.save_hyperparameters({**self._described(), **self.trainer_options})
-        self._learning: WholeLearning | OnlineLearning | None = None
+        self._learning: Learning | None = None
         self._resume: dict[str, Any] | None = None
         self._held = [0, 0]
 
@@ -121,7 +133,8 @@ class LitRule(LitNet):
     def on_fit_start(self) -> None:
         """A new run; one that is resumed after its verdict stops at once."""
         together = self.trainer_options["distributed"] is not None
-        self._refuse("the rule", None if together else "distributed='exact' or distributed='mix', or devices=1")
+        instead = "devices=1" if self.chains else "distributed='exact' or distributed='mix', or devices=1"
+        self._refuse("the rule", None if together else instead)
         self._learning = None
         if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
             self.trainer.should_stop = True
@@ -160,7 +173,7 @@ class LitRule(LitNet):
         if self._learning.verdict is not None:
             self.trainer.should_stop = True
 
-    def _begin(self, samples: Samples) -> WholeLearning | OnlineLearning:
+    def _begin(self, samples: Samples) -> Learning:
         trainer, net = self.trainer, self._inner()
         loader, epochs = trainer.train_dataloader, trainer.max_epochs
         most = epochs if epochs is not None and epochs > 0 else 2**31
@@ -168,7 +181,8 @@ class LitRule(LitNet):
         sampler = getattr(loader, "sampler", None)
         dealt = isinstance(sampler, DistributedSampler) and not sampler.shuffle
         in_order = in_order or dealt or isinstance(sampler, SequentialSampler)
-        learning: WholeLearning | OnlineLearning
+        whole, online = (WholeChains, OnlineChains) if self.chains else (WholeLearning, OnlineLearning)
+        learning: Learning
         if trainer.num_training_batches == 1 and in_order:
             known = trainer.val_dataloaders is not None
             validates = trainer.enable_validation and (not known or any(trainer.num_val_batches))
@@ -176,9 +190,9 @@ class LitRule(LitNet):
                 raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
             known_numbers = self._processes() > 1 and not isinstance(sampler, SequentialSampler)
             numbers = local_numbers(loader, trainer.global_rank, trainer.world_size) if known_numbers else None
-            learning = WholeLearning(net, self.trainer_options, samples, most, numbers)
+            learning = whole(net, self.trainer_options, samples, most, numbers, self._resume)
         else:
-            learning = OnlineLearning(net, self.trainer_options, self.head, most)
+            learning = online(net, self.trainer_options, self.head, most)
         if self._resume is not None:
             learning.load_state_dict(self._resume)
             self._resume = None
@@ -203,8 +217,10 @@ class LitRule(LitNet):
 
     def _count_decisions(self, sums: Sums) -> None:
         if self.trainer_options["select"] == "best-validation":
-            self._held[0] += int(sums.sums.errors)
-            self._held[1] += sums.count
+            assert isinstance(sums, EpochSums)
+            wrong, count = sums.decisions()
+            self._held[0] += wrong
+            self._held[1] += count
 
     def on_validation_epoch_end(self) -> None:
         """Record the error for ``"best-validation"``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import astuple, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -13,30 +13,41 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.lightning.base import Samples, pieces
+from torchperc.lightning.chains import ChainSums, ChainTally, as_sequences
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
-from torchperc.rules.online import Stream
+from torchperc.rules.online import new_stream
 from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
+from torchperc.sequences.layout import flat_tags
+from torchperc.sequences.weights import ChainWeights
 
 if TYPE_CHECKING:
     from torchperc.nn.heads import Head
+    from torchperc.sequences.rule import ChainRun
 
 
 class WholeLearning:
     """All samples in one batch, the same every epoch: learned as by :meth:`torchperc.RuleTrainer.fit`.
 
     ``numbers`` says which of all samples these are, if processes learn together and their shards do not follow one
-    another.
+    another; ``resume`` is the state that is loaded next.
     """
 
     def __init__(
-        self, net: Net, options: dict[str, Any], samples: Samples, max_epochs: int, numbers: Tensor | None = None
+        self,
+        net: Net,
+        options: dict[str, Any],
+        samples: Samples,
+        max_epochs: int,
+        numbers: Tensor | None = None,
+        resume: dict[str, Any] | None = None,
     ) -> None:
         self.net, self._samples = net, samples
+        net = _as_at_start(net, resume)
         X, y = samples.x, samples.y
         if isinstance(X, Mapped):
             X = X.source
@@ -53,19 +64,22 @@ class WholeLearning:
 
     def learn(self, samples: Samples) -> None:
         """One epoch, on the samples of the first batch."""
-        same = [_same(new, old) for new, old in zip(samples, self._samples, strict=True)]
-        flags = [each for each in same if isinstance(each, Tensor)]
-        if flags:
-            self._run.watch(torch.stack(flags))
-        other = any(each is False for each in same)
-        if not other:
-            self._new = self._run.epoch()
-        if other or (flags and not all(self._run.watched())):
+        if not self._advance([_same(new, old) for new, old in zip(samples, self._samples, strict=True)]):
             raise ValueError(
                 "the loader gives other samples than in the first epoch, or in another order; use a sequential "
                 "sampler with LitRule(order='shuffled'), or shuffle=True, which is learned online"
             )
         self._run.write_to(self.net)
+
+    def _advance(self, same: list[bool | Tensor]) -> bool:
+        """Make the epoch, unless the samples are others than before; what a device says of them is read after it."""
+        flags = [each for each in same if isinstance(each, Tensor)]
+        if flags:
+            self._run.watch(torch.stack(flags))
+        if any(each is False for each in same):
+            return False
+        self._new = self._run.epoch()
+        return not flags or all(self._run.watched())
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
         """What the epoch logs."""
@@ -122,11 +136,14 @@ class OnlineLearning:
                 f"mini-batches and shuffled batches are learned online, where {error}; or use LitRule with a loader "
                 "that gives all samples in one batch without shuffling (batch_size='full'), or RuleTrainer"
             ) from None
-        self._stream, self._sums = Stream(), EpochSums()
+        self._stream, self._sums = new_stream(net), self._new_sums()
         self._norm = math.sqrt(squared_length(net.parameters()))
         self._total = 0.0 if self._norm == 0 else math.nan
         self._history: list[EpochRecord] = []
         self.last: RuleResult | None = None
+
+    def _new_sums(self) -> EpochSums:
+        return EpochSums()
 
     def learn(self, samples: Samples) -> None:
         """One batch in turn."""
@@ -138,11 +155,14 @@ class OnlineLearning:
                 length = torch.linalg.vector_norm(self.net.weight)
             made = torch.zeros_like(found.errors)
             if weight is None or weight.any():
-                self.last = self._trainer.learn_chunk(self._stream, self.net, x, y, sample_weight=weight)
-                made += self.last.mistakes
-                self._norm = self.last.history[-1].norm
-                self._total += float(self.last.log.coef.abs().sum())
+                made += self._learn_chunk(x, y, weight).mistakes
             self._sums.add(len(y), found._replace(errors=made, mistakes=made), length)
+
+    def _learn_chunk(self, X: Any, y: Any, weight: Tensor | None) -> RuleResult:
+        self.last = result = self._trainer.learn_chunk(self._stream, self.net, X, y, sample_weight=weight)
+        self._norm = result.history[-1].norm
+        self._total += float(result.log.coef.abs().sum())
+        return result
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
         """What the epoch logs, and what it means for the verdict."""
@@ -157,8 +177,8 @@ class OnlineLearning:
             self.verdict = Verdict.SEPARATED
         elif len(self._history) >= self._max_epochs:
             self.verdict = Verdict.BUDGET
-        values = {"mistakes": means["mistakes"], "error/train": means["error"], "norm": norm}
-        values |= {"loss/train": means["loss"], "margin": means["margin"]}
+        tags = {name: f"{name}/train" if name.partition("/")[0] in ("loss", "error") else name for name in means}
+        values = {tags[name]: value for name, value in means.items()} | {"norm": norm}
         values["theory/mistakes"] = float(sum(past.mistakes for past in self._history))
         return values if upper is None else {**values, "theory/upper": upper}
 
@@ -196,10 +216,94 @@ class OnlineLearning:
         self.verdict = None if found is Verdict.BUDGET else found
 
 
+class WholeChains(WholeLearning):
+    """All sequences in one batch, the same every epoch."""
+
+    _run: ChainRun  # type: ignore[assignment]
+
+    def __init__(
+        self,
+        net: Any,
+        options: dict[str, Any],
+        samples: Samples,
+        max_epochs: int,
+        numbers: Tensor | None = None,
+        resume: dict[str, Any] | None = None,
+    ) -> None:
+        self.net, self._samples, self._new = net, samples, None
+        net = _as_at_start(net, resume)
+        X, y = as_sequences(samples.x, samples.y, net.features)
+        trainer = RuleTrainer(max_epochs=max_epochs, **options)
+        self._run = trainer.start(net, X, y, sample_weight=samples.weight)  # type: ignore[assignment]  # of a chain
+
+    def _advance(self, same: list[bool | Tensor]) -> bool:
+        if all(map(bool, same)):
+            self._new = self._run.epoch()
+            return True
+        return False
+
+    def epoch_values(self, *, complete: bool) -> dict[str, float]:
+        """What the epoch logs."""
+        record, self._new = self._new, None
+        if record is None:
+            return {}
+        log = self._run.log()
+        shown = log.cost > 0
+        values = {
+            "mistakes": float(record.mistakes),
+            "error/train": float(log.wrong_tags_by_epoch()[-1]) / float(log.sequences.lengths[shown].sum()),
+            "error/sequence/train": record.mistakes / float(shown.sum()),
+            "norm": record.norm,
+            "loss/train": self._run.survey(),
+            "theory/mistakes": float(len(log)),
+        }
+        return values if record.upper is None else {**values, "theory/upper": record.upper}
+
+
+class OnlineChains(OnlineLearning):
+    """Batch after batch of sequences."""
+
+    def _new_sums(self) -> EpochSums:
+        return ChainSums()
+
+    def learn(self, samples: Samples) -> None:
+        """One batch in turn; its loss is that before its updates."""
+        net: Any = self.net
+        X, y = as_sequences(samples.x, samples.y, net.features)
+        tags, weight = flat_tags(y, X, net.tags), samples.weight
+        before = ChainWeights.view(net)
+        loss = before.leads(X, before.decode(X, net.width), tags).clip(0).sum()
+        wrong = made = 0
+        if weight is None or weight.any():
+            log: Any = self._learn_chunk(X, tags, weight).log
+            wrong, made = int(log.wrong_tags_by_epoch()[-1]), len(log)
+        sums = (torch.tensor(float(each), dtype=torch.float64) for each in (loss, wrong, made, X.tokens, made))
+        self._sums.add(len(X), ChainTally(*sums), None)  # type: ignore[arg-type]  # they are ChainSums
+
+
+def _as_at_start(net: Any, resume: dict[str, Any] | None) -> Any:
+    """The net, or for a run that is resumed a copy whose weights are 0 if they were when the run began.
+
+    From zero weights a run counts in units of lr. Which weights it had is in the state that is loaded next.
+    """
+    if resume is None or "start" not in resume:
+        return net
+    begun, nonzero = deepcopy(net), any(bool(values.any()) for values in resume["start"])
+    with torch.no_grad():
+        for values in begun.parameters():
+            values.fill_(float(nonzero))
+    return begun
+
+
+Learning: TypeAlias = WholeLearning | OnlineLearning
+
+
 def _same(one: Any, other: Any) -> bool | Tensor:
     """Whether two batches are equal, which on a device nobody waits for; nothing is read if they share memory."""
     if one is other:
         return True
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return all(bool(_same(new, old)) for new, old in zip(one, other, strict=True))
     if isinstance(one, Mapped) and isinstance(other, Mapped):
         return one.source is other.source
     if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:

@@ -10,6 +10,7 @@ from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
 from .formats import read as read
 from .formats import write_conll as write_conll
+from .heads import StructuredHead as StructuredHead
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
-from torchperc.sequences.decoding import ChainScores, batched, decode, emissions, runner_up, score
+from torchperc.sequences.decoding import ChainScores, batched, best_tags, decode, emissions, runner_up, score
 from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, split
 from torchperc.sequences.log import kept_tags
 from torchperc.sequences.rule import ChainRun, ChainStream, start_run
@@ -180,9 +180,7 @@ class ChainPerceptron(nn.Module):
 
     def best(self, scores: ChainScores) -> Tensor:
         """The best tags by scores: (N, T) int64 with −100 behind the end."""
-        found = decode(batched(scores), self.width)
-        tpf.finite_scores(found.value)
-        return found.tags if scores.emission.dim() == 3 else found.tags[0]
+        return best_tags(scores, self.width)
 
     def flat_predict(self, sequences: Sequences, *, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences as one array (T,), by the compiled loop."""
@@ -233,8 +231,11 @@ class StructuredPerceptronLoss(_Loss):
 
     def forward(self, scores: ChainScores, y: Tensor) -> Tensor:
         """The loss of scores against tags."""
+        return self.against(scores, y, *self.violators(scores, y))
+
+    def against(self, scores: ChainScores, y: Tensor, wrong: Tensor, counts: Tensor) -> Tensor:
+        """The loss, if the :meth:`violators` are known."""
         own = score(scores, y)
-        wrong, counts = self.violators(scores, y)
         apart = (wrong != y).sum(-1).to(own.dtype) * self.margin
         loss = torch.where(counts, (score(scores, wrong) + apart - own).clamp(min=0), own * 0)
         # at 0 the clamp has no slope by itself; the difference has the one that the tie asks for

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchperc.nn import functional as tpf
 from torchperc.sequences.layout import PAD
 
 
@@ -62,6 +63,13 @@ def decode(scores: ChainScores, width: int) -> Decoded:
     found = torch.stack(path[::-1], 1)
     beyond = torch.arange(longest, device=found.device) >= lengths.unsqueeze(1)
     return Decoded(found.masked_fill(beyond, PAD), value, torch.stack(deltas, 1))
+
+
+def best_tags(scores: ChainScores, width: int | None = None) -> Tensor:
+    """The best tags by scores: (N, T) int64 with −100 behind the end, or (T,); by Viterbi, or by a beam of a width."""
+    found = decode(batched(scores), width or scores.emission.shape[-1])
+    tpf.finite_scores(found.value)
+    return found.tags if scores.emission.dim() == 3 else found.tags[0]
 
 
 def runner_up(scores: ChainScores, found: Decoded) -> tuple[Tensor, Tensor]:

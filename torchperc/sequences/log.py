@@ -290,6 +290,13 @@ class ChainLog:
         """Mistakes per epoch: the learning curve."""
         return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
 
+    def wrong_tags_by_epoch(self) -> Tensor:
+        """Wrong tags of the mistakes in each epoch; with a beam, of the prefixes that were compared."""
+        places = np.repeat(self.sequences.offsets[self.found.sequence] - self._bounds[:-1], self.found.length)
+        wrong = self.found.wrong != self.y[places + np.arange(len(places))]
+        sums = np.concatenate(([0], wrong.cumsum()))[self._bounds]
+        return torch.from_numpy(sums[np.concatenate(([0], self.mistakes_by_epoch().cumsum(0).numpy()))]).diff()
+
     def errors(self, X: Any = None, y: Any = None) -> Tensor:
         """Wrong tags of every state, from the start to the last: (len + 1,) in float64.
 

@@ -144,6 +144,12 @@ class ChainRun:
         """The model with the weights as they are now."""
         return ChainModel(self.weights.scaled(self._scale), self._like)
 
+    def survey(self) -> float:
+        """The mean perceptron criterion max(0, s(x, ŷ) − s(x, y)) of the training sequences now, ŷ as decoded."""
+        task, weights = self._engine.task, self._engine.weights()
+        best = weights.decode(task.sequences, task.width)
+        return float(weights.leads(task.sequences, best, task.y).clip(0).mean()) * self._scale
+
     def write_to(self, net: ChainNet) -> None:
         """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
         averaged = self._select in ("averaged", "voted")
@@ -333,7 +339,7 @@ def start_run(
     numbers: Any = None,
 ) -> ChainRun:
     """A run of a trainer on a chain before its first epoch; everything is checked, nothing is changed."""
-    _refuse(trainer, net, num_classes)
+    check_options(trainer, net, num_classes)
     sequences = Sequences.of(X, width=net.features)
     tags = flat_tags(y, sequences, net.tags)
     held = None
@@ -371,7 +377,7 @@ def start_run(
     )  # fmt: skip
 
 
-def _refuse(trainer: RuleTrainer, net: ChainNet, num_classes: int | None) -> None:
+def check_options(trainer: RuleTrainer, net: ChainNet, num_classes: int | None = None) -> None:
     """Refuse options that mean nothing for sequences."""
     beam = net.width < net.tags
     for what, refused, why in (

@@ -251,3 +251,36 @@ class ChainWeights:
             self.used = int(state[0])
             if done < len(index):
                 self.grow()
+
+    def leads(self, sequences: Sequences, tags: Array, y: Array) -> Array:
+        """s(x, tags) − s(x, y) of every sequence, in float64: (N,). What both have in common is not summed up."""
+        count, first = len(self.end), sequences.offsets[:-1]
+        total = np.zeros(sequences.tokens)
+        for sign, each in ((1.0, tags), (-1.0, y)):
+            before = np.concatenate(([count], each[:-1]))
+            before[first] = count
+            total += sign * self.trans[before, each]
+            total[sequences.offsets[1:] - 1] += sign * self.end[each[sequences.offsets[1:] - 1]]
+        at = (tags != y).nonzero()[0]
+        features, numbers, values = _features_of(sequences, at)
+        here = self.slot[features] >= 0
+        rows, owner = self.slot[features[here]], at[numbers[here]]
+        gains = self.rows[rows, tags[owner]].astype(np.float64) - self.rows[rows, y[owner]]
+        np.add.at(total, owner, gains * values[here])
+        made: Array = np.add.reduceat(total, first)
+        return made
+
+
+def _features_of(sequences: Sequences, tokens: Array) -> tuple[Array, Array, Array]:
+    """The features of some tokens, by which of them each is, and their values, in float64."""
+    if sequences.dense is not None:
+        part = sequences.dense[tokens]
+        numbers, features = part.nonzero()
+        return features, numbers, part[numbers, features].astype(np.float64)
+    assert sequences.indptr is not None
+    assert sequences.ids is not None
+    counts = sequences.indptr[tokens + 1] - sequences.indptr[tokens]
+    numbers = np.repeat(np.arange(len(tokens)), counts)
+    at = np.arange(len(numbers)) + np.repeat(sequences.indptr[tokens] - (counts.cumsum() - counts), counts)
+    values = np.ones(len(at)) if sequences.values is None else sequences.values[at].astype(np.float64)
+    return sequences.ids[at], numbers, values

