@@ -293,12 +293,6 @@ class LitDescent(LitNet):
     def _two_sample_start(self, batches: Iterator[Samples], *, spread: bool) -> tuple[Tensor, Tensor]:
         """Weight and bias to start from; with ``spread`` each process has a part of every batch."""
 
-    def on_after_backward(self) -> None:
-        """Gradients as LBFGS reads them, row after row; those of a chain lie feature by feature."""
-        if self.chains and isinstance(self.trainer.optimizers[0], torch.optim.LBFGS):
-            for values in self.net.parameters():
-                values.grad = None if values.grad is None else values.grad.contiguous()
-
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, before any callback looks at it."""
         trainer = self.trainer

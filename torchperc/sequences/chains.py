@@ -74,8 +74,7 @@ class ChainPerceptron(nn.Module):
             "dtype": checks.floating("dtype", dtype or torch.get_default_dtype()),
             "device": device,
         }
-        # in memory (d, K): the tags of a feature side by side, as every loop reads them
-        self.weight = nn.Parameter(torch.zeros(self.features, self.tags, **made).t())
+        self.weight = nn.Parameter(torch.zeros(self.tags, self.features, **made))
         self.transition = nn.Parameter(torch.zeros(self.tags + 1, self.tags, **made))
         self.end = nn.Parameter(torch.zeros(self.tags, **made))
 

@@ -82,7 +82,7 @@ class ChainWeights:
 
     @classmethod
     def view(cls, net: ChainNet) -> ChainWeights:
-        """The weights of a net, to decode with; those of float32 and float64 on the CPU are not copied."""
+        """The weights of a net, to decode with: in rows per feature."""
         weight, trans, end = (
             np.asarray(each.detach().cpu().float() if each.dtype.itemsize < 4 else each.detach().cpu())
             for each in (net.weight, net.transition, net.end)
@@ -133,9 +133,9 @@ class ChainWeights:
     def tensors(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """Weight (K, d), transition (K + 1, K) and end (K,)."""
         active, rows, trans, end = self.unpacked()
-        weight = torch.zeros(len(self.slot), len(end), dtype=dtype)
-        weight[torch.from_numpy(active)] = torch.from_numpy(rows).to(dtype)
-        return weight.t(), torch.tensor(trans, dtype=dtype), torch.tensor(end, dtype=dtype)
+        weight = torch.zeros(len(end), len(self.slot), dtype=dtype)
+        weight[:, torch.from_numpy(active)] = torch.from_numpy(rows).to(dtype).t()
+        return weight, torch.tensor(trans, dtype=dtype), torch.tensor(end, dtype=dtype)
 
     def scaled(self, factor: float, over: float = 1.0) -> ChainWeights:
         """A copy in float64, divided and multiplied."""
@@ -210,7 +210,7 @@ class ChainWeights:
         for first in range(0, len(active), _BLOCK):  # which makes no second copy of all rows
             at = active[first : first + _BLOCK]
             rows = torch.from_numpy(self.rows[self.slot[at], : net.tags])
-            net.weight.t()[torch.from_numpy(at).to(net.weight.device)] = rows.to(net.weight)
+            net.weight[:, torch.from_numpy(at).to(net.weight.device)] = rows.to(net.weight).t()
         net.transition.copy_(torch.from_numpy(np.ascontiguousarray(self.trans[:, : net.tags])))
         net.end.copy_(torch.from_numpy(self.end))
 
