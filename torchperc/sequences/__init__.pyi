@@ -1,0 +1,2 @@
+from .evaluation import Evaluation as Evaluation
+from .evaluation import evaluate as evaluate
