@@ -25,6 +25,7 @@ LAYERS = [
     "theory",
     "rules",
     "descent",
+    "sequences",
     "data",
     "model",
     "sklearn",

@@ -8,6 +8,7 @@ from . import plots as plots
 from . import reports as reports
 from . import rules as rules
 from . import samples as samples
+from . import sequences as sequences
 from . import sklearn as sklearn
 from . import theory as theory
 from . import workflow as workflow
@@ -44,6 +45,7 @@ from .rules.run import RuleResult as RuleResult
 from .rules.sweep import Sweep as Sweep
 from .rules.sweep import sweep as sweep
 from .rules.trainer import RuleTrainer as RuleTrainer
+from .sequences.chains import StructuredPerceptronLoss as StructuredPerceptronLoss
 from .workflow.learn import Learned as Learned
 from .workflow.learn import learn as learn
 

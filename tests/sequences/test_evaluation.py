@@ -1,5 +1,7 @@
 """Evaluation of tags: counted by plain loops, by scikit-learn and by the seqeval package."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 from seqeval import scheme
@@ -117,7 +119,7 @@ def test_accuracy_per_tag_and_confusion_as_scikit_learn_counts_them():
     true = drawn(rng, ["a", "b", "c"])
     predicted = [rng.choice(["a", "b", "c", "d"], size=len(each)).tolist() for each in true]
     found = evaluate(true, predicted)
-    flat_true, flat_predicted = sum(true, []), sum(predicted, [])
+    flat_true, flat_predicted = (list(chain.from_iterable(tags)) for tags in (true, predicted))
     assert found.accuracy == np.mean(np.array(flat_true) == np.array(flat_predicted))
     assert found.right_sentences == sum(a == b for a, b in zip(true, predicted, strict=True))
     assert found.sentences == len(true)

@@ -2,6 +2,7 @@
 
 import io
 import unicodedata
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,7 +54,7 @@ def pieces(chunk, known):
         run = chunk[len(chunk.rstrip(chunk[-1])) :]
         inner = any(
             a != "." and not is_mark(a) and unicodedata.category(a) != "Nd" and b == "."
-            for a, b in zip(chunk, chunk[1:-1], strict=False)
+            for a, b in pairwise(chunk[:-1])
         )
         initial = len(chunk) == 2 and unicodedata.category(chunk[0]) in ("Lu", "Lt")
         if run == "." and (inner or initial) and len(chunk.encode()) <= 64:

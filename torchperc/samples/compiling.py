@@ -66,21 +66,23 @@ def in_halves(function: Callable[[int, int], Any], count: int, row_bytes: int) -
     return found if other is None else [other.result(), *found]
 
 
-def on_all_cores(function: Callable[[int, int], Any], count: int) -> None:
-    """Call a compiled function from first to end, in stretches that the cores take as they become free.
+def on_all_cores(function: Callable[[int, int], Any], count: int, threads: int | None = None) -> None:
+    """Call a compiled function from first to end, in stretches that so many threads, or all cores, take as they become
+    free.
 
     Example:
         >>> on_all_cores(lambda first, end: print(first, end), 1)
         0 1
     """
-    parts = min(count, 8 * cores()) if cores() > 1 else 1
+    threads = threads or cores()
+    parts = min(count, 8 * threads) if threads > 1 else 1
     stretches = iter([(count * part // parts, count * (part + 1) // parts) for part in range(parts)])
 
     def work() -> None:
         for first, end in stretches:  # of which each thread takes the next
             function(first, end)
 
-    others = [other_cores().submit(work) for _ in range(min(cores(), parts) - 1)]
+    others = [other_cores().submit(work) for _ in range(min(threads, parts) - 1)]
     work()
     for other in others:
         if not other.cancel():  # one that has not begun has nothing left to do

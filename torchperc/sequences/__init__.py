@@ -1,4 +1,4 @@
-"""Sequence labelling: tags for the tokens of sentences, learned by the perceptron rule on whole sequences."""
+"""Sequence labelling: a perceptron over whole sequences of tags, learned by rule or by gradient."""
 
 from torchperc._lazy import attach
 

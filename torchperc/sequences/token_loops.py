@@ -35,10 +35,10 @@ def _last(data, stop, first):
 
 @njit
 def _same_character(data, a, b, size):
+    same = True
     for k in range(size):
-        if data[a + k] != data[b + k]:
-            return False
-    return True
+        same &= data[a + k] == data[b + k]
+    return same
 
 
 @njit
@@ -55,6 +55,12 @@ def _is_known(data, start, stop, longest, slots, known, ends):
                 return True
         at = (at + _ONE) & mask
     return False
+
+
+@njit
+def _is_minus(data, at, stop, table):
+    """Whether a hyphen stands before a digit, as in -5."""
+    return data[at] == 45 and at + 1 < stop and _class(data, at + 1, table)[0] & DIGIT != 0
 
 
 @njit
@@ -185,9 +191,7 @@ def split_text(data, table, longest, slots, known, ends, out, out_ends, offsets)
             if kind & CURRENCY:
                 if not _is_known(data, start, after, longest, slots, known, ends):
                     break
-            elif not kind & PUNCTUATION:
-                break
-            elif data[start] == 45 and after < stop and _class(data, after, table)[0] & DIGIT:  # -5
+            elif not kind & PUNCTUATION or _is_minus(data, start, stop, table):
                 break
             width, end = after - start, after
             while end + width <= stop and _same_character(data, start, end, width):

@@ -1,12 +1,13 @@
 """Plain text to tokens: where sentences end, and which marks are tokens of their own.
 
-Each line is text whose sentences end at ``.``, ``!`` or ``?`` (and closing marks behind it) before a blank and a capital
-letter, and at the end of the line. Tokens stand between blanks, with marks split off at both ends: ``(Well, yes.)`` is
-``( Well , yes . )``. Runs of one mark are one token (``...``, ``--``). These stay as they are:
+Each line is text whose sentences end at ``.``, ``!`` or ``?`` (and closing marks behind it) before a blank and a
+capital letter, and at the end of the line. Tokens stand between blanks, with marks split off at both ends:
+``(Well, yes.)`` is ``( Well , yes . )``. Runs of one mark are one token (``...``, ``--``). These stay as they are:
 
-- what the vocabulary knows: ``Dr.`` if it occurred in training, so that text that is tokenised already passes unchanged;
-- marks inside a word: ``state-of-the-art``, ``3.5``, ``don't``; but an ending that the vocabulary has as a token (``'s``,
-  ``n't``) is split off, and so is a currency sign;
+- what the vocabulary knows: ``Dr.`` if it occurred in training, so that text that is tokenised already passes
+  unchanged;
+- marks inside a word: ``state-of-the-art``, ``3.5``, ``don't``; but an ending that the vocabulary has as a token of its
+  own (``'s``, ``n't``) is split off, and so is a currency sign;
 - the period of an initial (``J.``) and of a word with periods inside (``U.N.``). Such a period ends no sentence.
 """
 

@@ -1,0 +1,307 @@
+"""Chains against all tag sequences: scores, decoding with ties, the loss and its gradient; and bad input."""
+
+import copy
+import pickle
+from itertools import product
+
+import brute
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+import torchperc as tp
+from torchperc.sequences import ChainPerceptron, PaddedSequences, Sequences, StructuredPerceptronLoss, flat_tags
+
+
+def net_of(weights, dtype=torch.float64, **options):
+    weight, transition, end = weights
+    net = ChainPerceptron(weight.shape[1], len(weight), dtype=dtype, **options)
+    with torch.no_grad():
+        for own, given in ((net.weight, weight), (net.transition, transition), (net.end, end)):
+            own.copy_(torch.tensor(given))
+    return net
+
+
+def examples(count=12, features=3, longest=4, tags=3, seed=0):
+    generator = np.random.default_rng(seed)
+    X = brute.sequences(generator, count, features, longest)
+    y = [generator.integers(0, tags, len(x)).tolist() for x in X]
+    return brute.weights(generator, features, tags), X, y
+
+
+def beam(emission, transition, end, width):
+    """Beam search with one hypothesis per last tag, in plain Python."""
+    hypotheses = {k: (transition[-1][k] + emission[0][k], (k,)) for k in range(len(end))}
+    for row in emission[1:]:
+        kept = sorted(hypotheses, key=lambda k: (-hypotheses[k][0], k))[:width]
+        grown = {}
+        for k in range(len(end)):
+            options = [(hypotheses[i][0] + transition[i][k], -i) for i in kept]
+            value, before = max(options)
+            grown[k] = (value + row[k], (*hypotheses[-before][1], k))
+        hypotheses = grown
+    top = min(hypotheses, key=lambda k: (-(hypotheses[k][0] + end[k]), k))
+    return hypotheses[top][1]
+
+
+@pytest.mark.parametrize("tags", [2, 3, 9])
+def test_viterbi_is_the_best_of_all_sequences(tags):
+    weights, X, _ = examples(20 if tags < 9 else 6, longest=5 if tags < 9 else 3, tags=tags, seed=tags)
+    net = net_of(weights)
+    expected = [brute.ranked(x @ weights[0].T, *weights[1:])[0][1] for x in X]
+    assert [found.tolist() for found in net.predict(X)] == [list(each) for each in expected]
+    batch = Sequences.of(X).padded()
+    found = net.predict(batch)
+    assert [row[:n].tolist() for row, n in zip(found, batch.lengths, strict=True)] == [list(each) for each in expected]
+    assert (found[torch.arange(found.shape[1]) >= batch.lengths[:, None]] == -100).all()
+    assert net.predict(torch.tensor(X[0])).tolist() == list(expected[0])
+    assert [found.tolist() for found in net.float().predict(X)] == [list(each) for each in expected]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7])
+def test_beams(width):
+    weights, X, _ = examples(20, longest=6, tags=5, seed=width)
+    net = net_of(weights, decode="beam", beam_width=width)
+    expected = [list(beam(x @ weights[0].T, *weights[1:], width)) for x in X]
+    assert [found.tolist() for found in net.predict(X)] == expected
+    batch = Sequences.of(X).padded()
+    assert [row[:n].tolist() for row, n in zip(net.predict(batch), batch.lengths, strict=True)] == expected
+    if width == 1:
+        greedy = net_of(weights, decode="greedy")
+        assert [found.tolist() for found in greedy.predict(X)] == expected
+    if width >= 5:
+        assert [found.tolist() for found in net_of(weights).predict(X)] == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pruned_predecessors_change_nothing(seed):
+    generator = np.random.default_rng(seed)
+    weights = brute.weights(generator, 4, 20, -30, 31)
+    weights[1][:] = generator.integers(-2, 3, weights[1].shape)
+    X = Sequences.of(brute.sequences(generator, 40, 4, 12, -3, 4))
+    net = net_of(weights, torch.float32)
+    padded = net_of(weights, torch.float32).predict(PaddedSequences(X.padded().x.float(), X.padded().lengths))
+    assert [each.tolist() for each in net.predict(X, n_jobs=2)] == [
+        row[:n].tolist() for row, n in zip(padded, X.lengths, strict=True)
+    ]
+
+
+def test_scores_of_given_tags():
+    weights, X, y = examples()
+    net = net_of(weights)
+    expected = [brute.score(x @ weights[0].T, *weights[1:], tags) for x, tags in zip(X, y, strict=True)]
+    batch = Sequences.of(X).padded()
+    padded = torch.full(batch.x.shape[:2], -100)
+    for i, tags in enumerate(y):
+        padded[i, : len(tags)] = torch.tensor(tags)
+    assert net.score(net(batch), padded).tolist() == expected
+    assert net.score(net(torch.tensor(X[0])), torch.tensor(y[0])).item() == expected[0]
+
+
+def gradient_of(x, y, wrong, tags):
+    """φ(x, wrong) − φ(x, y) as (weight, transition, end)."""
+    weight, transition, end = np.zeros((tags, x.shape[1])), np.zeros((tags + 1, tags)), np.zeros(tags)
+    for sign, each in ((1, wrong), (-1, y)):
+        end[each[-1]] += sign
+        for t, tag in enumerate(each):
+            weight[tag] += sign * x[t]
+            transition[each[t - 1] if t else tags, tag] += sign
+    return weight, transition, end
+
+
+@pytest.mark.parametrize(("tie", "margin"), [("update", 0), ("update", 2), ("sign", 0), ("strict", 0), ("strict", 1)])
+def test_the_loss_and_its_gradient(tie, margin):
+    loss, seen = StructuredPerceptronLoss("sum", margin, tie), set()
+    for seed in range(6):
+        weights, X, y = examples(8, longest=3, seed=seed)
+        weights = [np.clip(each, -1, 1) for each in weights]
+        for number, (x, tags) in enumerate(zip(X, y, strict=True)):
+            net = net_of(weights)
+            emission = x @ weights[0].T
+            if number % 2:  # one of the best, which is often one of several
+                tags = list(brute.ranked(emission, *weights[1:])[number % 3 % 3 ** len(x)][1])  # noqa: PLW2901
+            order = brute.ranked(emission, *weights[1:], y=tags, margin=margin)
+            own = brute.score(emission, *weights[1:], tags)
+            value, rival = next(pair for pair in order if pair[1] != tuple(tags))
+            decided = order[0][1] != tuple(tags)
+            mistake = {"update": value >= own, "sign": decided, "strict": value > own}[tie]
+            found = loss(net(torch.tensor(x)), torch.tensor(tags))
+            assert found.item() == max(0, value - own)
+            found.backward()
+            expected = gradient_of(x, tags, rival if mistake else tags, 3)
+            for parameter, each in zip((net.weight, net.transition, net.end), expected, strict=True):
+                assert parameter.grad.tolist() == each.tolist()
+            seen.add((mistake, value == own))
+    ties = {mistake for mistake, equal in seen if equal}
+    assert {(True, False), (False, False)} <= seen
+    assert ties == {"update": {True}, "sign": {True, False}, "strict": {False}}[tie]
+
+
+def test_losses_of_a_batch():
+    weights, X, y = examples()
+    net, batch = net_of(weights), Sequences.of(X).padded()
+    padded = torch.full(batch.x.shape[:2], -100)
+    for i, tags in enumerate(y):
+        padded[i, : len(tags)] = torch.tensor(tags)
+    single = [StructuredPerceptronLoss(margin=1)(net(torch.tensor(x)), torch.tensor(t)) for x, t in zip(X, y, strict=True)]
+    scores = net(batch)
+    assert StructuredPerceptronLoss("none", 1)(scores, padded).tolist() == [each.item() for each in single]
+    assert StructuredPerceptronLoss(margin=1)(scores, padded).item() == pytest.approx(np.mean([e.item() for e in single]))
+    assert tp.StructuredPerceptronLoss is StructuredPerceptronLoss
+
+
+def test_one_layout_is_another():
+    weights, X, _ = examples(8)
+    X = [np.abs(x) for x in X]
+    net = net_of(weights)
+    dense, sparse = Sequences.of(X), Sequences.of([sp.csr_array(x) for x in X])
+    assert sparse.binary and not dense.binary
+    assert "binary" in repr(sparse)
+    expected = [each.tolist() for each in net.predict(dense)]
+    ids, numbers = sparse.padded(), dense.padded()
+    assert not ids.x.is_floating_point()
+    assert torch.equal(net(ids).emission, net(numbers).emission)
+    valued = Sequences.of([sp.csr_array(2 * x) for x in X])
+    assert not valued.binary and torch.equal(net(valued.padded()).emission, net(numbers).emission * 2)
+    for other in (sparse, Sequences.of(ids, width=3), Sequences.of(numbers), list(map(torch.tensor, X)), valued.take(range(8))):
+        if other is not valued:
+            found = [each.tolist() for each in net.predict(other)]
+            assert found == expected or isinstance(other, Sequences) and other.values is not None
+    assert np.array_equal(sparse.take([3, 1]).ids, np.concatenate([sparse.take([3]).ids, sparse.take([1]).ids]))
+    assert net.predict(sparse.take(np.arange(8) == 2))[0].tolist() == expected[2]
+
+
+def test_a_module_like_any_other():
+    weights, X, _ = examples(8)
+    net, batch = net_of(weights), Sequences.of(X).padded()
+    expected = net.predict(batch)
+    other = ChainPerceptron(3, 3, dtype=torch.float64)
+    other.load_state_dict(net.state_dict())
+    for twin in (other, copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert torch.equal(twin.predict(batch), expected)
+        assert twin.weight.t().is_contiguous()
+    assert "tags=3" in repr(net)
+    net.reset_parameters()
+    assert not net.predict(batch)[batch.lengths.argmax()].any()
+
+
+def test_torch_compile_and_export():
+    weights, X, _ = examples(4, longest=3)
+    net, batch = net_of(weights), Sequences.of(X).padded()
+    expected = net.predict(batch)
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, n: net.best(net(x, n)), fullgraph=True, backend="eager")
+    assert torch.equal(compiled(*batch), expected)
+    exported = torch.export.export(net, tuple(batch)).module()
+    assert torch.equal(exported(*batch)[0], net(batch).emission)
+
+
+@pytest.mark.gpu
+def test_a_batch_on_a_device():
+    weights, X, y = examples(8)
+    net, batch = net_of(weights), Sequences.of(X).padded()
+    expected = net.predict(batch)
+    there = PaddedSequences(*(each.to("pretend") for each in batch))
+    net.to("pretend")
+    assert torch.equal(net.predict(there).cpu(), expected)
+    padded = torch.full(batch.x.shape[:2], -100)
+    for i, tags in enumerate(y):
+        padded[i, : len(tags)] = torch.tensor(tags)
+    loss = StructuredPerceptronLoss(margin=1)(net(there), padded.to("pretend"))
+    loss.backward()
+    assert net.weight.grad.device.type == "pretend"
+    assert [each.tolist() for each in net.predict(X)] == [row[:n].tolist() for row, n in zip(expected, batch.lengths, strict=True)]
+
+
+def test_a_long_sequence():
+    generator = np.random.default_rng(0)
+    T = 200_000
+    X = Sequences(np.array([0, T]), 50, None, np.arange(T + 1), generator.integers(0, 50, T).astype(np.int32))
+    net = net_of(brute.weights(generator, 50, 4), torch.float64)
+    found = net.predict(X)[0]
+    assert len(found) == T
+    x = X.padded()
+    start = ChainPerceptron.score(net(PaddedSequences(x.x[:, :2000], torch.tensor([2000]))), found[None, :2000])
+    assert torch.isfinite(start).all()
+    best = net.score(net(x), found[None])
+    swapped = found.clone()
+    swapped[T // 2] = (swapped[T // 2] + 1) % 4
+    assert net.score(net(x), swapped[None]) <= best
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Sequences.of([]), "X is empty"),
+        (lambda: Sequences.of([[[1.0]], []]), r"X\[1\] is empty"),
+        (lambda: Sequences.of([[[1.0]], [[1.0, 2.0]]]), r"X\[1\] has 2 features but X\[0\] has 1"),
+        (lambda: Sequences.of([[[1.0]], [[1.0], [np.nan]]]), "sequence 1, position 1 has a feature of nan"),
+        (lambda: Sequences.of([[[1.0]]], width=2), "X has 1 features but 2 are needed"),
+        (lambda: Sequences.of(np.ones((2, 2))), "shape"),
+        (lambda: Sequences.of("abc"), "must be a list of sequences"),
+        (lambda: Sequences.of([[[1.0]], sp.csr_array([[1.0]])]), "mixes sparse and dense"),
+        (lambda: Sequences(np.array([0, 1, 1]), 2, np.ones((1, 2))), "sequence 1 is empty"),
+        (lambda: Sequences(np.array([0, 2]), 2, np.ones((1, 2))), "offsets ends at 2"),
+        (lambda: Sequences(np.array([0, 2, 1]), 2, np.ones((1, 2))), "falls"),
+        (lambda: Sequences(np.array([1, 2]), 2, np.ones((1, 2))), "begin with 0"),
+        (lambda: Sequences(np.array([0, 1]), 2), "either dense or"),
+        (lambda: Sequences(np.array([0, 1]), 2, np.ones((1, 3))), "width=2"),
+        (lambda: Sequences(np.array([0, 2]), 2, None, np.array([0, 1, 2]), np.array([0, 2], np.int32)), "sequence 0, position 1 has feature 2"),
+        (lambda: Sequences(np.array([0, 1]), 2, None, np.array([0, 2]), np.array([0], np.int32)), "indptr ends"),
+        (lambda: Sequences(np.array([0, 1]), 2, None, np.array([0, 1]), np.array([0]), np.ones(2)), "2 numbers for 1 ids"),
+        (lambda: flat_tags([[0], [1, 2]], TWO, 3), "sequence 0 has 1 tags for 2 tokens"),
+        (lambda: flat_tags([[0, 1]], TWO, 3), "y has 1 sequences but there are 2"),
+        (lambda: flat_tags([[0, 1], [3]], TWO, 3), "sequence 1, position 0 has tag 3"),
+        (lambda: flat_tags([0, 1], TWO, 3), "2 tags for 3 tokens"),
+        (lambda: flat_tags([0.0, 1.0, 2.0], TWO, 3), "integers"),
+        (lambda: flat_tags(torch.tensor([[0, 1], [1, 1]]), TWO, 3), "behind its end"),
+        (lambda: flat_tags(3, TWO, 3), "list of integer sequences"),
+        (lambda: ChainPerceptron(0, 2), "features=0"),
+        (lambda: ChainPerceptron(1, 1), "tags=1"),
+        (lambda: ChainPerceptron(1, 2, decode="best"), "decode='best'"),
+        (lambda: ChainPerceptron(1, 2, beam_width=0), "beam_width=0"),
+        (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 3)), "3 features but 1"),
+        (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1).double()), "convert one"),
+        (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1), torch.tensor([3])), "lengths run from 3"),
+        (lambda: ChainPerceptron(2, 2)(torch.tensor([[[0], [2]]])), "position 1 has feature 2"),
+        (lambda: ChainPerceptron(1, 2)(torch.ones(0, 1)), "empty"),
+        (lambda: ChainPerceptron(1, 2).predict(torch.ones(1, 1), n_jobs=2), "n_jobs"),
+        (lambda: ChainPerceptron(1, 2).predict([[[1.0]]], n_jobs=0), "n_jobs=0"),
+        (lambda: ChainPerceptron.score(ChainPerceptron(1, 2)(torch.ones(2, 1)), torch.tensor([0, 2])), "position 1 has tag 2"),
+        (lambda: ChainPerceptron.score(ChainPerceptron(1, 2)(torch.ones(2, 1)), torch.tensor([0])), "y has shape"),
+        (lambda: StructuredPerceptronLoss(margin=-1), "margin=-1"),
+        (lambda: StructuredPerceptronLoss(margin=1, tie="sign"), "no effect"),
+        (lambda: TWO.take([]), "no sequence"),
+    ],
+)  # fmt: skip
+def test_bad_input(make, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        make()
+
+
+TWO = Sequences.of([[[1.0], [1.0]], [[1.0]]])
+
+
+def test_tags_in_every_form():
+    expected = [0, 1, 2]
+    for y in ([[0, 1], [2]], [0, 1, 2], np.array([0, 1, 2]), torch.tensor([[0, 1], [2, -100]]), [torch.tensor([0, 1]), np.array([2])]):
+        assert flat_tags(y, TWO, 3).tolist() == expected
+
+
+def test_scores_that_are_not_finite():
+    net = ChainPerceptron(1, 2)
+    net.weight.data.fill_(3e38)
+    with pytest.raises(ValueError, match="not finite"):
+        net.predict([[[1.0], [9.0]]])
+    net.end.data[0] = torch.nan
+    with pytest.raises(ValueError, match=r"net\.end"):
+        net.predict([[[1.0]]])
+
+
+def test_all_ties_are_decided_alike():
+    net = ChainPerceptron(1, 3)
+    for T in (1, 2, 5):
+        assert not net.predict(torch.zeros(T, 1)).any()
+        assert not torch.cat(net.predict([torch.zeros(T, 1)])).any()
+    assert len(list(product(range(3), repeat=2))) == len(brute.ranked(np.zeros((2, 3)), np.zeros((4, 3)), np.zeros(3)))
