@@ -132,7 +132,7 @@ def iter_text(
     Example:
         >>> import io
         >>> [corpus.sentences() for corpus in iter_text(io.BytesIO(b"One. Two.\\nThree."))]
-        [[['One', '.'], ['Two', '.'], ['Three', '.']]]
+        [[['One', '.'], ['Two', '.']], [['Three', '.']]]
     """
     for block in iter_lines(stream, name=name):
         corpus = tokenize(block, vocabulary, tokenized=tokenized, name=name)
