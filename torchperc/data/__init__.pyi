@@ -27,4 +27,3 @@ from .synthetic import moons as moons
 from .synthetic import noisy_blobs as noisy_blobs
 from .synthetic import separable_blobs as separable_blobs
 from .synthetic import separator as separator
-from .synthetic import tagged_sentences as tagged_sentences

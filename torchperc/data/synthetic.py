@@ -1,11 +1,8 @@
-"""Made-up data: blobs a known margin apart, blobs with known errors, two moons, two circles; tagged sentences."""
+"""Made-up data with known answers: blobs a known margin apart, blobs with known errors, two moons, two circles."""
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -151,83 +148,3 @@ def _blurred(X: Tensor, y: Tensor, noise: float, seed: int) -> tuple[Tensor, Ten
 def _shuffled(X: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     order = torch.randperm(len(y), generator=generator)
     return X[order], y[order]
-
-
-_GRAMMAR = {  # what a phrase is made of, each choice with its weight; in lower case are tags
-    "S": ((4, "NP VP stop"), (2, "NP VP PP stop"), (1, "adv comma NP VP stop"), (1, "NP VP conj NP VP stop")),
-    "NP": ((4, "det noun"), (3, "det adj noun"), (2, "name"), (2, "pron"), (1, "det noun PP"), (1, "num noun")),
-    "VP": ((3, "verb NP"), (2, "verb"), (2, "aux verb NP"), (1, "verb adv"), (1, "aux adv verb NP"), (1, "aux adj")),
-    "PP": ((1, "prep NP"),),
-}
-_CLOSED = {
-    "det": "the a this that each".split(),
-    "pron": "she he it they that one".split(),
-    "prep": "in on of for with before".split(),
-    "conj": "and but or for".split(),
-    "aux": "is has can will".split(),
-    "num": "one two three ten".split(),
-    "comma": [","],
-    "stop": [".", "!", "?"],
-}
-_OPEN = {"noun": ("", "er", "ness"), "verb": ("", "s", "ed"), "adj": ("", "ful", "y"), "adv": ("ly", ""), "name": ("",)}
-_SYLLABLES = [first + vowel for first in "b d f g k l m n p r s t v z".split() for vowel in "aeiou"]
-
-
-def tagged_sentences(
-    sentences: int = 1000, words: int = 2000, ambiguous: float = 0.3, seed: int = 0
-) -> list[list[tuple[str, str]]]:
-    """Sentences of a small grammar, each word with its tag; of 13 tags.
-
-    Made-up words are of one tag, or with probability ``ambiguous`` of two or three, so that only their neighbours tell
-    which it is; some endings hint at the tag. A few words are frequent, most are rare, as in real text.
-
-    Args:
-        sentences: how many.
-        words: how many different stems are made up.
-        ambiguous: the fraction of stems that several tags share.
-        seed: of everything.
-
-    Example:
-        >>> tagged_sentences(1, seed=0)[0]
-        [('a', 'det'), ('movagote', 'noun'), ('muvagiki', 'verb'), ('nukomugoly', 'adv'), ('of', 'prep'),
-         ('Futuza', 'name'), ('!', 'stop')]
-    """
-    checks.whole("sentences", sentences, at_least=1)
-    checks.whole("words", words, at_least=5)
-    if not 0 <= checks.number("ambiguous", ambiguous) <= 1:
-        raise checks.ParameterError(checks.Option("ambiguous", ambiguous), " must lie between 0 and 1")
-    draw = random.Random(checks.whole("seed", seed, at_least=0))
-    lexicon = _lexicon(draw, words, ambiguous)
-    return [[(lexicon[tag](), tag) for tag in _derived("S", draw)] for _ in range(sentences)]
-
-
-def _lexicon(draw: random.Random, words: int, ambiguous: float) -> dict[str, Callable[[], str]]:
-    """A function per tag that draws one of its words."""
-    stems: dict[str, list[str]] = {tag: [] for tag in _OPEN}
-    for _ in range(words):
-        stem = "".join(draw.choices(_SYLLABLES, k=draw.randint(2, 4)))
-        for tag in draw.sample(list(_OPEN), draw.randint(2, 3) if draw.random() < ambiguous else 1):
-            stems[tag].append(stem)
-
-    def drawing(tag: str) -> Callable[[], str]:
-        if tag in _CLOSED:
-            return lambda: draw.choice(_CLOSED[tag])
-        found = stems[tag] or ["".join(draw.choices(_SYLLABLES, k=2))]
-        shares = list(itertools.accumulate(1 / rank for rank in range(1, len(found) + 1)))
-
-        def word() -> str:
-            made = draw.choices(found, cum_weights=shares)[0] + draw.choice(_OPEN[tag])
-            return made.capitalize() if tag == "name" else made
-
-        return word
-
-    return {tag: drawing(tag) for tag in (*_CLOSED, *_OPEN)}
-
-
-def _derived(phrase: str, draw: random.Random) -> list[str]:
-    """The tags of a phrase."""
-    if phrase not in _GRAMMAR:
-        return [phrase]
-    choices = _GRAMMAR[phrase]
-    chosen = draw.choices([parts for _, parts in choices], [weight for weight, _ in choices])[0]
-    return [tag for part in chosen.split() for tag in _derived(part, draw)]
