@@ -9,6 +9,10 @@ from .io.batches import Batch as Batch
 from .io.batches import Batches as Batches
 from .io.batches import iter_batches as iter_batches
 from .io.files import read as read
+from .language import LETTERS as LETTERS
+from .language import TAGS as TAGS
+from .language import letter_words as letter_words
+from .language import tagged_sentences as tagged_sentences
 from .partition import Partition as Partition
 from .partition import make_partition as make_partition
 from .scaling import SCALINGS as SCALINGS

@@ -1,5 +1,7 @@
 from .bracket import BracketDisplay as BracketDisplay
 from .bracket import bracket_by_epoch as bracket_by_epoch
+from .chains import PositionErrorDisplay as PositionErrorDisplay
+from .chains import TransitionDisplay as TransitionDisplay
 from .comparison import ComparisonDisplay as ComparisonDisplay
 from .confusion import ConfusionDisplay as ConfusionDisplay
 from .curves import LearningCurveDisplay as LearningCurveDisplay

@@ -1,0 +1,215 @@
+"""Made-up sequences with known answers: sentences with tags from a small grammar, and words of noisy letters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from itertools import accumulate
+from random import Random
+
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+
+TAGS = ("ADJ", "ADV", "DET", "NOUN", "PREP", "PRON", "PUNCT", "VERB")
+"""Of :func:`tagged_sentences`."""
+
+_START = "start"
+_NEXT: Mapping[str, Mapping[str, float]] = {  # in percent; a sentence ends after PUNCT
+    _START: {"DET": 55, "PRON": 20, "ADJ": 8, "NOUN": 7, "VERB": 5, "ADV": 5},
+    "DET": {"NOUN": 65, "ADJ": 35},
+    "ADJ": {"NOUN": 88, "ADJ": 12},
+    "NOUN": {"VERB": 45, "PUNCT": 30, "PREP": 18, "ADV": 7},
+    "VERB": {"DET": 40, "PREP": 16, "PUNCT": 12, "ADV": 12, "PRON": 10, "NOUN": 5, "ADJ": 5},
+    "ADV": {"PUNCT": 30, "VERB": 25, "DET": 20, "PREP": 15, "ADJ": 10},
+    "PREP": {"DET": 70, "PRON": 10, "ADJ": 10, "NOUN": 10},
+    "PRON": {"VERB": 70, "ADV": 15, "PUNCT": 10, "PREP": 5},
+}
+_WORDS = {
+    "NOUN VERB": "play walk watch run dance cook paint drink plant park ring hand face book name order report visit",
+    "NOUN": "dog tree river house child teacher window letter garden city bread",
+    "VERB": "see find keep bring know eat say make",
+    "ADJ": "old quiet happy small tall red",
+    "ADJ NOUN": "cold sweet square novel",
+    "ADJ VERB": "clean open dry warm",
+    "ADJ NOUN VERB": "light",
+    "ADJ ADV": "fast hard late early",
+    "ADV": "often never here soon",
+    "ADV PREP": "over near down",
+    "PREP": "in on with under",
+    "DET": "the a every",
+    "DET PRON": "that this her",
+    "PRON": "she he it they",
+    "PUNCT": ".",
+}
+_SUFFIXES: Mapping[str, Mapping[str, float]] = {  # of coined words, in percent
+    "NOUN": {"ness": 25, "tion": 25, "er": 20, "s": 20, "ing": 10},
+    "VERB": {"ize": 30, "ed": 30, "s": 20, "ing": 20},
+    "ADJ": {"ous": 35, "ful": 25, "ed": 20, "er": 20},
+    "ADV": {"ly": 80, "er": 20},
+}
+_CONSONANTS, _VOWELS = "bdfgklmnprtv", "aeiou"
+
+
+@cache
+def _vocabulary() -> dict[str, dict[str, float]]:
+    """The words of each tag with their probabilities: the n-th of K words is 1/n as frequent as the first."""
+    found: dict[str, dict[str, float]] = {tag: {} for tag in TAGS}
+    for tags, words in _WORDS.items():
+        for tag in tags.split():
+            found[tag] |= dict.fromkeys(words.split(), 0.0)
+    for words_of in found.values():
+        total = sum(1 / n for n in range(1, len(words_of) + 1))
+        words_of |= {word: 1 / n / total for n, word in enumerate(words_of, 1)}
+    return found
+
+
+class _Draw:
+    """Draws from a fixed distribution."""
+
+    def __init__(self, weights: Mapping[str, float]) -> None:
+        self.names, self.bounds = list(weights), list(accumulate(weights.values()))
+
+    def __call__(self, random: Random) -> str:
+        return random.choices(self.names, cum_weights=self.bounds)[0]
+
+
+def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 0) -> list[list[tuple[str, str]]]:
+    """Sentences of a small grammar, each a list of (word, tag).
+
+    Tags follow one another as a Markov chain, and each tag draws a word of its own list. Many words are on several
+    lists: *play* is a noun or a verb, *light* an adjective, too, *near* an adverb or a preposition, so that the tags
+    around them decide. Of adjectives, adverbs, nouns and verbs, a fraction ``new_words`` is coined: three consonants
+    around two vowels and a suffix such as *-ness* or *-ed*, which says which tags are possible. Few coined words are
+    ever met twice, so nearly all of them are unknown in a test set. Sentences of another seed are of the same grammar.
+
+    Args:
+        sentences: how many.
+        new_words: the fraction of coined words, from 0 to 1.
+        seed: of the draws.
+
+    Example:
+        >>> for sentence in tagged_sentences(2, seed=1):
+        ...     print(" ".join(f"{word}/{tag}" for word, tag in sentence))
+        that/DET happy/ADJ book/NOUN moraved/VERB near/ADV bubotous/ADJ gonugtion/NOUN ./PUNCT
+        hard/ADV old/ADJ walk/NOUN ./PUNCT
+    """
+    count = checks.whole("sentences", sentences, at_least=1)
+    new = _fraction("new_words", new_words)
+    random = Random(checks.whole("seed", seed, at_least=0))
+    following = {tag: _Draw(weights) for tag, weights in _NEXT.items()}
+    listed = {tag: _Draw(weights) for tag, weights in _vocabulary().items()}
+    suffixes = {tag: _Draw(weights) for tag, weights in _SUFFIXES.items()}
+    found = []
+    for _ in range(count):
+        sentence, tag = [], _START
+        while tag != "PUNCT":
+            tag = following[tag](random)
+            coined = tag in suffixes and random.random() < new
+            sentence.append((_stem(random) + suffixes[tag](random) if coined else listed[tag](random), tag))
+        found.append(sentence)
+    return found
+
+
+def _stem(random: Random) -> str:
+    return "".join(random.choice(letters) for letters in (_CONSONANTS, _VOWELS, _CONSONANTS, _VOWELS, _CONSONANTS))
+
+
+def _fraction(name: str, value: float) -> float:
+    fraction = checks.number(name, value, at_least=0)
+    if fraction > 1:
+        raise ValueError(f"{name}={value} must be at most 1; it is a fraction")
+    return fraction
+
+
+# --- letters ------------------------------------------------------------------------------------------------------
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+IMAGE = (16, 8)
+"""Rows and columns of a letter of :func:`letter_words`."""
+
+_GLYPHS = (  # 7 rows of 5 pixels each; a row is a number in base 32
+    "ehhvhhh uhhuhhu ehggghe sihhhis vgguggv vgguggg ehgnhhf hhhvhhh e44444e 72222ic hikokih ggggggv hrllhhh "
+    "hhpljhh ehhhhhe uhhuggg ehhhlid uhhukih fgge11u v444444 hhhhhhe hhhhha4 hhhllla hha4ahh hhha444 v1248gv"
+)
+_SPELLED = (
+    "about above across after again always animal another answer autumn because before behind below between bottle "
+    "bread bridge bring brother building candle carry castle change children circle city clear cloud coffee colour "
+    "copper corner country dance daughter dinner doctor double dream early earth enough evening every family farmer "
+    "father field finger flower follow forest friend garden glass grand green happen happy heavy height honey horse "
+    "house island jacket journey juice jungle kitchen knife ladder language laugh leather letter level light listen "
+    "little machine market matter middle minute mirror moment morning mother mountain music narrow needle never night "
+    "north number object ocean orange order paper party pepper picture piece planet pocket power quarter queen "
+    "question quick quiet rabbit rather reason river round saddle school season second seven shadow silver simple "
+    "sister sleep slowly smooth soldier south square station stone street strong summer surface table teacher tower "
+    "travel tunnel twelve under until uncle valley velvet village voice water weather wheel window winter without "
+    "woman wonder world yellow young zebra zero"
+)
+
+
+@cache
+def _glyphs() -> Tensor:
+    """(26, 7, 5): 1 where a letter has ink."""
+    rows = torch.tensor([[int(row, 32) for row in glyph] for glyph in _GLYPHS.split()])
+    return (rows[..., None] >> torch.arange(4, -1, -1)) & 1
+
+
+def letter_words(words: int = 500, noise: float = 0.1, seed: int = 0) -> tuple[list[Tensor], list[Tensor]]:
+    """Words as sequences of images of letters, which read better in context: (X, y).
+
+    Words are drawn from a list of some 170. Each letter is drawn on 16 × 8 pixels, larger or smaller, shifted and
+    slanted at random, and each pixel is turned round with probability ``noise``. Tags are 0 for *a* to 25 for *z*; a
+    stand-in for the handwriting of Taskar, Guestrin and Koller (2003), whose letters have as many pixels.
+
+    Args:
+        words: how many, N.
+        noise: the fraction of wrong pixels, from 0 to 0.5, where an image says nothing any more.
+        seed: of the draws.
+
+    Shape:
+        X: N tensors (letters, 128) of 0 and 1; y: N tensors (letters,).
+
+    Example:
+        >>> X, y = letter_words(2, noise=0, seed=0)
+        >>> ["".join(LETTERS[tag] for tag in word) for word in y], X[0].shape
+        (['rabbit', 'mirror'], torch.Size([6, 128]))
+        >>> for row in X[0][1].reshape(16, 8)[2:12].int():
+        ...     print("".join("-#"[pixel] for pixel in row))
+        ---####-
+        --#----#
+        --#----#
+        --#----#
+        -#######
+        -######-
+        -#----#-
+        -#----#-
+        -#----#-
+        ##---##-
+    """
+    count = checks.whole("words", words, at_least=1)
+    noise = checks.number("noise", noise, at_least=0)
+    if noise > 0.5:
+        raise ValueError(f"noise={noise} must be at most 0.5, the fraction at which pixels say nothing any more")
+    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    spelled = _SPELLED.split()
+    drawn = torch.randint(len(spelled), (count,), generator=generator).tolist()
+    tags = [torch.tensor([LETTERS.index(letter) for letter in spelled[number]]) for number in drawn]
+    images = _written(torch.cat(tags), generator)
+    turned = torch.rand(images.shape, generator=generator) < noise
+    return list((images ^ turned).float().split([len(word) for word in tags])), tags
+
+
+def _written(letters: Tensor, generator: torch.Generator) -> Tensor:
+    """Images (n, 128) of letters, True where there is ink: each pixel looks up where it lies in the glyph."""
+    count, (rows, columns) = len(letters), IMAGE
+    height, width, down, right, slant = (
+        low + (high - low) * torch.rand(count, 1, 1, generator=generator)
+        for low, high in ((10, 15), (5, 7.5), (-1, 1), (-0.7, 0.7), (-0.2, 0.2))
+    )
+    y = torch.arange(rows)[:, None] + 0.5 - rows / 2 - down  # from the middle of the letter
+    x = torch.arange(columns) + 0.5 - columns / 2 - right + slant * y
+    row, column = ((y / height + 0.5) * 7).floor().long(), ((x / width + 0.5) * 5).floor().long()
+    inside = (row >= 0) & (row < 7) & (column >= 0) & (column < 5)
+    ink = _glyphs()[letters[:, None, None], row.clamp(0, 6), column.clamp(0, 4)].bool()
+    return (ink & inside).flatten(1)

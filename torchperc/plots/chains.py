@@ -1,0 +1,176 @@
+"""Sequence labelling: the weights between tags, and where in a sequence the errors are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.plots import style
+
+_WRITTEN = 12  # tags up to which each weight is written as a number
+
+
+@dataclass(eq=False)
+class TransitionDisplay(style.Display):
+    """Which tag likes to follow which: the weights of all transitions, those of start and end included.
+
+    A row for each tag before and a column for each tag after it, on one scale of colours that is symmetric about 0. Up
+    to 12 tags have their weights written as numbers.
+
+    Args:
+        transition: weights (K + 1, K) from a tag, the last row from the start, to a tag.
+        end: weights (K,) from a tag to the end.
+        labels: names of the tags.
+
+    After :meth:`plot`, ``image_`` is the image, ``texts_`` has the numbers by row and column, ``colorbar_`` the scale.
+
+    Example:
+        >>> display = TransitionDisplay(torch.tensor([[0.0, 2.0], [-1.0, 0.0], [3.0, 0.0]]), torch.zeros(2)).plot()
+        >>> display.texts_[0, 0].get_text(), display.texts_[1, 1].get_text()  # from the start to tag 0, from 0 to 1
+        ('3', '2')
+    """
+
+    transition: Tensor
+    end: Tensor
+    labels: style.Labels = None
+
+    @classmethod
+    def from_model(cls, model: Any, *, labels: style.Labels = None, ax: style.AnyAxes = None) -> TransitionDisplay:
+        """Draw the transitions of a ``ChainPerceptron``, or of what has one as ``net``, as Lightning modules do.
+
+        Example:
+            >>> import torchperc as tp
+            >>> display = TransitionDisplay.from_model(tp.sequences.ChainPerceptron(3, 2), labels=("noun", "verb"))
+            >>> [label.get_text() for label in display.ax_.get_yticklabels()]
+            ['start', 'noun', 'verb']
+        """
+        net = getattr(model, "net", model)
+        weights = [getattr(net, name, None) for name in ("transition", "end")]
+        if not all(isinstance(each, Tensor) for each in weights):
+            raise TypeError(f"model must be a ChainPerceptron or have one as its net, found {type(model).__name__}")
+        transition, end = (each.detach().double().cpu() for each in weights)  # type: ignore[union-attr]  # see above
+        return cls(transition, end, labels).plot(ax=ax)
+
+    def _place(self, ax: Any) -> style.Place:
+        return style.canvas(ax, (self._side + 1.0, self._side))
+
+    @property
+    def _side(self) -> float:
+        """Inches: as large as numbers need, and with many tags as their names do."""
+        count = len(self.end)
+        return min(16.0, 2.6 + 0.42 * min(count, _WRITTEN) + 0.12 * max(0, count - _WRITTEN))
+
+    def _draw(self, own: bool) -> None:
+        count, axes = len(self.end), self.ax_
+        if self.transition.shape != (count + 1, count):
+            raise ValueError(
+                f"transition has shape {tuple(self.transition.shape)} for {count} weights of the end; it must be "
+                f"{(count + 1, count)}, with the start as its last row"
+            )
+        names = style.label_names(self.labels, range(count), True)
+        after = torch.cat((self.end.new_full((1,), math.nan), self.end))  # nothing goes from the start to the end
+        weights = torch.cat((self.transition.roll(1, 0), after[:, None]), 1).double()
+        largest = float(weights.nan_to_num(0.0).abs().max()) or 1.0
+        self.image_ = axes.imshow(weights.numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
+        axes.set_facecolor("#DDDDDD")
+        self.texts_ = {}
+        for row, column in weights.isfinite().nonzero().tolist() if count <= _WRITTEN else ():
+            weight = float(weights[row, column])
+            colour = "white" if abs(weight) > 0.6 * largest else "black"
+            text = f"{weight:.2g}" if abs(weight) < 100 else f"{weight:.0f}"
+            look: dict[str, Any] = {"color": colour, "fontsize": 8}
+            self.texts_[row, column] = axes.text(column, row, text.replace("-", "−"), ha="center", va="center", **look)
+        small: dict[str, Any] = {"fontsize": min(10.0, 0.6 * 72 * (self._side - 1.6) / (count + 1))}
+        upright = {"rotation": 90} if (count + 1) * max(map(len, names)) > 40 else {}
+        axes.set_xticks(range(count + 1), [*names, "end"], **small, **upright)
+        axes.set_yticks(range(count + 1), ["start", *names], **small)
+        axes.set(xlabel="tag", ylabel="tag before it")
+        axes.axhline(0.5, color="black", linewidth=0.8)
+        axes.axvline(count - 0.5, color="black", linewidth=0.8)
+        axes.set_title("Weights of the transitions", fontsize=11)
+        self.colorbar_ = self.figure_.colorbar(self.image_, ax=axes, shrink=0.8, pad=0.02)
+        self.colorbar_.set_label("weight: against − / for +", fontsize=9)
+
+
+@dataclass(eq=False)
+class PositionErrorDisplay(style.Display):
+    """The error at each position of the sequences, over bars that say how many sequences are that long.
+
+    The last position stands for all behind it, too, where sequences become few. The band is ± one standard error.
+
+    Args:
+        errors: wrong tokens at each position.
+        counts: tokens at each position.
+        open_end: whether the last position stands for those behind it, too.
+
+    After :meth:`plot`, ``line_`` is the error in %, ``bars_`` the counts and ``counts_ax_`` the axes on which they are.
+
+    Example:
+        >>> display = PositionErrorDisplay([1, 0], [4, 2]).plot()
+        >>> display.line_.get_ydata().tolist()
+        [25.0, 0.0]
+    """
+
+    errors: Sequence[float] | npt.NDArray[Any]
+    counts: Sequence[float] | npt.NDArray[Any]
+    open_end: bool = False
+
+    @classmethod
+    def from_predictions(
+        cls, y: Sequence[Any], predicted: Sequence[Any], *, positions: int = 20, ax: style.AnyAxes = None
+    ) -> PositionErrorDisplay:
+        """Draw where predicted tags differ from the truth; each is a list of sequences of tags, of any kind.
+
+        Example:
+            >>> display = PositionErrorDisplay.from_predictions([[0, 1, 1], ["N"]], [[0, 0, 1], ["N"]])
+            >>> display.errors.tolist(), display.counts.tolist()
+            ([0, 1, 0], [2, 1, 1])
+        """
+        most = checks.whole("positions", positions, at_least=1)
+        if len(y) != len(predicted) or not len(y):
+            raise ValueError(f"y has {len(y)} sequences and predicted {len(predicted)}; give as many, at least one")
+        wrong, counts = (np.zeros(most, np.int64) for _ in range(2))
+        longest = 0
+        for number, (truth, said) in enumerate(zip(y, predicted, strict=True)):
+            if len(truth) != len(said):
+                raise ValueError(
+                    f"sequence {number} has {len(truth)} tags in y and {len(said)} in predicted; give as many"
+                )
+            longest = max(longest, len(truth))
+            places = np.minimum(np.arange(len(truth)), most - 1)
+            np.add.at(counts, places, 1)
+            np.add.at(wrong, places, np.asarray(truth) != np.asarray(said))
+        if not longest:
+            raise ValueError("y has no token; give at least one")
+        shown = min(longest, most)
+        return cls(wrong[:shown], counts[:shown], longest > most).plot(ax=ax)
+
+    def _draw(self, own: bool) -> None:
+        axes: style.Axes = self.ax_
+        counts = np.maximum(np.asarray(self.counts, float), 1)
+        error = np.asarray(self.errors, float) / counts
+        spread = np.sqrt(error * (1 - error) / counts)
+        places = np.arange(1, len(error) + 1)
+        self.counts_ax_ = axes.twinx()
+        self.bars_ = self.counts_ax_.bar(places, self.counts, color="#D9D9D9", width=0.85, label="tokens")
+        self.counts_ax_.set_ylabel("tokens", color="#6A6A6A")
+        self.counts_ax_.tick_params(axis="y", colors="#6A6A6A")
+        axes.set_zorder(self.counts_ax_.get_zorder() + 1)  # the line lies over the bars
+        axes.patch.set_visible(False)
+        band = (100 * (error - spread).clip(0), 100 * (error + spread))
+        axes.fill_between(places, *band, color=style.BLUE, alpha=0.2, linewidth=0)
+        look: dict[str, Any] = {"color": style.BLUE, "marker": "o", "markersize": 5, "linewidth": 1.8}
+        (self.line_,) = axes.plot(places, 100 * error, label="error", **look)
+        every = max(1, len(places) // 10)
+        ticks = [place for place in places.tolist() if (len(places) - place) % every == 0]
+        names = [f"≥ {place}" if self.open_end and place == len(places) else str(place) for place in ticks]
+        axes.set_xticks(ticks, names)
+        axes.set(xlabel="position in the sequence", ylabel="error (%)", title="Error by position", ylim=(0, None))
