@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from torchperc.data.synthetic import tagged_sentences
+from torchperc.data.language import tagged_sentences
 
 Sentence = list[tuple[str, str]]
 _DOCUMENT = re.compile(r"c[a-r]\d\d")
@@ -78,8 +78,8 @@ def split(source: Path | None, quick: bool) -> Split:
     With the 500 documents of Brown that is 209,538 tokens to learn from, 41,690 held out, and 91 tags.
     """
     if source is None:
-        count = 60 if quick else 12_000
-        made = tagged_sentences(count + count // 4, words=200 if quick else 20_000, seed=0)
+        count = 60 if quick else 25_000
+        made = tagged_sentences(count + count // 4, new_words=0.2, seed=0)
         return Split("a generated grammar", made[:count], made[count:])
     documents = list(brown(source))
     chosen: Sequence[list[list[Sentence]]] = [
