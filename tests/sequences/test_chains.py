@@ -198,19 +198,19 @@ def test_torch_compile_and_export():
 
 
 @pytest.mark.gpu
-def test_a_batch_on_a_device():
+def test_a_batch_on_a_device(device):
     weights, X, y = examples(8)
     net, batch = net_of(weights), Sequences.of(X).padded()
     expected = net.predict(batch)
-    there = PaddedSequences(*(each.to("pretend") for each in batch))
-    net.to("pretend")
+    there = PaddedSequences(*(each.to(device) for each in batch))
+    net.to(device)
     assert torch.equal(net.predict(there).cpu(), expected)
     padded = torch.full(batch.x.shape[:2], -100)
     for i, tags in enumerate(y):
         padded[i, : len(tags)] = torch.tensor(tags)
-    loss = StructuredPerceptronLoss(margin=1)(net(there), padded.to("pretend"))
+    loss = StructuredPerceptronLoss(margin=1)(net(there), padded.to(device))
     loss.backward()
-    assert net.weight.grad.device.type == "pretend"
+    assert net.weight.grad.device.type == device
     assert [each.tolist() for each in net.predict(X)] == [row[:n].tolist() for row, n in zip(expected, batch.lengths, strict=True)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,17 @@ from torchperc.samples.rows import Rows
 
 _BLOCK = 1024
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
+
+
+@runtime_checkable
+class OwnRule(Protocol):
+    """A net that the rule learns in a way of its own, such as one of tag sequences."""
+
+    def start_rule(self, trainer: Any, X: Any, y: Any, **options: Any) -> Any:
+        """A run before its first epoch, with the methods of :class:`torchperc.rules.run.RuleRun`."""
+
+    def rule_stream(self) -> Any:
+        """What online learning keeps between calls, with the methods of :class:`torchperc.rules.online.Stream`."""
 
 
 def decisions(scores: Tensor, classes: int | None) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from torchperc.rules.log import MistakeLog, VotedModel
-from torchperc.rules.models import LinearModel, Net
+from torchperc.rules.models import LinearModel, Net, OwnRule
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace, Weights
 
@@ -85,3 +85,11 @@ class Stream:
             for pair in (state["weights"], state["sum"])
         )
         self._steps, self.scale = state["steps"], state["scale"]
+
+
+def new_stream(net: object) -> Stream:
+    """The beginning of online learning with a net."""
+    if isinstance(net, OwnRule):
+        stream: Stream = net.rule_stream()
+        return stream
+    return Stream()

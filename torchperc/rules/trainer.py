@@ -27,8 +27,8 @@ from torchperc.rules.distributed import (
 from torchperc.rules.engines.choice import choose_engine
 from torchperc.rules.engines.reference import LinearEngine, Task
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.models import Net
-from torchperc.rules.online import Stream
+from torchperc.rules.models import Net, OwnRule
+from torchperc.rules.online import Stream, new_stream
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
@@ -156,7 +156,7 @@ class RuleTrainer:
 
     def fit(
         self,
-        net: Net | None,
+        net: Net | OwnRule | None,
         X: checks.Data,
         y: checks.Data,
         *,
@@ -187,7 +187,7 @@ class RuleTrainer:
         return result
 
     def partial_fit(
-        self, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
+        self, net: Net | OwnRule, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
     ) -> RuleResult:
         """Online learning: one pass over these samples, which may be of one class only.
 
@@ -201,13 +201,13 @@ class RuleTrainer:
             (1, 0)
         """
         known = self._streams.get(net) if isinstance(net, nn.Module) else None
-        stream = known if known is not None and known.fits(net) else Stream()
+        stream = known if known is not None and known.fits(net) else new_stream(net)
         result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
         self._streams[net] = stream
         return result
 
     def learn_chunk(
-        self, stream: Stream, net: Net, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
+        self, stream: Stream, net: Net | OwnRule, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
     ) -> RuleResult:
         """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
@@ -220,7 +220,7 @@ class RuleTrainer:
 
     def start(
         self,
-        net: Net | None,
+        net: Net | OwnRule | None,
         X: checks.Data,
         y: checks.Data,
         *,
@@ -235,6 +235,10 @@ class RuleTrainer:
         With ``distributed``, a collective call; ``numbers`` says which of all samples the local ones are, if the shards
         do not follow one another.
         """
+        if isinstance(net, OwnRule):
+            own = {"sample_weight": sample_weight, "num_classes": num_classes, "online": online, "numbers": numbers}
+            run: RuleRun = net.start_rule(self, X, y, validation=validation, **own)
+            return run
         if self.distributed:
             check_group()
         if self.kernel is not None:

@@ -6,3 +6,7 @@ from .evaluation import evaluate as evaluate
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
+from .rule import ChainLog as ChainLog
+from .rule import ChainMistake as ChainMistake
+from .rule import ChainModel as ChainModel
+from .rule import ChainResult as ChainResult

@@ -14,6 +14,9 @@ from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
 from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, split
 
+if TYPE_CHECKING:
+    from torchperc.rules.trainer import RuleTrainer
+
 DECODES = ("viterbi", "greedy", "beam")
 
 
@@ -199,9 +202,21 @@ class ChainPerceptron(nn.Module):
 
     def flat_predict(self, sequences: Sequences, *, n_jobs: int | None = None) -> np.ndarray[Any, Any]:
         """The best tags of all sequences as one array (T,), by the compiled loop."""
-        from torchperc.sequences.decoding import Decoder
+        from torchperc.sequences.decoding import ChainWeights
 
-        return Decoder.of(self)(sequences, n_jobs)
+        return ChainWeights.view(self).decode(sequences, self.width, n_jobs)
+
+    def start_rule(self, trainer: RuleTrainer, X: Any, y: Any, **options: Any) -> Any:
+        """A run of the rule, by which :class:`torchperc.RuleTrainer` learns chains."""
+        from torchperc.sequences.rule import start_run
+
+        return start_run(trainer, self, X, y, **options)
+
+    def rule_stream(self) -> Any:
+        """What online learning by the rule keeps between calls."""
+        from torchperc.sequences.rule import ChainStream
+
+        return ChainStream()
 
 
 class Decoded(NamedTuple):
@@ -265,6 +280,23 @@ def runner_up(scores: ChainScores, found: Decoded) -> tuple[Tensor, Tensor]:
         path.append(torch.where(t > at[:, 0], tags[:, t], torch.where(t == at[:, 0], tag, best)))
     other = torch.stack(path[::-1], 1)
     return other.masked_fill(found.tags == PAD, PAD), equal.flatten(1).any(1)
+
+
+def best_others(scores: ChainScores, y: Tensor) -> Tensor:
+    """max s(x, y′) over all sequences y′ ≠ y: (N,).
+
+    Such a sequence has a last position where it differs from y: the best prefix up to there, and y behind it.
+    """
+    emission, transition, end, lengths = scores
+    (_, longest, count), inside = emission.shape, y != PAD
+    tags = torch.where(inside, y, 0)
+    last = torch.arange(longest, device=y.device) == lengths.unsqueeze(1) - 1
+    links = torch.where(last, end[tags], transition[tags, tags.roll(-1, 1)])
+    own = (emission.gather(2, tags.unsqueeze(2)).squeeze(2) + links) * inside
+    behind = own.flip(1).cumsum(1).flip(1) - own  # of y after each position
+    after = torch.where(last.unsqueeze(2), end, transition[:count].t()[tags.roll(-1, 1)])
+    through = (decode(scores, count).deltas + after).scatter(2, tags.unsqueeze(2), -torch.inf)
+    return (through.amax(2) + behind).masked_fill(~inside, -torch.inf).amax(1)
 
 
 def _batched(scores: ChainScores) -> ChainScores:

@@ -1,11 +1,14 @@
-"""Weights of a chain as the compiled loops want them, and decoding with them on all cores."""
+"""Weights of a chain as the compiled loops want them: decoding with them, moving them along a log."""
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from torchperc import _checks as checks
 from torchperc.samples import compiling
@@ -17,8 +20,7 @@ if TYPE_CHECKING:
 _LANES = 8  # tags are padded to whole vector registers
 
 
-def padded(array: Array) -> Array:
-    """Zeros behind the last column, up to a multiple of the vector width."""
+def _padded(array: Array) -> Array:
     made = np.zeros((len(array), -(-array.shape[1] // _LANES) * _LANES), array.dtype)
     made[:, : array.shape[1]] = array
     return made
@@ -36,46 +38,155 @@ def plain(sequences: Sequences, dtype: Any) -> tuple[Array, Array, Array, Array]
     return sequences.indptr, sequences.ids, values, dense
 
 
-@dataclass(frozen=True, eq=False)
-class Decoder:
-    """Weights laid out for decoding: rows of features and where they are, transitions and their bounds, end."""
+@dataclass(eq=False)
+class ChainWeights:
+    """The numbers that the rule moves. A feature whose weights were never moved has no row.
+
+    Args:
+        slot: the row of each feature, −1 for none: (d,).
+        rows: weights over tags, padded; those in use come first.
+        used: how many rows are in use.
+        trans: (K + 1, K) padded, row K for the start.
+        end: (K,).
+    """
 
     slot: Array
     rows: Array
+    used: int
     trans: Array
     end: Array
-    width: int
 
     @classmethod
-    def of(cls, net: ChainPerceptron) -> Decoder:
-        """The weights of a net; those of the types that loops know are not copied."""
-        dtype = np.float64 if net.weight.dtype.itemsize > 4 else np.float32
+    def zeros(cls, features: int, tags: int, dtype: Any = np.float64) -> ChainWeights:
+        """No rows, and zeros."""
+        trans = _padded(np.zeros((tags + 1, tags), dtype))
+        return cls(np.full(features, -1, np.int32), np.zeros((0, trans.shape[1]), dtype), 0, trans, np.zeros(tags, dtype))
+
+    @classmethod
+    def view(cls, net: ChainPerceptron) -> ChainWeights:
+        """The weights of a net, to decode with; those of float32 and float64 on the CPU are not copied."""
         weight, trans, end = (
             np.asarray(each.detach().cpu().float() if each.dtype.itemsize < 4 else each.detach().cpu())
             for each in (net.weight, net.transition, net.end)
         )
-        rows = np.require(weight.T, dtype, "CW")
         for name, array in (("transition", trans), ("end", end)):
             if not np.isfinite(array).all():
                 raise ValueError(f"net.{name} is not finite; reset the weights first")
-        slot = np.arange(len(rows), dtype=np.int32)
-        return cls(slot, rows, padded(trans), np.require(end, dtype, "CW"), net.width)
+        rows, slot = np.require(weight.T, None, "CW"), np.arange(net.features, dtype=np.int32)
+        return cls(slot, rows, len(rows), _padded(trans), np.require(end, None, "CW"))
 
-    def __call__(self, sequences: Sequences, n_jobs: int | None = None) -> Array:
+    @classmethod
+    def of(cls, net: ChainPerceptron) -> ChainWeights:
+        """A copy of the weights of a net in float64, without rows of zeros."""
+        given = cls.view(net)
+        if not np.isfinite(given.rows).all():
+            raise ValueError("net.weight is not finite; reset the weights first")
+        return cls.packed(given.rows.any(1).nonzero()[0], given.rows, given.trans, given.end, net.features)
+
+    @classmethod
+    def packed(cls, active: Array, weight: Array, trans: Array, end: Array, features: int) -> ChainWeights:
+        """From the features that have rows, and the rows of these or of all features, in float64."""
+        slot = np.full(features, -1, np.int32)
+        slot[active] = np.arange(len(active))
+        rows = weight if len(weight) == len(active) else weight[active]
+        return cls(slot, _padded(rows[:, : len(end)].astype(np.float64)), len(active),
+                   _padded(trans[:, : len(end)].astype(np.float64)), end.astype(np.float64))  # fmt: skip
+
+    def unpacked(self) -> tuple[Array, Array, Array, Array]:
+        """Features with weights other than 0 in ascending order, their rows, transitions and end, without padding."""
+        tags, active = len(self.end), (self.slot >= 0).nonzero()[0]
+        rows = self.rows[self.slot[active]][:, :tags]
+        some = rows.any(1)
+        return active[some], rows[some], self.trans[:, :tags], self.end
+
+    def astype(self, dtype: Any) -> ChainWeights:
+        """A copy in another type."""
+        moved = (array.astype(dtype) for array in (self.rows, self.trans, self.end))
+        rows, trans, end = moved
+        return ChainWeights(self.slot.copy(), rows, self.used, trans, end)
+
+    def scaled(self, factor: float, over: float = 1.0) -> ChainWeights:
+        """A copy in float64, divided and multiplied."""
+        made = self.astype(np.float64)
+        for array in (made.rows, made.trans, made.end):
+            array /= over
+            array *= factor
+        return made
+
+    def __bool__(self) -> bool:
+        """Whether any weight is not 0."""
+        return any(bool(array.any()) for array in (self.rows[: self.used], self.trans, self.end))
+
+    @property
+    def whole(self) -> bool:
+        """Whether all weights are integers."""
+        return all(bool((np.rint(array) == array).all()) for array in (self.rows[: self.used], self.trans, self.end))
+
+    @property
+    def largest(self) -> float:
+        """The largest absolute value."""
+        arrays = (self.rows[: self.used], self.trans, self.end)
+        return max(float(np.abs(array).max(initial=0)) for array in arrays)
+
+    @property
+    def norm(self) -> float:
+        """‖w‖ over all weights."""
+        arrays = (self.rows[: self.used], self.trans, self.end)
+        return math.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays))
+
+    def digest(self) -> bytes:
+        """A hash by which weights are recognised when they come back."""
+        made = hashlib.blake2b(digest_size=16)
+        active, *numbers = self.unpacked()
+        for array in (active.astype(np.int64), *(each.astype(np.float64) + 0.0 for each in numbers)):  # −0 is 0
+            made.update(np.ascontiguousarray(array).tobytes())
+        return made.digest()
+
+    def grow(self) -> None:
+        """Make room for more rows."""
+        room = min(len(self.slot), max(1024, 2 * len(self.rows)))
+        made = np.zeros((room, self.rows.shape[1]), self.rows.dtype)
+        made[: self.used] = self.rows[: self.used]
+        self.rows = made
+
+    def ensure(self, more: int) -> None:
+        """Make room for so many more rows, if it is not there."""
+        while len(self.rows) < min(len(self.slot), self.used + more):
+            self.grow()
+
+    def bounds(self) -> tuple[Array, Array]:
+        """The smallest and largest transition from each tag."""
+        pairs = self.trans[: len(self.end), : len(self.end)]
+        return np.ascontiguousarray(pairs.min(1)), np.ascontiguousarray(pairs.max(1))
+
+    @torch.no_grad()
+    def write_to(self, net: ChainPerceptron) -> None:
+        """Copy the weights into a net of the same shape."""
+        if (net.features, net.tags) != (len(self.slot), len(self.end)):
+            raise ValueError(
+                f"net has {net.features} features and {net.tags} tags, the weights are for {len(self.slot)} and "
+                f"{len(self.end)}; use a net like the one that was trained"
+            )
+        active, rows, trans, end = self.unpacked()
+        net.weight.zero_()
+        at = torch.from_numpy(active).to(net.weight.device)
+        net.weight.t()[at] = torch.from_numpy(rows).to(net.weight)
+        net.transition.copy_(torch.from_numpy(np.ascontiguousarray(trans)))
+        net.end.copy_(torch.from_numpy(end))
+
+    def decode(self, sequences: Sequences, width: int, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences, as one array (T,)."""
         from torchperc.sequences import loops
 
-        count, tags = len(self.end), np.empty(sequences.tokens, np.int64)
-        pairs = self.trans[:count, :count]
-        lows, highs = np.ascontiguousarray(pairs.min(1)), np.ascontiguousarray(pairs.max(1))
+        tags, (lows, highs) = np.empty(sequences.tokens, np.int64), self.bounds()
         data = plain(sequences, self.trans.dtype)
         threads = compiling.cores() if n_jobs is None else checks.whole("n_jobs", n_jobs, at_least=1)
         bad: list[int] = []
 
         def stretch(first: int, end: int) -> None:
             found = loops.decode(
-                data, sequences.offsets, first, end, self.slot, self.rows, self.trans, self.end, lows, highs,
-                self.width, tags,
+                data, sequences.offsets, first, end, self.slot, self.rows, self.trans, self.end, lows, highs, width,
+                tags,
             )  # fmt: skip
             if found >= 0:
                 bad.append(found)
@@ -86,3 +197,17 @@ class Decoder:
                 f"sequence {min(bad)} has a score that is not finite; its features or the weights are too large"
             )
         return tags
+
+    def replay(self, sequences: Sequences, y: Array, index: Array, coefs: Array, bounds: Array, wrong: Array) -> None:
+        """Make the updates of log entries, in place."""
+        from torchperc.sequences import loops
+
+        data, done, state = plain(sequences, self.trans.dtype), 0, np.array([self.used, 0, 0])
+        while done < len(index):
+            done = loops.replay(
+                data, sequences.offsets, y, index, done, coefs, bounds, wrong, self.slot, self.rows, self.trans,
+                self.end, state,
+            )  # fmt: skip
+            self.used = int(state[0])
+            if done < len(index):
+                self.grow()

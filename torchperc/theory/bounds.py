@@ -71,6 +71,41 @@ def mistake_bound(
     return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
 
 
+def structured_mistake_bound(squared_radii: checks.Data, margins: checks.Data, *, slack: float = 0.0) -> float:
+    """How many mistakes the rule makes at most on structured outputs from zero weights: (R² + slack)/γ², after Collins.
+
+    The joint features φ(x, y) of an input and an output, such as a sequence of tags, stand for whatever the rule adds
+    and takes away: every mistake moves the weights by φ(x, y) − φ(x, ŷ).
+
+    Args:
+        squared_radii: per sample a bound of ‖φ(x, y) − φ(x, y′)‖² over all outputs y′; R² is the largest.
+        margins: per sample u·φ(x, y) − max u·φ(x, y′) over y′ ≠ y, for one u of length 1; γ is the smallest.
+        slack: 2·m/η for a run that required a margin of at most m with the learning rate η.
+
+    Returns:
+        The bound; infinity if the smallest margin is not positive.
+
+    Example:
+        >>> structured_mistake_bound([8.0, 18.0], [1.5, 2.0])
+        8.0
+    """
+    radii, gaps = (
+        checks.as_tensor(values, name).double()
+        for values, name in ((squared_radii, "squared_radii"), (margins, "margins"))
+    )
+    if radii.dim() != 1 or radii.shape != gaps.shape or not len(radii):
+        raise ValueError(
+            f"squared_radii and margins need one number per sample, found {tuple(radii.shape)} and {tuple(gaps.shape)}"
+        )
+    for name, values in (("squared_radii", radii), ("margins", gaps)):
+        if not torch.isfinite(values).all():
+            raise ValueError(f"{name} holds {values[~torch.isfinite(values)][0].item()}; the numbers must be finite")
+    if radii.min() < 0:
+        raise ValueError(f"squared_radii holds {radii.min().item()}; squares are at least 0")
+    gamma = float(gaps.min())
+    return (float(radii.max()) + checks.number("slack", slack, at_least=0)) / gamma**2 if gamma > 0 else math.inf
+
+
 def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
     """Σ μ·k, which :func:`mistake_bound` bounds for a run by parameter mixing, from the coefficients of its log.
 
