@@ -243,3 +243,44 @@ def are_known(data, word_ends, longest, slots, known, ends, out):
     for i in range(len(word_ends)):
         out[i] = _is_known(data, start, word_ends[i], longest, slots, known, ends)
         start = word_ends[i]
+
+
+@njit(cache=True, nogil=True)
+def join_columns(data, ends, more, more_ends, mark, out, out_ends):
+    """Strings of two columns, with a mark between."""
+    at = start = begin = 0
+    for i in range(len(ends)):
+        for k in range(start, ends[i]):
+            out[at] = data[k]
+            at += 1
+        for k in range(len(mark)):
+            out[at] = mark[k]
+            at += 1
+        for k in range(begin, more_ends[i]):
+            out[at] = more[k]
+            at += 1
+        start, begin = ends[i], more_ends[i]
+        out_ends[i] = at
+
+
+@njit(cache=True, nogil=True)
+def write_lines(data, ends, tags, tag_ends, codes, mark, offsets, out):
+    """A line per token with its tag, and an empty line behind each sentence."""
+    at = start = 0
+    for i in range(len(offsets) - 1):
+        for t in range(offsets[i], offsets[i + 1]):
+            for k in range(start, ends[t]):
+                out[at] = data[k]
+                at += 1
+            start = ends[t]
+            for k in range(len(mark)):
+                out[at] = mark[k]
+                at += 1
+            code = codes[t]
+            for k in range(tag_ends[code - 1] if code > 0 else 0, tag_ends[code]):
+                out[at] = tags[k]
+                at += 1
+            out[at] = 10
+            at += 1
+        out[at] = 10
+        at += 1

@@ -25,7 +25,7 @@ from torchperc import _checks as checks
 from torchperc.sequences.corpus import Column, Corpus
 
 Array = np.ndarray[Any, Any]
-_BLOCK = 2**19  # bytes that are read at once
+_BLOCK = 2**17  # bytes that are read at once
 
 
 class Vocabulary:
@@ -144,8 +144,9 @@ def iter_lines(stream: IO[bytes], *, name: str, size: int = _BLOCK) -> Iterator[
     """Blocks of whole lines, checked to be UTF-8; a byte order mark is skipped."""
     rest: list[bytes] = []
     line, first = 1, True
+    take = getattr(stream, "read1", stream.read)  # what has arrived, so that a pipe is worked on at once
     while True:
-        block = stream.read(size)
+        block = take(size)
         cut = block.rfind(b"\n") + 1
         if block and not cut:
             rest.append(block)
