@@ -31,6 +31,7 @@ from torchperc import FittedModel, Perceptron
 from torchperc.cli import main
 from torchperc.data import Column, CsrParts, Encoding, MaxAbs, iter_batches, make_partition, read, split
 from torchperc.data.io import files, opening, svmlight, tables, text
+from torchperc.samples import streams
 from torchperc.workflow.apply import _safe
 
 ROWS = 40
@@ -228,8 +229,8 @@ def test_a_file_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch, name)
     path = bomb(tmp_path / name)
     made = read(path)
     assert len(made.y) == 2_000
-    monkeypatch.setattr(opening, "UNPACKED", 1_000)
-    monkeypatch.setattr(opening, "RATIO", 2)
+    monkeypatch.setattr(streams, "UNPACKED", 1_000)
+    monkeypatch.setattr(streams, "RATIO", 2)
     limit = max(1_000, 2 * path.stat().st_size)
     for call in (read, lambda path: list(iter_batches(path, made.encoding))):
         found = said_by(lambda call=call: call(path))

@@ -1,8 +1,14 @@
 from .chains import ChainPerceptron as ChainPerceptron
 from .chains import ChainScores as ChainScores
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
+from .corpus import Column as Column
+from .corpus import Corpus as Corpus
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate
+from .features import FeatureMap as FeatureMap
+from .formats import iter_blocks as iter_blocks
+from .formats import read as read
+from .formats import write_conll as write_conll
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
@@ -10,3 +16,7 @@ from .rule import ChainLog as ChainLog
 from .rule import ChainMistake as ChainMistake
 from .rule import ChainModel as ChainModel
 from .rule import ChainResult as ChainResult
+from .tagger import Tagger as Tagger
+from .templates import Templates as Templates
+from .tokens import Vocabulary as Vocabulary
+from .tokens import tokenize as tokenize

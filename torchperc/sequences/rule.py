@@ -722,6 +722,11 @@ class ChainRun:
         """The number of training sequences."""
         return len(self._engine.task.sequences)
 
+    @property
+    def weights(self) -> ChainWeights:
+        """The weights now, before they are scaled; not to be written to."""
+        return self._engine.weights()
+
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
         presented, made = self._ends[-1] if self._ends else 0, 0

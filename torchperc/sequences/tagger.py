@@ -27,7 +27,7 @@ from torchperc.sequences.chains import DECODES, ChainPerceptron
 from torchperc.sequences.corpus import Array, Column, Corpus
 from torchperc.sequences.decoding import ChainWeights
 from torchperc.sequences.evaluation import Evaluation, evaluate_codes
-from torchperc.sequences.features import FeatureMap, Strings
+from torchperc.sequences.features import FeatureMap, _Strings
 from torchperc.sequences.layout import Sequences
 from torchperc.sequences.rule import ChainLog, ChainRun, Task, engine_of
 from torchperc.sequences.templates import Templates
@@ -345,7 +345,7 @@ class Tagger:
             watch: called after each epoch.
         """
         trainer = RuleTrainer(max_epochs=epochs, order=order, seed=seed, margin=margin)
-        corpus = _filled(corpus)
+        corpus = _corpus(corpus)
         layout = Layout.of(corpus, tag_column)
         tags, y = _tag_codes(corpus.columns[layout.place])
         if len(tags) < 2:
@@ -357,7 +357,7 @@ class Tagger:
         vocabulary = Vocabulary.of_column(corpus.columns[numbers[0]])
         options: dict[str, Any] = {"decode": decode, "beam_width": beam_width, "select": select, "margin": margin}
         made = cls(features, tags, Rest(nothing, nothing, 0), vocabulary, layout, **options)
-        return made._learned(X, y, trainer, None if dev is None else _filled(dev), watch)
+        return made._learned(X, y, trainer, None if dev is None else _corpus(dev), watch)
 
     def fit_more(
         self,
@@ -384,7 +384,7 @@ class Tagger:
             ('D', 'N', 'V')
         """
         trainer = RuleTrainer(max_epochs=epochs, order=order, seed=seed, margin=self.margin)
-        corpus = _filled(corpus)
+        corpus = _corpus(corpus)
         place, numbers = self.layout.tag_column(corpus, tag_column), self.layout.columns(corpus)
         tags, y = _tag_codes(corpus.columns[place], self.tags)
         features = self.features.copy()
@@ -393,7 +393,7 @@ class Tagger:
         last, total, steps = self.rest
         rest = Rest(last.with_tags(len(tags)), total.with_tags(len(tags)), steps)
         made = self._like(features, tags, rest, vocabulary)
-        return made._learned(X, y, trainer, None if dev is None else _filled(dev), watch)
+        return made._learned(X, y, trainer, None if dev is None else _corpus(dev), watch)
 
     def _like(self, features: FeatureMap, tags: Sequence[str], rest: Rest, vocabulary: Vocabulary) -> Tagger:
         options = {name: getattr(self, name) for name in _KEPT}
@@ -459,7 +459,7 @@ class Tagger:
     # --- tags ---
 
     def codes(self, corpus: Corpus, *, n_jobs: int | None = None) -> Array:
-        """The numbers of the tags of all tokens (T,), of a corpus without empty sentences."""
+        """The numbers of the tags of all tokens (T,)."""
         if not corpus.tokens:
             return np.zeros(0, np.int64)
         numbers = self.layout.columns(corpus)
@@ -474,8 +474,8 @@ class Tagger:
                 sentences of words, or of tuples with one string per column.
             n_jobs: threads; by default one per core.
         """
-        given = corpus if isinstance(corpus, Corpus) else Corpus.of(corpus)
-        codes = self.codes(_filled(given), n_jobs=n_jobs)
+        given = _corpus(corpus)
+        codes = self.codes(given, n_jobs=n_jobs)
         names = np.array(self.tags, dtype=object)[codes].tolist()
         return [names[start:stop] for start, stop in pairwise(given.offsets.tolist())]
 
@@ -503,7 +503,7 @@ class Tagger:
             worst: how many confusions are listed.
             n_jobs: threads; by default one per core.
         """
-        corpus = _filled(corpus)
+        corpus = _corpus(corpus)
         place, numbers = self.layout.tag_column(corpus, tag_column), self.layout.columns(corpus)
         tags, true = _tag_codes(corpus.columns[place], self.tags)
         words = corpus.columns[numbers[0]]
@@ -548,7 +548,7 @@ class Tagger:
         if tokenized:
             raise checks.ParameterError(checks.Option("tokenized", True), f" is for plain text, not for {kind}")
         blocks = formats.iter_blocks(source, kind, separator=separator, tokens_per_block=_TOKENS)
-        yield from _in_order(lambda block: self._lines(_filled(block), between), blocks, jobs)
+        yield from _in_order(lambda block: self._lines(block, between), blocks, jobs)
 
     def _format(self, source: str | Path | IO[bytes]) -> str:
         """Plain text, unless the name or the number of columns says something else."""
@@ -694,19 +694,15 @@ def _storable(array: Array) -> Array:
 # --- helpers ---
 
 
-def _filled(corpus: Corpus | Sequence[Sequence[Any]]) -> Corpus:
-    """A corpus without its empty sentences."""
-    found = corpus if isinstance(corpus, Corpus) else Corpus.of(corpus)
-    there = found.lengths > 0
-    return found if there.all() else found.take(there)
+def _corpus(corpus: Corpus | Sequence[Sequence[Any]]) -> Corpus:
+    return corpus if isinstance(corpus, Corpus) else Corpus.of(corpus)
 
 
 def _tag_codes(column: Column, known: Sequence[str] | None = None) -> tuple[tuple[str, ...], Array]:
     """The tags of a column, sorted, or new ones behind those that are known; and the number of each token's."""
-    table = Strings()
-    if known is not None:
-        table.add(*Column.of(known).spans)
-    codes = table.add(*column.spans).astype(np.int64)
+    table = _Strings()
+    for each in (Column.of(known or ()), column):
+        codes = table.add(each.data, each.starts, each.ends)
     names = [table.text(number) for number in range(table.count)]
     first = 0 if known is None else len(known)
     order = [*range(first), *sorted(range(first, len(names)), key=names.__getitem__)]

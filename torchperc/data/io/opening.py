@@ -1,27 +1,31 @@
-"""Files before they are understood: their kind, decompression, progress, and one line for all that can fail."""
+"""Files before they are understood: their kind, progress, and one line for all that can fail."""
 
 from __future__ import annotations
 
-import bz2
-import glob
-import gzip
-import io
-import lzma
-import math
 import os
 import sys
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from torchperc import _checks as checks
 from torchperc._lazy import requires
+from torchperc.samples.streams import PACKED as PACKED
+from torchperc.samples.streams import Checksums as Checksums
+from torchperc.samples.streams import Stream as Stream
+from torchperc.samples.streams import Watch as Watch
+from torchperc.samples.streams import changed as changed
+from torchperc.samples.streams import check_begin as check_begin
+from torchperc.samples.streams import check_unpacked as check_unpacked
+from torchperc.samples.streams import found as found
+from torchperc.samples.streams import is_pattern as is_pattern
+from torchperc.samples.streams import most_unpacked as most_unpacked
+from torchperc.samples.streams import title as title
+from torchperc.samples.streams import unreadable as unreadable
 
 _T = TypeVar("_T")
-Watch = Callable[[int], None]  # told how many bytes of the file have been read
 
 ENDINGS = {
     ".csv": "text", ".tsv": "text", ".txt": "text", ".data": "text",
@@ -29,19 +33,7 @@ ENDINGS = {
     ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight",
     ".npy": "npy", ".npz": "npz",
 }  # fmt: skip
-UNPACKED = 2**28  # bytes that any compressed file may decompress to
-RATIO = 500  # times its own size that a compressed file may decompress to, if that is more
 LARGE = 2**27  # bytes of a file from which reading it is worth a progress bar
-PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
-_KNOWN = {  # by the first bytes: the kind, what to call it, the ending it should have
-    b"PAR1": ("parquet", "a Parquet file", ".parquet"),
-    b"\x93NUMPY": ("npy", "a numpy array", ".npy"),
-    b"PK\x03\x04": ("npz", "a zip archive, as .npz and .xlsx are", ".npz"),
-    b"\x1f\x8b": ("gzip", "compressed with gzip", ".gz"),
-    b"BZh": ("bz2", "compressed with bzip2", ".bz2"),
-    b"\xfd7zXZ\x00": ("xz", "compressed with xz", ".xz"),
-    b"(\xb5/\xfd": ("zstd", "compressed with zstd", ".zst"),
-}
 
 
 class Form(NamedTuple):
@@ -74,86 +66,8 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
         raise ValueError(f"{path} is compressed twice, once by {packing}; {kind} files are read as they are")
     if kind not in ("npy", "npz"):
         requires(f"reading {path}", "pyarrow")
-    try:
-        if not (path.is_file() or path.is_dir() or not path.exists()):
-            why = "it is a pipe or a device, and files are read more than once; save it as one first"
-            raise ValueError(f"cannot read {path}: {why}")
-        with path.open("rb") as file:
-            begin = file.read(16)
-    except OSError as error:
-        raise unreadable(path, error) from None
-    if not begin:
-        raise ValueError(f"{path} is empty")
-    wanted = packing or (kind if kind not in ("text", "svmlight") else None)
-    found, what, ending = next((known for magic, known in _KNOWN.items() if begin.startswith(magic)), (None, "", ""))
-    if found is None and wanted is not None:
-        what = next(words for name, words, _ in _KNOWN.values() if name == wanted).split(",")[0]
-        raise ValueError(f"{path} is not {what}, although it is called {path.suffix}; rename it")
-    if found != wanted:
-        called = f"although it is called {path.suffix or path.name}"
-        raise ValueError(f"{path} is {what}, {called}; give it the ending {ending}, or save it as what it is called")
-    return Form(kind, packing, max_unpacked or max(UNPACKED, RATIO * path.stat().st_size))
-
-
-def found(source: str | Path | Sequence[str | Path]) -> tuple[Path, ...]:
-    """The files that are meant by a path, a pattern such as ``data/part-*.csv``, or several of either.
-
-    Those that match a pattern come in the order of their names. A file whose own name has a ``*`` in it is itself.
-
-    Example:
-        >>> found(["b.csv", "a.csv"])
-        (PosixPath('b.csv'), PosixPath('a.csv'))
-    """
-    several = [source] if isinstance(source, str | Path) else source
-    if not isinstance(several, Sequence) or not several:
-        raise TypeError(f"path must be a file, a pattern such as data/*.csv, or a list of files, found {source!r}")
-    paths = [path for each in several for path in _matching(each)]
-    if len(set(paths)) < len(paths):
-        raise ValueError(f"{max(paths, key=paths.count)} is named twice; name each file once")
-    return tuple(paths)
-
-
-def _matching(name: str | Path) -> list[Path]:
-    if not isinstance(name, str | Path):
-        raise TypeError(f"path must be a string or a Path, found {type(name).__name__} {name!r}")
-    path = Path(name)
-    if not is_pattern(name) or path.exists():
-        return [path]
-    matching = sorted(Path(each) for each in glob.glob(str(name), recursive=True))
-    if not matching:
-        raise ValueError(f"no file matches {str(name)!r}; look for a slip in the folder or the ending")
-    return matching
-
-
-def is_pattern(name: str | Path) -> bool:
-    """Whether a name may stand for several files."""
-    return any(letter in str(name) for letter in "*?[")
-
-
-def title(paths: Sequence[Path]) -> str:
-    """What to call some files together."""
-    return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
-
-
-def check_unpacked(path: Path, size: int, limit: int | None) -> None:
-    """Refuse a file that decompresses to more than it may, before memory is used up."""
-    if limit is not None and size > limit:
-        why = f"{path} decompresses to more than {limit:,} bytes; if it is not damaged, allow more with "
-        raise checks.ParameterError(why, checks.Option("max_unpacked", 10 * limit))
-
-
-def unreadable(path: Path, error: Exception) -> ValueError:
-    """What to say when a file cannot be opened or decompressed."""
-    if isinstance(error, IsADirectoryError):
-        return ValueError(f"cannot read {path}: {error.strerror}; name its files by a pattern, such as {path}/*.csv")
-    if isinstance(error, OSError) and error.strerror:
-        return ValueError(f"cannot read {path}: {error.strerror}")
-    return ValueError(f"{path} is damaged or cut off ({error}); download it again")
-
-
-def changed(path: Path) -> ValueError:
-    """What to say of a file that is not what it was when reading began."""
-    return ValueError(f"{path} changed while it was read; read it again")
+    check_begin(path, packing, kind if kind not in ("text", "svmlight") else None)
+    return Form(kind, packing, max_unpacked or most_unpacked(path))
 
 
 class Unchanged:
@@ -185,110 +99,6 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     except OSError:
         return None
     return there.st_dev, there.st_ino, there.st_size, there.st_mtime_ns, there.st_ctime_ns
-
-
-class Checksums:
-    """Of the pieces of a file, in order, by which a second pass sees that they are the same as in the first."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: list[int] = []
-
-    def check(self, number: int, data: Any) -> None:
-        """Record the checksum of a piece, or compare it with the one that is recorded."""
-        found = zlib.crc32(data)
-        if number == len(self._seen):
-            self._seen.append(found)
-        elif self._seen[number] != found:
-            raise changed(self._path)
-
-
-class _File(io.FileIO):
-    """A file that a reader who was given up in an exception's traceback closes without a warning when collected."""
-
-    def close(self) -> None:
-        self._finalizing = False
-        super().close()
-
-    def _dealloc_warn(self, source: object) -> None:
-        pass
-
-
-class Stream:
-    """A file that is decompressed as it is read. Everything that can go wrong with that is one ``ValueError``.
-
-    Of one that is not compressed the bytes from ``start`` to ``stop`` are read, and no others.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        packing: str | None,
-        sums: Checksums | None = None,
-        limit: int | None = None,
-        start: int = 0,
-        stop: int | None = None,
-    ) -> None:
-        self.path, self._sums, self._reads, self._left = path, sums, 0, math.inf if stop is None else stop - start
-        self._limit, self._size = None if packing is None else limit, 0
-        try:
-            self._raw: Any = io.BufferedReader(_File(path))  # a raw file may hand out less than there is
-            self._file = self._raw
-        except OSError as error:
-            raise unreadable(path, error) from None
-        if packing == "zstd":
-            import pyarrow as pa
-
-            self._file = pa.CompressedInputStream(pa.PythonFile(self._raw, mode="r"), "zstd")
-        elif packing is not None:
-            self._file = {"gzip": gzip, "bz2": bz2, "xz": lzma}[packing].open(self._raw, "rb")
-        if packing is None:
-            self._raw.seek(start)
-        elif start:
-            self.read(start)
-
-    def read(self, size: int) -> bytes:
-        """As many bytes as that; fewer only at the end."""
-        try:
-            data: bytes = self._file.read(int(min(size, self._left)))
-        except (OSError, EOFError, zlib.error, ValueError, lzma.LZMAError) as error:
-            raise unreadable(self.path, error) from None
-        self._size, self._left = self._size + len(data), self._left - len(data)
-        check_unpacked(self.path, self._size, self._limit)
-        if self._sums is not None:
-            self._sums.check(self._reads, data)
-        self._reads += 1
-        return data
-
-    @property
-    def done(self) -> int:
-        """How many bytes of the file have been read, compressed as they are."""
-        return int(self._raw.tell())
-
-    def pieces(
-        self, size: int, cut: Callable[[bytes, int, bool], tuple[Any, ...]], offset: int, watch: Watch
-    ) -> Iterator[tuple[Any, ...]]:
-        """The rest of the file in pieces: their bytes, how many come before, and what else ``cut`` says of them.
-
-        It is called with the bytes at hand, how many came before and whether they are the last, and says first where a
-        record ends.
-        """
-        rest, last = b"", False
-        while not last:
-            data = rest + self.read(size)
-            last = len(data) - len(rest) < size
-            end, *more = cut(data, offset, last)
-            watch(self.done)
-            if end:
-                yield data[:end] if end < len(data) else data, offset, *more
-            offset, rest = offset + end, data[end:]
-
-    def __enter__(self) -> Stream:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-        self._raw.close()
 
 
 def line_number(path: Path, packing: str | None, offset: int) -> int:

@@ -1,0 +1,698 @@
+"""From the strings of tokens to numbered features: by templates, or from dictionaries that the caller has made."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from torchperc import _checks as checks
+from torchperc.samples.compiling import cores
+from torchperc.sequences import feature_loops as loops
+from torchperc.sequences.corpus import Array, Column, Corpus
+from torchperc.sequences.layout import Sequences
+from torchperc.sequences.templates import Templates, View
+
+_MOST_WORDS = 2**18  # different words that are remembered from one block to the next
+_LARGEST = 2**31 - 1  # number of a feature: ids are int32
+_VERSION = 1
+
+Resolve = Callable[[Array, Array, Array], Array]
+
+
+# --- tables ---
+
+
+def _grown(array: Array, length: int) -> Array:
+    """The same rows in a longer array, at least doubled so that growing costs little in the end."""
+    if length <= len(array):
+        return array
+    larger = np.zeros((max(length, 2 * len(array)), *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+def _slots(entries: int) -> Array:
+    return np.zeros(2 ** max(10, (2 * entries + 1).bit_length()), np.uint64)
+
+
+class _Strings:
+    """Different strings, numbered by first occurrence."""
+
+    def __init__(self, data: Array | None = None, ends: Array | None = None) -> None:
+        self.count = 0 if ends is None else len(ends) - 1
+        self.data = np.zeros(2**12, np.uint8) if data is None else data
+        self.ends = np.zeros(2**8, np.int64) if ends is None else ends
+        self.slots = _slots(self.count)
+        loops.place_strings(self.slots, self.data, self.ends, self.count)
+
+    def find(self, data: Array, starts: Array, stops: Array) -> Array:
+        """The number of each string, −1 for one that is unknown."""
+        out = np.empty(len(starts), np.int32)
+        loops.find_strings(data, starts, stops, self.slots, self.data, self.ends, out)
+        return out
+
+    def add(self, data: Array, starts: Array, stops: Array) -> Array:
+        """The number of each string; those that are unknown become known."""
+        out, done = np.empty(len(starts), np.int32), 0
+        while done < len(starts):
+            table = (self.slots, self.data, self.ends, self.count)
+            done, self.count = loops.add_strings(data, starts, stops, done, *table, out)
+            if done < len(starts):
+                self._grow(int(stops[done] - starts[done]))
+        return out
+
+    def _grow(self, size: int) -> None:
+        if self.count == _LARGEST:
+            raise ValueError(f"the corpus has more than {_LARGEST:,} different strings; read it in pieces")
+        self.data = _grown(self.data, int(self.ends[self.count]) + size)
+        self.ends = _grown(self.ends, self.count + 2)
+        if 2 * self.count >= len(self.slots):
+            self.slots = _slots(2 * self.count)
+            loops.place_strings(self.slots, self.data, self.ends, self.count)
+
+    def chosen(self, numbers: Array) -> tuple[Array, Array]:
+        """Bytes and bounds of some strings."""
+        bounds = np.zeros(len(numbers) + 1, np.int64)
+        data = np.empty(int((self.ends[numbers + 1] - self.ends[numbers]).sum()), np.uint8)
+        loops.gather_strings(self.data, self.ends, numbers, data, bounds)
+        return data, bounds
+
+    def text(self, number: int) -> str:
+        return self.data[self.ends[number] : self.ends[number + 1]].tobytes().decode(errors="replace")
+
+
+class _Dictionary:
+    """Features and the strings in them, each numbered by first occurrence."""
+
+    def __init__(self, parts: int, strings: _Strings | None = None, keys: Array | None = None) -> None:
+        self.strings = strings or _Strings()
+        self.keys = np.zeros((2**8, parts + 1), np.int32) if keys is None else keys
+        self.count = 0 if keys is None else len(keys)
+        self._place(self.count)
+
+    def _place(self, entries: int) -> None:
+        self.slots = _slots(entries)
+        loops.place_features(self.slots, self.keys, self.count)
+
+    def grow(self, entries: int) -> None:
+        """Make room for so many more features."""
+        if self.count + entries > _LARGEST:
+            raise ValueError(f"there are more than {_LARGEST:,} features; use buckets= to hash them")
+        self.keys = _grown(self.keys, self.count + entries)
+        if 2 * (self.count + entries) > len(self.slots):
+            self._place(self.count + entries)
+
+    def reduced(self, kept: Array) -> _Dictionary:
+        """Only the features with these numbers, and the strings that they need."""
+        keys = self.keys[kept]
+        named = keys[:, 1:]
+        used = np.zeros(self.strings.count, bool)
+        used[named[named >= 0]] = True
+        renumbered = np.append(np.where(used, np.cumsum(used) - 1, -1), -1).astype(np.int32)  # −1 stays −1
+        keys[:, 1:] = renumbered[named]
+        return _Dictionary(keys.shape[1] - 1, _Strings(*self.strings.chosen(np.flatnonzero(used))), keys)
+
+
+class _Plan:
+    """Templates as the compiled loops want them.
+
+    ``parts[f, p]`` is row, column and view of macro p of template f; templates with one macro have a cell each in the
+    table of words × cells, so that they are looked up once per word and not once per token.
+    """
+
+    def __init__(self, templates: Templates) -> None:
+        lines = templates.lines
+        views = dict.fromkeys(part.view for line in lines for part in line.parts)
+        self.views = tuple(views)
+        number = {view: index for index, view in enumerate(self.views)}
+        self.width = max(1, *(len(line.parts) for line in lines))
+        self.columns = templates.columns
+        rows = [part.row for line in lines for part in line.parts]
+        self.left, self.right = max(0, *(-row for row in rows), 0), max(0, *rows, 0)
+        patterns = dict.fromkeys("\0".join(line.texts) for line in lines)
+        self.texts = tuple(patterns)
+        numbers = {pattern: index for index, pattern in enumerate(patterns)}
+        self.patterns = np.array([numbers["\0".join(line.texts)] for line in lines], np.int64)
+        self.counts = np.array([len(line.parts) for line in lines], np.int64)
+        self.cells = np.cumsum(self.counts == 1) - 1
+        self.parts = np.zeros((len(lines), self.width, 3), np.int64)
+        for f, line in enumerate(lines):
+            for p, part in enumerate(line.parts):
+                self.parts[f, p] = part.row, part.column, number[part.view]
+        self.singles = int((self.counts == 1).sum())
+
+    @property
+    def boundaries(self) -> list[str]:
+        """What stands before and behind a sentence, by increasing distance."""
+        return [f"_B-{row + 1}" for row in range(self.left)] + [f"_B+{row + 1}" for row in range(self.right)]
+
+    def arrays(self, patterns: Array) -> tuple[Array, ...]:
+        return patterns, self.counts, self.cells, self.parts
+
+
+# --- what is looked at of a word ---
+
+
+class _Marks(dict[int, str]):
+    """The mark of each character in a shape, by its code point."""
+
+    def __missing__(self, code: int) -> str:
+        letter = chr(code)
+        mark = letter
+        if letter.isupper() or letter.istitle():
+            mark = "X"
+        elif letter.isalpha():
+            mark = "x"
+        elif letter.isdigit():
+            mark = "d"
+        self[code] = mark
+        return mark
+
+
+_MARKS = _Marks()
+_RUNS = re.compile(r"(.)\1{2,}", re.DOTALL)
+
+
+def shape(text: str) -> str:
+    """The shape of a word: X, x and d for capital letters, other letters and digits, at most two equal marks in a row.
+
+    Example:
+        >>> shape("McCoy-1984"), shape("Élan…")
+        ('XxXxx-dd', 'Xxx…')
+    """
+    return _RUNS.sub(r"\1\1", text.translate(_MARKS))
+
+
+def _viewed(view: View, data: Array, starts: Array, stops: Array) -> tuple[Array, Array, Array]:
+    """A view of each string: bytes, and where each begins and ends in them."""
+    if view.kind == "x":
+        return data, starts, stops
+    begins, ends = np.empty_like(starts), np.empty_like(stops)
+    if view.kind in ("prefix", "suffix"):
+        loops.affixes(data, starts, stops, view.length, view.kind == "suffix", begins, ends)
+        return data, begins, ends
+    out, other = np.empty(len(data), np.uint8), np.empty(len(starts), bool)
+    loops.ascii_forms(data, starts, stops, view.kind == "shape", out, begins, ends, other)
+    beyond = np.flatnonzero(other)
+    if len(beyond):  # Unicode's own rules, once per word
+        form = shape if view.kind == "shape" else str.lower
+        whole = data.tobytes()
+        words = [
+            form(whole[starts[i] : stops[i]].decode(errors="surrogateescape")).encode(errors="surrogateescape")
+            for i in beyond.tolist()
+        ]
+        sizes = np.array([len(word) for word in words])
+        ends[beyond] = len(out) + np.cumsum(sizes)
+        begins[beyond] = ends[beyond] - sizes
+        out = np.concatenate([out, np.frombuffer(b"".join(words), np.uint8)])
+    return out, begins, ends
+
+
+class _Words:
+    """The different words met so far, with the value of each view (its number or its hash) and one cell per template.
+
+    Rows 0, 1, … of ``values`` and ``cells`` are what stands before and behind a sentence, then come the words.
+    """
+
+    def __init__(self, plan: _Plan, resolve: Resolve, dtype: Any, empty: int, cell: Any) -> None:
+        self.plan, self._resolve = plan, resolve
+        self.strings = _Strings()
+        self.values = np.zeros((2**8, max(1, len(plan.views))), dtype)
+        self.cells = np.full((2**8, max(1, plan.singles)), empty, cell)
+        self._empty = empty
+        edge = Column.of(plan.boundaries)
+        self.count = len(edge)
+        self._grow()
+        if len(edge):
+            self.values[: len(edge)] = resolve(edge.data, edge.starts, edge.ends)[:, None]
+
+    def _grow(self) -> None:
+        before = len(self.cells)
+        self.values, self.cells = _grown(self.values, self.count), _grown(self.cells, self.count)
+        self.cells[before:] = self._empty
+
+    def types(self, columns: Sequence[Column]) -> Array:
+        """The row of each token's string, (columns, T); new words get theirs."""
+        before, edges = self.strings.count, self.plan.left + self.plan.right
+        types = np.empty((len(columns), len(columns[0])), np.int32)
+        for number, column in enumerate(columns):
+            types[number] = self.strings.add(column.data, column.starts, column.ends)
+        types += np.int32(edges)
+        self.count = edges + self.strings.count
+        self._grow()
+        starts, stops = (
+            self.strings.ends[before : self.strings.count],
+            self.strings.ends[before + 1 : self.strings.count + 1],
+        )
+        begin = int(starts[0]) if len(starts) else 0
+        data = self.strings.data[begin : int(self.strings.ends[self.strings.count])]
+        for number, view in enumerate(self.plan.views):
+            self.values[edges + before : self.count, number] = self._resolve(
+                *_viewed(view, data, starts - begin, stops - begin)
+            )
+        return types
+
+
+# --- features by templates ---
+
+
+class FeatureMap:
+    """Binary features of tokens by templates: an exact dictionary of those seen, or a fixed number of buckets.
+
+    Feature j of a token is 1 if one of the templates gives it there, else 0. Without ``buckets``, features are numbered
+    by first occurrence (in the order of the tokens, then of the templates) and those that are unknown later are
+    ignored. With ``buckets``, the number of a feature is the upper bits of its 64-bit hash (see
+    :mod:`torchperc.sequences.feature_loops`), which is the same everywhere; different features may share a bucket, and
+    :attr:`collisions` says how many did in the corpus of ``fit``. A feature that a token has twice counts twice.
+
+    Args:
+        templates: what to look at; :meth:`Templates.default` if None, for as many columns as the corpus has.
+        buckets: a power of two, at least 2; ``None`` for the exact dictionary.
+        cutoff: features that occur fewer times in the corpus of ``fit`` are dropped. Not with buckets.
+
+    Example:
+        >>> features = FeatureMap(Templates("U00:%x[0,0]\\nU01:%x[-1,0]/%x[0,0]"))
+        >>> X = features.fit_transform(Corpus.of([["the", "dog"], ["the", "cat"]]))
+        >>> features.width, X.ids, X.indptr
+        (6, array([0, 1, 2, 3, 0, 1, 4, 5], dtype=int32), array([0, 2, 4, 6, 8]))
+        >>> features.names([0, 3])
+        ['U00:the', 'U01:the/dog']
+        >>> features.transform(Corpus.of([["a", "dog"]])).ids
+        array([2], dtype=int32)
+    """
+
+    def __init__(self, templates: Templates | None = None, *, buckets: int | None = None, cutoff: int = 1) -> None:
+        if templates is not None and not isinstance(templates, Templates):
+            raise TypeError(f"templates must be Templates(text) or None, found {type(templates).__name__}")
+        if buckets is not None and (
+            checks.whole("buckets", buckets, at_least=2) & (buckets - 1) or buckets > _LARGEST + 1
+        ):
+            near = 2 ** min(31, buckets.bit_length())
+            raise checks.ParameterError(
+                checks.Option("buckets", buckets), f" must be a power of two up to 2**31, such as {near}"
+            )
+        self.templates, self.buckets = templates, buckets
+        self.cutoff = checks.whole("cutoff", cutoff, at_least=1)
+        if buckets is not None and cutoff > 1:
+            raise checks.ParameterError(
+                checks.Option("cutoff", cutoff), " needs the dictionary, which buckets= replaces; leave one out"
+            )
+        self._collisions: int | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._plan: _Plan | None = None
+        self._table: _Dictionary | None = None
+        self._words: _Words | None = None
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_words": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        known = f", {self.width} features" if self._plan is not None else ""
+        return f"FeatureMap(buckets={self.buckets}, cutoff={self.cutoff}{known})"
+
+    @property
+    def width(self) -> int:
+        """d, the number of features or buckets."""
+        self._fitted()
+        return self.buckets if self._table is None else self._table.count  # type: ignore[return-value]
+
+    @property
+    def collisions(self) -> int | None:
+        """How many different features of the fitted corpus share their bucket with another; ``None`` without buckets."""
+        self._fitted()
+        return self._collisions
+
+    def _fitted(self) -> _Plan:
+        if self._plan is None:
+            raise ValueError("this FeatureMap has seen no corpus; call fit or fit_transform first")
+        return self._plan
+
+    # --- learning ---
+
+    def fit(self, corpus: Corpus | Iterable[Corpus], columns: Sequence[int | str] | None = None) -> FeatureMap:
+        """Learn which features there are, from a corpus or its blocks, one after the other."""
+        for _ in self._learned(corpus, columns, keep=False):
+            pass
+        return self
+
+    def fit_transform(self, corpus: Corpus | Iterable[Corpus], columns: Sequence[int | str] | None = None) -> Sequences:
+        """Learn which features there are, and return those of each token.
+
+        Args:
+            corpus: a corpus, or an iterator of its blocks, which are read once.
+            columns: names or numbers of the columns that the templates count from 0; all if None.
+        """
+        found = list(self._learned(corpus, columns, keep=True))
+        ids, indptr, offsets = (_chain([piece[k] for piece in found], shift=k > 0) for k in range(3))
+        if self._table is not None and self._renumbered is not None:
+            ids = ids[: loops.keep_features(ids, indptr, self._renumbered)]
+        return Sequences(offsets, self.width, indptr=indptr, ids=ids)
+
+    def _learned(
+        self, corpus: Corpus | Iterable[Corpus], columns: Sequence[int | str] | None, keep: bool
+    ) -> Iterator[tuple[Array, Array, Array]]:
+        """Ids, indptr and offsets of each block, numbered before the cut-off."""
+        self._forget()
+        self._renumbered: Array | None = None
+        plan, learner = None, None
+        for block in _blocks(corpus):
+            if plan is None:
+                if self.templates is None:
+                    self.templates = Templates.default(len(block.columns if columns is None else columns))
+                plan = _Plan(self.templates)
+                learner = (_Learning if self.buckets is None else _Hashing)(plan, self.cutoff > 1, self.buckets)
+            assert learner is not None
+            yield (*learner.block(_chosen(block, columns, plan.columns), block.offsets, keep), block.offsets)
+        if plan is None or learner is None:
+            raise ValueError("corpus is empty; give at least one block")
+        self._plan = plan
+        if isinstance(learner, _Hashing):
+            self._collisions = learner.collisions()
+            return
+        kept = (
+            learner.seen[: learner.table.count] >= self.cutoff
+            if self.cutoff > 1
+            else np.ones(learner.table.count, bool)
+        )
+        if not kept.all():
+            self._renumbered = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+        self._table = learner.table.reduced(np.flatnonzero(kept))
+        if not self._table.count:
+            self._forget()
+            raise (
+                checks.ParameterError(
+                    checks.Option("cutoff", self.cutoff), " drops every feature: none occurs that often; lower it"
+                )
+                if learner.table.count
+                else ValueError("corpus has no tokens, so there are no features to learn")
+            )
+
+    # --- new corpora ---
+
+    def transform(
+        self, corpus: Corpus, columns: Sequence[int | str] | None = None, *, n_jobs: int | None = None
+    ) -> Sequences:
+        """The features of each token; those that are unknown are ignored.
+
+        Args:
+            corpus: with the columns that the templates name.
+            columns: names or numbers of the columns that the templates count from 0; all if None.
+            n_jobs: threads; −1 for all cores, ``None`` for one.
+        """
+        plan, jobs = self._fitted(), _threads(n_jobs)
+        chosen = _chosen(corpus, columns, plan.columns)
+        with self._lock:  # new words are remembered
+            if self._words is None or self._words.strings.count > _MOST_WORDS:
+                self._words = self._remembering(plan)
+            words, before = self._words, self._words.count
+            if before == plan.left + plan.right:
+                before = 0
+            types = words.types(chosen)
+            self._fill(plan, words, before)
+            values, cells = words.values, words.cells  # rows that are read do not change any more
+        bounds = [corpus.tokens * number // jobs for number in range(jobs + 1)]
+
+        def work(first: int, stop: int) -> tuple[Array, Array]:
+            sentence = int(np.searchsorted(corpus.offsets, first, "right")) - 1
+            return self._stretch(plan, (types, corpus.offsets, first, stop, max(0, sentence)), values, cells)
+
+        if jobs == 1 or corpus.tokens < 2 * jobs:
+            ids, indptr = work(0, corpus.tokens)
+        else:
+            with ThreadPoolExecutor(jobs) as pool:
+                found = list(pool.map(work, bounds[:-1], bounds[1:]))
+            ids, indptr = (_chain([piece[k] for piece in found], shift=k > 0) for k in range(2))
+        return Sequences(corpus.offsets, self.width, indptr=indptr, ids=ids)
+
+    def _remembering(self, plan: _Plan) -> _Words:
+        if self._table is None:
+            return _Words(plan, _hashed, np.uint64, 0, np.uint64)
+        return _Words(plan, self._table.strings.find, np.int32, loops.UNSEEN, np.int32)
+
+    def _fill(self, plan: _Plan, words: _Words, before: int) -> None:
+        if self._table is None:
+            loops.hash_cells(before, words.count, *plan.arrays(_pattern_hashes(plan)), words.values, words.cells)
+        else:
+            table = (self._table.slots, self._table.keys)
+            loops.fill_cells(before, words.count, *plan.arrays(plan.patterns), words.values, *table, words.cells)
+
+    def _stretch(self, plan: _Plan, where: tuple[Any, ...], values: Array, cells: Array) -> tuple[Array, Array]:
+        """Ids and indptr of the tokens from first to stop."""
+        first, stop = where[2:4]
+        ids = np.empty((stop - first) * len(plan.counts), np.int32)
+        if self._table is None:
+            shift = _shift(self.width)
+            loops.hash_features(*where, plan.left, shift, *plan.arrays(_pattern_hashes(plan)), values, cells, ids)
+            return ids, np.arange(0, len(ids) + 1, len(plan.counts))
+        indptr = np.zeros(stop - first + 1, np.int64)
+        table = (self._table.slots, self._table.keys)
+        n = loops.look_up_features(
+            *where, plan.left, *plan.arrays(plan.patterns), values, cells, *table, ids, indptr[1:]
+        )
+        return ids[:n], indptr
+
+    # --- names and state ---
+
+    def names(self, ids: Sequence[int] | Array | None = None) -> list[str]:
+        """Features in words, such as ``U05:the/dog``; all of them if ``ids`` is None."""
+        plan = self._fitted()
+        if self._table is None:
+            raise ValueError("hashed features have no names, as several share a bucket; leave buckets= out")
+        numbers = np.arange(self.width) if ids is None else np.asarray(ids, np.int64).reshape(-1)
+        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.width):
+            raise ValueError(f"ids must be from 0 to {self.width - 1}, found {numbers.min()} to {numbers.max()}")
+        texts, text = [pattern.split("\0") for pattern in plan.texts], self._table.strings.text
+        return [
+            texts[key[0]][0]
+            + "".join(text(value) + texts[key[0]][p + 1] for p, value in enumerate(key[1:]) if value >= 0)
+            for key in self._table.keys[numbers].tolist()
+        ]
+
+    def state(self) -> tuple[dict[str, Array], str]:
+        """Arrays, and JSON with the rest: what :meth:`from_state` needs, for a safetensors file.
+
+        Example:
+            >>> features = FeatureMap(Templates("U00:%x[0,0]")).fit(Corpus.of([["a", "b"]]))
+            >>> arrays, text = features.state()
+            >>> sorted(arrays), FeatureMap.from_state(arrays, text).names()
+            (['bounds', 'keys', 'strings'], ['U00:a', 'U00:b'])
+        """
+        self._fitted()
+        assert self.templates is not None
+        rest = {
+            "kind": "templates",
+            "version": _VERSION,
+            "templates": self.templates.text,
+            "name": self.templates.name,
+            "buckets": self.buckets,
+            "cutoff": self.cutoff,
+            "collisions": self._collisions,
+        }
+        arrays: dict[str, Array] = {}
+        if self._table is not None:
+            strings = self._table.strings
+            arrays = {
+                "strings": strings.data[: strings.ends[strings.count]].copy(),
+                "bounds": strings.ends[: strings.count + 1].copy(),
+                "keys": self._table.keys[: self._table.count].copy(),
+            }
+        return arrays, json.dumps(rest)
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, Array], rest: str) -> FeatureMap:
+        """The map that :meth:`state` was called on; a ``ValueError`` if the state is damaged."""
+        known = _rest(rest, "templates")
+        found = cls(Templates(known["templates"], known["name"]), buckets=known["buckets"], cutoff=known["cutoff"])
+        plan = _Plan(found.templates)  # type: ignore[arg-type]
+        if found.buckets is None:
+            strings, keys = _checked_strings(arrays), _array(arrays, "keys", np.int32, 2)
+            values = keys[:, 1:]
+            if keys.shape[1] != plan.width + 1 or not (
+                _within(keys[:, 0], 0, len(plan.texts)) and _within(values, -1, len(strings[1]) - 1)
+            ):
+                raise ValueError("the features do not fit their templates: the file is damaged; train again")
+            found._table = _Dictionary(plan.width, _Strings(*strings), keys)
+        found._plan, found._collisions = plan, known["collisions"]
+        return found
+
+
+class _Learning:
+    """Numbers the features of one block after the other by first occurrence."""
+
+    def __init__(self, plan: _Plan, counting: bool, buckets: int | None) -> None:
+        self.plan, self.table = plan, _Dictionary(plan.width)
+        self.seen = np.zeros(2**8 if counting else 0, np.int64)
+        self._words = self._new_words()
+
+    def _new_words(self) -> _Words:
+        return _Words(self.plan, self.table.strings.add, np.int32, loops.UNSEEN, np.int32)
+
+    def block(self, columns: Sequence[Column], offsets: Array, keep: bool) -> tuple[Array, Array]:
+        """Ids and indptr of a block's tokens; empty if they are not to be kept."""
+        plan, table, templates = self.plan, self.table, len(self.plan.counts)
+        if self._words.strings.count > 8 * _MOST_WORDS:
+            self._words = self._new_words()
+        types = self._words.types(columns)
+        tokens = types.shape[1]
+        ids, indptr = np.empty(tokens * templates, np.int32), np.zeros(tokens + 1, np.int64)
+        token = n = 0
+        while token < tokens:
+            table.grow(templates)
+            if len(self.seen):
+                self.seen = _grown(self.seen, len(table.keys))
+            where = (types, offsets, token, int(np.searchsorted(offsets, token, "right")) - 1, plan.left)
+            words = (self._words.values, self._words.cells)
+            token, table.count, n = loops.learn_features(
+                *where,
+                *plan.arrays(plan.patterns),
+                *words,
+                table.slots,
+                table.keys,
+                self.seen,
+                table.count,
+                ids,
+                n,
+                indptr,
+            )
+        return (ids, indptr) if keep else (ids[:0], indptr[:1])
+
+
+class _Hashing:
+    """Hashes the features of one block after the other, and collects the hashes to count collisions."""
+
+    def __init__(self, plan: _Plan, counting: bool, buckets: int | None) -> None:
+        assert buckets is not None
+        self.plan, self._buckets = plan, buckets
+        self._patterns = _pattern_hashes(plan)
+        self._words = _Words(plan, _hashed, np.uint64, 0, np.uint64)
+        self._used = np.zeros((0, max(1, plan.singles)), bool)
+        self._table, self._count = np.zeros(2**12, np.uint64), 0
+
+    def block(self, columns: Sequence[Column], offsets: Array, keep: bool) -> tuple[Array, Array]:
+        """Ids and indptr of a block's tokens; empty if they are not to be kept."""
+        plan, templates = self.plan, len(self.plan.counts)
+        if self._words.strings.count > 8 * _MOST_WORDS:
+            self._words = _Words(plan, _hashed, np.uint64, 0, np.uint64)
+            self._used[:] = False
+        before = self._words.count if self._words.strings.count else 0
+        types = self._words.types(columns)
+        words, arrays = self._words, plan.arrays(self._patterns)
+        loops.hash_cells(before, words.count, *arrays, words.values, words.cells)
+        self._used = _grown(self._used, words.count)
+        tokens, token = types.shape[1], 0
+        while token < tokens:
+            if 2 * (self._count + templates) > len(self._table):
+                table = np.zeros(2 * len(self._table), np.uint64)
+                loops.place_hashes(self._table, table)
+                self._table = table
+            where = (types, offsets, token, int(np.searchsorted(offsets, token, "right")) - 1, plan.left)
+            token, self._count = loops.collect_hashes(
+                *where, *arrays, words.values, words.cells, self._used, self._table, self._count
+            )
+        if not keep:
+            return np.empty(0, np.int32), np.zeros(1, np.int64)
+        ids = np.empty(tokens * templates, np.int32)
+        where = (types, offsets, 0, tokens, 0, plan.left)
+        loops.hash_features(*where, _shift(self._buckets), *arrays, words.values, words.cells, ids)
+        return ids, np.arange(0, len(ids) + 1, templates)
+
+    def collisions(self) -> int:
+        """How many different features share their bucket with another."""
+        _, sharing = np.unique(self._table[self._table > 0] >> _shift(self._buckets), return_counts=True)
+        return int(sharing[sharing > 1].sum())
+
+
+def _hashed(data: Array, starts: Array, stops: Array) -> Array:
+    out = np.empty(len(starts), np.uint64)
+    loops.hashes(data, starts, stops, out)
+    return out
+
+
+def _pattern_hashes(plan: _Plan) -> Array:
+    texts = Column.of(plan.texts)
+    return _hashed(texts.data, texts.starts, texts.ends)[plan.patterns]
+
+
+def _shift(buckets: int) -> np.uint64:
+    return np.uint64(65 - buckets.bit_length())
+
+
+def _threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return 1
+    if checks.whole("n_jobs", n_jobs, at_least=-1) == 0:
+        raise checks.ParameterError(checks.Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
+    return cores() if n_jobs == -1 else n_jobs
+
+
+def _blocks(corpus: Corpus | Iterable[Corpus]) -> Iterator[Corpus]:
+    for block in [corpus] if isinstance(corpus, Corpus) else corpus:
+        if not isinstance(block, Corpus):
+            raise TypeError(
+                f"corpus must be a Corpus or an iterable of them, found {type(block).__name__}; "
+                "make one with Corpus.of(sentences)"
+            )
+        yield block
+
+
+def _chosen(corpus: Corpus, columns: Sequence[int | str] | None, needed: int) -> list[Column]:
+    if not isinstance(corpus, Corpus):
+        raise TypeError(f"corpus must be a Corpus, found {type(corpus).__name__}; make one with Corpus.of(sentences)")
+    chosen = list(corpus.columns) if columns is None else [corpus.column(which) for which in columns]
+    if len(chosen) < needed:
+        raise ValueError(
+            f"the templates name column {needed - 1}, counted from 0, but {corpus.name} has {len(chosen)} "
+            f"column{'s' * (len(chosen) != 1)} for them"
+        )
+    return chosen[:needed]
+
+
+def _chain(pieces: Sequence[Array], shift: bool) -> Array:
+    """Arrays one after the other; those of bounds begin where the one before ends."""
+    if len(pieces) == 1:
+        return pieces[0]
+    if not shift:
+        return np.concatenate(pieces)
+    before = np.cumsum([0, *(piece[-1] for piece in pieces)])
+    return np.concatenate([pieces[0][:1], *(piece[1:] + start for piece, start in zip(pieces, before, strict=False))])
+
+
+def _rest(text: str, kind: str) -> dict[str, Any]:
+    try:
+        known = json.loads(text)
+        if known["kind"] == kind and known["version"] == _VERSION:
+            return dict(known)
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ValueError(f"the state is not one of {kind} features, version {_VERSION}: the file is damaged or too new")
+
+
+def _array(arrays: dict[str, Array], name: str, dtype: Any, dimensions: int) -> Array:
+    array = arrays.get(name)
+    if array is None or array.dtype != dtype or array.ndim != dimensions:
+        raise ValueError(f"array {name!r} is missing or has another type: the file is damaged; train again")
+    return np.ascontiguousarray(array)
+
+
+def _within(numbers: Array, low: int, end: int) -> bool:
+    return not numbers.size or bool(numbers.min() >= low and numbers.max() < end)
+
+
+def _checked_strings(arrays: dict[str, Array]) -> tuple[Array, Array]:
+    data, bounds = _array(arrays, "strings", np.uint8, 1), _array(arrays, "bounds", np.int64, 1)
+    if not len(bounds) or bounds[0] != 0 or bounds[-1] != len(data) or bool((np.diff(bounds) < 0).any()):
+        raise ValueError("array 'bounds' does not rise over its strings: the file is damaged; train again")
+    return data, bounds

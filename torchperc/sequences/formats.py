@@ -1,0 +1,662 @@
+"""Reading tagged and plain token files into a :class:`Corpus`, whole or in blocks, and writing columns.
+
+=============  ========================================================================================================
+format         what it is
+=============  ========================================================================================================
+``"conll"``    one token per line, its columns separated by blanks and tabs or by ``separator``; sentences are
+               separated by empty lines. A line whose first column is ``-DOCSTART-`` is left out. A line that begins
+               with # is a comment only if it stands before the first token of a sentence and has not as many columns
+               as the tokens: # is a token, too (see ``comments``)
+``"conllu"``   ten columns separated by tabs (id, form, lemma, upos, xpos, feats, head, deprel, deps, misc), comments with
+               #; words of several tokens (3-4) and empty nodes (3.1) are left out. Columns form and upos are read
+``"slash"``    one sentence per line, ``word/TAG`` tokens separated by blanks; the last slash counts
+``"parquet"``  one row per sentence with lists of strings, or one row per token and a column that numbers sentences
+=============  ========================================================================================================
+
+Text is UTF-8 with or without a byte order mark, lines end with LF or CR LF, files may be compressed (.gz, .bz2, .xz,
+.zst). Several empty lines are as good as one. What is wrong is a ``ValueError`` with file, line and column; columns of
+text count from 1 there, as in an editor.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+
+from torchperc import _checks as checks
+from torchperc._lazy import requires
+from torchperc.samples import streams
+from torchperc.sequences import format_loops as loops
+from torchperc.sequences.corpus import Array, Column, Corpus
+
+FORMATS = ("conll", "conllu", "slash", "parquet")
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_ENDINGS = {".conllu": "conllu", ".conllup": "conll", ".parquet": "parquet", ".pq": "parquet"}
+_SENTENCES = ("sentence", "sentence_id", "sent_id", "sentence_number")
+_LOOK = 2**16  # bytes by which a format is guessed
+_PER_TOKEN = 16  # bytes that are read per token of a block
+_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+
+Source = Any  # a path, several of them, or a binary stream
+
+
+@dataclass(frozen=True)
+class _How:
+    """The options of a reader."""
+
+    format: str | None
+    separator: str | None
+    columns: tuple[int | str, ...] | None
+    encoding: str
+    comments: bool | None
+    sentence: str | None
+    max_unpacked: int | None
+
+
+def read(
+    path: Source,
+    format: str | None = None,
+    *,
+    separator: str | None = None,
+    columns: Sequence[int | str] | None = None,
+    encoding: str = "utf-8",
+    comments: bool | None = None,
+    sentence: str | None = None,
+    max_unpacked: int | None = None,
+) -> Corpus:
+    """Read a file, several files one after the other, or a binary stream.
+
+    Args:
+        path: a file, a pattern such as ``brown/c*``, a list of either, or a stream of bytes such as
+            ``sys.stdin.buffer``.
+        format: one of the formats of this module; guessed from the name and the first lines if None.
+        separator: what is between columns, exactly (``"\\t"``, ``","``, …); runs of blanks and tabs if None. With
+            ``"slash"`` what is between word and tag.
+        columns: which columns to read, in this order: numbers from 0, or from the end by −1, −2, …, or names where the
+            format has them. All if None (``"conllu"``: form and upos).
+        encoding: of text.
+        comments: whether lines of ``"conll"`` that begin with # are comments: True, False, or None for the rule above.
+        sentence: in ``"parquet"`` with one row per token, the column in which equal values in a row are one sentence.
+        max_unpacked: bytes that a compressed file may decompress to.
+
+    Example:
+        >>> import io
+        >>> corpus = read(io.BytesIO(b"the DT\\ndog NN\\n\\nrun VB\\n"))
+        >>> corpus.sentences(0), corpus.strings(1), corpus.lines
+        ([['the', 'dog'], ['run']], ['DT', 'NN', 'VB'], array([1, 2, 4]))
+        >>> read(io.BytesIO(b"the DT\\ndog\\n"), "conll")
+        Traceback (most recent call last):
+        ValueError: the stream, line 2: found 1 column and 2 in the lines before; every token needs the same, ...
+    """
+    how = _options(format, separator, columns, encoding, comments, sentence, max_unpacked)
+    blocks = [block for source in _sources(path) for block in _read(source, how, None)]
+    return Corpus.joined(blocks)
+
+
+def iter_blocks(
+    path: Source,
+    format: str | None = None,
+    *,
+    tokens_per_block: int = 100_000,
+    separator: str | None = None,
+    columns: Sequence[int | str] | None = None,
+    encoding: str = "utf-8",
+    comments: bool | None = None,
+    sentence: str | None = None,
+    max_unpacked: int | None = None,
+) -> Iterator[Corpus]:
+    """Read as :func:`read` does, but in blocks of whole sentences, so that memory is bounded.
+
+    Args:
+        path, format, separator, columns, encoding, comments, sentence, max_unpacked: as in :func:`read`.
+        tokens_per_block: a block has at most so many tokens, or one longer sentence. Blocks of a stream are smaller
+            where less has arrived.
+
+    Example:
+        >>> import io
+        >>> [block.strings(0) for block in iter_blocks(io.BytesIO(b"a/X b/Y\\nc/Z\\n"), "slash", tokens_per_block=2)]
+        [['a', 'b'], ['c']]
+    """
+    how = _options(format, separator, columns, encoding, comments, sentence, max_unpacked)
+    checks.whole("tokens_per_block", tokens_per_block, at_least=1)
+
+    def blocks() -> Iterator[Corpus]:
+        for source in _sources(path):
+            for block in _read(source, how, tokens_per_block):
+                yield from block.blocks(tokens_per_block)
+
+    return blocks()
+
+
+def write_conll(stream: IO[str], corpus: Corpus, tags: Iterable[str] | None = None, *, separator: str = "\t") -> None:
+    """Write one token per line: its columns, then its tag, and an empty line behind each sentence.
+
+    Args:
+        stream: text that is written to.
+        corpus: the tokens.
+        tags: one per token, for all sentences one after the other; ``None`` to write the columns alone.
+        separator: between the columns.
+
+    Example:
+        >>> import sys
+        >>> write_conll(sys.stdout, Corpus.of([["the", "dog"]]), ["DT", "NN"], separator=" ")
+        the DT
+        dog NN
+        <BLANKLINE>
+    """
+    columns = [corpus.strings(number) for number in range(len(corpus.columns))]
+    if tags is not None:
+        columns.append(list(tags))
+        if len(columns[-1]) != corpus.tokens:
+            raise ValueError(f"tags has {len(columns[-1])} tags for {corpus.tokens} tokens; it needs one per token")
+    lines = list(map(separator.join, zip(*columns, strict=True)))
+    bounds = corpus.offsets.tolist()
+    for first, stop in zip(bounds, bounds[1:], strict=False):
+        stream.write("\n".join(lines[first:stop]) + "\n\n")
+
+
+def _options(
+    format: str | None,
+    separator: str | None,
+    columns: Sequence[int | str] | None,
+    encoding: str,
+    comments: bool | None,
+    sentence: str | None,
+    max_unpacked: int | None,
+) -> _How:
+    if format is not None:
+        checks.one_of("format", format, FORMATS)
+    if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set("\n\r\0")):
+        raise checks.ParameterError(
+            checks.Option("separator", separator), " must be a string of at least one character and no line end"
+        )
+    if columns is not None:
+        if isinstance(columns, str) or not isinstance(columns, Sequence) or not columns:
+            raise TypeError(f"columns must be a list of names or numbers, found {columns!r}")
+        for which in columns:
+            if isinstance(which, bool) or not isinstance(which, (int, str, np.integer)):
+                raise TypeError(f"columns must hold names or integers, found {type(which).__name__} {which!r}")
+    try:
+        encoding = codecs.lookup(encoding).name
+    except (LookupError, TypeError):
+        raise checks.ParameterError(
+            checks.Option("encoding", encoding), " is unknown; 'utf-8', 'latin-1' and 'utf-16' are common"
+        ) from None
+    if comments is not None:
+        checks.flag("comments", comments)
+    if max_unpacked is not None:
+        checks.whole("max_unpacked", max_unpacked, at_least=1)
+    return _How(
+        format, separator, None if columns is None else tuple(columns), encoding, comments, sentence, max_unpacked
+    )
+
+
+# --- bytes ---
+
+
+def _sources(path: Source) -> Iterator[Path | IO[bytes]]:
+    if hasattr(path, "read"):
+        yield path
+        return
+    yield from streams.found(path)
+
+
+def _read(source: Path | IO[bytes], how: _How, tokens: int | None) -> Iterator[Corpus]:
+    """The corpus in blocks, or as one block if ``tokens`` is None."""
+    if not isinstance(source, Path):
+        name = getattr(source, "name", None)
+        name = name if isinstance(name, str) and name else "the stream"
+        yield from _blocks(name, _available(source, name), how, tokens)
+        return
+    inner = source.name.lower()
+    ending = next((end for end in streams.PACKED if inner.endswith(end)), "")
+    packing, suffix = streams.PACKED.get(ending), Path(inner.removesuffix(ending)).suffix
+    kind = how.format or _ENDINGS.get(suffix)
+    try:
+        pipe = source.exists() and not source.is_file() and not source.is_dir()
+        if pipe:
+            with source.open("rb") as stream:
+                yield from _blocks(str(source), _available(stream, str(source)), how, tokens)
+            return
+    except OSError as error:
+        raise streams.unreadable(source, error) from None
+    if kind == "parquet":
+        streams.check_begin(source, None, "parquet")
+        yield from _parquet(source, how, tokens)
+        return
+    streams.check_begin(source, packing, None)
+    if packing == "zstd":
+        requires(f"reading {source}", "pyarrow")
+    limit = how.max_unpacked or streams.most_unpacked(source)
+    with streams.Stream(source, packing, limit=limit) as file:
+        yield from _blocks(str(source), file.read, how, tokens, kind)
+
+
+def _available(stream: IO[bytes], name: str) -> Callable[[int], bytes]:
+    """Reads what has arrived, so that what comes through a pipe is worked on at once."""
+    take = getattr(stream, "read1", stream.read)
+
+    def reading(size: int) -> bytes:
+        try:
+            data = take(size)
+        except (OSError, EOFError, ValueError) as error:
+            raise streams.unreadable(Path(name), error) from None
+        if not isinstance(data, bytes):
+            raise TypeError(f"{name} is a stream of {type(data).__name__}, not of bytes; pass its .buffer")
+        return data
+
+    return reading
+
+
+class _Text:
+    """UTF-8 from what a function reads, with the number of lines before it; checks each piece."""
+
+    def __init__(self, name: str, take: Callable[[int], bytes], encoding: str) -> None:
+        self.name, self._take, self._encoding = name, take, encoding
+        self._decoder = (
+            None if encoding in ("utf-8", "utf-8-sig", "ascii") else codecs.getincrementaldecoder(encoding)()
+        )
+        self.rest, self.done, self.line, self._begun = b"", False, 0, False
+
+    def more(self, size: int) -> None:
+        """Append so many bytes to the rest, or as many as there are."""
+        data = self._take(size)
+        self.done = not data
+        if not self._begun and data:
+            self._begun = True
+            if self._decoder is None:
+                data = data + self._take(3) if len(data) < 3 else data
+                data = data.removeprefix(codecs.BOM_UTF8)
+                if data[:2] in _MARKS:
+                    raise ValueError(f"{self.name} is not UTF-8 but UTF-16; read it with encoding='utf-16'")
+        if self._decoder is not None:
+            try:
+                data = self._decoder.decode(data, self.done).encode()
+            except UnicodeError as error:
+                line = self.line + self.rest.count(b"\n") + 1
+                raise ValueError(
+                    f"{self.name}, line {line} or later: not valid {self._encoding} ({checks.first_line(error)}); "
+                    "give its encoding with encoding="
+                ) from None
+        self.rest += data
+
+    def taken(self, end: int) -> tuple[bytes, int]:
+        """The first bytes of the rest, which are checked, and the number of lines before them."""
+        data, line = self.rest[:end], self.line
+        self.rest = self.rest[end:]
+        if not data.isascii():
+            try:
+                data.decode()
+            except UnicodeDecodeError as error:
+                before = data[: error.start]
+                column = len(before[before.rfind(b"\n") + 1 :].decode()) + 1
+                raise ValueError(
+                    f"{self.name}, line {line + before.count(bytes([10])) + 1}, column {column}: byte "
+                    f"0x{data[error.start]:02x} is not valid UTF-8; give the file's encoding with encoding="
+                ) from None
+        if b"\0" in data:
+            before = data[: data.index(b"\0")]
+            raise ValueError(
+                f"{self.name}, line {line + before.count(bytes([10])) + 1}, column {len(before) - before.rfind(bytes([10]))}: "
+                "a NUL byte, which text does not have; is this a binary file, or UTF-16 (encoding=)?"
+            )
+        self.line += data.count(b"\n")
+        return data, line
+
+
+def _blocks(
+    name: str, take: Callable[[int], bytes], how: _How, tokens: int | None, kind: str | None = None
+) -> Iterator[Corpus]:
+    """Blocks of text that end with a sentence, parsed."""
+    text = _Text(name, take, how.encoding)
+    size = 2**24 if tokens is None else min(max(_LOOK, _PER_TOKEN * tokens), 2**26)
+    text.more(size)
+    kind = how.format or kind or _guess(text.rest[:_LOOK])
+    if kind == "parquet":
+        raise ValueError(f"{name} is a stream, and Parquet is read from files; save it as one first")
+    parser = _Slashes(name, how) if kind == "slash" else _Columns(name, how, kind)
+    found, step = 0, size
+    if tokens is None:
+        pieces = [text.rest]
+        while not text.done:
+            text.rest = b""
+            text.more(size)
+            pieces.append(text.rest)
+        text.rest = b"".join(pieces)
+    while True:
+        end = len(text.rest) if text.done else loops.last_boundary(np.frombuffer(text.rest, np.uint8), kind == "slash")
+        if end:
+            data, line = text.taken(end)
+            block = parser.parse(data, line, text.done)
+            step = size
+            if block is not None:
+                found += block.tokens
+                yield block
+        else:
+            step = max(size, len(text.rest))  # a long sentence: doubling keeps the cost linear
+        if text.done:
+            break
+        text.more(step)
+    if not found:
+        raise ValueError(f"{name} has no tokens: it is empty or has only blank lines and comments")
+
+
+# --- parsers ---
+
+
+class _Columns:
+    """One token per line; the number of columns is that of the first token."""
+
+    def __init__(self, name: str, how: _How, kind: str) -> None:
+        self._name, self._how, self._conllu = name, how, kind == "conllu"
+        separator = "\t" if self._conllu else how.separator or ""
+        if self._conllu and how.separator not in (None, "\t"):
+            raise checks.ParameterError(
+                checks.Option("separator", how.separator), " does not fit CoNLL-U, which has tabs"
+            )
+        self._separator = np.frombuffer(separator.encode(), np.uint8)
+        modes = {None: loops.BY_WIDTH, True: loops.ALWAYS, False: loops.NEVER}
+        self._comments = loops.ALWAYS if self._conllu else modes[how.comments]
+        self._slots: Array | None = None
+        self._names: list[str | None] = []
+
+    def parse(self, data: bytes, line: int, last: bool) -> Corpus | None:
+        """The tokens of some lines; nothing if there are only blanks and comments."""
+        if self._slots is None:
+            self._begin(data, line, last)
+        if self._slots is None:
+            return None
+        most, wanted = data.count(b"\n") + 1, len(self._names)
+        out, ends = np.empty((wanted, len(data)), np.uint8), np.empty((wanted, most), np.int64)
+        offsets, lines = np.zeros(most + 1, np.int64), np.empty(most, np.int64)
+        given = (np.frombuffer(data, np.uint8), self._separator, self._slots, self._comments, self._conllu, line)
+        tokens, sentences, wrong, line, column, found = loops.parse_columns(*given, out, ends, offsets, lines)
+        if wrong:
+            self._refuse(wrong, line, column, found, data)
+        return _corpus(self._name, self._names, out, ends, offsets, lines, tokens, sentences)
+
+    def _begin(self, data: bytes, line: int, last: bool) -> None:
+        """Find the first token, and with it the number of columns."""
+        first = None
+        for number, text in enumerate(data.split(b"\n"), line + 1):
+            if not text.strip(b" \t\r") or text.startswith(b"-DOCSTART-"):
+                continue
+            if text.startswith(b"#") and self._comments == loops.ALWAYS:
+                continue
+            if first is None or not text.startswith(b"#"):
+                first = number, text
+            if not text.startswith(b"#") or self._comments == loops.NEVER:
+                break
+        if first is None or (first[1].startswith(b"#") and self._comments == loops.BY_WIDTH and not last):
+            return  # only comments so far
+        number, text = first
+        row = np.frombuffer(text.strip(b"\r"), np.uint8)
+        begins = np.empty(len(row) + 1, np.int64)
+        stop = len(text.rstrip(b" \t\r" if not len(self._separator) else b"\r"))
+        width = loops.split_fields(row, 0, stop, self._separator, begins, begins.copy())
+        if self._conllu and width != len(CONLLU):
+            why = f"found {width} columns, and CoNLL-U has ten, separated by tabs; use format='conll' for other columns"
+            raise ValueError(f"{self._name}, line {number}: {why}")
+        self._slots = self._chosen(width, number)
+
+    def _chosen(self, width: int, line: int) -> Array:
+        known: tuple[str | None, ...] = CONLLU if self._conllu else (None,) * width
+        wanted = self._how.columns or (("form", "upos") if self._conllu else tuple(range(width)))
+        slots = np.full(width, -1, np.int64)
+        for slot, which in enumerate(wanted):
+            number = known.index(which) if isinstance(which, str) and which in known else which
+            if isinstance(number, str):
+                names = (
+                    f"its columns are {', '.join(CONLLU)}"
+                    if self._conllu
+                    else "its columns have no names, only numbers"
+                )
+                raise ValueError(f"{self._name}, line {line}: there is no column {number!r}; {names}")
+            if not -width <= number < width:
+                raise ValueError(
+                    f"{self._name}, line {line}: there is no column {number}, as the line has {width}; "
+                    "columns count from 0, or from the end by -1, -2, …"
+                )
+            if slots[number] >= 0:
+                raise checks.ParameterError(checks.Option("columns", list(wanted)), f" names column {which} twice")
+            slots[number] = slot
+            self._names.append(known[number])
+        return slots
+
+    def _refuse(self, wrong: int, line: int, column: int, found: int, data: bytes) -> NoReturn:
+        assert self._slots is not None
+        width, where = len(self._slots), f"{self._name}, line {line}"
+        if wrong == loops.WIDTH:
+            remedy = "every token needs the same, and an empty line separates sentences"
+            if not len(self._separator) and b"\t" in data:
+                remedy = "if columns are separated by tabs and hold blanks, use separator='\\t'"
+            if self._conllu:
+                remedy = "columns are separated by tabs"
+            raise ValueError(
+                f"{where}: found {found} column{'s' * (found != 1)} and {width} in the lines before; {remedy}"
+            )
+        where = f"{where}, column {column}"
+        if wrong == loops.EMPTY:
+            raise ValueError(f"{where}: the column is empty; write _ where there is no value")
+        if wrong == loops.NO_NUMBER:
+            raise ValueError(f"{where}: not the number of a token, such as 3, 3-4 or 3.1; use format='conll'")
+        raise _carriage_return(where)
+
+
+class _Slashes:
+    """One sentence per line, of tokens word/TAG."""
+
+    def __init__(self, name: str, how: _How) -> None:
+        self._name, self._mark = name, how.separator or "/"
+        self._wanted: list[int] = []
+        for which in how.columns or (0, 1):
+            number = {"word": 0, "tag": 1}.get(which, -9) if isinstance(which, str) else int(which)
+            if not -2 <= number < 2 or number % 2 in self._wanted:
+                raise ValueError(f"{name} has no such columns as {list(how.columns or ())}; it has 'word' and 'tag'")
+            self._wanted.append(number % 2)
+
+    def parse(self, data: bytes, line: int, last: bool) -> Corpus | None:
+        """The tokens of some lines; nothing if there are only blanks."""
+        most = len(data) // 4 + 1
+        out, ends = np.empty((2, len(data)), np.uint8), np.empty((2, most), np.int64)
+        offsets, lines = np.zeros(data.count(b"\n") + 2, np.int64), np.empty(most, np.int64)
+        mark = np.frombuffer(self._mark.encode(), np.uint8)
+        given = (np.frombuffer(data, np.uint8), mark, line)
+        tokens, sentences, wrong, line, column, _ = loops.parse_slashes(*given, out, ends, offsets, lines)
+        if wrong:
+            text = data.split(b"\n")[line - given[2] - 1].split()[column - 1].decode()
+            what = {
+                loops.NO_MARK: f"{text!r} has no {self._mark!r} between word and tag",
+                loops.NO_WORD: f"{text!r} has no word before {self._mark!r}",
+                loops.NO_TAG: f"{text!r} has no tag behind {self._mark!r}",
+            }
+            where = f"{self._name}, line {line}, token {column}"
+            if wrong not in what:
+                raise _carriage_return(where)
+            raise ValueError(f"{where}: {what[wrong]}; is the format 'conll'?")
+        corpus = _corpus(self._name, ["word", "tag"], out, ends, offsets, lines, tokens, sentences)
+        if corpus is None or self._wanted == [0, 1]:
+            return corpus
+        chosen = tuple(corpus.columns[number] for number in self._wanted)
+        return Corpus(chosen, corpus.offsets, corpus.name, corpus.lines)
+
+
+def _carriage_return(where: str) -> ValueError:
+    return ValueError(f"{where}: a carriage return inside of the line; lines end with LF or CR LF")
+
+
+def _corpus(
+    name: str,
+    names: Sequence[str | None],
+    out: Array,
+    ends: Array,
+    offsets: Array,
+    lines: Array,
+    tokens: int,
+    sentences: int,
+) -> Corpus | None:
+    if not tokens:
+        return None
+    columns = tuple(
+        Column(each, out[k, : ends[k, tokens - 1]].copy(), ends[k, :tokens].copy()) for k, each in enumerate(names)
+    )
+    return Corpus(columns, offsets[: sentences + 1].copy(), name, lines[:tokens].copy())
+
+
+def _guess(begin: bytes) -> str:
+    """The format of text by its first lines."""
+    lines = begin.split(b"\n")
+    lines = [line.strip(b" \t\r") for line in lines[: max(1, len(lines) - 1)]]
+    lines = [line for line in lines if line and not line.startswith((b"#", b"-DOCSTART-"))][:50]
+    if not lines:
+        return "conll"
+    if all(line.count(b"\t") == 9 and re.match(rb"\d+([-.]\d+)?\t", line) for line in lines):
+        return "conllu"
+    if all(re.fullmatch(rb"\S+/\S+", word) for line in lines for word in line.split()):
+        return "slash"
+    return "conll"
+
+
+# --- Parquet ---
+
+
+def _parquet(path: Path, how: _How, tokens: int | None) -> Iterator[Corpus]:
+    """Blocks of a Parquet file: one row per sentence if the columns are lists, else one row per token."""
+    requires(f"reading {path}", "pyarrow")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            names, key = _parquet_columns(path, file.schema_arrow, how)
+            rows = file.metadata.num_rows if tokens is None else max(1, tokens if key else tokens // 16)
+            batches = file.iter_batches(batch_size=max(1, rows), columns=[*names, *([key] if key else [])])
+            tables = (pa.Table.from_batches([batch]) for batch in batches)
+            for block in _long(path, tables, names, key) if key else _lists(path, tables, names):
+                found += block.tokens
+                yield block
+    except (pa.ArrowException, OSError) as error:
+        raise streams.unreadable(path, error) from None
+    if not found:
+        raise ValueError(f"{path} has no tokens")
+
+
+def _parquet_columns(path: Path, schema: Any, how: _How) -> tuple[list[str], str | None]:
+    """The names of the columns to read, and of the one that numbers sentences if a row is one token."""
+    import pyarrow as pa
+
+    lists = [
+        name
+        for name in schema.names
+        if pa.types.is_list(schema.field(name).type) or pa.types.is_large_list(schema.field(name).type)
+    ]
+    if how.columns is None:
+        key = None if lists else _sentence_column(path, schema, how)
+        return (lists, None) if lists else ([name for name in schema.names if name != key], key)
+    names = []
+    for which in how.columns:
+        if isinstance(which, str) and which not in schema.names:
+            raise ValueError(f"{path} has no column {which!r}; its columns are {', '.join(schema.names)}")
+        if not isinstance(which, str) and not -len(schema.names) <= which < len(schema.names):
+            raise ValueError(
+                f"{path} has {len(schema.names)} columns, so there is no column {which}; they count from 0"
+            )
+        names.append(which if isinstance(which, str) else schema.names[which])
+    if not set(names) & set(lists):
+        return names, _sentence_column(path, schema, how)
+    if not set(names) <= set(lists):
+        other = next(name for name in names if name not in lists)
+        raise ValueError(f"{path}: column {other!r} has one value per row and others have lists; choose with columns=")
+    return names, None
+
+
+def _sentence_column(path: Path, schema: Any, how: _How) -> str:
+    known = [name for name in ([how.sentence] if how.sentence else _SENTENCES) if name in schema.names]
+    if known:
+        return known[0]
+    what = f"no column {how.sentence!r}" if how.sentence else "neither columns of lists nor one that numbers sentences"
+    raise ValueError(f"{path} has {what}; its columns are {', '.join(schema.names)}: name one with sentence=")
+
+
+def _lists(path: Path, tables: Iterable[Any], names: Sequence[str]) -> Iterator[Corpus]:
+    import pyarrow as pa
+
+    row = 0
+    for table in tables:
+        columns, first = [], np.zeros(0, np.int64)
+        for name in names:
+            column = table.column(name).combine_chunks()
+            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            if column.null_count:
+                raise ValueError(f"{path}, row {row + _first_null(column)}, column {name!r}: no value")
+            lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+            if columns and not np.array_equal(lengths, first):
+                wrong = int(np.argmax(lengths != first))
+                raise ValueError(
+                    f"{path}, row {row + wrong + 1}: {name!r} has {lengths[wrong]} values and {names[0]!r} has "
+                    f"{first[wrong]}; every token needs one of each"
+                )
+            first = lengths
+            columns.append(
+                _arrow_column(path, name, column.flatten(), lambda at: f"value {at} of rows from {row + 1} on")
+            )
+        offsets = np.concatenate([[0], np.cumsum(first[first > 0])]).astype(np.int64)
+        if len(offsets) > 1:
+            yield Corpus(tuple(columns), offsets, str(path))
+        row += table.num_rows
+
+
+def _long(path: Path, tables: Iterable[Any], names: Sequence[str], key: str) -> Iterator[Corpus]:
+    import pyarrow as pa
+
+    rest, row = None, 0
+    for table in [*tables, None]:
+        whole = rest if table is None else table if rest is None else pa.concat_tables([rest, table])
+        if whole is None or not whole.num_rows:
+            continue
+        number = whole.column(key).combine_chunks()
+        if number.null_count:
+            raise ValueError(f"{path}, row {row + _first_null(number)}, column {key!r}: no value")
+        codes = number.dictionary_encode()
+        codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
+        codes = codes.indices.to_numpy(zero_copy_only=False)
+        begins = np.flatnonzero(np.diff(codes)) + 1
+        end = whole.num_rows if table is None else int(begins[-1]) if len(begins) else 0
+        if end:
+            taken = whole.slice(0, end)
+            columns = tuple(
+                _arrow_column(path, name, taken.column(name), lambda at: f"row {row + at}") for name in names
+            )
+            offsets = np.concatenate([[0], begins[begins < end], [end]]).astype(np.int64)
+            yield Corpus(columns, offsets, str(path))
+        rest, row = whole.slice(end), row + end
+
+
+def _first_null(column: Any) -> int:
+    import pyarrow.compute as pc
+
+    return int(pc.index(pc.is_null(column), True).as_py()) + 1
+
+
+def _arrow_column(path: Path, name: str, values: Any, where: Callable[[int], str]) -> Column:
+    import pyarrow as pa
+
+    if values.null_count:
+        raise ValueError(f"{path}, {where(_first_null(values))}, column {name!r}: no value")
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        raise ValueError(f"{path}: column {name!r} holds {kind}, not strings; choose others with columns=")
+    strings = values.cast(pa.large_string())
+    strings = strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings
+    strings = strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings
+    _, offsets, data = strings.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    return Column(name, content[bounds[0] : bounds[-1]], bounds[1:] - bounds[0])
