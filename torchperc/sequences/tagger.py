@@ -31,7 +31,7 @@ from torchperc.sequences.features import FeatureMap, _Strings
 from torchperc.sequences.layout import Sequences
 from torchperc.sequences.rule import ChainLog, ChainRun, Task, engine_of
 from torchperc.sequences.templates import Templates
-from torchperc.sequences.tokens import Vocabulary, iter_lines, tokenize
+from torchperc.sequences.tokens import Vocabulary, iter_lines, open_text, tokenize
 
 FORMAT = 1
 DESCRIPTION = "torchperc.tagger"
@@ -577,7 +577,7 @@ class Tagger:
             name = "standard input"
             if isinstance(source, str | Path):
                 name = str(source)
-                stream: IO[bytes] = stack.enter_context(streams.opened(Path(source)))
+                stream: IO[bytes] = stack.enter_context(open_text(Path(source)))
             else:
                 stream = source
             yield from _in_order(tagged, iter_lines(stream, name=name), jobs)

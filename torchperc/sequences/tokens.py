@@ -13,6 +13,7 @@ capital letter, and at the end of the line. Tokens stand between blanks, with ma
 
 from __future__ import annotations
 
+import contextlib
 import unicodedata
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -22,6 +23,8 @@ from typing import IO, Any
 import numpy as np
 
 from torchperc import _checks as checks
+from torchperc._lazy import requires
+from torchperc.samples import streams
 from torchperc.sequences.corpus import Column, Corpus
 
 Array = np.ndarray[Any, Any]
@@ -138,6 +141,21 @@ def iter_text(
         corpus = tokenize(block, vocabulary, tokenized=tokenized, name=name)
         if len(corpus):
             yield corpus
+
+
+@contextlib.contextmanager
+def open_text(path: Path) -> Iterator[Any]:
+    """A file or a pipe to read bytes from, decompressed if its name ends in .gz, .bz2, .xz or .zst."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with path.open("rb") as pipe:
+            yield pipe
+        return
+    packing = streams.PACKED.get(path.suffix.lower())
+    streams.check_begin(path, packing, None)
+    if packing == "zstd":
+        requires(f"reading {path}", "pyarrow")
+    with streams.Stream(path, packing, limit=streams.most_unpacked(path)) as file:
+        yield file
 
 
 def iter_lines(stream: IO[bytes], *, name: str, size: int = _BLOCK) -> Iterator[bytes]:
