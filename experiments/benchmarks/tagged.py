@@ -67,7 +67,9 @@ def _documents(source: Path) -> Iterator[tuple[str, bytes]]:
                         found += 1
                         yield name, io.BytesIO(file.read()).getvalue()
         except (OSError, tarfile.TarError) as error:
-            raise ValueError(f"--brown {source} is neither a folder nor an archive of the Brown corpus: {error}") from None
+            raise ValueError(
+                f"--brown {source} is neither a folder nor an archive of the Brown corpus: {error}"
+            ) from None
     if not found:
         raise ValueError(f"--brown {source} has no files of the Brown corpus, which are named ca01 to cr09")
 

@@ -48,7 +48,9 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     out = "file of the tagger (default: runs/ and the name of the file, numbered if taken)"
     parser.add_argument("--out", metavar="MODEL", help=out)
     parser.add_argument("--overwrite", action="store_true", help="replace the file of the tagger if there is one")
-    parser.add_argument("--epochs", type=int, default=5, metavar="N", help="passes over the file (default: %(default)s)")
+    parser.add_argument(
+        "--epochs", type=int, default=5, metavar="N", help="passes over the file (default: %(default)s)"
+    )
     _add_reading(parser)
     templates = "feature templates in the syntax of CRF++ (default: words, affixes, shapes and neighbours)"
     parser.add_argument("--templates", metavar="FILE", help=templates)
@@ -58,7 +60,9 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cutoff", type=int, default=1, metavar="N", help=cutoff)
     decode = "how the best tags are found (default: %(default)s)"
     parser.add_argument("--decode", choices=("viterbi", "beam", "greedy"), default="viterbi", help=decode)
-    parser.add_argument("--beam-width", type=int, default=8, metavar="N", help="with --decode beam (default: %(default)s)")
+    parser.add_argument(
+        "--beam-width", type=int, default=8, metavar="N", help="with --decode beam (default: %(default)s)"
+    )
     select = "which weights are kept (default: %(default)s)"
     parser.add_argument("--select", choices=("averaged", "last"), default="averaged", help=select)
     parser.add_argument("--seed", type=int, default=0, help="of the order of sentences (default: %(default)s)")
@@ -82,8 +86,8 @@ def _add_eval(parser: argparse.ArgumentParser) -> None:
 
 def _add_apply(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Tags text: plain text, a sentence or several per line, or a file of tokens with the columns of training. Writes "
-        "a token and its tag per line and a blank line between sentences; to a file of tokens, a column is added."
+        "Tags text: plain text, a sentence or several per line, or a file of tokens with the columns of training. "
+        "Writes a token and its tag per line and a blank line between sentences; to a file of tokens, a column is added."
     )
     parser.add_argument("model", metavar="MODEL", help="a file written by tag fit")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="text or tokens (default: standard input)")
@@ -138,7 +142,8 @@ def _fit(arguments: argparse.Namespace) -> None:
         out = _free(out)
         out.parent.mkdir(parents=True, exist_ok=True)
     tagger.save(out)
-    inputs.say(f"{tagger}: {out}, {out.stat().st_size:,} bytes. Next steps:")
+    size = f"{plural(len(tagger.tags), 'tag')}, {plural(tagger.weights.used, 'feature')}"
+    inputs.say(f"The tagger ({size}) is in {out}, {out.stat().st_size:,} bytes. Next steps:")
     named = shlex.quote(str(out))
     inputs.say(f"  evaluate it        torchperc tag eval {named} other{Path(arguments.file).suffix}")
     inputs.say(f"  tag new text       torchperc tag apply {named} new.txt")
@@ -183,7 +188,14 @@ def _free(path: Path) -> Path:
 @contextmanager
 def _progress(epochs: int, dev: bool) -> Iterator[Callable[[TaggerEpoch], None]]:
     """A row of a table per epoch on standard output, and a bar on standard error if that is a terminal."""
-    heads = ["epoch", "wrong sentences", "wrong tokens", "training accuracy", *(["dev accuracy"] if dev else []), "time"]
+    heads = [
+        "epoch",
+        "wrong sentences",
+        "wrong tokens",
+        "training accuracy",
+        *(["dev accuracy"] if dev else []),
+        "time",
+    ]
     print("  ".join(heads))
 
     def show(epoch: TaggerEpoch) -> None:
@@ -220,8 +232,8 @@ def _evaluate(arguments: argparse.Namespace) -> None:
     page = None if arguments.report is None else inputs.output_file(arguments.report, "report")
     tagger = Tagger.load(arguments.model)
     corpus, column = _tagged(arguments, arguments.file)
-    column = None if arguments.column is None else column
-    found = tagger.evaluate(corpus, column, strict=arguments.strict, n_jobs=arguments.jobs)
+    given = None if arguments.column is None else column
+    found = tagger.evaluate(corpus, given, strict=arguments.strict, n_jobs=arguments.jobs)
     for line in lines(found):
         inputs.say(line)
     if page is not None:
@@ -269,13 +281,13 @@ def _apply(arguments: argparse.Namespace) -> None:
     pieces = tagger.tagged_lines(_source(arguments.file), **options, n_jobs=arguments.jobs)
     if out is None:
         for piece in pieces:
-            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.write(piece.lines)
         sys.stdout.buffer.flush()
         return
     tokens = 0
     with appearing(out) as part, part.open("wb") as file:
         for piece in pieces:
-            file.write(piece)
+            file.write(piece.lines)
             tokens += piece.tokens
     print(visible(f"{plural(tokens, 'tag')} in {out}"))
 

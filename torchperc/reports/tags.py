@@ -14,7 +14,7 @@ from torchperc.reports.sections import versions
 from torchperc.reports.text import percent, plural
 from torchperc.sequences.evaluation import Confusion, Counts, Entities, Evaluation, Example, PerKind, Scores
 
-_DRAWN = 20  # tags in the confusion matrix
+_DRAWN = 14  # tags in the confusion matrix
 _LISTED = 200  # tags in the table
 
 
@@ -35,7 +35,8 @@ def lines(found: Evaluation) -> Iterator[str]:
     if found.entities is not None:
         all_ = found.entities.micro
         figures = ", ".join(f"{name} {percent(value, '.2f')}" for name, value in _figures(all_))
-        yield f"entities ({found.entities.scheme}) {figures} ({all_.correct:,} correct, {all_.predicted:,} predicted, {all_.true:,} true)"
+        counted = f"{all_.correct:,} correct, {all_.predicted:,} predicted, {all_.true:,} true"
+        yield f"entities ({found.entities.scheme}) {figures} ({counted})"
         yield from found.entities.notes()
     if found.strange:
         yield _strange(found)
@@ -68,13 +69,14 @@ def report_tags(title: str, found: Evaluation, about: Sequence[tuple[str, str]] 
         >>> from torchperc.sequences import evaluate
         >>> report = report_tags("two tags", evaluate([["a", "b"]], [["a", "a"]]))
         >>> [section.title for section in report.sections]
-        ['Accuracy', 'Tags', 'Confusion', 'Most frequent errors', 'Versions']
+        ['Accuracy', 'Confusion', 'Most frequent errors', 'Tags', 'Versions']
     """
-    first, *rest = lines(found)
-    parts = [_accuracy(found), *_entities(found.entities), _per_tag(found.per_tag), *_errors(found)]
+    first = next(lines(found))
+    parts = [_accuracy(found), *_entities(found.entities), *_errors(found), _per_tag(found.per_tag)]
     if about:
         shown: list[Block] = [Table(("what", "value"), about)]
-        parts.append(Section("The tagger", (*shown, *([Text("Its templates:"), Code(templates)] if templates else []))))
+        shown += [Text("Its templates:"), Code(templates)] if templates else []
+        parts.append(Section("The tagger", tuple(shown)))
     return Report(title, f"{first[0].upper()}{first[1:]}.", (*parts, versions()))
 
 
@@ -96,7 +98,10 @@ def _entities(found: Entities | None) -> list[Section]:
         return []
     rows = [(name, *_scores(each), f"{each.true:,}", f"{each.predicted:,}") for name, each in found.counts.items()]
     rows.append(("all (micro)", *_scores(found.micro), f"{found.micro.true:,}", f"{found.micro.predicted:,}"))
-    rows += [(f"mean ({name})", *_scores(each), "", "") for name, each in (("macro", found.macro), ("weighted", found.weighted))]
+    rows += [
+        (f"mean ({name})", *_scores(each), "", "")
+        for name, each in (("macro", found.macro), ("weighted", found.weighted))
+    ]
     heads = ("type", "precision", "recall", "F1", "true", "predicted")
     said = f"The tags are {found.scheme}. An entity is correct if its type, its first and its last token are."
     notes = [Text(f"{note}.") for note in found.notes()]
@@ -108,7 +113,8 @@ def _scores(scores: Counts | Scores) -> tuple[str, ...]:
 
 
 def _per_tag(found: PerKind) -> Section:
-    order = sorted(found.counts.items(), key=lambda each: (-each[1].true, each[0]))
+    there = ((tag, each) for tag, each in found.counts.items() if each.true or each.predicted)
+    order = sorted(there, key=lambda each: (-each[1].true, each[0]))
     rows = [(tag, *_scores(each), f"{each.true:,}", f"{each.predicted:,}") for tag, each in order[:_LISTED]]
     left = [Text(f"The {len(order) - _LISTED:,} rarest tags are not listed.")] if len(order) > _LISTED else []
     return Section("Tags", (Table(("tag", "precision", "recall", "F1", "true", "predicted"), rows), *left))
@@ -135,9 +141,13 @@ def _confusion(found: Evaluation) -> Section:
     names = [found.tags[k] for k in chosen]
     which = "All tags with errors" if len(chosen) < _DRAWN else f"The {len(chosen)} tags with most errors"
     shown = int(found.count[both & wrong].sum())
-    text = f"{which}: {shown:,} of {int(found.count[wrong].sum()):,} errors. Rows are true tags, columns are predicted tags."
-    figure = plots.ConfusionDisplay(torch.from_numpy(matrix), names).plot().figure_
-    return Section("Confusion", (Picture.of(figure, f"The confusion matrix of {plural(len(chosen), 'tag')}.", text),))
+    errors = f"{shown:,} of {int(found.count[wrong].sum()):,} errors"
+    text = f"{which}: {errors}. Rows are true tags, columns are predicted tags."
+    display = plots.ConfusionDisplay(torch.from_numpy(matrix), names).plot()
+    display.ax_.set_title("")  # which would count the drawn tags only
+    return Section(
+        "Confusion", (Picture.of(display.figure_, f"The confusion matrix of {plural(len(chosen), 'tag')}.", text),)
+    )
 
 
 def _worst(found: Sequence[Confusion]) -> Section:
@@ -152,7 +162,10 @@ def _worst(found: Sequence[Confusion]) -> Section:
         for example in each.examples[:2]
     ]
     if examples:
-        parts += [Text("Examples, with the word in brackets:"), Table(("true", "predicted", "sentence", "text"), examples)]
+        parts += [
+            Text("Examples, with the word in brackets:"),
+            Table(("true", "predicted", "sentence", "text"), examples),
+        ]
     return Section("Most frequent errors", tuple(parts))
 
 

@@ -92,7 +92,7 @@ class Layout(NamedTuple):
         names = [column.name for column in corpus.columns]
         if len(names) < 2:
             raise ValueError(
-                f"{corpus.name} has one column only, so there is no column of tags; each token needs its word and its tag"
+                f"{corpus.name} has one column only, so there is no column of tags; each token needs a word and a tag"
             )
         place = corpus.number(tag_column)
         return cls(tuple(names[:place] + names[place + 1 :]), names[place], place)
@@ -207,8 +207,13 @@ def _smallest(values: Array) -> Array:
 
 
 class Rest(NamedTuple):
-    """What a tagger is made of, and learning goes on from: the last weights, the sum of the weights after each sentence,
-    and how many sentences that were."""
+    """What a tagger is made of, and learning goes on from.
+
+    Args:
+        last: the last weights.
+        total: the sum of the weights after each sentence that was presented.
+        steps: how many sentences that were.
+    """
 
     last: Sparse
     total: Sparse
@@ -387,7 +392,7 @@ class Tagger:
         corpus = _corpus(corpus)
         place, numbers = self.layout.tag_column(corpus, tag_column), self.layout.columns(corpus)
         tags, y = _tag_codes(corpus.columns[place], self.tags)
-        features = self.features.copy()
+        features = FeatureMap.from_state(*self.features.state())  # a copy
         X = features.fit_more(corpus, numbers)
         vocabulary = Vocabulary.of([*self.vocabulary.words(), *corpus.columns[numbers[0]].strings()])
         last, total, steps = self.rest
@@ -470,8 +475,8 @@ class Tagger:
         """The tags of each sentence.
 
         Args:
-            corpus: tokens with the columns of training, with a column of tags, which is ignored, or without; or a list of
-                sentences of words, or of tuples with one string per column.
+            corpus: tokens with the columns of training, with or without a column of tags, which is ignored; or a list
+                of sentences of words, or of tuples with one string per column.
             n_jobs: threads; by default one per core.
         """
         given = _corpus(corpus)
@@ -647,7 +652,7 @@ class Tagger:
         except OSError as error:
             raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
         if DESCRIPTION not in texts:
-            raise ValueError(f"{path} is a safetensors file, but not of a tagger; name a file that `torchperc tag fit` wrote")
+            raise ValueError(f"{path} is not a tagger; name a file that `torchperc tag fit` wrote")
         if not sealed:
             raise ValueError(f"{path} has lost its checksum, so another program has written it; {_REMEDY}")
         try:
@@ -664,9 +669,7 @@ class Tagger:
 def _tagger(state: dict[str, Any], arrays: dict[str, Array]) -> Tagger:
     own = {name.removeprefix("features."): array for name, array in arrays.items() if name.startswith("features.")}
     features = FeatureMap.from_state(own, state["features"])
-    last, total = (
-        Sparse(*(arrays[f"{name}.{part}"] for part in Sparse._fields)) for name in ("last", "total")
-    )
+    last, total = (Sparse(*(arrays[f"{name}.{part}"] for part in Sparse._fields)) for name in ("last", "total"))
     layout = Layout(tuple(state["layout"]["features"]), state["layout"]["tag"], state["layout"]["place"])
     vocabulary = Vocabulary(arrays["vocabulary.data"], arrays["vocabulary.ends"])
     options = {name: state[name] for name in _KEPT}

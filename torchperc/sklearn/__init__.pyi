@@ -6,3 +6,4 @@ from .gradient import GradientClassifier as GradientClassifier
 from .gradient import LMSClassifier as LMSClassifier
 from .gradient import LogisticClassifier as LogisticClassifier
 from .rule import PerceptronClassifier as PerceptronClassifier
+from .sequences import SequenceTagger as SequenceTagger
