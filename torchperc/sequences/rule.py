@@ -248,10 +248,14 @@ class ChainLog:
             return self.state_at(0)
         return self._model(self.total(), self.steps)
 
-    def total(self) -> ChainWeights:
-        """The sum of the weights after each presented sequence, before they are scaled."""
-        left = (self.steps - self.found.step).astype(np.float64)
-        return self._moved(self.start.scaled(float(self.steps)), 0, len(self), left)
+    def total(self, rows: int = 0) -> ChainWeights:
+        """The sum of the weights after each presented sequence, before they are scaled.
+
+        Room for so many rows of features is made at once, which saves copies of large weights.
+        """
+        left, weights = (self.steps - self.found.step).astype(np.float64), self.start.scaled(float(self.steps))
+        weights.ensure(rows - weights.used)
+        return self._moved(weights, 0, len(self), left)
 
     def voted(self) -> VotedChain:
         """Every state decodes and votes at each position, as often as the number of sequences it survived; slow."""

@@ -446,7 +446,7 @@ class Tagger:
 
     def _rest(self, last: Sparse, log: ChainLog) -> Rest:
         """The last weights, and the sum of all: those of before and those of this log."""
-        total = log.total()
+        total = log.total(len(last.features))
         self.rest.total.add_to(total)
         return Rest(last, Sparse.of(total), self.rest.steps + log.steps)
 
