@@ -5,6 +5,7 @@ from .corpus import Column as Column
 from .corpus import Corpus as Corpus
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate
+from .features import DictFeatures as DictFeatures
 from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
 from .formats import read as read

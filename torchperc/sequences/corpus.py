@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,7 +53,7 @@ class Column:
                 _check_string(number, text)
             raise
         ends = np.fromiter(accumulate(map(len, coded)), np.int64, len(coded))
-        return cls(name, np.frombuffer(b"".join(coded), np.uint8), ends)
+        return cls(name, np.frombuffer(bytearray(b"".join(coded)), np.uint8), ends)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -148,19 +148,17 @@ class Corpus:
         offsets = np.zeros(len(rows) + 1, np.int64)
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         tokens = [token for row in rows for token in row]
-        width = len(names or "1")
-        if tokens:
-            width = 1 if isinstance(tokens[0], str) else len(_fields(tokens[0], 0, name))
+        single = not tokens or isinstance(tokens[0], str)
+        width = (len(names) if names and not tokens else 1) if single else len(_fields(tokens[0], 0, name))
         if names is not None and len(names) != width:
             raise ValueError(f"names has {len(names)} names for {width} columns; it needs one per column")
-        if width == 1 and all(isinstance(token, str) for token in tokens):
+        if single and width == 1:
             return cls((Column.of(tokens, names[0] if names else None),), offsets, name)
         for number, token in enumerate(tokens):
-            if len(_fields(token, number, name)) != width:
-                raise ValueError(
-                    f"token {number} of {name} has {len(_fields(token, number, name))} columns and token 0 has {width}; "
-                    "all need the same"
-                )
+            found = len(_fields(token, number, name))
+            if found != width:
+                why = f"has {found} columns and token 0 has {width}; all need the same"
+                raise ValueError(f"token {number} of {name} {why}")
         columns = tuple(
             Column.of((token[number] for token in tokens), names[number] if names else None) for number in range(width)
         )
@@ -207,7 +205,7 @@ class Corpus:
     def sentences(self, which: int | str = 0) -> list[list[str]]:
         """The strings of a column, one list per sentence."""
         strings, bounds = self.strings(which), self.offsets.tolist()
-        return [strings[start:stop] for start, stop in zip(bounds, bounds[1:], strict=False)]
+        return [strings[start:stop] for start, stop in pairwise(bounds)]
 
     def take(self, index: slice | Sequence[int] | Array) -> Corpus:
         """Some sentences: a slice, which shares memory where it has step 1, or their numbers or a mask."""
@@ -319,5 +317,6 @@ def _numbers(index: Sequence[int] | Array, count: int) -> Array:
 def _ranges(starts: Array, lengths: Array) -> Array:
     """All integers of some ranges, one range after the other."""
     ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    numbers: Array = np.arange(int(ends[-1]) if len(ends) else 0)
+    numbers += np.repeat(starts - (ends - lengths), lengths)
+    return numbers

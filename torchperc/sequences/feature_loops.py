@@ -18,6 +18,7 @@ from numba import njit
 
 UNSEEN = -2  # a cell that has not been looked up yet
 MISSING = -1  # no such string or feature
+BATCH = 64  # tokens whose features are looked up together
 
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -27,19 +28,19 @@ _HIGH = np.uint64(0xFFFFFFFF00000000)
 _ONE = np.uint64(1)
 
 
-@njit(inline="always")
+@njit
 def _mix(h):
     h = (h ^ (h >> np.uint64(30))) * _M1
     h = (h ^ (h >> np.uint64(27))) * _M2
     return h ^ (h >> np.uint64(31))
 
 
-@njit(inline="always")
+@njit
 def _chained(h, value):
     return _mix((h ^ value) + _GOLDEN)
 
 
-@njit(inline="always")
+@njit
 def _hash(data, start, stop):
     h = _BASIS
     for i in range(start, stop):
@@ -47,7 +48,7 @@ def _hash(data, start, stop):
     return _mix(h)
 
 
-@njit(inline="always")
+@njit
 def _same(data, start, stop, others, begin, end):
     if stop - start != end - begin:
         return False
@@ -183,53 +184,41 @@ def ascii_forms(data, starts, stops, shape, out, begins, ends, other):
 
 
 # --- the features of a token ---
+#
+# A template with at most one macro has a cell per word: its feature is looked up when it is first met there, and read
+# from the cell from then on. Places are the different rows and columns that macros name; parts[f, p] is the place and
+# the view of macro p of template f.
 
 
-@njit(inline="always")
-def _place(position, begin, end, left):
-    """The number of the boundary at a position outside of the sentence, −1 inside."""
-    if position < begin:
-        return begin - position - 1
-    if position >= end:
-        return left + position - end
-    return -1
+@njit
+def _look(words, types, places, t, begin, end, left):
+    """The word at each place seen from token t: outside of the sentence, what stands at that distance."""
+    for k in range(len(places)):
+        position = t + places[k, 0]
+        if position < begin:
+            words[k] = begin - position - 1
+        elif position >= end:
+            words[k] = left + position - end
+        else:
+            words[k] = types[places[k, 1], position]
 
 
-@njit(inline="always")
-def _type(types, column, position, begin, end, left):
-    boundary = _place(position, begin, end, left)
-    return types[column, position] if boundary < 0 else boundary
+@njit
+def _entry(slot):
+    return np.int64(slot & _LOW) - 1
 
 
-@njit(inline="always")
-def _key(key, pattern, words, values, parts, f):
-    """Write pattern and values of template f into ``key``; return its hash, or 0 if a value is unknown."""
-    key[0] = pattern
-    h = _mix(np.uint64(pattern) + _GOLDEN)
-    for p in range(len(words)):
-        key[p + 1] = MISSING
-        if words[p] >= 0:
-            value = values[words[p], parts[f, p, 2]]
-            if value < 0:
-                return np.uint64(0)
-            key[p + 1] = value
-            h = _chained(h, np.uint64(value))
-    return h | _ONE
-
-
-@njit(inline="always")
-def _find(key, h, slots, keys):
-    """The entry with this key, and the slot where it is or belongs."""
+@njit
+def _find(pattern, values, h, slots, keys):
+    """The number of a feature, −1 if it is unknown, and the slot where it is or belongs."""
     mask = np.uint64(len(slots) - 1)
-    at = (h >> _ONE) & mask
+    at = h & mask
     while slots[at]:
         if slots[at] & _HIGH == h & _HIGH:
-            number = np.int64(slots[at] & _LOW) - 1
-            same = True
-            for p in range(len(key)):
-                if keys[number, p] != key[p]:
-                    same = False
-                    break
+            number = _entry(slots[at])
+            same = keys[number, 0] == pattern
+            for p in range(len(values)):
+                same &= keys[number, p + 1] == values[p]
             if same:
                 return number, at
         at = (at + _ONE) & mask
@@ -245,104 +234,93 @@ def place_features(slots, keys, count):
         for p in range(1, keys.shape[1]):
             if keys[number, p] >= 0:
                 h = _chained(h, np.uint64(keys[number, p]))
-        h |= _ONE
-        at = (h >> _ONE) & mask
+        at = h & mask
         while slots[at]:
             at = (at + _ONE) & mask
         slots[at] = (h & _HIGH) | np.uint64(number + 1)
 
 
 @njit(cache=True, nogil=True)
-def fill_cells(first, end, patterns, counts, cells, parts, values, slots, keys, rows):
-    """Look up the features of templates with one macro, for the words from ``first`` to ``end``."""
-    key = np.empty(keys.shape[1], np.int32)
-    words = np.full(keys.shape[1] - 1, -1, np.int64)
-    for word in range(first, end):
-        words[0] = word
-        for f in range(len(patterns)):
-            if counts[f] == 1:
-                h = _key(key, patterns[f], words, values, parts, f)
-                rows[word, cells[f]] = MISSING if h == 0 else _find(key, h, slots, keys)[0]
+def number_features(where, plan, words, slots, keys, count, adding, seen, ids, n, indptr):
+    """The known features of the tokens from ``token`` to ``stop``, or all, of which new ones are added to the table.
 
-
-@njit(cache=True, nogil=True)
-def learn_features(
-    types, offsets, token, sentence, left, patterns, counts, cells, parts, values, rows, slots, keys, seen, count, ids, n, indptr
-):  # fmt: skip
-    """Number the features of the tokens from ``token`` on, new ones by first occurrence, and count them in ``seen``.
-
-    Returns the token to go on with, how many features there are and how many ids were written; it stops before all
-    tokens are done where the table must grow first.
+    Returns the token to go on with, how many features there are and how many ids were written; when adding, it stops
+    before all tokens are done where the table must grow first. Tokens are worked on in batches: all that a batch needs
+    of the table is fetched at once, so that memory answers many questions at the same time.
     """
-    key = np.empty(keys.shape[1], np.int32)
-    words = np.full(keys.shape[1] - 1, -1, np.int64)
-    limit, tokens, templates = min(len(slots) // 2, len(keys)), offsets[-1], len(patterns)
-    while token < tokens:
-        while offsets[sentence + 1] <= token:
-            sentence += 1
-        begin, end = offsets[sentence], offsets[sentence + 1]
-        for t in range(token, end):
-            if count + templates > limit:
-                return t, count, n
-            for f in range(templates):
-                number = np.int64(UNSEEN)
-                for p in range(len(words)):
-                    words[p] = -1
-                    if p < counts[f]:
-                        words[p] = _type(types, parts[f, p, 1], t + parts[f, p, 0], begin, end, left)
-                if counts[f] == 1:
-                    number = np.int64(rows[words[0], cells[f]])
-                if number == UNSEEN:
-                    h = _key(key, patterns[f], words, values, parts, f)
-                    number, at = _find(key, h, slots, keys)
-                    if number == MISSING:
-                        number = count
-                        slots[at] = (h & _HIGH) | np.uint64(count + 1)
-                        keys[count] = key
-                        count += 1
-                    if counts[f] == 1:
-                        rows[words[0], cells[f]] = number
-                if len(seen):
-                    seen[number] += 1
-                ids[n] = number
-                n += 1
-            indptr[t + 1] = n
-        token = end
-    return token, count, n
-
-
-@njit(cache=True, nogil=True)
-def look_up_features(
-    types, offsets, token, stop, sentence, left, patterns, counts, cells, parts, values, rows, slots, keys, ids, indptr
-):  # fmt: skip
-    """The known features of the tokens from ``token`` to ``stop``; ``indptr`` begins behind the first of them."""
-    key = np.empty(keys.shape[1], np.int32)
-    words = np.full(keys.shape[1] - 1, -1, np.int64)
-    n, first = 0, token
+    types, offsets, token, stop, sentence, left = where
+    places, patterns, counts, cells, parts = plan
+    values, rows = words
+    F, P, mask = len(patterns), keys.shape[1] - 1, np.uint64(len(slots) - 1)
+    at_place = np.zeros(len(places) + 1, np.int64)
+    numbers, word_of = np.empty((BATCH, F), np.int64), np.zeros((BATCH, F), np.int64)
+    hashed, strings = np.empty((BATCH, F), np.uint64), np.empty((BATCH, F, P), np.int32)
+    open_b, open_f = np.empty(BATCH * F, np.int64), np.empty(BATCH * F, np.int64)
+    limit = min(len(slots) // 2, len(keys))
+    first, begin, end, touched = token, offsets[sentence], offsets[sentence + 1], np.uint64(0)
     while token < stop:
-        while offsets[sentence + 1] <= token:
-            sentence += 1
-        begin, end = offsets[sentence], offsets[sentence + 1]
-        for t in range(token, min(end, stop)):
-            for f in range(len(patterns)):
-                if counts[f] == 1:
-                    word = _type(types, parts[f, 0, 1], t + parts[f, 0, 0], begin, end, left)
+        if adding and count + BATCH * F > limit:
+            break
+        size, opened = min(BATCH, stop - token), 0
+        for b in range(size):
+            t = token + b
+            while t >= end:
+                sentence += 1
+                begin, end = end, offsets[sentence + 1]
+            _look(at_place, types, places, t, begin, end, left)
+            for f in range(F):
+                number = np.int64(UNSEEN)
+                if counts[f] < 2:
+                    word = at_place[parts[f, 0, 0]]
                     number = np.int64(rows[word, cells[f]])
-                else:
-                    for p in range(len(words)):
-                        words[p] = -1
+                    word_of[b, f] = word
+                if number == UNSEEN:
+                    known, h = True, _mix(np.uint64(patterns[f]) + _GOLDEN)
+                    for p in range(P):
+                        strings[b, f, p] = MISSING
                         if p < counts[f]:
-                            words[p] = _type(types, parts[f, p, 1], t + parts[f, p, 0], begin, end, left)
-                    h = _key(key, patterns[f], words, values, parts, f)
-                    number = np.int64(MISSING)
-                    if h != 0:
-                        number = _find(key, h, slots, keys)[0]
+                            value = values[at_place[parts[f, p, 0]], parts[f, p, 1]]
+                            known &= value >= 0
+                            strings[b, f, p] = value
+                            h = _chained(h, np.uint64(value))
+                    if known:
+                        hashed[b, f] = h
+                        open_b[opened], open_f[opened] = b, f
+                        opened += 1
+                    else:
+                        number = np.int64(MISSING)
+                numbers[b, f] = number
+        for k in range(opened):
+            touched += slots[hashed[open_b[k], open_f[k]] & mask]
+        for k in range(opened):
+            h = hashed[open_b[k], open_f[k]]
+            slot = slots[h & mask]
+            if slot and slot & _HIGH == h & _HIGH:
+                touched += np.uint64(keys[_entry(slot), 0])
+        for k in range(opened):
+            b, f = open_b[k], open_f[k]
+            number, at = _find(patterns[f], strings[b, f], hashed[b, f], slots, keys)
+            if adding and number == MISSING:
+                number = count
+                slots[at] = (hashed[b, f] & _HIGH) | np.uint64(count + 1)
+                keys[count, 0] = patterns[f]
+                for p in range(P):
+                    keys[count, p + 1] = strings[b, f, p]
+                count += 1
+            numbers[b, f] = number
+            if counts[f] < 2:
+                rows[word_of[b, f], cells[f]] = number
+        for b in range(size):
+            for f in range(F):
+                number = numbers[b, f]
                 if number >= 0:
                     ids[n] = number
                     n += 1
-            indptr[t - first] = n
-        token = end
-    return n
+                    if len(seen):
+                        seen[number] += 1
+            indptr[token + b - first] = n
+        token += size
+    return token, count, n, touched
 
 
 @njit(cache=True, nogil=True)
@@ -364,73 +342,76 @@ def keep_features(ids, indptr, renumbered):
 # --- hashed features ---
 
 
+@njit
+def _bucket_hash(f, patterns, counts, parts, values, at_place):
+    h = patterns[f]
+    for p in range(counts[f]):
+        h = _chained(h, values[at_place[parts[f, p, 0]], parts[f, p, 1]])
+    return h
+
+
 @njit(cache=True, nogil=True)
-def hash_features(
-    types, offsets, token, stop, sentence, left, shift, patterns, counts, cells, parts, values, rows, ids
-):  # fmt: skip
-    """The buckets of the tokens from ``token`` to ``stop``; ``values`` holds hashes, ``rows`` those of one macro."""
-    n = 0
-    while token < stop:
-        while offsets[sentence + 1] <= token:
+def hash_features(where, plan, words, shift, ids):
+    """The buckets of the tokens from ``token`` to ``stop``; ``values`` and ``rows`` hold hashes."""
+    types, offsets, token, stop, sentence, left = where
+    places, patterns, counts, cells, parts = plan
+    values, rows = words
+    at_place = np.zeros(len(places) + 1, np.int64)
+    begin, end, n = offsets[sentence], offsets[sentence + 1], 0
+    for t in range(token, stop):
+        while t >= end:
             sentence += 1
-        begin, end = offsets[sentence], offsets[sentence + 1]
-        for t in range(token, min(end, stop)):
-            for f in range(len(patterns)):
-                if counts[f] == 1:
-                    word = _type(types, parts[f, 0, 1], t + parts[f, 0, 0], begin, end, left)
-                    h = rows[word, cells[f]]
-                else:
-                    h = patterns[f]
-                    for p in range(counts[f]):
-                        word = _type(types, parts[f, p, 1], t + parts[f, p, 0], begin, end, left)
-                        h = _chained(h, values[word, parts[f, p, 2]])
-                ids[n] = h >> shift
-                n += 1
-        token = end
-    return n
+            begin, end = end, offsets[sentence + 1]
+        _look(at_place, types, places, t, begin, end, left)
+        for f in range(len(patterns)):
+            if counts[f] == 1:
+                h = rows[at_place[parts[f, 0, 0]], cells[f]]
+            else:
+                h = _bucket_hash(f, patterns, counts, parts, values, at_place)
+            ids[n] = h >> shift
+            n += 1
 
 
 @njit(cache=True, nogil=True)
-def hash_cells(first, end, patterns, counts, cells, parts, values, rows):
+def hash_cells(first, end, plan, words):
     """The hashes of templates with one macro, for the words from ``first`` to ``end``."""
+    _, patterns, counts, cells, parts = plan
+    values, rows = words
     for word in range(first, end):
         for f in range(len(patterns)):
             if counts[f] == 1:
-                rows[word, cells[f]] = _chained(patterns[f], values[word, parts[f, 0, 2]])
+                rows[word, cells[f]] = _chained(patterns[f], values[word, parts[f, 0, 1]])
 
 
 @njit(cache=True, nogil=True)
-def collect_hashes(
-    types, offsets, token, sentence, left, patterns, counts, cells, parts, values, rows, used, table, count
-):
+def collect_hashes(where, plan, words, used, table, count):
     """Put the hashes of all features from ``token`` on into a set; returns the token to go on with and its size."""
-    mask, limit, tokens = np.uint64(len(table) - 1), len(table) // 2, offsets[-1]
-    while token < tokens:
-        while offsets[sentence + 1] <= token:
+    types, offsets, token, stop, sentence, left = where
+    places, patterns, counts, cells, parts = plan
+    values, rows = words
+    mask, limit = np.uint64(len(table) - 1), len(table) // 2
+    at_place = np.zeros(len(places) + 1, np.int64)
+    begin, end = offsets[sentence], offsets[sentence + 1]
+    for t in range(token, stop):
+        if count + len(patterns) > limit:
+            return t, count
+        while t >= end:
             sentence += 1
-        begin, end = offsets[sentence], offsets[sentence + 1]
-        for t in range(token, end):
-            if count + len(patterns) > limit:
-                return t, count
-            for f in range(len(patterns)):
-                word = np.int64(-1)
-                if counts[f] == 1:
-                    word = np.int64(_type(types, parts[f, 0, 1], t + parts[f, 0, 0], begin, end, left))
-                    if used[word, cells[f]]:
-                        continue
-                    used[word, cells[f]] = True
-                    h = rows[word, cells[f]]
-                else:
-                    h = patterns[f]
-                    for p in range(counts[f]):
-                        word = np.int64(_type(types, parts[f, p, 1], t + parts[f, p, 0], begin, end, left))
-                        h = _chained(h, values[word, parts[f, p, 2]])
-                count += insert_hash(table, mask, h)
-        token = end
-    return token, count
+            begin, end = end, offsets[sentence + 1]
+        _look(at_place, types, places, t, begin, end, left)
+        for f in range(len(patterns)):
+            if counts[f] == 1:
+                word = at_place[parts[f, 0, 0]]
+                if used[word, cells[f]]:
+                    continue
+                used[word, cells[f]] = True
+                count += insert_hash(table, mask, rows[word, cells[f]])
+            else:
+                count += insert_hash(table, mask, _bucket_hash(f, patterns, counts, parts, values, at_place))
+    return stop, count
 
 
-@njit(inline="always")
+@njit
 def insert_hash(table, mask, h):
     """Put a hash into a set; 0, which is an empty slot, is taken for 1."""
     h = max(h, _ONE)

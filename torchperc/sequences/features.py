@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -59,7 +59,7 @@ class _Strings:
 
     def add(self, data: Array, starts: Array, stops: Array) -> Array:
         """The number of each string; those that are unknown become known."""
-        out, done = np.empty(len(starts), np.int32), 0
+        out, done, data = np.empty(len(starts), np.int32), 0, np.require(data, requirements="W")  # one compiled loop
         while done < len(starts):
             table = (self.slots, self.data, self.ends, self.count)
             done, self.count = loops.add_strings(data, starts, stops, done, *table, out)
@@ -120,40 +120,34 @@ class _Dictionary:
 
 
 class _Plan:
-    """Templates as the compiled loops want them.
-
-    ``parts[f, p]`` is row, column and view of macro p of template f; templates with one macro have a cell each in the
-    table of words × cells, so that they are looked up once per word and not once per token.
-    """
+    """Templates as the compiled loops want them: see there."""
 
     def __init__(self, templates: Templates) -> None:
         lines = templates.lines
-        views = dict.fromkeys(part.view for line in lines for part in line.parts)
-        self.views = tuple(views)
-        number = {view: index for index, view in enumerate(self.views)}
+        parts = [part for line in lines for part in line.parts]
+        self.views = tuple(dict.fromkeys(part.view for part in parts))
+        places = tuple(dict.fromkeys((part.row, part.column) for part in parts))
         self.width = max(1, *(len(line.parts) for line in lines))
         self.columns = templates.columns
-        rows = [part.row for line in lines for part in line.parts]
-        self.left, self.right = max(0, *(-row for row in rows), 0), max(0, *rows, 0)
-        patterns = dict.fromkeys("\0".join(line.texts) for line in lines)
-        self.texts = tuple(patterns)
-        numbers = {pattern: index for index, pattern in enumerate(patterns)}
-        self.patterns = np.array([numbers["\0".join(line.texts)] for line in lines], np.int64)
-        self.counts = np.array([len(line.parts) for line in lines], np.int64)
-        self.cells = np.cumsum(self.counts == 1) - 1
-        self.parts = np.zeros((len(lines), self.width, 3), np.int64)
+        self.left, self.right = max([0, *(-row for row, _ in places)]), max([0, *(row for row, _ in places)])
+        texts = ["\0".join(line.texts) for line in lines]
+        self.texts = tuple(dict.fromkeys(texts))
+        counts = np.array([len(line.parts) for line in lines], np.int64)
+        numbered = np.zeros((len(lines), self.width, 2), np.int64)
         for f, line in enumerate(lines):
             for p, part in enumerate(line.parts):
-                self.parts[f, p] = part.row, part.column, number[part.view]
-        self.singles = int((self.counts == 1).sum())
+                numbered[f, p] = places.index((part.row, part.column)), self.views.index(part.view)
+        self.templates, self.cells = len(lines), int((counts < 2).sum())
+        patterns = np.array([self.texts.index(text) for text in texts], np.int64)
+        rest = (counts, np.cumsum(counts < 2) - 1, numbered)
+        self.numbers = (np.array(places, np.int64).reshape(-1, 2), patterns, *rest)
+        column = Column.of(self.texts)
+        self.hashes = (self.numbers[0], _hashed(column.data, column.starts, column.ends)[patterns], *rest)
 
     @property
     def boundaries(self) -> list[str]:
         """What stands before and behind a sentence, by increasing distance."""
         return [f"_B-{row + 1}" for row in range(self.left)] + [f"_B+{row + 1}" for row in range(self.right)]
-
-    def arrays(self, patterns: Array) -> tuple[Array, ...]:
-        return patterns, self.counts, self.cells, self.parts
 
 
 # --- what is looked at of a word ---
@@ -220,22 +214,31 @@ class _Words:
     Rows 0, 1, … of ``values`` and ``cells`` are what stands before and behind a sentence, then come the words.
     """
 
-    def __init__(self, plan: _Plan, resolve: Resolve, dtype: Any, empty: int, cell: Any) -> None:
-        self.plan, self._resolve = plan, resolve
+    def __init__(self, plan: _Plan, resolve: Resolve | None) -> None:
+        self.plan, self._resolve, self._hashed = plan, resolve or _hashed, resolve is None
         self.strings = _Strings()
-        self.values = np.zeros((2**8, max(1, len(plan.views))), dtype)
-        self.cells = np.full((2**8, max(1, plan.singles)), empty, cell)
-        self._empty = empty
         edge = Column.of(plan.boundaries)
         self.count = len(edge)
-        self._grow()
+        self._empty = 0 if self._hashed else loops.UNSEEN
+        size, kind = max(2**8, self.count), np.uint64 if self._hashed else np.int32
+        self.values = np.zeros((size, max(1, len(plan.views))), kind)
+        self.cells = np.full((size, max(1, plan.cells)), self._empty, kind)
         if len(edge):
-            self.values[: len(edge)] = resolve(edge.data, edge.starts, edge.ends)[:, None]
+            self.values[: len(edge)] = self._resolve(edge.data, edge.starts, edge.ends)[:, None]
+            self._fill(0)
+
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        return self.values, self.cells
 
     def _grow(self) -> None:
         before = len(self.cells)
         self.values, self.cells = _grown(self.values, self.count), _grown(self.cells, self.count)
         self.cells[before:] = self._empty
+
+    def _fill(self, before: int) -> None:
+        if self._hashed:
+            loops.hash_cells(before, self.count, self.plan.hashes, self.arrays)
 
     def types(self, columns: Sequence[Column]) -> Array:
         """The row of each token's string, (columns, T); new words get theirs."""
@@ -256,6 +259,7 @@ class _Words:
             self.values[edges + before : self.count, number] = self._resolve(
                 *_viewed(view, data, starts - begin, stops - begin)
             )
+        self._fill(edges + before)
         return types
 
 
@@ -416,18 +420,14 @@ class FeatureMap:
         chosen = _chosen(corpus, columns, plan.columns)
         with self._lock:  # new words are remembered
             if self._words is None or self._words.strings.count > _MOST_WORDS:
-                self._words = self._remembering(plan)
-            words, before = self._words, self._words.count
-            if before == plan.left + plan.right:
-                before = 0
-            types = words.types(chosen)
-            self._fill(plan, words, before)
-            values, cells = words.values, words.cells  # rows that are read do not change any more
+                self._words = _Words(plan, None if self._table is None else self._table.strings.find)
+            types = self._words.types(chosen)
+            known = self._words.arrays  # a larger one may take their place, but these stay right
         bounds = [corpus.tokens * number // jobs for number in range(jobs + 1)]
 
         def work(first: int, stop: int) -> tuple[Array, Array]:
-            sentence = int(np.searchsorted(corpus.offsets, first, "right")) - 1
-            return self._stretch(plan, (types, corpus.offsets, first, stop, max(0, sentence)), values, cells)
+            where = _where(plan, types, corpus.offsets, first, stop)
+            return self._stretch(plan, where, known)
 
         if jobs == 1 or corpus.tokens < 2 * jobs:
             ids, indptr = work(0, corpus.tokens)
@@ -437,31 +437,16 @@ class FeatureMap:
             ids, indptr = (_chain([piece[k] for piece in found], shift=k > 0) for k in range(2))
         return Sequences(corpus.offsets, self.width, indptr=indptr, ids=ids)
 
-    def _remembering(self, plan: _Plan) -> _Words:
-        if self._table is None:
-            return _Words(plan, _hashed, np.uint64, 0, np.uint64)
-        return _Words(plan, self._table.strings.find, np.int32, loops.UNSEEN, np.int32)
-
-    def _fill(self, plan: _Plan, words: _Words, before: int) -> None:
-        if self._table is None:
-            loops.hash_cells(before, words.count, *plan.arrays(_pattern_hashes(plan)), words.values, words.cells)
-        else:
-            table = (self._table.slots, self._table.keys)
-            loops.fill_cells(before, words.count, *plan.arrays(plan.patterns), words.values, *table, words.cells)
-
-    def _stretch(self, plan: _Plan, where: tuple[Any, ...], values: Array, cells: Array) -> tuple[Array, Array]:
+    def _stretch(self, plan: _Plan, where: tuple[Any, ...], words: tuple[Array, Array]) -> tuple[Array, Array]:
         """Ids and indptr of the tokens from first to stop."""
-        first, stop = where[2:4]
-        ids = np.empty((stop - first) * len(plan.counts), np.int32)
+        _, _, first, stop, *_ = where
+        ids = np.empty((stop - first) * plan.templates, np.int32)
         if self._table is None:
-            shift = _shift(self.width)
-            loops.hash_features(*where, plan.left, shift, *plan.arrays(_pattern_hashes(plan)), values, cells, ids)
-            return ids, np.arange(0, len(ids) + 1, len(plan.counts))
-        indptr = np.zeros(stop - first + 1, np.int64)
-        table = (self._table.slots, self._table.keys)
-        n = loops.look_up_features(
-            *where, plan.left, *plan.arrays(plan.patterns), values, cells, *table, ids, indptr[1:]
-        )
+            loops.hash_features(where, plan.hashes, words, _shift(self.width), ids)
+            return ids, np.arange(0, len(ids) + 1, plan.templates)
+        indptr, nothing = np.zeros(stop - first + 1, np.int64), np.zeros(0, np.int64)
+        table = (self._table.slots, self._table.keys, 0, False, nothing)
+        _, _, n, _ = loops.number_features(where, plan.numbers, words, *table, ids, 0, indptr[1:])
         return ids[:n], indptr
 
     # --- names and state ---
@@ -535,37 +520,25 @@ class _Learning:
     def __init__(self, plan: _Plan, counting: bool, buckets: int | None) -> None:
         self.plan, self.table = plan, _Dictionary(plan.width)
         self.seen = np.zeros(2**8 if counting else 0, np.int64)
-        self._words = self._new_words()
-
-    def _new_words(self) -> _Words:
-        return _Words(self.plan, self.table.strings.add, np.int32, loops.UNSEEN, np.int32)
+        self._words = _Words(plan, self.table.strings.add)
 
     def block(self, columns: Sequence[Column], offsets: Array, keep: bool) -> tuple[Array, Array]:
         """Ids and indptr of a block's tokens; empty if they are not to be kept."""
-        plan, table, templates = self.plan, self.table, len(self.plan.counts)
+        plan, table = self.plan, self.table
         if self._words.strings.count > 8 * _MOST_WORDS:
-            self._words = self._new_words()
+            self._words = _Words(plan, table.strings.add)
         types = self._words.types(columns)
         tokens = types.shape[1]
-        ids, indptr = np.empty(tokens * templates, np.int32), np.zeros(tokens + 1, np.int64)
+        ids, indptr = np.empty(tokens * plan.templates, np.int32), np.zeros(tokens + 1, np.int64)
         token = n = 0
         while token < tokens:
-            table.grow(templates)
+            table.grow(loops.BATCH * plan.templates)
             if len(self.seen):
                 self.seen = _grown(self.seen, len(table.keys))
-            where = (types, offsets, token, int(np.searchsorted(offsets, token, "right")) - 1, plan.left)
-            words = (self._words.values, self._words.cells)
-            token, table.count, n = loops.learn_features(
-                *where,
-                *plan.arrays(plan.patterns),
-                *words,
-                table.slots,
-                table.keys,
-                self.seen,
-                table.count,
-                ids,
-                n,
-                indptr,
+            where = _where(plan, types, offsets, token, tokens)
+            into = (table.slots, table.keys, table.count, True, self.seen)
+            token, table.count, n, _ = loops.number_features(
+                where, plan.numbers, self._words.arrays, *into, ids, n, indptr[token + 1 :]
             )
         return (ids, indptr) if keep else (ids[:0], indptr[:1])
 
@@ -576,38 +549,31 @@ class _Hashing:
     def __init__(self, plan: _Plan, counting: bool, buckets: int | None) -> None:
         assert buckets is not None
         self.plan, self._buckets = plan, buckets
-        self._patterns = _pattern_hashes(plan)
-        self._words = _Words(plan, _hashed, np.uint64, 0, np.uint64)
-        self._used = np.zeros((0, max(1, plan.singles)), bool)
+        self._words = _Words(plan, None)
+        self._used = np.zeros((0, max(1, plan.cells)), bool)
         self._table, self._count = np.zeros(2**12, np.uint64), 0
 
     def block(self, columns: Sequence[Column], offsets: Array, keep: bool) -> tuple[Array, Array]:
         """Ids and indptr of a block's tokens; empty if they are not to be kept."""
-        plan, templates = self.plan, len(self.plan.counts)
+        plan = self.plan
         if self._words.strings.count > 8 * _MOST_WORDS:
-            self._words = _Words(plan, _hashed, np.uint64, 0, np.uint64)
+            self._words = _Words(plan, None)
             self._used[:] = False
-        before = self._words.count if self._words.strings.count else 0
-        types = self._words.types(columns)
-        words, arrays = self._words, plan.arrays(self._patterns)
-        loops.hash_cells(before, words.count, *arrays, words.values, words.cells)
-        self._used = _grown(self._used, words.count)
+        types, words = self._words.types(columns), self._words.arrays
+        self._used = _grown(self._used, self._words.count)
         tokens, token = types.shape[1], 0
         while token < tokens:
-            if 2 * (self._count + templates) > len(self._table):
+            while 2 * (self._count + plan.templates) > len(self._table):
                 table = np.zeros(2 * len(self._table), np.uint64)
                 loops.place_hashes(self._table, table)
                 self._table = table
-            where = (types, offsets, token, int(np.searchsorted(offsets, token, "right")) - 1, plan.left)
-            token, self._count = loops.collect_hashes(
-                *where, *arrays, words.values, words.cells, self._used, self._table, self._count
-            )
+            where = _where(plan, types, offsets, token, tokens)
+            token, self._count = loops.collect_hashes(where, plan.hashes, words, self._used, self._table, self._count)
         if not keep:
             return np.empty(0, np.int32), np.zeros(1, np.int64)
-        ids = np.empty(tokens * templates, np.int32)
-        where = (types, offsets, 0, tokens, 0, plan.left)
-        loops.hash_features(*where, _shift(self._buckets), *arrays, words.values, words.cells, ids)
-        return ids, np.arange(0, len(ids) + 1, templates)
+        ids = np.empty(tokens * plan.templates, np.int32)
+        loops.hash_features(_where(plan, types, offsets, 0, tokens), plan.hashes, words, _shift(self._buckets), ids)
+        return ids, np.arange(0, len(ids) + 1, plan.templates)
 
     def collisions(self) -> int:
         """How many different features share their bucket with another."""
@@ -621,9 +587,10 @@ def _hashed(data: Array, starts: Array, stops: Array) -> Array:
     return out
 
 
-def _pattern_hashes(plan: _Plan) -> Array:
-    texts = Column.of(plan.texts)
-    return _hashed(texts.data, texts.starts, texts.ends)[plan.patterns]
+def _where(plan: _Plan, types: Array, offsets: Array, first: int, stop: int) -> tuple[Any, ...]:
+    """Which tokens the compiled loops are to look at, with the sentence of the first."""
+    sentence = min(int(np.searchsorted(offsets, first, "right")) - 1, max(0, len(offsets) - 2))
+    return types, offsets, first, stop, sentence, plan.left
 
 
 def _shift(buckets: int) -> np.uint64:
@@ -696,3 +663,172 @@ def _checked_strings(arrays: dict[str, Array]) -> tuple[Array, Array]:
     if not len(bounds) or bounds[0] != 0 or bounds[-1] != len(data) or bool((np.diff(bounds) < 0).any()):
         raise ValueError("array 'bounds' does not rise over its strings: the file is damaged; train again")
     return data, bounds
+
+
+# --- features that the caller has made ---
+
+
+class DictFeatures:
+    """Features from one dictionary or list of strings per token, as sklearn-crfsuite and python-crfsuite take them.
+
+    =================================  =====================================================
+    in the dictionary                  feature
+    =================================  =====================================================
+    ``"word": "dog"``                  ``word:dog`` = 1
+    ``"title": True``                  ``title`` = 1; False and 0 are no feature
+    ``"length": 3.5``                  ``length`` = 3.5
+    ``"ends": ["g", "og"]``, a set     ``ends:g`` = 1, ``ends:og`` = 1
+    ``"prev": {"word": "the"}``        ``prev:word:the`` = 1, and so on inside of it
+    =================================  =====================================================
+
+    A list of strings instead of a dictionary has each of them with 1. Features are numbered by first occurrence, those
+    that are unknown at ``transform`` are ignored; one that a token has twice counts twice.
+
+    Args:
+        cutoff: features that occur in fewer places of the data of ``fit`` are dropped.
+
+    Example:
+        >>> features = DictFeatures()
+        >>> X = features.fit_transform([[{"word": "the"}, {"word": "dog", "length": 3}]])
+        >>> features.names(), X.ids, X.values
+        (['word:the', 'word:dog', 'length'], array([0, 1, 2], dtype=int32), array([1., 1., 3.]))
+    """
+
+    def __init__(self, *, cutoff: int = 1) -> None:
+        self.cutoff = checks.whole("cutoff", cutoff, at_least=1)
+        self._numbers: dict[str, int] | None = None
+
+    @property
+    def width(self) -> int:
+        """d, the number of features."""
+        return len(self._known())
+
+    def _known(self) -> dict[str, int]:
+        if self._numbers is None:
+            raise ValueError("this DictFeatures has seen no data; call fit or fit_transform first")
+        return self._numbers
+
+    def fit(self, X: Iterable[Iterable[Any]]) -> DictFeatures:
+        """Learn which features there are."""
+        self.fit_transform(X)
+        return self
+
+    def fit_transform(self, X: Iterable[Iterable[Any]]) -> Sequences:
+        """Learn which features there are, and return those of each token."""
+        numbers: dict[str, int] = {}
+        ids, values, indptr, offsets = self._read(X, lambda name: numbers.setdefault(name, len(numbers)))
+        if not numbers:
+            raise ValueError("X has no features: every dictionary is empty")
+        if self.cutoff > 1:
+            kept = np.bincount(ids, minlength=len(numbers)) >= self.cutoff
+            if not kept.any():
+                raise checks.ParameterError(
+                    checks.Option("cutoff", self.cutoff), " drops every feature: none occurs that often; lower it"
+                )
+            renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
+            numbers = {name: int(renumbered[old]) for name, old in numbers.items() if kept[old]}
+            there = kept[ids]
+            indptr = np.concatenate([[0], np.cumsum(there)])[indptr]
+            ids, values = renumbered[ids[there]].astype(np.int32), values[there]
+        self._numbers = numbers
+        return self._sequences(ids, values, indptr, offsets)
+
+    def transform(self, X: Iterable[Iterable[Any]]) -> Sequences:
+        """The features of each token; those that are unknown are ignored."""
+        known = self._known()
+        return self._sequences(*self._read(X, known.get))
+
+    def _sequences(self, ids: Array, values: Array, indptr: Array, offsets: Array) -> Sequences:
+        binary = bool((values == 1).all())
+        return Sequences(offsets, self.width, indptr=indptr, ids=ids, values=None if binary else values)
+
+    def _read(
+        self, X: Iterable[Iterable[Any]], number: Callable[[str], int | None]
+    ) -> tuple[Array, Array, Array, Array]:
+        ids: list[int] = []
+        values: list[float] = []
+        indptr, offsets = [0], [0]
+        for sentence, tokens in enumerate(X):
+            for position, token in enumerate(tokens):
+                for name, value in _pairs(token, sentence, position):
+                    found = number(name)
+                    if found is not None:
+                        ids.append(found)
+                        values.append(value)
+                indptr.append(len(ids))
+            offsets.append(len(indptr) - 1)
+        return np.array(ids, np.int32), np.array(values, np.float64), np.array(indptr), np.array(offsets)
+
+    def names(self, ids: Sequence[int] | Array | None = None) -> list[str]:
+        """Features in words; all of them if ``ids`` is None."""
+        names = list(self._known())
+        if ids is None:
+            return names
+        numbers = np.asarray(ids, np.int64).reshape(-1)
+        if not _within(numbers, 0, self.width):
+            raise ValueError(f"ids must be from 0 to {self.width - 1}, found {numbers.min()} to {numbers.max()}")
+        return [names[number] for number in numbers]
+
+    def state(self) -> tuple[dict[str, Array], str]:
+        """Arrays, and JSON with the rest: what :meth:`from_state` needs, for a safetensors file."""
+        column = Column.of(self._known())
+        rest = {"kind": "dicts", "version": _VERSION, "cutoff": self.cutoff}
+        return {"strings": column.data, "bounds": np.concatenate([[0], column.ends])}, json.dumps(rest)
+
+    @classmethod
+    def from_state(cls, arrays: dict[str, Array], rest: str) -> DictFeatures:
+        """The features that :meth:`state` was called on; a ``ValueError`` if the state is damaged."""
+        found = cls(cutoff=_rest(rest, "dicts")["cutoff"])
+        data, bounds = _checked_strings(arrays)
+        try:
+            names = Column(None, data, bounds[1:]).strings()
+        except UnicodeDecodeError:
+            names = []
+        found._numbers = {name: number for number, name in enumerate(names)}
+        if len(found._numbers) != len(bounds) - 1:
+            raise ValueError("the names of the features are damaged; train again")
+        return found
+
+
+def _pairs(token: Any, sentence: int, position: int) -> Iterator[tuple[str, float]]:
+    """The features of a token with their values."""
+    if isinstance(token, Mapping):
+        for key, value in token.items():
+            if type(value) is str and type(key) is str:  # by far the most
+                yield f"{key}:{value}", 1.0
+            else:
+                yield from _flat(key, value, sentence, position)
+    elif isinstance(token, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in token):
+        for name in sorted(token) if isinstance(token, (set, frozenset)) else token:
+            yield name, 1.0
+    else:
+        raise TypeError(
+            f"token {position} of sentence {sentence} must be a dictionary or a list of strings, found "
+            f"{type(token).__name__} {token!r}"
+        )
+
+
+def _flat(key: Any, value: Any, sentence: int, position: int) -> Iterator[tuple[str, float]]:
+    where = f"token {position} of sentence {sentence}"
+    if not isinstance(key, str):
+        raise TypeError(f"{where} has the key {key!r}; keys must be strings, found {type(key).__name__}")
+    if isinstance(value, str):
+        yield f"{key}:{value}", 1.0
+    elif isinstance(value, (bool, np.bool_)):
+        if value:
+            yield key, 1.0
+    elif isinstance(value, (int, float, np.integer, np.floating)):
+        number = checks.number(f"{key} of {where}", value)
+        if number:
+            yield key, number
+    elif isinstance(value, Mapping):
+        for inner, each in value.items():
+            yield from _flat(f"{key}:{inner}", each, sentence, position)
+    elif isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in value):
+        for name in sorted(value) if isinstance(value, (set, frozenset)) else value:
+            yield f"{key}:{name}", 1.0
+    else:
+        raise TypeError(
+            f"{key!r} of {where} must be a string, a number, True or False, a list of strings or a dictionary, found "
+            f"{type(value).__name__} {value!r}"
+        )

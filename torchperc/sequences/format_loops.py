@@ -12,7 +12,7 @@ _TAB, _LF, _CR, _BLANK, _HASH = 9, 10, 13, 32, 35
 _DOCSTART = np.frombuffer(b"-DOCSTART-", np.uint8)
 
 
-@njit(inline="always")
+@njit
 def _copied(data, start, stop, out, at):
     for j in range(start, stop):
         out[at] = data[j]
@@ -20,7 +20,7 @@ def _copied(data, start, stop, out, at):
     return at
 
 
-@njit(inline="always")
+@njit
 def _begins(data, start, stop, text):
     if stop - start < len(text):
         return False
@@ -47,7 +47,7 @@ def last_boundary(data, by_line):
     return newline + 1  # the first line of all is empty
 
 
-@njit(inline="always")
+@njit
 def _line(data, i, kept):
     """Where the line that begins at i ends, and where its text does: before blanks, except one that is ``kept``."""
     end = i
@@ -62,7 +62,7 @@ def _line(data, i, kept):
     return end, stop
 
 
-@njit(inline="always")
+@njit
 def _is_blank(data, start, stop):
     for i in range(start, stop):
         if data[i] != _BLANK and data[i] != _TAB:
