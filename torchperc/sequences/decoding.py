@@ -126,13 +126,14 @@ class ChainWeights:
     def largest(self) -> float:
         """The largest absolute value."""
         arrays = (self.rows[: self.used], self.trans, self.end)
-        return max(float(np.abs(array).max(initial=0)) for array in arrays)
+        return max(float(max(array.max(initial=0), -array.min(initial=0))) for array in arrays)
 
     @property
     def norm(self) -> float:
         """‖w‖ over all weights."""
-        arrays = (self.rows[: self.used], self.trans, self.end)
-        return math.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays))
+        arrays = (each.reshape(-1) for each in (self.rows[: self.used], self.trans, self.end))
+        # einsum converts piece by piece, where np.square would make a float64 copy of all rows
+        return math.sqrt(sum(float(np.einsum("i,i->", array, array, dtype=np.float64)) for array in arrays))
 
     def digest(self) -> bytes:
         """A hash by which weights are recognised when they come back."""
