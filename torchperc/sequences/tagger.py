@@ -655,15 +655,17 @@ class Tagger:
             raise ValueError(f"{path} is not a tagger; name a file that `torchperc tag fit` wrote")
         if not sealed:
             raise ValueError(f"{path} has lost its checksum, so another program has written it; {_REMEDY}")
+        new = ""
         try:
             state = json.loads(texts[DESCRIPTION])
             if state["format"] > FORMAT:
-                why = f"{path} is of format {state['format']}, written by torchperc {state['torchperc']}"
-                raise ValueError(f"{why}; this one reads up to format {FORMAT}: pip install -U torchperc")
-            return _tagger(state, {name: tensor.numpy() for name, tensor in tensors.items()})
-        except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+                new = f"{path} is of format {state['format']}, written by torchperc {state['torchperc']}"
+            else:
+                return _tagger(state, {name: tensor.numpy() for name, tensor in tensors.items()})
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ValueError(f"{path} does not hold a tagger that can be used: {what}; {_REMEDY}") from None
+        raise ValueError(f"{new}; this one reads up to format {FORMAT}: pip install -U torchperc")
 
 
 def _tagger(state: dict[str, Any], arrays: dict[str, Array]) -> Tagger:
