@@ -52,6 +52,12 @@ def brown(source: Path) -> Iterator[list[Sentence]]:
         yield [[(word, simplified(tag)) for word, _, tag in line] for line in pairs if line]
 
 
+def checked(source: str | Path) -> Path:
+    """A folder or an archive, if it has files of the Brown corpus."""
+    next(_documents(Path(source)))
+    return Path(source)
+
+
 def _documents(source: Path) -> Iterator[tuple[str, bytes]]:
     found = 0
     if source.is_dir():

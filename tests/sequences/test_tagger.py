@@ -4,7 +4,7 @@ import io
 import json
 import pickle
 from collections import defaultdict
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
@@ -39,7 +39,12 @@ def active(words, place):
 
 def parts(words, tags):
     found = [(name, tag) for place, tag in enumerate(tags) for name in active(words, place)]
-    return [*found, ("start", tags[0]), *(("pair", *pair) for pair in zip(tags, tags[1:], strict=False)), ("end", tags[-1])]
+    return [
+        *found,
+        ("start", tags[0]),
+        *(("pair", *pair) for pair in pairwise(tags)),
+        ("end", tags[-1]),
+    ]
 
 
 def plain(sentences, epochs, weights=None, total=None):
@@ -271,6 +276,13 @@ def test_the_net_and_a_pickle_have_the_same_decisions(tagger):
 
 
 def test_options_are_checked():
-    for options in ({"select": "best"}, {"decode": "x"}, {"beam_width": 0}, {"epochs": 0}, {"margin": -1}, {"cutoff": 0}):
+    for options in (
+        {"select": "best"},
+        {"decode": "x"},
+        {"beam_width": 0},
+        {"epochs": 0},
+        {"margin": -1},
+        {"cutoff": 0},
+    ):
         with pytest.raises(ValueError, match=next(iter(options)).replace("epochs", "max_epochs")):
             Tagger.fit(Corpus.of(TOY), **options)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torchperc.sequences.corpus import Corpus
     from torchperc.sequences.tagger import TaggerEpoch
 
-OPTIONS = {"tag_column": "column", "n_jobs": "jobs", "buckets": "hash"}
+OPTIONS = {"max_epochs": "epochs", "tag_column": "column", "n_jobs": "jobs", "buckets": "hash"}
 _FORMATS = ("conll", "conllu", "slash", "parquet")
 
 
@@ -87,7 +87,7 @@ def _add_eval(parser: argparse.ArgumentParser) -> None:
 def _add_apply(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Tags text: plain text, a sentence or several per line, or a file of tokens with the columns of training. "
-        "Writes a token and its tag per line and a blank line between sentences; to a file of tokens, a column is added."
+        "Writes a token and its tag per line and a blank line between sentences; to files of tokens a column is added."
     )
     parser.add_argument("model", metavar="MODEL", help="a file written by tag fit")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="text or tokens (default: standard input)")
@@ -196,9 +196,10 @@ def _progress(epochs: int, dev: bool) -> Iterator[Callable[[TaggerEpoch], None]]
         *(["dev accuracy"] if dev else []),
         "time",
     ]
-    print("  ".join(heads))
 
     def show(epoch: TaggerEpoch) -> None:
+        if epoch.epoch == 1:
+            print("  ".join(heads))
         cells = [str(epoch.epoch), f"{epoch.wrong_sentences:,}", f"{epoch.wrong_tokens:,}"]
         cells.append(percent(epoch.accuracy, ".2f"))
         cells += [] if epoch.dev is None else [percent(epoch.dev, ".2f")]
