@@ -276,7 +276,9 @@ def test_templates_are_refused_with_file_and_line(text, words):
 
 def test_templates_as_crf_has_them(tmp_path):
     path = tmp_path / "template"
-    path.write_bytes(b"\xef\xbb\xbf# Unigram\r\nU00:%x[-2,0]\r\n\r\nU05:%x[-1, 0]/%x[0,1]\r\nU05:%x[-1,0]/%x[0,1]\r\nB\r\nB02\r\n")
+    path.write_bytes(
+        b"\xef\xbb\xbf# Unigram\r\nU00:%x[-2,0]\r\n\r\nU05:%x[-1, 0]/%x[0,1]\r\nU05:%x[-1,0]/%x[0,1]\r\nB\r\nB02\r\n"
+    )
     templates = Templates.read(path)
     assert (len(templates), templates.columns, templates.name) == (2, 2, str(path))
     assert templates == Templates("U00:%x[-2,0]\nU05:%x[-1,0]/%x[0,1]")
@@ -296,7 +298,10 @@ def test_templates_as_crf_has_them(tmp_path):
 
 def test_dictionaries_as_crfsuite_has_them():
     X = [
-        [{"word": "the", "title": False, "n": 2.5, "zero": 0}, {"ends": ["g", "og"], "prev": {"word": "the", "up": True}}],
+        [
+            {"word": "the", "title": False, "n": 2.5, "zero": 0},
+            {"ends": ["g", "og"], "prev": {"word": "the", "up": True}},
+        ],
         [["bias", "word:the"], {"more": {"b", "a"}, "n": np.float32(1)}, {}],
     ]
     features = DictFeatures()

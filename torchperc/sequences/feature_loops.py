@@ -6,9 +6,10 @@ an empty slot; an entry that agrees in those bits is compared as a whole, so bot
 - strings: entry i is ``data[ends[i] : ends[i + 1]]``;
 - features: entry i is the row ``keys[i]``, the number of a pattern and of the strings in it, −1 behind the last.
 
-Hash of a string: 64-bit FNV-1a of its UTF-8 bytes, mixed by the finaliser of SplitMix64. Hash of a feature, which chooses
-its bucket: that of the template's text, then ``h = mix((h ^ value) + 0x9E3779B97F4A7C15)`` for the hash of each value.
-Nothing else goes into it, so buckets are the same in all processes and on all machines.
+Hash of a string: 64-bit FNV-1a of its UTF-8 bytes, mixed by the finaliser of SplitMix64. Hash of a feature, whose upper
+bits are its bucket: that of the template's text, with a NUL for each macro, then for each value
+``h = mix((h ^ hash of value) + 0x9E3779B97F4A7C15)``. Nothing else goes into it, so buckets are the same in all
+processes and on all machines.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ def _hash(data, start, stop):
 def _same(data, start, stop, others, begin, end):
     if stop - start != end - begin:
         return False
-    for i in range(stop - start):
-        if data[start + i] != others[begin + i]:
-            return False
-    return True
+    i = 0
+    while start + i < stop and data[start + i] == others[begin + i]:
+        i += 1
+    return start + i == stop
 
 
 @njit(cache=True, nogil=True)

@@ -335,7 +335,7 @@ class FeatureMap:
 
     @property
     def collisions(self) -> int | None:
-        """How many different features of the fitted corpus share their bucket with another; ``None`` without buckets."""
+        """How many different features of the fitted corpus share their bucket; ``None`` without buckets."""
         self._fitted()
         return self._collisions
 

@@ -24,10 +24,10 @@ def _copied(data, start, stop, out, at):
 def _begins(data, start, stop, text):
     if stop - start < len(text):
         return False
-    for j in range(len(text)):
-        if data[start + j] != text[j]:
-            return False
-    return True
+    i = 0
+    while i < len(text) and data[start + i] == text[i]:
+        i += 1
+    return i == len(text)
 
 
 @njit(cache=True, nogil=True)
@@ -64,10 +64,9 @@ def _line(data, i, kept):
 
 @njit
 def _is_blank(data, start, stop):
-    for i in range(start, stop):
-        if data[i] != _BLANK and data[i] != _TAB:
-            return False
-    return True
+    while start < stop and (data[start] == _BLANK or data[start] == _TAB):
+        start += 1
+    return start == stop
 
 
 @njit(cache=True, nogil=True)
@@ -106,9 +105,9 @@ def split_fields(data, start, stop, separator, begins, ends):
 def parse_columns(data, separator, slots, comments, numbered, line, out, ends, offsets, lines):
     """Tokens one per line, sentences separated by empty lines.
 
-    ``slots`` says for each column of the file where it goes, −1 for nowhere; ``numbered``: column 0 is the number of the
-    token, of which 3-4 and 3.1 are left out. Returns the numbers of tokens and sentences, and what is wrong: kind, line,
-    column and count of columns.
+    ``slots`` says for each column of the file where it goes, −1 for nowhere; ``numbered``: column 0 is the number of
+    the token, of which 3-4 and 3.1 are left out. Returns the numbers of tokens and sentences, and what is wrong: kind,
+    line, column and count of columns.
     """
     width = len(slots)
     begins, stops = np.empty(width, np.int64), np.empty(width, np.int64)

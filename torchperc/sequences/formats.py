@@ -7,8 +7,8 @@ format         what it is
                separated by empty lines. A line whose first column is ``-DOCSTART-`` is left out. A line that begins
                with # is a comment only if it stands before the first token of a sentence and has not as many columns
                as the tokens: # is a token, too (see ``comments``)
-``"conllu"``   ten columns separated by tabs (id, form, lemma, upos, xpos, feats, head, deprel, deps, misc), comments with
-               #; words of several tokens (3-4) and empty nodes (3.1) are left out. Columns form and upos are read
+``"conllu"``   ten columns separated by tabs (id, form, lemma, upos, xpos, feats, head, deprel, deps, misc), comments
+               with #; words of several tokens (3-4) and empty nodes (3.1) are left out. Form and upos are read
 ``"slash"``    one sentence per line, ``word/TAG`` tokens separated by blanks; the last slash counts
 ``"parquet"``  one row per sentence with lists of strings, or one row per token and a column that numbers sentences
 =============  ========================================================================================================
@@ -24,6 +24,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -33,12 +34,12 @@ from torchperc import _checks as checks
 from torchperc._lazy import requires
 from torchperc.samples import streams
 from torchperc.sequences import format_loops as loops
+from torchperc.sequences import parquet
 from torchperc.sequences.corpus import Array, Column, Corpus
 
 FORMATS = ("conll", "conllu", "slash", "parquet")
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 _ENDINGS = {".conllu": "conllu", ".conllup": "conll", ".parquet": "parquet", ".pq": "parquet"}
-_SENTENCES = ("sentence", "sentence_id", "sent_id", "sentence_number")
 _LOOK = 2**16  # bytes by which a format is guessed
 _PER_TOKEN = 16  # bytes that are read per token of a block
 _MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
@@ -90,9 +91,9 @@ def read(
         >>> corpus = read(io.BytesIO(b"the DT\\ndog NN\\n\\nrun VB\\n"))
         >>> corpus.sentences(0), corpus.strings(1), corpus.lines
         ([['the', 'dog'], ['run']], ['DT', 'NN', 'VB'], array([1, 2, 4]))
-        >>> read(io.BytesIO(b"the DT\\ndog\\n"), "conll")
+        >>> read(io.BytesIO(b"the/DT dog\\n"), "slash")
         Traceback (most recent call last):
-        ValueError: the stream, line 2: found 1 column and 2 in the lines before; every token needs the same, ...
+        ValueError: the stream, line 1, token 2: 'dog' has no '/' between word and tag; is the format 'conll'?
     """
     how = _options(format, separator, columns, encoding, comments, sentence, max_unpacked)
     blocks = [block for source in _sources(path) for block in _read(source, how, None)]
@@ -157,7 +158,7 @@ def write_conll(stream: IO[str], corpus: Corpus, tags: Iterable[str] | None = No
             raise ValueError(f"tags has {len(columns[-1])} tags for {corpus.tokens} tokens; it needs one per token")
     lines = list(map(separator.join, zip(*columns, strict=True)))
     bounds = corpus.offsets.tolist()
-    for first, stop in zip(bounds, bounds[1:], strict=False):
+    for first, stop in pairwise(bounds):
         stream.write("\n".join(lines[first:stop]) + "\n\n")
 
 
@@ -183,7 +184,8 @@ def _options(
             if isinstance(which, bool) or not isinstance(which, (int, str, np.integer)):
                 raise TypeError(f"columns must hold names or integers, found {type(which).__name__} {which!r}")
     try:
-        encoding = codecs.lookup(encoding).name
+        bytes(4).decode(encoding, "replace")  # refuses codecs that are not of text
+        coding = codecs.lookup(encoding).name
     except (LookupError, TypeError):
         raise checks.ParameterError(
             checks.Option("encoding", encoding), " is unknown; 'utf-8', 'latin-1' and 'utf-16' are common"
@@ -193,7 +195,7 @@ def _options(
     if max_unpacked is not None:
         checks.whole("max_unpacked", max_unpacked, at_least=1)
     return _How(
-        format, separator, None if columns is None else tuple(columns), encoding, comments, sentence, max_unpacked
+        format, separator, None if columns is None else tuple(columns), coding, comments, sentence, max_unpacked
     )
 
 
@@ -228,7 +230,7 @@ def _read(source: Path | IO[bytes], how: _How, tokens: int | None) -> Iterator[C
         raise streams.unreadable(source, error) from None
     if kind == "parquet":
         streams.check_begin(source, None, "parquet")
-        yield from _parquet(source, how, tokens)
+        yield from parquet.blocks(source, how.columns, how.sentence, tokens)
         return
     streams.check_begin(source, packing, None)
     if packing == "zstd":
@@ -259,13 +261,24 @@ class _Text:
 
     def __init__(self, name: str, take: Callable[[int], bytes], encoding: str) -> None:
         self.name, self._take, self._encoding = name, take, encoding
-        self._decoder = (
-            None if encoding in ("utf-8", "utf-8-sig", "ascii") else codecs.getincrementaldecoder(encoding)()
-        )
-        self.rest, self.done, self.line, self._begun = b"", False, 0, False
+        self._decoder = None if encoding in ("utf-8", "utf-8-sig") else codecs.getincrementaldecoder(encoding)()
+        self.rest, self.done, self.line, self._begun, self._decoded = b"", False, 0, False, 0
 
-    def more(self, size: int) -> None:
-        """Append so many bytes to the rest, or as many as there are."""
+    def all(self) -> None:
+        """Append all that is left to the rest."""
+        pieces = [self.rest]
+        while not self.done:
+            pieces.append(self._next(2**24))
+        self.rest = b"".join(pieces)
+
+    def more(self, size: int, long: int = 0) -> None:
+        """Append about so many bytes to the rest; of a long sentence as many again, so that the cost stays linear."""
+        pieces = [self.rest, self._next(size)]
+        while sum(map(len, pieces)) < 2 * long and long > _LOOK and not self.done:
+            pieces.append(self._next(max(size, long)))
+        self.rest = b"".join(pieces)
+
+    def _next(self, size: int) -> bytes:
         data = self._take(size)
         self.done = not data
         if not self._begun and data:
@@ -279,35 +292,30 @@ class _Text:
             try:
                 data = self._decoder.decode(data, self.done).encode()
             except UnicodeError as error:
-                line = self.line + self.rest.count(b"\n") + 1
-                raise ValueError(
-                    f"{self.name}, line {line} or later: not valid {self._encoding} ({checks.first_line(error)}); "
-                    "give its encoding with encoding="
-                ) from None
-        self.rest += data
+                why = f"not valid {self._encoding} ({checks.first_line(error)}); give its encoding with encoding="
+                raise ValueError(f"{self.name}, line {self._decoded + 1} or later: {why}") from None
+            self._decoded += data.count(b"\n")
+        return data
 
     def taken(self, end: int) -> tuple[bytes, int]:
         """The first bytes of the rest, which are checked, and the number of lines before them."""
         data, line = self.rest[:end], self.line
         self.rest = self.rest[end:]
-        if not data.isascii():
-            try:
-                data.decode()
-            except UnicodeDecodeError as error:
-                before = data[: error.start]
-                column = len(before[before.rfind(b"\n") + 1 :].decode()) + 1
-                raise ValueError(
-                    f"{self.name}, line {line + before.count(bytes([10])) + 1}, column {column}: byte "
-                    f"0x{data[error.start]:02x} is not valid UTF-8; give the file's encoding with encoding="
-                ) from None
+        try:
+            _ = data.isascii() or data.decode()
+        except UnicodeDecodeError as error:
+            why = f"byte 0x{data[error.start]:02x} is not valid UTF-8; give the file's encoding with encoding="
+            raise self._wrong(data[: error.start], why) from None
         if b"\0" in data:
-            before = data[: data.index(b"\0")]
-            raise ValueError(
-                f"{self.name}, line {line + before.count(bytes([10])) + 1}, column {len(before) - before.rfind(bytes([10]))}: "
-                "a NUL byte, which text does not have; is this a binary file, or UTF-16 (encoding=)?"
-            )
+            why = "a NUL byte, which text does not have; is this a binary file, or UTF-16 (encoding=)?"
+            raise self._wrong(data[: data.index(b"\0")], why)
         self.line += data.count(b"\n")
         return data, line
+
+    def _wrong(self, before: bytes, why: str) -> ValueError:
+        line = self.line + before.count(b"\n") + 1
+        column = len(before[before.rfind(b"\n") + 1 :].decode()) + 1
+        return ValueError(f"{self.name}, line {line}, column {column}: {why}")
 
 
 def _blocks(
@@ -321,28 +329,20 @@ def _blocks(
     if kind == "parquet":
         raise ValueError(f"{name} is a stream, and Parquet is read from files; save it as one first")
     parser = _Slashes(name, how) if kind == "slash" else _Columns(name, how, kind)
-    found, step = 0, size
+    found = 0
     if tokens is None:
-        pieces = [text.rest]
-        while not text.done:
-            text.rest = b""
-            text.more(size)
-            pieces.append(text.rest)
-        text.rest = b"".join(pieces)
+        text.all()
     while True:
         end = len(text.rest) if text.done else loops.last_boundary(np.frombuffer(text.rest, np.uint8), kind == "slash")
         if end:
             data, line = text.taken(end)
             block = parser.parse(data, line, text.done)
-            step = size
             if block is not None:
                 found += block.tokens
                 yield block
-        else:
-            step = max(size, len(text.rest))  # a long sentence: doubling keeps the cost linear
         if text.done:
             break
-        text.more(step)
+        text.more(size, 0 if end else len(text.rest))
     if not found:
         raise ValueError(f"{name} has no tokens: it is empty or has only blank lines and comments")
 
@@ -396,13 +396,13 @@ class _Columns:
         if first is None or (first[1].startswith(b"#") and self._comments == loops.BY_WIDTH and not last):
             return  # only comments so far
         number, text = first
-        row = np.frombuffer(text.strip(b"\r"), np.uint8)
+        row = np.frombuffer(text, np.uint8)
         begins = np.empty(len(row) + 1, np.int64)
         stop = len(text.rstrip(b" \t\r" if not len(self._separator) else b"\r"))
         width = loops.split_fields(row, 0, stop, self._separator, begins, begins.copy())
         if self._conllu and width != len(CONLLU):
-            why = f"found {width} columns, and CoNLL-U has ten, separated by tabs; use format='conll' for other columns"
-            raise ValueError(f"{self._name}, line {number}: {why}")
+            why = f"found {width} column{'s' * (width != 1)}, and CoNLL-U has ten, separated by tabs"
+            raise ValueError(f"{self._name}, line {number}: {why}; use format='conll' for other columns")
         self._slots = self._chosen(width, number)
 
     def _chosen(self, width: int, line: int) -> Array:
@@ -521,142 +521,3 @@ def _guess(begin: bytes) -> str:
     if all(re.fullmatch(rb"\S+/\S+", word) for line in lines for word in line.split()):
         return "slash"
     return "conll"
-
-
-# --- Parquet ---
-
-
-def _parquet(path: Path, how: _How, tokens: int | None) -> Iterator[Corpus]:
-    """Blocks of a Parquet file: one row per sentence if the columns are lists, else one row per token."""
-    requires(f"reading {path}", "pyarrow")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    found = 0
-    try:
-        with pq.ParquetFile(path) as file:
-            names, key = _parquet_columns(path, file.schema_arrow, how)
-            rows = file.metadata.num_rows if tokens is None else max(1, tokens if key else tokens // 16)
-            batches = file.iter_batches(batch_size=max(1, rows), columns=[*names, *([key] if key else [])])
-            tables = (pa.Table.from_batches([batch]) for batch in batches)
-            for block in _long(path, tables, names, key) if key else _lists(path, tables, names):
-                found += block.tokens
-                yield block
-    except (pa.ArrowException, OSError) as error:
-        raise streams.unreadable(path, error) from None
-    if not found:
-        raise ValueError(f"{path} has no tokens")
-
-
-def _parquet_columns(path: Path, schema: Any, how: _How) -> tuple[list[str], str | None]:
-    """The names of the columns to read, and of the one that numbers sentences if a row is one token."""
-    import pyarrow as pa
-
-    lists = [
-        name
-        for name in schema.names
-        if pa.types.is_list(schema.field(name).type) or pa.types.is_large_list(schema.field(name).type)
-    ]
-    if how.columns is None:
-        key = None if lists else _sentence_column(path, schema, how)
-        return (lists, None) if lists else ([name for name in schema.names if name != key], key)
-    names = []
-    for which in how.columns:
-        if isinstance(which, str) and which not in schema.names:
-            raise ValueError(f"{path} has no column {which!r}; its columns are {', '.join(schema.names)}")
-        if not isinstance(which, str) and not -len(schema.names) <= which < len(schema.names):
-            raise ValueError(
-                f"{path} has {len(schema.names)} columns, so there is no column {which}; they count from 0"
-            )
-        names.append(which if isinstance(which, str) else schema.names[which])
-    if not set(names) & set(lists):
-        return names, _sentence_column(path, schema, how)
-    if not set(names) <= set(lists):
-        other = next(name for name in names if name not in lists)
-        raise ValueError(f"{path}: column {other!r} has one value per row and others have lists; choose with columns=")
-    return names, None
-
-
-def _sentence_column(path: Path, schema: Any, how: _How) -> str:
-    known = [name for name in ([how.sentence] if how.sentence else _SENTENCES) if name in schema.names]
-    if known:
-        return known[0]
-    what = f"no column {how.sentence!r}" if how.sentence else "neither columns of lists nor one that numbers sentences"
-    raise ValueError(f"{path} has {what}; its columns are {', '.join(schema.names)}: name one with sentence=")
-
-
-def _lists(path: Path, tables: Iterable[Any], names: Sequence[str]) -> Iterator[Corpus]:
-    import pyarrow as pa
-
-    row = 0
-    for table in tables:
-        columns, first = [], np.zeros(0, np.int64)
-        for name in names:
-            column = table.column(name).combine_chunks()
-            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-            if column.null_count:
-                raise ValueError(f"{path}, row {row + _first_null(column)}, column {name!r}: no value")
-            lengths = column.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-            if columns and not np.array_equal(lengths, first):
-                wrong = int(np.argmax(lengths != first))
-                raise ValueError(
-                    f"{path}, row {row + wrong + 1}: {name!r} has {lengths[wrong]} values and {names[0]!r} has "
-                    f"{first[wrong]}; every token needs one of each"
-                )
-            first = lengths
-            columns.append(
-                _arrow_column(path, name, column.flatten(), lambda at: f"value {at} of rows from {row + 1} on")
-            )
-        offsets = np.concatenate([[0], np.cumsum(first[first > 0])]).astype(np.int64)
-        if len(offsets) > 1:
-            yield Corpus(tuple(columns), offsets, str(path))
-        row += table.num_rows
-
-
-def _long(path: Path, tables: Iterable[Any], names: Sequence[str], key: str) -> Iterator[Corpus]:
-    import pyarrow as pa
-
-    rest, row = None, 0
-    for table in [*tables, None]:
-        whole = rest if table is None else table if rest is None else pa.concat_tables([rest, table])
-        if whole is None or not whole.num_rows:
-            continue
-        number = whole.column(key).combine_chunks()
-        if number.null_count:
-            raise ValueError(f"{path}, row {row + _first_null(number)}, column {key!r}: no value")
-        codes = number.dictionary_encode()
-        codes = codes.combine_chunks() if isinstance(codes, pa.ChunkedArray) else codes
-        codes = codes.indices.to_numpy(zero_copy_only=False)
-        begins = np.flatnonzero(np.diff(codes)) + 1
-        end = whole.num_rows if table is None else int(begins[-1]) if len(begins) else 0
-        if end:
-            taken = whole.slice(0, end)
-            columns = tuple(
-                _arrow_column(path, name, taken.column(name), lambda at: f"row {row + at}") for name in names
-            )
-            offsets = np.concatenate([[0], begins[begins < end], [end]]).astype(np.int64)
-            yield Corpus(columns, offsets, str(path))
-        rest, row = whole.slice(end), row + end
-
-
-def _first_null(column: Any) -> int:
-    import pyarrow.compute as pc
-
-    return int(pc.index(pc.is_null(column), True).as_py()) + 1
-
-
-def _arrow_column(path: Path, name: str, values: Any, where: Callable[[int], str]) -> Column:
-    import pyarrow as pa
-
-    if values.null_count:
-        raise ValueError(f"{path}, {where(_first_null(values))}, column {name!r}: no value")
-    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
-    if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-        raise ValueError(f"{path}: column {name!r} holds {kind}, not strings; choose others with columns=")
-    strings = values.cast(pa.large_string())
-    strings = strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings
-    strings = strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings
-    _, offsets, data = strings.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[strings.offset : strings.offset + len(strings) + 1]
-    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return Column(name, content[bounds[0] : bounds[-1]], bounds[1:] - bounds[0])

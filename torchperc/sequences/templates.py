@@ -14,10 +14,10 @@ macro                   what it stands for
 Characters are Unicode code points. Beyond the first token of a sentence every macro gives ``_B-1``, ``_B-2``, …, beyond
 the last ``_B+1``, ``_B+2``, …
 
-A line that begins with ``U`` is a template: ``U05:%x[-1,0]/%x[0,0]`` gives the feature ``U05:the/dog``. Without a macro it
-is the same feature in every token (a bias). Templates with the same text around their macros share their features, as
-in CRF++: that is how a bag of words is written. ``B`` stands for the pairs of neighbouring tags, which the chain always
-has. Empty lines and those that begin with ``#`` are ignored.
+A line that begins with ``U`` is a template: ``U05:%x[-1,0]/%x[0,0]`` gives the feature ``U05:the/dog``. Without a macro
+it is the same feature in every token (a bias). Templates with the same text around their macros share their features,
+as in CRF++: that is how a bag of words is written. ``B`` stands for the pairs of neighbouring tags, which the chain
+always has. Empty lines and those that begin with ``#`` are ignored.
 """
 
 from __future__ import annotations
