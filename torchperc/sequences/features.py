@@ -359,16 +359,57 @@ class FeatureMap:
             corpus: a corpus, or an iterator of its blocks, which are read once.
             columns: names or numbers of the columns that the templates count from 0; all if None.
         """
-        found = list(self._learned(corpus, columns, keep=True))
+        return self._numbered(self._learned(corpus, columns, keep=True))
+
+    def fit_more(self, corpus: Corpus | Iterable[Corpus], columns: Sequence[int | str] | None = None) -> Sequences:
+        """Learn which other features there are, and return all those of each token.
+
+        Features that are known keep their numbers, new ones are numbered behind them; ``cutoff`` is for new ones. With
+        buckets there is nothing to learn.
+
+        Example:
+            >>> features = FeatureMap(Templates("U:%x[0,0]")).fit(Corpus.of([["a", "b"]]))
+            >>> features.fit_more(Corpus.of([["c", "a"]])).ids, features.names()
+            (array([2, 0], dtype=int32), ['U:a', 'U:b', 'U:c'])
+        """
+        self._fitted()
+        if self._table is None:
+            return self.transform(Corpus.joined(list(_blocks(corpus))), columns)
+        return self._numbered(self._learned(corpus, columns, keep=True, known=self._table))
+
+    def reduced(self, numbers: Sequence[int] | Array) -> FeatureMap:
+        """A map of only the features with these numbers, which are numbered anew, in this order.
+
+        Example:
+            >>> features = FeatureMap(Templates("U:%x[0,0]")).fit(Corpus.of([["a", "b", "c"]]))
+            >>> features.reduced([2, 0]).names()
+            ['U:c', 'U:a']
+        """
+        plan, kept = self._fitted(), np.asarray(numbers, np.int64)
+        if self._table is None:
+            raise ValueError("hashed features cannot be left out, as several share a bucket; leave buckets= out")
+        if not kept.size or not _within(kept, 0, self.width):
+            raise ValueError(f"numbers must be some of 0 to {self.width - 1}, found {numbers!r}")
+        found = FeatureMap(self.templates, cutoff=self.cutoff)
+        found._plan, found._table = plan, self._table.reduced(kept)
+        return found
+
+    def _numbered(self, blocks: Iterable[tuple[Array, Array, Array]]) -> Sequences:
+        """The features of all blocks, those that the cut-off leaves."""
+        found = list(blocks)
         ids, indptr, offsets = (_chain([piece[k] for piece in found], shift=k > 0) for k in range(3))
         if self._table is not None and self._renumbered is not None:
             ids = ids[: loops.keep_features(ids, indptr, self._renumbered)]
         return Sequences(offsets, self.width, indptr=indptr, ids=ids)
 
     def _learned(
-        self, corpus: Corpus | Iterable[Corpus], columns: Sequence[int | str] | None, keep: bool
+        self,
+        corpus: Corpus | Iterable[Corpus],
+        columns: Sequence[int | str] | None,
+        keep: bool,
+        known: _Dictionary | None = None,
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """Ids, indptr and offsets of each block, numbered before the cut-off."""
+        """Ids, indptr and offsets of each block, numbered before the cut-off, behind the features that are known."""
         self._forget()
         self._renumbered: Array | None = None
         plan, learner = None, None
@@ -378,6 +419,8 @@ class FeatureMap:
                     self.templates = Templates.default(len(block.columns if columns is None else columns))
                 plan = _Plan(self.templates)
                 learner = (_Learning if self.buckets is None else _Hashing)(plan, self.cutoff > 1, self.buckets)
+                if known is not None and isinstance(learner, _Learning):
+                    learner.go_on(known, self.cutoff)
             assert learner is not None
             yield (*learner.block(_chosen(block, columns, plan.columns), block.offsets, keep), block.offsets)
         if plan is None or learner is None:
@@ -521,6 +564,14 @@ class _Learning:
         self.plan, self.table = plan, _Dictionary(plan.width)
         self.seen = np.zeros(2**8 if counting else 0, np.int64)
         self._words = _Words(plan, self.table.strings.add)
+
+    def go_on(self, known: _Dictionary, cutoff: int) -> None:
+        """Number features behind those that are known, which count as seen often enough."""
+        self.table = known.reduced(np.arange(known.count))  # a copy
+        if len(self.seen):
+            self.seen = np.zeros(len(self.table.keys), np.int64)
+            self.seen[: known.count] = cutoff
+        self._words = _Words(self.plan, self.table.strings.add)
 
     def block(self, columns: Sequence[Column], offsets: Array, keep: bool) -> tuple[Array, Array]:
         """Ids and indptr of a block's tokens; empty if they are not to be kept."""
