@@ -12,7 +12,7 @@ import torch
 
 from torchperc.data import tagged_sentences
 from torchperc.samples.sealed import read_sealed, write_sealed
-from torchperc.sequences import Corpus, Tagger, Templates, evaluate
+from torchperc.sequences import Corpus, FeatureMap, Tagger, Templates, evaluate
 from torchperc.sequences.tagger import DESCRIPTION
 
 TEMPLATES = Templates("U0:%x[0,0]\nU1:%x[-1,0]\nU2:%suffix[0,0,2]")
@@ -47,9 +47,8 @@ def parts(words, tags):
     ]
 
 
-def plain(sentences, epochs, weights=None, total=None):
+def plain(sentences, epochs, weights=None, total=None, tags="DNV"):
     """Averaged weights by brute force over all sequences of tags; ties count as mistakes, as tie='update' has it."""
-    tags = sorted({tag for sentence in sentences for _, tag in sentence})
     weights, total = weights or defaultdict(int), total or defaultdict(int)
     for _ in range(epochs):
         for sentence in sentences:
@@ -103,10 +102,10 @@ def test_weights_are_those_of_the_plain_program():
 
 
 def test_learning_goes_on_where_it_was():
-    other = [[("the", "D"), ("cat", "N"), ("sleeps", "V")], [("dogs", "N")]]
+    other = [[("the", "D"), ("cat", "N"), ("sleeps", "V")], [("soon", "A"), ("dogs", "N")]]
     first = Tagger.fit(Corpus.of(TOY), templates=TEMPLATES, epochs=1, order="given")
     both = first.fit_more(Corpus.of(other), epochs=1, order="given")
-    last, total = plain(other, 1, *plain(TOY, 1))
+    last, total = plain(other, 1, *plain(TOY, 1), tags="DNVA")
     assert as_plain(both, both.rest.last) == without_zeros(last)
     assert as_plain(both, both.rest.total) == without_zeros(total)
     assert (both.rest.steps, both.epochs) == (5, 2)
@@ -176,6 +175,7 @@ def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
         (lambda: changed(format=9, torchperc="7.0"), "format 9, written by torchperc 7.0"),
         (lambda: changed(tags=["a", "b"]), "do not fit"),
         (lambda: changed(tensors={"total.features": tensors["total.features"] + 10**6}), "do not fit"),
+        (lambda: changed(tensors={"total.tags": tensors["total.tags"] + 8}), "do not fit"),
         (lambda: changed(tensors={"last.indptr": tensors["last.indptr"] + 1}), "do not fit"),
         (lambda: changed(tensors={"vocabulary.ends": tensors["vocabulary.ends"] + 10**6}), "ends"),
         (lambda: changed(layout={}), "missing"),
@@ -286,3 +286,22 @@ def test_options_are_checked():
     ):
         with pytest.raises(ValueError, match=next(iter(options)).replace("epochs", "max_epochs")):
             Tagger.fit(Corpus.of(TOY), **options)
+
+
+@pytest.mark.parametrize("cutoff", [1, 3])
+def test_features_go_on_behind_those_that_are_known(cutoff):
+    first, second = Corpus.of(words_of(SENTENCES[:30])), Corpus.of(words_of(SENTENCES[30:]))
+    features = FeatureMap(cutoff=cutoff).fit(first)
+    known = features.names()
+    X = features.fit_more(second)
+    assert features.names()[: len(known)] == known
+    alone = FeatureMap(cutoff=cutoff).fit(second).names()
+    assert set(features.names()) == {*known, *alone}
+    again = features.transform(second)
+    assert (X.ids.tolist(), X.indptr.tolist()) == (again.ids.tolist(), again.indptr.tolist())
+    kept = np.arange(features.width)[::-2]
+    fewer = features.reduced(kept)
+    names = features.names()
+    assert fewer.names() == [names[k] for k in kept]
+    place = {number: k for k, number in enumerate(kept.tolist())}
+    assert fewer.transform(second).ids.tolist() == [place[k] for k in again.ids.tolist() if k in place]
