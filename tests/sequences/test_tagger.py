@@ -175,9 +175,10 @@ def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
         (lambda: changed(format=9, torchperc="7.0"), "format 9, written by torchperc 7.0"),
         (lambda: changed(tags=["a", "b"]), "do not fit"),
         (lambda: changed(tensors={"total.features": tensors["total.features"] + 10**6}), "do not fit"),
-        (lambda: changed(tensors={"total.tags": tensors["total.tags"] + 8}), "do not fit"),
+        (lambda: changed(tensors={"total.tags": (tensors["total.tags"].int() + 8).to(torch.uint16)}), "do not fit"),
         (lambda: changed(tensors={"last.indptr": tensors["last.indptr"] + 1}), "do not fit"),
         (lambda: changed(tensors={"vocabulary.ends": tensors["vocabulary.ends"] + 10**6}), "ends"),
+        (lambda: changed(tensors={"total.tags": tensors["total.tags"].double()}), "do not fit"),
         (lambda: changed(layout={}), "missing"),
         (lambda: changed(decode="best"), "decode"),
     ):

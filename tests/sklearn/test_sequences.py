@@ -41,7 +41,7 @@ def test_dictionaries():
         TypeError, match="X has lists of words, or of tuples of strings, but fit was given lists of dict"
     ):
         made.predict(WORDS)
-    with pytest.raises(ValueError, match="templates=.* is for words"):
+    with pytest.raises(ValueError, match=r"templates=.* is for words"):
         SequenceTagger(templates="U:%x[0,0]").fit(dicts, TAGS)
 
 

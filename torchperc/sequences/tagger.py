@@ -683,7 +683,9 @@ def _tagger(state: dict[str, Any], arrays: dict[str, Array]) -> Tagger:
 def _check_weights(weights: Sparse, features: int, tags: int) -> None:
     """Refuse weights that would lead compiled loops out of their arrays."""
     numbers, bounds = weights.features, weights.indptr
-    fits = weights.trans.shape == (tags + 1, tags) and weights.end.shape == (tags,)
+    kinds = "".join(array.dtype.kind for array in weights)
+    fits = kinds[:3] == "iiu" and set(kinds[3:]) <= set("if") and all(np.isfinite(array).all() for array in weights[3:])
+    fits &= weights.trans.shape == (tags + 1, tags) and weights.end.shape == (tags,)
     fits &= len(bounds) == len(numbers) + 1 and bounds[0] == 0 and bool((np.diff(bounds) >= 0).all())
     fits &= bounds[-1] == len(weights.values) == len(weights.tags)
     fits &= not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < features)
