@@ -120,7 +120,7 @@ def test_the_loss_and_its_gradient(tie, margin):
             net = net_of(weights)
             emission = x @ weights[0].T
             if number % 2:  # one of the best, which is often one of several
-                tags = list(brute.ranked(emission, *weights[1:])[number % 3 % 3 ** len(x)][1])  # noqa: PLW2901
+                tags = list(brute.ranked(emission, *weights[1:])[number % 3 % 3 ** len(x)][1])
             order = brute.ranked(emission, *weights[1:], y=tags, margin=margin)
             own = brute.score(emission, *weights[1:], tags)
             value, rival = next(pair for pair in order if pair[1] != tuple(tags))
@@ -144,10 +144,14 @@ def test_losses_of_a_batch():
     padded = torch.full(batch.x.shape[:2], -100)
     for i, tags in enumerate(y):
         padded[i, : len(tags)] = torch.tensor(tags)
-    single = [StructuredPerceptronLoss(margin=1)(net(torch.tensor(x)), torch.tensor(t)) for x, t in zip(X, y, strict=True)]
+    single = [
+        StructuredPerceptronLoss(margin=1)(net(torch.tensor(x)), torch.tensor(t)) for x, t in zip(X, y, strict=True)
+    ]
     scores = net(batch)
     assert StructuredPerceptronLoss("none", 1)(scores, padded).tolist() == [each.item() for each in single]
-    assert StructuredPerceptronLoss(margin=1)(scores, padded).item() == pytest.approx(np.mean([e.item() for e in single]))
+    assert StructuredPerceptronLoss(margin=1)(scores, padded).item() == pytest.approx(
+        np.mean([e.item() for e in single])
+    )
     assert tp.StructuredPerceptronLoss is StructuredPerceptronLoss
 
 
@@ -156,18 +160,26 @@ def test_one_layout_is_another():
     X = [np.abs(x) for x in X]
     net = net_of(weights)
     dense, sparse = Sequences.of(X), Sequences.of([sp.csr_array(x) for x in X])
-    assert sparse.binary and not dense.binary
+    assert sparse.binary
+    assert not dense.binary
     assert "binary" in repr(sparse)
     expected = [each.tolist() for each in net.predict(dense)]
     ids, numbers = sparse.padded(), dense.padded()
     assert not ids.x.is_floating_point()
     assert torch.equal(net(ids).emission, net(numbers).emission)
     valued = Sequences.of([sp.csr_array(2 * x) for x in X])
-    assert not valued.binary and torch.equal(net(valued.padded()).emission, net(numbers).emission * 2)
-    for other in (sparse, Sequences.of(ids, width=3), Sequences.of(numbers), list(map(torch.tensor, X)), valued.take(range(8))):
+    assert not valued.binary
+    assert torch.equal(net(valued.padded()).emission, net(numbers).emission * 2)
+    for other in (
+        sparse,
+        Sequences.of(ids, width=3),
+        Sequences.of(numbers),
+        list(map(torch.tensor, X)),
+        valued.take(range(8)),
+    ):
         if other is not valued:
             found = [each.tolist() for each in net.predict(other)]
-            assert found == expected or isinstance(other, Sequences) and other.values is not None
+            assert found == expected or (isinstance(other, Sequences) and other.values is not None)
     assert np.array_equal(sparse.take([3, 1]).ids, np.concatenate([sparse.take([3]).ids, sparse.take([1]).ids]))
     assert net.predict(sparse.take(np.arange(8) == 2))[0].tolist() == expected[2]
 
@@ -211,7 +223,9 @@ def test_a_batch_on_a_device(device):
     loss = StructuredPerceptronLoss(margin=1)(net(there), padded.to(device))
     loss.backward()
     assert net.weight.grad.device.type == device
-    assert [each.tolist() for each in net.predict(X)] == [row[:n].tolist() for row, n in zip(expected, batch.lengths, strict=True)]
+    assert [each.tolist() for each in net.predict(X)] == [
+        row[:n].tolist() for row, n in zip(expected, batch.lengths, strict=True)
+    ]
 
 
 def test_a_long_sequence():
@@ -285,7 +299,13 @@ TWO = Sequences.of([[[1.0], [1.0]], [[1.0]]])
 
 def test_tags_in_every_form():
     expected = [0, 1, 2]
-    for y in ([[0, 1], [2]], [0, 1, 2], np.array([0, 1, 2]), torch.tensor([[0, 1], [2, -100]]), [torch.tensor([0, 1]), np.array([2])]):
+    for y in (
+        [[0, 1], [2]],
+        [0, 1, 2],
+        np.array([0, 1, 2]),
+        torch.tensor([[0, 1], [2, -100]]),
+        [torch.tensor([0, 1]), np.array([2])],
+    ):
         assert flat_tags(y, TWO, 3).tolist() == expected
 
 

@@ -195,6 +195,48 @@ def test_buckets_are_the_stated_hash_and_collisions_are_counted():
         features.names([0])
 
 
+@pytest.mark.parametrize("cutoff", [1, 2])
+def test_more_features_come_behind_those_known(cutoff):
+    first, more = random_sentences(4, 20), random_sentences(5, 20, [*WORDS, "unseen", "Neu", "thy"])
+    features = FeatureMap(Templates("\n".join(LINES)), cutoff=cutoff)
+    features.fit(Corpus.of(first))
+    numbers, _ = plain_ids(plain_features(first, LINES), cutoff)
+    for corpus in (Corpus.of(more), list(Corpus.of(more).blocks(9))):
+        again = FeatureMap.from_state(*features.state())
+        X = again.fit_more(corpus)
+        known = dict(numbers)
+        counts = Counter(each for token in plain_features(more, LINES) for each in token)
+        for token in plain_features(more, LINES):
+            for each in token:
+                if counts[each] >= cutoff:
+                    known.setdefault(each, len(known))
+        expected = [[known[each] for each in token if each in known] for token in plain_features(more, LINES)]
+        assert rows(X) == expected
+        assert again.names() == [name(each) for each in known]
+        assert rows(again.transform(Corpus.of(more))) == expected
+    assert features.width == len(numbers)  # the first map is as it was
+    hashed = FeatureMap(features.templates, buckets=64).fit(Corpus.of(first))
+    assert rows(hashed.fit_more(Corpus.of(more).blocks(9))) == rows(hashed.transform(Corpus.of(more)))
+    fresh = FeatureMap(features.templates, cutoff=cutoff)
+    assert rows(fresh.fit_more(Corpus.of(first))) == plain_ids(plain_features(first, LINES), cutoff)[1]
+
+
+def test_a_reduced_map_knows_the_chosen_features_only():
+    sentences = random_sentences(6)
+    features = FeatureMap(Templates("\n".join(LINES)))
+    X = features.fit_transform(Corpus.of(sentences))
+    chosen = np.random.default_rng(0).permutation(features.width)[: features.width // 2]
+    reduced = features.reduced(chosen)
+    number = {old: new for new, old in enumerate(chosen.tolist())}
+    assert rows(reduced.transform(Corpus.of(sentences))) == [[number[j] for j in row if j in number] for row in rows(X)]
+    assert reduced.names() == features.names(chosen)
+    for wrong in ([0, 0], [], [-1]):
+        with pytest.raises(ValueError, match=r"none twice|from 0 to"):
+            features.reduced(wrong)
+    with pytest.raises(ValueError, match="cannot be reduced"):
+        FeatureMap(buckets=64).fit(Corpus.of(sentences)).reduced([0])
+
+
 def test_the_state_is_the_map():
     sentences = random_sentences(3)
     features = FeatureMap(Templates("\n".join(LINES), "mine.txt"), cutoff=2)
@@ -326,6 +368,14 @@ def test_dictionaries_with_a_cutoff():
     features = DictFeatures(cutoff=2)
     found = features.fit_transform(X)
     assert (features.names(), rows(found), found.values.tolist()) == (["a:x", "b"], [[0, 1], [], [1, 0]], [1, 2, 1, 1])
+
+
+def test_more_and_fewer_dictionaries():
+    features = DictFeatures(cutoff=2)
+    features.fit([[{"a": "x"}, {"a": "x"}]])
+    assert rows(features.fit_more([[{"a": "x"}, {"b": "y", "c": 1}, {"b": "y"}]])) == [[0], [1], [1]]
+    assert features.names() == ["a:x", "b:y"]
+    assert rows(features.reduced([1]).transform([[{"a": "x"}, {"b": "y"}]])) == [[], [0]]
 
 
 @pytest.mark.parametrize(

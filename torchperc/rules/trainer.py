@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -182,8 +182,9 @@ class RuleTrainer:
             while run.verdict is None:
                 after_epoch(run.epoch())
         result = run.result()
-        if net is not None:
-            result.write_to(net)
+        target: Any = net  # one with a rule of its own brings its own result
+        if target is not None:
+            result.write_to(target)
         return result
 
     def partial_fit(
@@ -200,22 +201,29 @@ class RuleTrainer:
             >>> trainer.partial_fit(net, [[2, 1]], [1]).mistakes, trainer.partial_fit(net, [[1, 1]], [1]).mistakes
             (1, 0)
         """
-        known = self._streams.get(net) if isinstance(net, nn.Module) else None
-        stream = known if known is not None and known.fits(net) else new_stream(net)
+        target: Any = net
+        known = self._streams.get(target) if isinstance(net, nn.Module) else None
+        stream = known if known is not None and known.fits(target) else new_stream(net)
         result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
-        self._streams[net] = stream
+        self._streams[target] = stream
         return result
 
     def learn_chunk(
-        self, stream: Stream, net: Net | OwnRule, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
+        self,
+        stream: Stream,
+        net: Net | OwnRule,
+        X: checks.Data,
+        y: checks.Data,
+        *,
+        sample_weight: checks.Data | None = None,
     ) -> RuleResult:
         """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
         run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
         run.epoch()
-        result = stream.take(run.result(), self.select)
-        result.write_to(net)
-        stream.remember(net)
+        result, target = stream.take(run.result(), self.select), cast("Any", net)
+        result.write_to(target)
+        stream.remember(target)
         return result
 
     def start(

@@ -1,8 +1,11 @@
 from .chains import ChainPerceptron as ChainPerceptron
-from .chains import ChainScores as ChainScores
 from .chains import StructuredPerceptronLoss as StructuredPerceptronLoss
 from .corpus import Column as Column
 from .corpus import Corpus as Corpus
+from .crosscheck import ChainCrossCheck as ChainCrossCheck
+from .crosscheck import crosscheck_chains as crosscheck_chains
+from .decoding import ChainScores as ChainScores
+from .dictionaries import DictFeatures as DictFeatures
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate
 from .features import DictFeatures as DictFeatures
@@ -13,6 +16,10 @@ from .formats import write_conll as write_conll
 from .layout import PaddedSequences as PaddedSequences
 from .layout import Sequences as Sequences
 from .layout import flat_tags as flat_tags
+from .log import ChainLog as ChainLog
+from .log import ChainMistake as ChainMistake
+from .log import ChainModel as ChainModel
+from .log import VotedChain as VotedChain
 from .rule import ChainLog as ChainLog
 from .rule import ChainMistake as ChainMistake
 from .rule import ChainModel as ChainModel

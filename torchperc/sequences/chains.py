@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
-from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, split
-
-if TYPE_CHECKING:
-    from torchperc.rules.trainer import RuleTrainer
+from torchperc.sequences.decoding import ChainScores, batched, decode, emissions, runner_up, score
+from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, split
+from torchperc.sequences.log import kept_tags
+from torchperc.sequences.rule import ChainRun, ChainStream, start_run
+from torchperc.sequences.weights import ChainWeights
 
 DECODES = ("viterbi", "greedy", "beam")
-
-
-class ChainScores(NamedTuple):
-    """What a chain gives to tags: emission (N, T, K), transition (K + 1, K) with the start in row K, end (K,), lengths
-    (N,). Without a batch the emission is (T, K) and the length a number."""
-
-    emission: Tensor
-    transition: Tensor
-    end: Tensor
-    lengths: Tensor
 
 
 class ChainPerceptron(nn.Module):
@@ -104,7 +93,7 @@ class ChainPerceptron(nn.Module):
     @property
     def width(self) -> int:
         """How many tags are kept at each position; K for all."""
-        return {"viterbi": self.tags, "greedy": 1}.get(self.decode, min(self.beam_width, self.tags))
+        return kept_tags(self.decode, self.beam_width, self.tags)
 
     def forward(self, x: Tensor | PaddedSequences, lengths: Tensor | None = None) -> ChainScores:
         """The scores of tags and pairs of tags.
@@ -117,16 +106,9 @@ class ChainPerceptron(nn.Module):
             x, lengths = x
         if not torch.compiler.is_compiling():
             self._check(x, lengths)
-        if x.is_floating_point():
-            emission = F.linear(x, self.weight)
-        else:
-            ids, active = x.flatten(0, -2), x.flatten(0, -2) >= 0
-            rows, ones = self.weight.t(), active.to(self.weight.dtype)
-            emission = F.embedding_bag(ids.clamp(min=0), rows, mode="sum", per_sample_weights=ones)
-            emission = emission.unflatten(0, x.shape[:-1])
         if lengths is None:
             lengths = torch.full(x.shape[:-2], x.shape[-2], dtype=torch.int64, device=x.device)
-        return ChainScores(emission, self.transition, self.end, lengths)
+        return ChainScores(emissions(x, self.weight), self.transition, self.end, lengths)
 
     def _check(self, x: Tensor, lengths: Tensor | None) -> None:
         if not isinstance(x, Tensor) or x.dim() not in (2, 3):
@@ -167,7 +149,7 @@ class ChainPerceptron(nn.Module):
             >>> net.score(net(torch.ones(3, 1)), torch.tensor([0, 1, 1]))
             tensor(3., grad_fn=<SqueezeBackward1>)
         """
-        return _score(scores, y)
+        return score(scores, y)
 
     @torch.no_grad()
     def predict(
@@ -197,136 +179,20 @@ class ChainPerceptron(nn.Module):
     def best(self, scores: ChainScores) -> Tensor:
         """The best tags by scores: (N, T) int64 with −100 behind the end."""
         tpf.finite_scores(scores.emission)
-        tags = decode(_batched(scores), self.width).tags
+        tags = decode(batched(scores), self.width).tags
         return tags if scores.emission.dim() == 3 else tags[0]
 
-    def flat_predict(self, sequences: Sequences, *, n_jobs: int | None = None) -> np.ndarray[Any, Any]:
+    def flat_predict(self, sequences: Sequences, *, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences as one array (T,), by the compiled loop."""
-        from torchperc.sequences.decoding import ChainWeights
-
         return ChainWeights.view(self).decode(sequences, self.width, n_jobs)
 
-    def start_rule(self, trainer: RuleTrainer, X: Any, y: Any, **options: Any) -> Any:
+    def start_rule(self, trainer: Any, X: Any, y: Any, **options: Any) -> ChainRun:
         """A run of the rule, by which :class:`torchperc.RuleTrainer` learns chains."""
-        from torchperc.sequences.rule import start_run
-
         return start_run(trainer, self, X, y, **options)
 
-    def rule_stream(self) -> Any:
+    def rule_stream(self) -> ChainStream:
         """What online learning by the rule keeps between calls."""
-        from torchperc.sequences.rule import ChainStream
-
         return ChainStream()
-
-
-class Decoded(NamedTuple):
-    """Best tags (N, T), their score (N,), and δ (N, T, K): the best score of a prefix that ends in each tag."""
-
-    tags: Tensor
-    value: Tensor
-    deltas: Tensor
-
-
-def decode(scores: ChainScores, width: int) -> Decoded:
-    """Viterbi, or with a smaller width than K a beam; lowest tags among equals, from the last backwards."""
-    emission, transition, end, lengths = scores
-    count, longest, tags = emission.shape
-    pairs = transition[:tags]
-    delta = transition[tags] + emission[:, 0]
-    deltas, back = [delta], []
-    for t in range(1, longest):
-        if width < tags:
-            kept = torch.sort(delta, dim=1, descending=True, stable=True).indices[:, :width]
-            delta = torch.full_like(delta, -torch.inf).scatter(1, kept, delta.gather(1, kept))
-        best, before = (delta.unsqueeze(2) + pairs).max(1)
-        delta = torch.where((t < lengths).unsqueeze(1), best + emission[:, t], deltas[-1])
-        deltas.append(delta)
-        back.append(before)
-    value, tag = (delta + end).max(1)
-    path = [tag]
-    for t in range(longest - 1, 0, -1):
-        tag = torch.where(t < lengths, back[t - 1].gather(1, tag.unsqueeze(1)).squeeze(1), tag)
-        path.append(tag)
-    found = torch.stack(path[::-1], 1)
-    beyond = torch.arange(longest, device=found.device) >= lengths.unsqueeze(1)
-    return Decoded(found.masked_fill(beyond, PAD), value, torch.stack(deltas, 1))
-
-
-def runner_up(scores: ChainScores, found: Decoded) -> tuple[Tensor, Tensor]:
-    """Of sequences that are the decision, another one with the same score: (N, T), and whether there is one (N,).
-
-    It leaves the decision at the first position where it can, for the lowest tag: the second in the order in which ties
-    are decided.
-    """
-    emission, transition, end, lengths = scores
-    tags, (_, longest, count) = found.tags.clamp(min=0), emission.shape
-    after = torch.where(
-        (torch.arange(longest, device=tags.device) == lengths.unsqueeze(1) - 1).unsqueeze(2),
-        end,
-        transition[:count].t()[tags.roll(-1, 1)],  # transition[k, next tag]
-    )
-    through = found.deltas + after
-    own = through.gather(2, tags.unsqueeze(2))
-    others = torch.ones_like(through, dtype=torch.bool).scatter(2, tags.unsqueeze(2), False)
-    equal = (through == own) & others & (found.tags != PAD).unsqueeze(2)
-    first = equal.flatten(1).to(torch.uint8).argmax(1)  # the first of equals: position by position, tag by tag
-    at, tag = (first // count).unsqueeze(1), first % count
-    path, t = [], longest - 1
-    for t in range(longest - 1, -1, -1):
-        if t < longest - 1:
-            best = (found.deltas[:, t] + transition[:count].t()[path[-1]]).argmax(1)
-        else:
-            best = tag
-        path.append(torch.where(t > at[:, 0], tags[:, t], torch.where(t == at[:, 0], tag, best)))
-    other = torch.stack(path[::-1], 1)
-    return other.masked_fill(found.tags == PAD, PAD), equal.flatten(1).any(1)
-
-
-def best_others(scores: ChainScores, y: Tensor) -> Tensor:
-    """max s(x, y′) over all sequences y′ ≠ y: (N,).
-
-    Such a sequence has a last position where it differs from y: the best prefix up to there, and y behind it.
-    """
-    emission, transition, end, lengths = scores
-    (_, longest, count), inside = emission.shape, y != PAD
-    tags = torch.where(inside, y, 0)
-    last = torch.arange(longest, device=y.device) == lengths.unsqueeze(1) - 1
-    links = torch.where(last, end[tags], transition[tags, tags.roll(-1, 1)])
-    own = (emission.gather(2, tags.unsqueeze(2)).squeeze(2) + links) * inside
-    behind = own.flip(1).cumsum(1).flip(1) - own  # of y after each position
-    after = torch.where(last.unsqueeze(2), end, transition[:count].t()[tags.roll(-1, 1)])
-    through = (decode(scores, count).deltas + after).scatter(2, tags.unsqueeze(2), -torch.inf)
-    return (through.amax(2) + behind).masked_fill(~inside, -torch.inf).amax(1)
-
-
-def _batched(scores: ChainScores) -> ChainScores:
-    if scores.emission.dim() == 3:
-        return scores
-    return scores._replace(emission=scores.emission.unsqueeze(0), lengths=scores.lengths.reshape(1))
-
-
-def _score(scores: ChainScores, y: Tensor) -> Tensor:
-    emission, transition, end, lengths = _batched(scores)
-    tags = y if y.dim() == 2 else y.unsqueeze(0)
-    if tags.shape != emission.shape[:2]:
-        raise ValueError(
-            f"y has shape {tuple(y.shape)} but the scores are for {tuple(scores.emission.shape[:-1])} tokens"
-        )
-    inside = torch.arange(tags.shape[1], device=tags.device) < lengths.unsqueeze(1)
-    if not torch.compiler.is_compiling():
-        wrong = inside & ((tags < 0) | (tags >= emission.shape[2]))
-        if wrong.any():
-            i, t = wrong.nonzero()[0].tolist()
-            raise ValueError(
-                f"y: sequence {i}, position {t} has tag {int(tags[i, t])}; tags run from 0 to {emission.shape[2] - 1}"
-            )
-    known = torch.where(inside, tags, 0)
-    single = emission.gather(2, known.unsqueeze(2)).squeeze(2)
-    first = torch.full_like(known[:, :1], emission.shape[2])
-    pairs = transition[torch.cat((first, known[:, :-1]), 1), known]
-    last = end[known.gather(1, lengths.unsqueeze(1) - 1)].squeeze(1)
-    total = ((single + pairs) * inside).sum(1) + last
-    return total if scores.emission.dim() == 3 else total.squeeze(0)
 
 
 class StructuredPerceptronLoss(_Loss):
@@ -365,20 +231,20 @@ class StructuredPerceptronLoss(_Loss):
 
     def forward(self, scores: ChainScores, y: Tensor) -> Tensor:
         """The loss of scores against tags."""
-        own = _score(scores, y)
+        own = score(scores, y)
         wrong, counts = self.violators(scores, y)
         apart = (wrong != y).sum(-1).to(own.dtype) * self.margin
-        loss = torch.where(counts, (_score(scores, wrong) + apart - own).clamp(min=0), own * 0)
+        loss = torch.where(counts, (score(scores, wrong) + apart - own).clamp(min=0), own * 0)
         # at 0 the clamp has no slope by itself; the difference has the one that the tie asks for
         if self.tie != "strict":
-            kink = _score(scores, wrong) - own
+            kink = score(scores, wrong) - own
             loss = torch.where(counts & (loss == 0), kink - kink.detach(), loss)
         return loss if self.reduction == "none" else loss.mean() if self.reduction == "mean" else loss.sum()
 
     @torch.no_grad()
     def violators(self, scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
         """The tags against which each sequence is compared, and whether that is a mistake."""
-        given = _batched(ChainScores(*(part.detach() for part in scores)))
+        given = batched(ChainScores(*(part.detach() for part in scores)))
         tags = y if y.dim() == 2 else y.unsqueeze(0)
         inside = torch.arange(tags.shape[1], device=tags.device) < given.lengths.unsqueeze(1)
         tags = torch.where(inside, tags, PAD)
@@ -393,5 +259,5 @@ class StructuredPerceptronLoss(_Loss):
             wrong = torch.where(counts.unsqueeze(1), found.tags, other)
             counts = counts | tied
         elif self.tie == "strict":
-            counts = counts & (found.value > _score(given, tags))
+            counts = counts & (found.value > score(given, tags))
         return (wrong, counts) if y.dim() == 2 else (wrong[0], counts[0])

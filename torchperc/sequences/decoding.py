@@ -1,214 +1,141 @@
-"""Weights of a chain as the compiled loops want them: decoding with them, moving them along a log."""
+"""Chains in torch, on any device: scores of tags, the best sequence, the best of the others."""
 
 from __future__ import annotations
 
-import hashlib
-import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import NamedTuple
 
-import numpy as np
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc.samples import compiling
-from torchperc.sequences.layout import Array, Sequences
-
-if TYPE_CHECKING:
-    from torchperc.sequences.chains import ChainPerceptron
-
-_LANES = 8  # tags are padded to whole vector registers
+from torchperc.sequences.layout import PAD
 
 
-def _padded(array: Array) -> Array:
-    made = np.zeros((len(array), -(-array.shape[1] // _LANES) * _LANES), array.dtype)
-    made[:, : array.shape[1]] = array
-    return made
+class ChainScores(NamedTuple):
+    """What a chain gives to tags: emission (N, T, K), transition (K + 1, K) with the start in row K, end (K,), lengths
+    (N,). Without a batch the emission is (T, K) and the length a number."""
+
+    emission: Tensor
+    transition: Tensor
+    end: Tensor
+    lengths: Tensor
 
 
-def plain(sequences: Sequences, dtype: Any) -> tuple[Array, Array, Array, Array]:
-    """Features as the loops read them: (indptr, ids, values, dense), with nothing in what is not there."""
-    none, no_ids = np.empty(0, np.int64), np.empty(0, np.int32)
-    values, dense = np.empty(0, dtype), np.empty((0, 0), dtype)
-    if sequences.dense is not None:
-        return none, no_ids, values, sequences.dense.astype(dtype, copy=False)
-    assert sequences.indptr is not None and sequences.ids is not None
-    if sequences.values is not None:
-        values = sequences.values.astype(dtype, copy=False)
-    return sequences.indptr, sequences.ids, values, dense
+def emissions(x: Tensor, weight: Tensor) -> Tensor:
+    """w_k·x for every token and tag: (…, d) or, as numbers of the features that are 1, (…, F) → (…, K)."""
+    if x.is_floating_point():
+        return F.linear(x, weight)
+    ids = x.flatten(0, -2)
+    ones = (ids >= 0).to(weight.dtype)
+    summed: Tensor = F.embedding_bag(ids.clamp(min=0), weight.t(), mode="sum", per_sample_weights=ones)
+    return summed.reshape(*x.shape[:-1], len(weight))
 
 
-@dataclass(eq=False)
-class ChainWeights:
-    """The numbers that the rule moves. A feature whose weights were never moved has no row.
+class Decoded(NamedTuple):
+    """Best tags (N, T), their score (N,), and δ (N, T, K): the best score of a prefix that ends in each tag."""
 
-    Args:
-        slot: the row of each feature, −1 for none: (d,).
-        rows: weights over tags, padded; those in use come first.
-        used: how many rows are in use.
-        trans: (K + 1, K) padded, row K for the start.
-        end: (K,).
+    tags: Tensor
+    value: Tensor
+    deltas: Tensor
+
+
+def decode(scores: ChainScores, width: int) -> Decoded:
+    """Viterbi, or with a smaller width than K a beam; lowest tags among equals, from the last backwards."""
+    emission, transition, end, lengths = scores
+    _, longest, tags = emission.shape
+    pairs = transition[:tags]
+    delta = transition[tags] + emission[:, 0]
+    deltas, back = [delta], []
+    for t in range(1, longest):
+        if width < tags:
+            kept = torch.sort(delta, dim=1, descending=True, stable=True).indices[:, :width]
+            delta = torch.full_like(delta, -torch.inf).scatter(1, kept, delta.gather(1, kept))
+        best, before = (delta.unsqueeze(2) + pairs).max(1)
+        delta = torch.where((t < lengths).unsqueeze(1), best + emission[:, t], deltas[-1])
+        deltas.append(delta)
+        back.append(before)
+    value, tag = (delta + end).max(1)
+    path = [tag]
+    for t in range(longest - 1, 0, -1):
+        tag = torch.where(t < lengths, back[t - 1].gather(1, tag.unsqueeze(1)).squeeze(1), tag)
+        path.append(tag)
+    found = torch.stack(path[::-1], 1)
+    beyond = torch.arange(longest, device=found.device) >= lengths.unsqueeze(1)
+    return Decoded(found.masked_fill(beyond, PAD), value, torch.stack(deltas, 1))
+
+
+def runner_up(scores: ChainScores, found: Decoded) -> tuple[Tensor, Tensor]:
+    """Of sequences that are the decision, another one with the same score: (N, T), and whether there is one (N,).
+
+    It leaves the decision at the first position where it can, for the lowest tag: the second in the order in which ties
+    are decided.
     """
+    emission, transition, end, lengths = scores
+    tags, (_, longest, count) = found.tags.clamp(min=0), emission.shape
+    after = torch.where(
+        (torch.arange(longest, device=tags.device) == lengths.unsqueeze(1) - 1).unsqueeze(2),
+        end,
+        transition[:count].t()[tags.roll(-1, 1)],  # transition[k, next tag]
+    )
+    through = found.deltas + after
+    own = through.gather(2, tags.unsqueeze(2))
+    others = torch.ones_like(through, dtype=torch.bool).scatter(2, tags.unsqueeze(2), False)
+    equal = (through == own) & others & (found.tags != PAD).unsqueeze(2)
+    first = equal.flatten(1).to(torch.uint8).argmax(1)  # the first of equals: position by position, tag by tag
+    at = first // count
+    tag = first - at * count
+    path = [torch.where(at == longest - 1, tag, tags[:, -1])]
+    for t in range(longest - 2, -1, -1):
+        before = (found.deltas[:, t] + transition[:count].t()[path[-1]]).argmax(1)
+        path.append(torch.where(at < t, tags[:, t], torch.where(at == t, tag, before)))
+    other = torch.stack(path[::-1], 1)
+    return other.masked_fill(found.tags == PAD, PAD), equal.flatten(1).any(1)
 
-    slot: Array
-    rows: Array
-    used: int
-    trans: Array
-    end: Array
 
-    @classmethod
-    def zeros(cls, features: int, tags: int, dtype: Any = np.float64) -> ChainWeights:
-        """No rows, and zeros."""
-        trans = _padded(np.zeros((tags + 1, tags), dtype))
-        return cls(np.full(features, -1, np.int32), np.zeros((0, trans.shape[1]), dtype), 0, trans, np.zeros(tags, dtype))
+def best_others(scores: ChainScores, y: Tensor) -> Tensor:
+    """max s(x, y′) over all sequences y′ ≠ y: (N,).
 
-    @classmethod
-    def view(cls, net: ChainPerceptron) -> ChainWeights:
-        """The weights of a net, to decode with; those of float32 and float64 on the CPU are not copied."""
-        weight, trans, end = (
-            np.asarray(each.detach().cpu().float() if each.dtype.itemsize < 4 else each.detach().cpu())
-            for each in (net.weight, net.transition, net.end)
+    Such a sequence has a last position where it differs from y: the best prefix up to there, and y behind it.
+    """
+    emission, transition, end, lengths = scores
+    (_, longest, count), inside = emission.shape, y != PAD
+    tags = torch.where(inside, y, 0)
+    last = torch.arange(longest, device=y.device) == lengths.unsqueeze(1) - 1
+    links = torch.where(last, end[tags], transition[tags, tags.roll(-1, 1)])
+    own = (emission.gather(2, tags.unsqueeze(2)).squeeze(2) + links) * inside
+    behind = own.flip(1).cumsum(1).flip(1) - own  # of y after each position
+    after = torch.where(last.unsqueeze(2), end, transition[:count].t()[tags.roll(-1, 1)])
+    through = (decode(scores, count).deltas + after).scatter(2, tags.unsqueeze(2), -torch.inf)
+    return (through.amax(2) + behind).masked_fill(~inside, -torch.inf).amax(1)
+
+
+def batched(scores: ChainScores) -> ChainScores:
+    """The scores as a batch, of one if they are of one sequence."""
+    if scores.emission.dim() == 3:
+        return scores
+    return scores._replace(emission=scores.emission.unsqueeze(0), lengths=scores.lengths.reshape(1))
+
+
+def score(scores: ChainScores, y: Tensor) -> Tensor:
+    """s(x, y) of given tags: (N, T) → (N,), or (T,) → ()."""
+    emission, transition, end, lengths = batched(scores)
+    tags = y if y.dim() == 2 else y.unsqueeze(0)
+    if tags.shape != emission.shape[:2]:
+        raise ValueError(
+            f"y has shape {tuple(y.shape)} but the scores are for {tuple(scores.emission.shape[:-1])} tokens"
         )
-        for name, array in (("transition", trans), ("end", end)):
-            if not np.isfinite(array).all():
-                raise ValueError(f"net.{name} is not finite; reset the weights first")
-        rows, slot = np.require(weight.T, None, "CW"), np.arange(net.features, dtype=np.int32)
-        return cls(slot, rows, len(rows), _padded(trans), np.require(end, None, "CW"))
-
-    @classmethod
-    def of(cls, net: ChainPerceptron) -> ChainWeights:
-        """A copy of the weights of a net in float64, without rows of zeros."""
-        given = cls.view(net)
-        if not np.isfinite(given.rows).all():
-            raise ValueError("net.weight is not finite; reset the weights first")
-        return cls.packed(given.rows.any(1).nonzero()[0], given.rows, given.trans, given.end, net.features)
-
-    @classmethod
-    def packed(cls, active: Array, weight: Array, trans: Array, end: Array, features: int) -> ChainWeights:
-        """From the features that have rows, and the rows of these or of all features, in float64."""
-        slot = np.full(features, -1, np.int32)
-        slot[active] = np.arange(len(active))
-        rows = weight if len(weight) == len(active) else weight[active]
-        return cls(slot, _padded(rows[:, : len(end)].astype(np.float64)), len(active),
-                   _padded(trans[:, : len(end)].astype(np.float64)), end.astype(np.float64))  # fmt: skip
-
-    def unpacked(self) -> tuple[Array, Array, Array, Array]:
-        """Features with weights other than 0 in ascending order, their rows, transitions and end, without padding."""
-        tags, active = len(self.end), (self.slot >= 0).nonzero()[0]
-        rows = self.rows[self.slot[active]][:, :tags]
-        some = rows.any(1)
-        return active[some], rows[some], self.trans[:, :tags], self.end
-
-    def astype(self, dtype: Any) -> ChainWeights:
-        """A copy in another type."""
-        moved = (array.astype(dtype) for array in (self.rows, self.trans, self.end))
-        rows, trans, end = moved
-        return ChainWeights(self.slot.copy(), rows, self.used, trans, end)
-
-    def scaled(self, factor: float, over: float = 1.0) -> ChainWeights:
-        """A copy in float64, divided and multiplied."""
-        made = self.astype(np.float64)
-        for array in (made.rows, made.trans, made.end):
-            array /= over
-            array *= factor
-        return made
-
-    def __bool__(self) -> bool:
-        """Whether any weight is not 0."""
-        return any(bool(array.any()) for array in (self.rows[: self.used], self.trans, self.end))
-
-    @property
-    def whole(self) -> bool:
-        """Whether all weights are integers."""
-        return all(bool((np.rint(array) == array).all()) for array in (self.rows[: self.used], self.trans, self.end))
-
-    @property
-    def largest(self) -> float:
-        """The largest absolute value."""
-        arrays = (self.rows[: self.used], self.trans, self.end)
-        return max(float(max(array.max(initial=0), -array.min(initial=0))) for array in arrays)
-
-    @property
-    def norm(self) -> float:
-        """‖w‖ over all weights."""
-        arrays = (each.reshape(-1) for each in (self.rows[: self.used], self.trans, self.end))
-        # einsum converts piece by piece, where np.square would make a float64 copy of all rows
-        return math.sqrt(sum(float(np.einsum("i,i->", array, array, dtype=np.float64)) for array in arrays))
-
-    def digest(self) -> bytes:
-        """A hash by which weights are recognised when they come back."""
-        made = hashlib.blake2b(digest_size=16)
-        active, *numbers = self.unpacked()
-        for array in (active.astype(np.int64), *(each.astype(np.float64) + 0.0 for each in numbers)):  # −0 is 0
-            made.update(np.ascontiguousarray(array).tobytes())
-        return made.digest()
-
-    def grow(self) -> None:
-        """Make room for more rows."""
-        room = min(len(self.slot), max(1024, 2 * len(self.rows)))
-        made = np.zeros((room, self.rows.shape[1]), self.rows.dtype)
-        made[: self.used] = self.rows[: self.used]
-        self.rows = made
-
-    def ensure(self, more: int) -> None:
-        """Make room for so many more rows, if it is not there."""
-        while len(self.rows) < min(len(self.slot), self.used + more):
-            self.grow()
-
-    def bounds(self) -> tuple[Array, Array]:
-        """The smallest and largest transition from each tag."""
-        pairs = self.trans[: len(self.end), : len(self.end)]
-        return np.ascontiguousarray(pairs.min(1)), np.ascontiguousarray(pairs.max(1))
-
-    @torch.no_grad()
-    def write_to(self, net: ChainPerceptron) -> None:
-        """Copy the weights into a net of the same shape."""
-        if (net.features, net.tags) != (len(self.slot), len(self.end)):
+    inside = torch.arange(tags.shape[1], device=tags.device) < lengths.unsqueeze(1)
+    if not torch.compiler.is_compiling():
+        wrong = inside & ((tags < 0) | (tags >= emission.shape[2]))
+        if wrong.any():
+            i, t = wrong.nonzero()[0].tolist()
             raise ValueError(
-                f"net has {net.features} features and {net.tags} tags, the weights are for {len(self.slot)} and "
-                f"{len(self.end)}; use a net like the one that was trained"
+                f"y: sequence {i}, position {t} has tag {int(tags[i, t])}; tags run from 0 to {emission.shape[2] - 1}"
             )
-        active, rows, trans, end = self.unpacked()
-        net.weight.zero_()
-        at = torch.from_numpy(active).to(net.weight.device)
-        net.weight.t()[at] = torch.from_numpy(rows).to(net.weight)
-        net.transition.copy_(torch.from_numpy(np.ascontiguousarray(trans)))
-        net.end.copy_(torch.from_numpy(end))
-
-    def decode(self, sequences: Sequences, width: int, n_jobs: int | None = None) -> Array:
-        """The best tags of all sequences, as one array (T,)."""
-        from torchperc.sequences import loops
-
-        tags, (lows, highs) = np.empty(sequences.tokens, np.int64), self.bounds()
-        data = plain(sequences, self.trans.dtype)
-        threads = compiling.cores() if n_jobs is None else checks.whole("n_jobs", n_jobs, at_least=1)
-        bad: list[int] = []
-
-        def stretch(first: int, end: int) -> None:
-            found = loops.decode(
-                data, sequences.offsets, first, end, self.slot, self.rows, self.trans, self.end, lows, highs, width,
-                tags,
-            )  # fmt: skip
-            if found >= 0:
-                bad.append(found)
-
-        compiling.on_all_cores(stretch, len(sequences), threads)
-        if bad:
-            raise ValueError(
-                f"sequence {min(bad)} has a score that is not finite; its features or the weights are too large"
-            )
-        return tags
-
-    def replay(self, sequences: Sequences, y: Array, index: Array, coefs: Array, bounds: Array, wrong: Array) -> None:
-        """Make the updates of log entries, in place."""
-        from torchperc.sequences import loops
-
-        data, done, state = plain(sequences, self.trans.dtype), 0, np.array([self.used, 0, 0])
-        while done < len(index):
-            done = loops.replay(
-                data, sequences.offsets, y, index, done, coefs, bounds, wrong, self.slot, self.rows, self.trans,
-                self.end, state,
-            )  # fmt: skip
-            self.used = int(state[0])
-            if done < len(index):
-                self.grow()
+    known = torch.where(inside, tags, 0)
+    single = emission.gather(2, known.unsqueeze(2)).squeeze(2)
+    first = torch.full_like(known[:, :1], emission.shape[2])
+    pairs = transition[torch.cat((first, known[:, :-1]), 1), known]
+    last = end[known.gather(1, lengths.unsqueeze(1) - 1)].squeeze(1)
+    total = ((single + pairs) * inside).sum(1) + last
+    return total if scores.emission.dim() == 3 else total.squeeze(0)

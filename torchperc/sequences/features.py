@@ -1,11 +1,11 @@
-"""From the strings of tokens to numbered features: by templates, or from dictionaries that the caller has made."""
+"""From the strings of tokens to numbered features, by templates."""
 
 from __future__ import annotations
 
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,107 +16,24 @@ from torchperc.samples.compiling import cores
 from torchperc.sequences import feature_loops as loops
 from torchperc.sequences.corpus import Array, Column, Corpus
 from torchperc.sequences.layout import Sequences
+from torchperc.sequences.tables import (
+    LARGEST,
+    VERSION,
+    Dictionary,
+    Strings,
+    checked_ids,
+    different_ids,
+    grown,
+    known_state,
+    state_array,
+    state_strings,
+    within,
+)
 from torchperc.sequences.templates import Templates, View
 
 _MOST_WORDS = 2**18  # different words that are remembered from one block to the next
-_LARGEST = 2**31 - 1  # number of a feature: ids are int32
-_VERSION = 1
 
 Resolve = Callable[[Array, Array, Array], Array]
-
-
-# --- tables ---
-
-
-def _grown(array: Array, length: int) -> Array:
-    """The same rows in a longer array, at least doubled so that growing costs little in the end."""
-    if length <= len(array):
-        return array
-    larger = np.zeros((max(length, 2 * len(array)), *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
-def _slots(entries: int) -> Array:
-    return np.zeros(2 ** max(10, (2 * entries + 1).bit_length()), np.uint64)
-
-
-class _Strings:
-    """Different strings, numbered by first occurrence."""
-
-    def __init__(self, data: Array | None = None, ends: Array | None = None) -> None:
-        self.count = 0 if ends is None else len(ends) - 1
-        self.data = np.zeros(2**12, np.uint8) if data is None else data
-        self.ends = np.zeros(2**8, np.int64) if ends is None else ends
-        self.slots = _slots(self.count)
-        loops.place_strings(self.slots, self.data, self.ends, self.count)
-
-    def find(self, data: Array, starts: Array, stops: Array) -> Array:
-        """The number of each string, −1 for one that is unknown."""
-        out = np.empty(len(starts), np.int32)
-        loops.find_strings(data, starts, stops, self.slots, self.data, self.ends, out)
-        return out
-
-    def add(self, data: Array, starts: Array, stops: Array) -> Array:
-        """The number of each string; those that are unknown become known."""
-        out, done, data = np.empty(len(starts), np.int32), 0, np.require(data, requirements="W")  # one compiled loop
-        while done < len(starts):
-            table = (self.slots, self.data, self.ends, self.count)
-            done, self.count = loops.add_strings(data, starts, stops, done, *table, out)
-            if done < len(starts):
-                self._grow(int(stops[done] - starts[done]))
-        return out
-
-    def _grow(self, size: int) -> None:
-        if self.count == _LARGEST:
-            raise ValueError(f"the corpus has more than {_LARGEST:,} different strings; read it in pieces")
-        self.data = _grown(self.data, int(self.ends[self.count]) + size)
-        self.ends = _grown(self.ends, self.count + 2)
-        if 2 * self.count >= len(self.slots):
-            self.slots = _slots(2 * self.count)
-            loops.place_strings(self.slots, self.data, self.ends, self.count)
-
-    def chosen(self, numbers: Array) -> tuple[Array, Array]:
-        """Bytes and bounds of some strings."""
-        bounds = np.zeros(len(numbers) + 1, np.int64)
-        data = np.empty(int((self.ends[numbers + 1] - self.ends[numbers]).sum()), np.uint8)
-        loops.gather_strings(self.data, self.ends, numbers, data, bounds)
-        return data, bounds
-
-    def text(self, number: int) -> str:
-        return self.data[self.ends[number] : self.ends[number + 1]].tobytes().decode(errors="replace")
-
-
-class _Dictionary:
-    """Features and the strings in them, each numbered by first occurrence."""
-
-    def __init__(self, parts: int, strings: _Strings | None = None, keys: Array | None = None) -> None:
-        self.strings = strings or _Strings()
-        self.keys = np.zeros((2**8, parts + 1), np.int32) if keys is None else keys
-        self.count = 0 if keys is None else len(keys)
-        self._place(self.count)
-
-    def _place(self, entries: int) -> None:
-        self.slots = _slots(entries)
-        loops.place_features(self.slots, self.keys, self.count)
-
-    def grow(self, entries: int) -> None:
-        """Make room for so many more features."""
-        if self.count + entries > _LARGEST:
-            raise ValueError(f"there are more than {_LARGEST:,} features; use buckets= to hash them")
-        self.keys = _grown(self.keys, self.count + entries)
-        if 2 * (self.count + entries) > len(self.slots):
-            self._place(self.count + entries)
-
-    def reduced(self, kept: Array) -> _Dictionary:
-        """Only the features with these numbers, and the strings that they need."""
-        keys = self.keys[kept]
-        named = keys[:, 1:]
-        used = np.zeros(self.strings.count, bool)
-        used[named[named >= 0]] = True
-        renumbered = np.append(np.where(used, np.cumsum(used) - 1, -1), -1).astype(np.int32)  # −1 stays −1
-        keys[:, 1:] = renumbered[named]
-        return _Dictionary(keys.shape[1] - 1, _Strings(*self.strings.chosen(np.flatnonzero(used))), keys)
 
 
 class _Plan:
@@ -216,7 +133,7 @@ class _Words:
 
     def __init__(self, plan: _Plan, resolve: Resolve | None) -> None:
         self.plan, self._resolve, self._hashed = plan, resolve or _hashed, resolve is None
-        self.strings = _Strings()
+        self.strings = Strings()
         edge = Column.of(plan.boundaries)
         self.count = len(edge)
         self._empty = 0 if self._hashed else loops.UNSEEN
@@ -233,7 +150,7 @@ class _Words:
 
     def _grow(self) -> None:
         before = len(self.cells)
-        self.values, self.cells = _grown(self.values, self.count), _grown(self.cells, self.count)
+        self.values, self.cells = grown(self.values, self.count), grown(self.cells, self.count)
         self.cells[before:] = self._empty
 
     def _fill(self, before: int) -> None:
@@ -295,7 +212,7 @@ class FeatureMap:
         if templates is not None and not isinstance(templates, Templates):
             raise TypeError(f"templates must be Templates(text) or None, found {type(templates).__name__}")
         if buckets is not None and (
-            checks.whole("buckets", buckets, at_least=2) & (buckets - 1) or buckets > _LARGEST + 1
+            checks.whole("buckets", buckets, at_least=2) & (buckets - 1) or buckets > LARGEST + 1
         ):
             near = 2 ** min(31, buckets.bit_length())
             raise checks.ParameterError(
@@ -312,8 +229,9 @@ class FeatureMap:
 
     def _forget(self) -> None:
         self._plan: _Plan | None = None
-        self._table: _Dictionary | None = None
+        self._table: Dictionary | None = None
         self._words: _Words | None = None
+        self._renumbered: Array | None = None
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -348,7 +266,7 @@ class FeatureMap:
 
     def fit(self, corpus: Corpus | Iterable[Corpus], columns: Sequence[int | str] | None = None) -> FeatureMap:
         """Learn which features there are, from a corpus or its blocks, one after the other."""
-        for _ in self._learned(corpus, columns, keep=False):
+        for _ in self._learned(corpus, columns, None, keep=False):
             pass
         return self
 
@@ -359,46 +277,31 @@ class FeatureMap:
             corpus: a corpus, or an iterator of its blocks, which are read once.
             columns: names or numbers of the columns that the templates count from 0; all if None.
         """
-        return self._numbered(self._learned(corpus, columns, keep=True))
+        return self._joined(self._learned(corpus, columns, None, keep=True))
 
     def fit_more(self, corpus: Corpus | Iterable[Corpus], columns: Sequence[int | str] | None = None) -> Sequences:
-        """Learn which other features there are, and return all those of each token.
+        """Learn the features of a further corpus as well, and return those of each of its tokens.
 
-        Features that are known keep their numbers, new ones are numbered behind them; ``cutoff`` is for new ones. With
-        buckets there is nothing to learn.
+        Features known before keep their numbers; new ones are numbered behind them, by first occurrence, if they
+        occur at least ``cutoff`` times here. Buckets stay what they are, and :attr:`collisions` those of ``fit``.
 
         Example:
             >>> features = FeatureMap(Templates("U:%x[0,0]")).fit(Corpus.of([["a", "b"]]))
-            >>> features.fit_more(Corpus.of([["c", "a"]])).ids, features.names()
-            (array([2, 0], dtype=int32), ['U:a', 'U:b', 'U:c'])
+            >>> features.fit_more(Corpus.of([["c", "b"]])).ids, features.names()
+            (array([2, 1], dtype=int32), ['U:a', 'U:b', 'U:c'])
         """
-        self._fitted()
+        if self._plan is None:
+            return self.fit_transform(corpus, columns)
         if self._table is None:
-            return self.transform(Corpus.joined(list(_blocks(corpus))), columns)
-        return self._numbered(self._learned(corpus, columns, keep=True, known=self._table))
+            return self._joined(
+                (X.ids, X.indptr, X.offsets) for X in (self.transform(block, columns) for block in _blocks(corpus))
+            )
+        return self._joined(self._learned(corpus, columns, self._table, keep=True))
 
-    def reduced(self, numbers: Sequence[int] | Array) -> FeatureMap:
-        """A map of only the features with these numbers, which are numbered anew, in this order.
-
-        Example:
-            >>> features = FeatureMap(Templates("U:%x[0,0]")).fit(Corpus.of([["a", "b", "c"]]))
-            >>> features.reduced([2, 0]).names()
-            ['U:c', 'U:a']
-        """
-        plan, kept = self._fitted(), np.asarray(numbers, np.int64)
-        if self._table is None:
-            raise ValueError("hashed features cannot be left out, as several share a bucket; leave buckets= out")
-        if not kept.size or not _within(kept, 0, self.width):
-            raise ValueError(f"numbers must be some of 0 to {self.width - 1}, found {numbers!r}")
-        found = FeatureMap(self.templates, cutoff=self.cutoff)
-        found._plan, found._table = plan, self._table.reduced(kept)
-        return found
-
-    def _numbered(self, blocks: Iterable[tuple[Array, Array, Array]]) -> Sequences:
-        """The features of all blocks, those that the cut-off leaves."""
+    def _joined(self, blocks: Iterable[tuple[Any, ...]]) -> Sequences:
         found = list(blocks)
         ids, indptr, offsets = (_chain([piece[k] for piece in found], shift=k > 0) for k in range(3))
-        if self._table is not None and self._renumbered is not None:
+        if self._renumbered is not None:
             ids = ids[: loops.keep_features(ids, indptr, self._renumbered)]
         return Sequences(offsets, self.width, indptr=indptr, ids=ids)
 
@@ -406,46 +309,33 @@ class FeatureMap:
         self,
         corpus: Corpus | Iterable[Corpus],
         columns: Sequence[int | str] | None,
+        known: Dictionary | None,
         keep: bool,
-        known: _Dictionary | None = None,
     ) -> Iterator[tuple[Array, Array, Array]]:
-        """Ids, indptr and offsets of each block, numbered before the cut-off, behind the features that are known."""
-        self._forget()
-        self._renumbered: Array | None = None
-        plan, learner = None, None
+        """Ids, indptr and offsets of each block, numbered before the cut-off; after the last, the map is fitted."""
+        plan: _Plan | None = None
+        learner: _Learning | _Hashing | None = None
+        templates = self.templates
         for block in _blocks(corpus):
-            if plan is None:
-                if self.templates is None:
-                    self.templates = Templates.default(len(block.columns if columns is None else columns))
-                plan = _Plan(self.templates)
-                learner = (_Learning if self.buckets is None else _Hashing)(plan, self.cutoff > 1, self.buckets)
-                if known is not None and isinstance(learner, _Learning):
-                    learner.go_on(known, self.cutoff)
-            assert learner is not None
+            if plan is None or learner is None:
+                templates = templates or Templates.default(len(block.columns if columns is None else columns))
+                plan = _Plan(templates)
+                learner = _Hashing(plan, self.buckets) if self.buckets else _Learning(plan, self.cutoff, known)
             yield (*learner.block(_chosen(block, columns, plan.columns), block.offsets, keep), block.offsets)
         if plan is None or learner is None:
             raise ValueError("corpus is empty; give at least one block")
-        self._plan = plan
+        table: Dictionary | None = None
+        renumbered: Array | None = None
         if isinstance(learner, _Hashing):
             self._collisions = learner.collisions()
-            return
-        kept = (
-            learner.seen[: learner.table.count] >= self.cutoff
-            if self.cutoff > 1
-            else np.ones(learner.table.count, bool)
-        )
-        if not kept.all():
-            self._renumbered = np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
-        self._table = learner.table.reduced(np.flatnonzero(kept))
-        if not self._table.count:
-            self._forget()
-            raise (
-                checks.ParameterError(
+        else:
+            table, renumbered = learner.finished()
+            if not table.count:
+                raise checks.ParameterError(
                     checks.Option("cutoff", self.cutoff), " drops every feature: none occurs that often; lower it"
                 )
-                if learner.table.count
-                else ValueError("corpus has no tokens, so there are no features to learn")
-            )
+        self._forget()
+        self.templates, self._plan, self._table, self._renumbered = templates, plan, table, renumbered
 
     # --- new corpora ---
 
@@ -499,15 +389,29 @@ class FeatureMap:
         plan = self._fitted()
         if self._table is None:
             raise ValueError("hashed features have no names, as several share a bucket; leave buckets= out")
-        numbers = np.arange(self.width) if ids is None else np.asarray(ids, np.int64).reshape(-1)
-        if numbers.size and not (numbers.min() >= 0 and numbers.max() < self.width):
-            raise ValueError(f"ids must be from 0 to {self.width - 1}, found {numbers.min()} to {numbers.max()}")
+        numbers = np.arange(self.width) if ids is None else checked_ids(ids, self.width)
         texts, text = [pattern.split("\0") for pattern in plan.texts], self._table.strings.text
         return [
             texts[key[0]][0]
             + "".join(text(value) + texts[key[0]][p + 1] for p, value in enumerate(key[1:]) if value >= 0)
             for key in self._table.keys[numbers].tolist()
         ]
+
+    def reduced(self, numbers: Sequence[int] | Array) -> FeatureMap:
+        """A map of only the features with these numbers, which are numbered in that order.
+
+        Example:
+            >>> features = FeatureMap(Templates("U:%x[0,0]")).fit(Corpus.of([["a", "b", "c"]]))
+            >>> features.reduced([2, 0]).names()
+            ['U:c', 'U:a']
+        """
+        plan = self._fitted()
+        if self._table is None:
+            raise ValueError("hashed features cannot be reduced: the hash chooses the bucket; leave buckets= out")
+        kept = different_ids(numbers, self.width)
+        found = FeatureMap(self.templates, cutoff=self.cutoff)
+        found._plan, found._table = plan, self._table.reduced(kept)
+        return found
 
     def state(self) -> tuple[dict[str, Array], str]:
         """Arrays, and JSON with the rest: what :meth:`from_state` needs, for a safetensors file.
@@ -522,7 +426,7 @@ class FeatureMap:
         assert self.templates is not None
         rest = {
             "kind": "templates",
-            "version": _VERSION,
+            "version": VERSION,
             "templates": self.templates.text,
             "name": self.templates.name,
             "buckets": self.buckets,
@@ -542,17 +446,17 @@ class FeatureMap:
     @classmethod
     def from_state(cls, arrays: dict[str, Array], rest: str) -> FeatureMap:
         """The map that :meth:`state` was called on; a ``ValueError`` if the state is damaged."""
-        known = _rest(rest, "templates")
+        known = known_state(rest, "templates")
         found = cls(Templates(known["templates"], known["name"]), buckets=known["buckets"], cutoff=known["cutoff"])
         plan = _Plan(found.templates)  # type: ignore[arg-type]
         if found.buckets is None:
-            strings, keys = _checked_strings(arrays), _array(arrays, "keys", np.int32, 2)
+            strings, keys = state_strings(arrays), state_array(arrays, "keys", np.int32, 2)
             values = keys[:, 1:]
             if keys.shape[1] != plan.width + 1 or not (
-                _within(keys[:, 0], 0, len(plan.texts)) and _within(values, -1, len(strings[1]) - 1)
+                within(keys[:, 0], 0, len(plan.texts)) and within(values, -1, len(strings[1]) - 1)
             ):
                 raise ValueError("the features do not fit their templates: the file is damaged; train again")
-            found._table = _Dictionary(plan.width, _Strings(*strings), keys)
+            found._table = Dictionary(plan.width, Strings(*strings), keys)
         found._plan, found._collisions = plan, known["collisions"]
         return found
 
@@ -560,18 +464,19 @@ class FeatureMap:
 class _Learning:
     """Numbers the features of one block after the other by first occurrence."""
 
-    def __init__(self, plan: _Plan, counting: bool, buckets: int | None) -> None:
-        self.plan, self.table = plan, _Dictionary(plan.width)
-        self.seen = np.zeros(2**8 if counting else 0, np.int64)
+    def __init__(self, plan: _Plan, cutoff: int, known: Dictionary | None) -> None:
+        self.plan, self._cutoff = plan, cutoff
+        self.table = Dictionary(plan.width) if known is None else known.copy()
+        self.seen = np.full(max(2**8, self.table.count) if cutoff > 1 else 0, cutoff, np.int64)  # those known stay
+        self.seen[self.table.count :] = 0
         self._words = _Words(plan, self.table.strings.add)
 
-    def go_on(self, known: _Dictionary, cutoff: int) -> None:
-        """Number features behind those that are known, which count as seen often enough."""
-        self.table = known.reduced(np.arange(known.count))  # a copy
-        if len(self.seen):
-            self.seen = np.zeros(len(self.table.keys), np.int64)
-            self.seen[: known.count] = cutoff
-        self._words = _Words(self.plan, self.table.strings.add)
+    def finished(self) -> tuple[Dictionary, Array | None]:
+        """The features that occur often enough, and their numbers by those so far if some do not."""
+        count = self.table.count
+        kept = self.seen[:count] >= self._cutoff if self._cutoff > 1 else np.ones(count, bool)
+        numbers = None if kept.all() else np.where(kept, np.cumsum(kept) - 1, -1).astype(np.int32)
+        return self.table.reduced(np.flatnonzero(kept)), numbers
 
     def block(self, columns: Sequence[Column], offsets: Array, keep: bool) -> tuple[Array, Array]:
         """Ids and indptr of a block's tokens; empty if they are not to be kept."""
@@ -585,7 +490,7 @@ class _Learning:
         while token < tokens:
             table.grow(loops.BATCH * plan.templates)
             if len(self.seen):
-                self.seen = _grown(self.seen, len(table.keys))
+                self.seen = grown(self.seen, len(table.keys))
             where = _where(plan, types, offsets, token, tokens)
             into = (table.slots, table.keys, table.count, True, self.seen)
             token, table.count, n, _ = loops.number_features(
@@ -597,8 +502,7 @@ class _Learning:
 class _Hashing:
     """Hashes the features of one block after the other, and collects the hashes to count collisions."""
 
-    def __init__(self, plan: _Plan, counting: bool, buckets: int | None) -> None:
-        assert buckets is not None
+    def __init__(self, plan: _Plan, buckets: int) -> None:
         self.plan, self._buckets = plan, buckets
         self._words = _Words(plan, None)
         self._used = np.zeros((0, max(1, plan.cells)), bool)
@@ -611,7 +515,7 @@ class _Hashing:
             self._words = _Words(plan, None)
             self._used[:] = False
         types, words = self._words.types(columns), self._words.arrays
-        self._used = _grown(self._used, self._words.count)
+        self._used = grown(self._used, self._words.count)
         tokens, token = types.shape[1], 0
         while token < tokens:
             while 2 * (self._count + plan.templates) > len(self._table):
@@ -686,200 +590,3 @@ def _chain(pieces: Sequence[Array], shift: bool) -> Array:
         return np.concatenate(pieces)
     before = np.cumsum([0, *(piece[-1] for piece in pieces)])
     return np.concatenate([pieces[0][:1], *(piece[1:] + start for piece, start in zip(pieces, before, strict=False))])
-
-
-def _rest(text: str, kind: str) -> dict[str, Any]:
-    try:
-        known = json.loads(text)
-        if known["kind"] == kind and known["version"] == _VERSION:
-            return dict(known)
-    except (ValueError, KeyError, TypeError):
-        pass
-    raise ValueError(f"the state is not one of {kind} features, version {_VERSION}: the file is damaged or too new")
-
-
-def _array(arrays: dict[str, Array], name: str, dtype: Any, dimensions: int) -> Array:
-    array = arrays.get(name)
-    if array is None or array.dtype != dtype or array.ndim != dimensions:
-        raise ValueError(f"array {name!r} is missing or has another type: the file is damaged; train again")
-    return np.ascontiguousarray(array)
-
-
-def _within(numbers: Array, low: int, end: int) -> bool:
-    return not numbers.size or bool(numbers.min() >= low and numbers.max() < end)
-
-
-def _checked_strings(arrays: dict[str, Array]) -> tuple[Array, Array]:
-    data, bounds = _array(arrays, "strings", np.uint8, 1), _array(arrays, "bounds", np.int64, 1)
-    if not len(bounds) or bounds[0] != 0 or bounds[-1] != len(data) or bool((np.diff(bounds) < 0).any()):
-        raise ValueError("array 'bounds' does not rise over its strings: the file is damaged; train again")
-    return data, bounds
-
-
-# --- features that the caller has made ---
-
-
-class DictFeatures:
-    """Features from one dictionary or list of strings per token, as sklearn-crfsuite and python-crfsuite take them.
-
-    =================================  =====================================================
-    in the dictionary                  feature
-    =================================  =====================================================
-    ``"word": "dog"``                  ``word:dog`` = 1
-    ``"title": True``                  ``title`` = 1; False and 0 are no feature
-    ``"length": 3.5``                  ``length`` = 3.5
-    ``"ends": ["g", "og"]``, a set     ``ends:g`` = 1, ``ends:og`` = 1
-    ``"prev": {"word": "the"}``        ``prev:word:the`` = 1, and so on inside of it
-    =================================  =====================================================
-
-    A list of strings instead of a dictionary has each of them with 1. Features are numbered by first occurrence, those
-    that are unknown at ``transform`` are ignored; one that a token has twice counts twice.
-
-    Args:
-        cutoff: features that occur in fewer places of the data of ``fit`` are dropped.
-
-    Example:
-        >>> features = DictFeatures()
-        >>> X = features.fit_transform([[{"word": "the"}, {"word": "dog", "length": 3}]])
-        >>> features.names(), X.ids, X.values
-        (['word:the', 'word:dog', 'length'], array([0, 1, 2], dtype=int32), array([1., 1., 3.]))
-    """
-
-    def __init__(self, *, cutoff: int = 1) -> None:
-        self.cutoff = checks.whole("cutoff", cutoff, at_least=1)
-        self._numbers: dict[str, int] | None = None
-
-    @property
-    def width(self) -> int:
-        """d, the number of features."""
-        return len(self._known())
-
-    def _known(self) -> dict[str, int]:
-        if self._numbers is None:
-            raise ValueError("this DictFeatures has seen no data; call fit or fit_transform first")
-        return self._numbers
-
-    def fit(self, X: Iterable[Iterable[Any]]) -> DictFeatures:
-        """Learn which features there are."""
-        self.fit_transform(X)
-        return self
-
-    def fit_transform(self, X: Iterable[Iterable[Any]]) -> Sequences:
-        """Learn which features there are, and return those of each token."""
-        numbers: dict[str, int] = {}
-        ids, values, indptr, offsets = self._read(X, lambda name: numbers.setdefault(name, len(numbers)))
-        if not numbers:
-            raise ValueError("X has no features: every dictionary is empty")
-        if self.cutoff > 1:
-            kept = np.bincount(ids, minlength=len(numbers)) >= self.cutoff
-            if not kept.any():
-                raise checks.ParameterError(
-                    checks.Option("cutoff", self.cutoff), " drops every feature: none occurs that often; lower it"
-                )
-            renumbered = np.where(kept, np.cumsum(kept) - 1, -1)
-            numbers = {name: int(renumbered[old]) for name, old in numbers.items() if kept[old]}
-            there = kept[ids]
-            indptr = np.concatenate([[0], np.cumsum(there)])[indptr]
-            ids, values = renumbered[ids[there]].astype(np.int32), values[there]
-        self._numbers = numbers
-        return self._sequences(ids, values, indptr, offsets)
-
-    def transform(self, X: Iterable[Iterable[Any]]) -> Sequences:
-        """The features of each token; those that are unknown are ignored."""
-        known = self._known()
-        return self._sequences(*self._read(X, known.get))
-
-    def _sequences(self, ids: Array, values: Array, indptr: Array, offsets: Array) -> Sequences:
-        binary = bool((values == 1).all())
-        return Sequences(offsets, self.width, indptr=indptr, ids=ids, values=None if binary else values)
-
-    def _read(
-        self, X: Iterable[Iterable[Any]], number: Callable[[str], int | None]
-    ) -> tuple[Array, Array, Array, Array]:
-        ids: list[int] = []
-        values: list[float] = []
-        indptr, offsets = [0], [0]
-        for sentence, tokens in enumerate(X):
-            for position, token in enumerate(tokens):
-                for name, value in _pairs(token, sentence, position):
-                    found = number(name)
-                    if found is not None:
-                        ids.append(found)
-                        values.append(value)
-                indptr.append(len(ids))
-            offsets.append(len(indptr) - 1)
-        return np.array(ids, np.int32), np.array(values, np.float64), np.array(indptr), np.array(offsets)
-
-    def names(self, ids: Sequence[int] | Array | None = None) -> list[str]:
-        """Features in words; all of them if ``ids`` is None."""
-        names = list(self._known())
-        if ids is None:
-            return names
-        numbers = np.asarray(ids, np.int64).reshape(-1)
-        if not _within(numbers, 0, self.width):
-            raise ValueError(f"ids must be from 0 to {self.width - 1}, found {numbers.min()} to {numbers.max()}")
-        return [names[number] for number in numbers]
-
-    def state(self) -> tuple[dict[str, Array], str]:
-        """Arrays, and JSON with the rest: what :meth:`from_state` needs, for a safetensors file."""
-        column = Column.of(self._known())
-        rest = {"kind": "dicts", "version": _VERSION, "cutoff": self.cutoff}
-        return {"strings": column.data, "bounds": np.concatenate([[0], column.ends])}, json.dumps(rest)
-
-    @classmethod
-    def from_state(cls, arrays: dict[str, Array], rest: str) -> DictFeatures:
-        """The features that :meth:`state` was called on; a ``ValueError`` if the state is damaged."""
-        found = cls(cutoff=_rest(rest, "dicts")["cutoff"])
-        data, bounds = _checked_strings(arrays)
-        try:
-            names = Column(None, data, bounds[1:]).strings()
-        except UnicodeDecodeError:
-            names = []
-        found._numbers = {name: number for number, name in enumerate(names)}
-        if len(found._numbers) != len(bounds) - 1:
-            raise ValueError("the names of the features are damaged; train again")
-        return found
-
-
-def _pairs(token: Any, sentence: int, position: int) -> Iterator[tuple[str, float]]:
-    """The features of a token with their values."""
-    if isinstance(token, Mapping):
-        for key, value in token.items():
-            if type(value) is str and type(key) is str:  # by far the most
-                yield f"{key}:{value}", 1.0
-            else:
-                yield from _flat(key, value, sentence, position)
-    elif isinstance(token, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in token):
-        for name in sorted(token) if isinstance(token, (set, frozenset)) else token:
-            yield name, 1.0
-    else:
-        raise TypeError(
-            f"token {position} of sentence {sentence} must be a dictionary or a list of strings, found "
-            f"{type(token).__name__} {token!r}"
-        )
-
-
-def _flat(key: Any, value: Any, sentence: int, position: int) -> Iterator[tuple[str, float]]:
-    where = f"token {position} of sentence {sentence}"
-    if not isinstance(key, str):
-        raise TypeError(f"{where} has the key {key!r}; keys must be strings, found {type(key).__name__}")
-    if isinstance(value, str):
-        yield f"{key}:{value}", 1.0
-    elif isinstance(value, (bool, np.bool_)):
-        if value:
-            yield key, 1.0
-    elif isinstance(value, (int, float, np.integer, np.floating)):
-        number = checks.number(f"{key} of {where}", value)
-        if number:
-            yield key, number
-    elif isinstance(value, Mapping):
-        for inner, each in value.items():
-            yield from _flat(f"{key}:{inner}", each, sentence, position)
-    elif isinstance(value, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in value):
-        for name in sorted(value) if isinstance(value, (set, frozenset)) else value:
-            yield f"{key}:{name}", 1.0
-    else:
-        raise TypeError(
-            f"{key!r} of {where} must be a string, a number, True or False, a list of strings or a dictionary, found "
-            f"{type(value).__name__} {value!r}"
-        )

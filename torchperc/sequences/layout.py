@@ -1,4 +1,4 @@
-"""How sequences lie in memory: the tokens of all sequences one after the other, dense or as lists of active features."""
+"""How sequences lie in memory: their tokens one after the other, as dense rows or as lists of active features."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sequences:
         values: of these features; ``None`` if each is 1.
 
     Shape:
-        offsets (N + 1,), dense (T, d) for T tokens in all, indptr (T + 1,), ids and values (number of active features,).
+        offsets (N + 1,), dense (T, d) for T tokens in all, indptr (T + 1,), ids and values of equal length.
 
     Example:
         >>> two = Sequences.of([[[1, 0], [0, 1], [1, 1]], [[0, 1]]])
@@ -59,9 +59,8 @@ class Sequences:
     values: Array | None = None
 
     def __post_init__(self) -> None:
-        put = lambda name, array: object.__setattr__(self, name, array)  # noqa: E731
-        put("width", checks.whole("width", self.width, at_least=1))
-        put("offsets", _whole("offsets", self.offsets, np.int64))
+        object.__setattr__(self, "width", checks.whole("width", self.width, at_least=1))
+        object.__setattr__(self, "offsets", _whole("offsets", self.offsets, np.int64))
         _check_bounds("offsets", self.offsets, "sequence")
         lengths = np.diff(self.offsets)
         if not len(lengths):
@@ -73,16 +72,17 @@ class Sequences:
         if self.dense is not None:
             if self.indptr is not None or self.values is not None:
                 raise ValueError("indptr and values belong to sparse sequences; leave them out with dense")
-            put("dense", _floats("dense", self.dense, 2))
+            object.__setattr__(self, "dense", _floats("dense", self.dense, 2))
             if self.dense.shape[1] != self.width:
                 raise ValueError(f"dense has {self.dense.shape[1]} features but width={self.width}")
         else:
-            put("indptr", _whole("indptr", self.indptr, np.int64))
-            put("ids", _whole("ids", self.ids, np.int32))
-            assert self.indptr is not None and self.ids is not None
+            object.__setattr__(self, "indptr", _whole("indptr", self.indptr, np.int64))
+            object.__setattr__(self, "ids", _whole("ids", self.ids, np.int32))
+            assert self.indptr is not None
+            assert self.ids is not None
             _check_bounds("indptr", self.indptr, "token")
             if self.values is not None:
-                put("values", _floats("values", self.values, 1))
+                object.__setattr__(self, "values", _floats("values", self.values, 1))
                 assert self.values is not None
                 if len(self.values) != len(self.ids):
                     raise ValueError(f"values has {len(self.values)} numbers for {len(self.ids)} ids")
@@ -161,7 +161,8 @@ class Sequences:
         offsets, tokens = _ranges(self.offsets, numbers)
         if self.dense is not None:
             return Sequences(offsets, self.width, self.dense[tokens])
-        assert self.indptr is not None and self.ids is not None
+        assert self.indptr is not None
+        assert self.ids is not None
         indptr, at = _ranges(self.indptr, tokens)
         values = None if self.values is None else self.values[at]
         return Sequences(offsets, self.width, None, indptr, self.ids[at], values)
@@ -182,7 +183,8 @@ class Sequences:
             x = np.zeros((len(part) * longest, part.width), part.dense.dtype)
             x[places] = part.dense
         else:
-            assert part.indptr is not None and part.ids is not None
+            assert part.indptr is not None
+            assert part.ids is not None
             counts = np.diff(part.indptr)
             if part.values is None:
                 x = np.full((len(part) * longest, max(1, int(counts.max()))), -1, np.int64)
@@ -324,7 +326,7 @@ def _whole(name: str, array: Any, dtype: Any) -> Array:
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim != 1:
         found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(f"{name} must be an array of integers in one dimension, found {found}")
-    made = np.require(array, dtype, "CW")
+    made = np.require(array, dtype, ["C", "W"])
     if array.size and array.dtype.itemsize > made.dtype.itemsize and (made != array).any():
         raise ValueError(f"{name} holds {array.max()}, which {made.dtype} cannot hold")
     return made
@@ -334,7 +336,7 @@ def _floats(name: str, array: Any, dimensions: int) -> Array:
     if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64) or array.ndim != dimensions:
         found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(f"{name} must be an array of float32 or float64 in {dimensions} dimensions, found {found}")
-    return np.require(array, None, "CW")
+    return np.require(array, None, ["C", "W"])
 
 
 def _check_bounds(name: str, bounds: Array, what: str) -> None:

@@ -140,9 +140,7 @@ def decode(data, offsets, first, end_, slot, rows, trans, end, lows, highs, widt
 
 
 @njit
-def _mistaken(
-    data, start, y, slot, rows, trans, end, lows, highs, width, tie, margin, deltas, best, score, tags
-):
+def _mistaken(data, start, y, slot, rows, trans, end, lows, highs, width, tie, margin, deltas, best, score, tags):
     """Decode one sequence against its tags y; return how many of the tags found count as a mistake.
 
     0: no mistake. Less than all: at this prefix the tags y fell out of the beam. −1: a score is not finite.
@@ -163,15 +161,15 @@ def _mistaken(
             _step(deltas[t - 1], trans, lows, highs, best)
         for j in range(padded):
             deltas[t, j] = best[j] + score[j]
-        if width < count and t < length - 1:
-            if not _prune(deltas[t], count, width, y[t], y[t] if tie == UPDATE else -1):
-                top = 0
-                for k in range(1, count):
-                    if deltas[t, k] > deltas[t, top]:
-                        top = k
-                tags[t] = top
-                _trace(deltas, trans, count, t, tags)
-                return t + 1 if math.isfinite(deltas[t, top]) else -1
+        falls = width < count and t < length - 1
+        if falls and not _prune(deltas[t], count, width, y[t], y[t] if tie == UPDATE else -1):
+            top = 0
+            for k in range(1, count):
+                if deltas[t, k] > deltas[t, top]:
+                    top = k
+            tags[t] = top
+            _trace(deltas, trans, count, t, tags)
+            return t + 1 if math.isfinite(deltas[t, top]) else -1
     last = _last(deltas[length - 1], end)
     value = deltas[length - 1, last] + end[last]
     if not math.isfinite(value):
@@ -291,7 +289,7 @@ def learn(
     for p in range(low, len(order)):
         i = order[p]
         start, length = offsets[i], offsets[i + 1] - offsets[i]
-        if length * ((reach + 1.0) * (largest[0] + step) + margin) + largest[0] >= limit:
+        if limit < np.inf and length * ((reach + 1.0) * (largest[0] + step) + margin) + largest[0] >= limit:
             return p, PRECISION
         if _new_rows(data, start, length, slot, state) + state[USED] > len(rows):
             return p, GROW

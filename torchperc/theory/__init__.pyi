@@ -3,8 +3,8 @@ from .bounds import bracket as bracket
 from .bounds import inseparable_bound as inseparable_bound
 from .bounds import live_bracket as live_bracket
 from .bounds import mistake_bound as mistake_bound
-from .bounds import structured_mistake_bound as structured_mistake_bound
 from .bounds import mixed_mistakes as mixed_mistakes
+from .bounds import structured_mistake_bound as structured_mistake_bound
 from .certificate import Certificate as Certificate
 from .margins import MaxMargin as MaxMargin
 from .margins import margin as margin
