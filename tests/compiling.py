@@ -52,7 +52,22 @@ def descent():
         tp.descend(net(classes), tp.LMSHead(), X, y, lr=0.01, engine="compiled", sample_weight=weights)
 
 
-LOOPS = {"learn.learn": rule, "many.sweep_one": sweeps, "loops.descend": descent, "two_cores.learn_ahead": two_cores}
+def chains():
+    X, y = np.random.default_rng(0).integers(0, 2, (9, 5, 4)).astype(float), np.zeros((9, 5), int)
+    for scale in (1.0, 0.5):  # integers learn in float32
+        result = tp.RuleTrainer(1, engine="compiled").fit(tp.sequences.ChainPerceptron(4, 3), scale * X, y)
+        result.predict(X)
+        result.log.averaged()
+    tp.sequences.ChainPerceptron(4, 3, dtype=torch.float64).predict(list(X))
+
+
+LOOPS = {
+    "loops.learn": chains,
+    "learn.learn": rule,
+    "many.sweep_one": sweeps,
+    "loops.descend": descent,
+    "two_cores.learn_ahead": two_cores,
+}
 
 
 def compile_some(worker: int, workers: int) -> None:

@@ -226,19 +226,21 @@ class ChainLog:
             raise ValueError(f"t={t} is beyond the log, which has {len(self)} mistakes")
         return self._model(self._moved(self.start.astype(np.float64), 0, t))
 
-    def averaged(self) -> ChainModel:
+    def averaged(self, rows: int = 0) -> ChainModel:
         """The mean of the weights after each presented sequence: start + Σ cⱼ·(T − tⱼ)/T·(φ(x, y) − φ(x, ŷ)).
 
-        One replay of the log, in float64; on integers the sum is exact.
+        One replay of the log, in float64; on integers the sum is exact. See :meth:`total` for ``rows``.
         """
-        if not self.steps:
-            return self.state_at(0)
-        return self._model(self.total(), self.steps)
+        return self._model(self.total(rows), self.steps) if self.steps else self.state_at(0)
 
-    def total(self) -> ChainWeights:
-        """The sum of the weights after each presented sequence, before they are scaled."""
-        left = (self.steps - self.found.step).astype(np.float64)
-        return self._moved(self.start.scaled(float(self.steps)), 0, len(self), left)
+    def total(self, rows: int = 0) -> ChainWeights:
+        """The sum of the weights after each presented sequence, before they are scaled.
+
+        Room for so many rows of features is made at once, which saves copies of large weights.
+        """
+        left, weights = (self.steps - self.found.step).astype(np.float64), self.start.scaled(float(self.steps))
+        weights.ensure(rows - weights.used)
+        return self._moved(weights, 0, len(self), left)
 
     def voted(self) -> VotedChain:
         """Every state decodes and votes at each position, as often as the number of sequences it survived; slow."""
@@ -276,7 +278,7 @@ class ChainLog:
         return weights
 
     def _model(self, weights: ChainWeights, over: float = 1.0) -> ChainModel:
-        return ChainModel(weights.scaled(self.scale, over), self.like)
+        return ChainModel(weights.scale(self.scale, over), self.like)  # in place: they were made for it
 
     # --- what happened ---
 

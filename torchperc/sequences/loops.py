@@ -18,8 +18,8 @@ USED, FOUND, WRITTEN = 0, 1, 2  # places in ``state``: rows in use, mistakes fou
 
 
 @njit
-def _emission(data, t, slot, rows, out):
-    """The scores of all tags at token t."""
+def _emission(data, t, slot, rows, out, near):
+    """The scores of all tags at token t; ``near`` has room for four numbers."""
     indptr, ids, values, dense = data
     count = rows.shape[1]
     out[:] = 0
@@ -40,33 +40,53 @@ def _emission(data, t, slot, rows, out):
                 for j in range(count):
                     out[j] += x * row[j]
     else:
+        many = 0
         for p in range(indptr[t], indptr[t + 1]):
             s = slot[ids[p]]
             if s >= 0:
-                row = rows[s]
-                for j in range(count):
-                    out[j] += row[j]
+                near[many] = s
+                many += 1
+                if many == 4:  # four rows at a time, added one after the other
+                    one, two, three, four = rows[near[0]], rows[near[1]], rows[near[2]], rows[near[3]]
+                    for j in range(count):
+                        out[j] = out[j] + one[j] + two[j] + three[j] + four[j]
+                    many = 0
+        for m in range(many):
+            row = rows[near[m]]
+            for j in range(count):
+                out[j] += row[j]
 
 
 @njit
-def _step(before, trans, lows, highs, best):
-    """best[j] = max_i before[i] + trans[i, j]; an i that can reach none of these maxima is skipped.
+def _step(before, trans, lows, highs, best, other, near):
+    """max_i before[i] + trans[i, j] for all j, in one of two arrays; an i that can reach none of these is skipped.
 
     Rounding is monotone, so the sums with the smallest and largest transition of a tag are bounds of what is computed.
+    Four i at a time go from one array to the other: a maximum in place would become a masked store, which is slow.
     """
     count, padded = len(lows), trans.shape[1]
     floor = before[0] + lows[0]
     for i in range(1, count):
         floor = max(floor, before[i] + lows[i])
-    best[:] = -np.inf
+    many = 0
     for i in range(count):
-        base = before[i]
-        if base + highs[i] < floor or base == -np.inf:
-            continue
-        row = trans[i]
-        for j in range(padded):
-            reached = base + row[j]
-            best[j] = reached if reached > best[j] else best[j]
+        if not (before[i] + highs[i] < floor or before[i] == -np.inf):
+            near[many] = i
+            many += 1
+    if many == 0:
+        near[0], many = 0, 1
+    for g in range(0, many, 4):
+        i0, i1, i2, i3 = near[g], near[min(g + 1, many - 1)], near[min(g + 2, many - 1)], near[min(g + 3, many - 1)]
+        b0, b1, b2, b3 = before[i0], before[i1], before[i2], before[i3]
+        r0, r1, r2, r3 = trans[i0], trans[i1], trans[i2], trans[i3]
+        if g == 0:
+            for j in range(padded):
+                other[j] = max(max(b0 + r0[j], b1 + r1[j]), max(b2 + r2[j], b3 + r3[j]))
+        else:
+            for j in range(padded):
+                other[j] = max(best[j], max(max(b0 + r0[j], b1 + r1[j]), max(b2 + r2[j], b3 + r3[j])))
+        best, other = other, best
+    return best
 
 
 @njit
@@ -111,6 +131,13 @@ def _trace(deltas, trans, count, stop, tags):
         tags[t] = top
 
 
+@njit
+def _buffers(trans):
+    """Three arrays over tags: of zeros, and two for maxima."""
+    padded = trans.shape[1]
+    return np.zeros(padded, trans.dtype), np.empty(padded, trans.dtype), np.empty(padded, trans.dtype)
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def decode(data, offsets, first, end_, slot, rows, trans, end, lows, highs, width, tags):
     """The best tags of the sequences from ``first`` to ``end_``; returns the first with a score that is not finite."""
@@ -118,17 +145,15 @@ def decode(data, offsets, first, end_, slot, rows, trans, end, lows, highs, widt
     for i in range(first, end_):
         longest = max(longest, offsets[i + 1] - offsets[i])
     deltas = np.empty((longest, trans.shape[1]), trans.dtype)
-    best, score = np.empty(trans.shape[1], trans.dtype), np.zeros(trans.shape[1], trans.dtype)
+    score, one, two = _buffers(trans)
+    near = np.empty(count + 4, np.int64)
     for i in range(first, end_):
         start, length = offsets[i], offsets[i + 1] - offsets[i]
         for t in range(length):
-            _emission(data, start + t, slot, rows, score)
-            if t == 0:
-                best[:] = trans[count]
-            else:
-                if width < count:
-                    _prune(deltas[t - 1], count, width, -1, -1)
-                _step(deltas[t - 1], trans, lows, highs, best)
+            _emission(data, start + t, slot, rows, score, near)
+            if t > 0 and width < count:
+                _prune(deltas[t - 1], count, width, -1, -1)
+            best = _step(deltas[t - 1], trans, lows, highs, one, two, near) if t > 0 else trans[count]
             for j in range(trans.shape[1]):
                 deltas[t, j] = best[j] + score[j]
         found = tags[start : start + length]
@@ -140,7 +165,9 @@ def decode(data, offsets, first, end_, slot, rows, trans, end, lows, highs, widt
 
 
 @njit
-def _mistaken(data, start, y, slot, rows, trans, end, lows, highs, width, tie, margin, deltas, best, score, tags):
+def _mistaken(
+    data, start, y, slot, rows, trans, end, lows, highs, width, tie, margin, deltas, score, one, two, near, tags
+):
     """Decode one sequence against its tags y; return how many of the tags found count as a mistake.
 
     0: no mistake. Less than all: at this prefix the tags y fell out of the beam. −1: a score is not finite.
@@ -148,17 +175,14 @@ def _mistaken(data, start, y, slot, rows, trans, end, lows, highs, width, tie, m
     count, length, padded = len(end), len(y), trans.shape[1]
     own = trans.dtype.type(0)
     for t in range(length):
-        _emission(data, start + t, slot, rows, score)
+        _emission(data, start + t, slot, rows, score, near)
         own = (own + trans[y[t - 1], y[t]] if t > 0 else trans[count, y[t]]) + score[y[t]]
         if margin > 0:
             kept = score[y[t]]
             for j in range(padded):
                 score[j] += margin
             score[y[t]] = kept
-        if t == 0:
-            best[:] = trans[count]
-        else:
-            _step(deltas[t - 1], trans, lows, highs, best)
+        best = _step(deltas[t - 1], trans, lows, highs, one, two, near) if t > 0 else trans[count]
         for j in range(padded):
             deltas[t, j] = best[j] + score[j]
         falls = width < count and t < length - 1
@@ -282,8 +306,8 @@ def learn(
         longest = max(longest, offsets[order[p] + 1] - offsets[order[p]])
     padded = trans.shape[1]
     deltas, tags = np.empty((longest, padded), trans.dtype), np.empty(longest, np.int64)
-    best, score = np.empty(padded, trans.dtype), np.zeros(padded, trans.dtype)
-    step = 0.0
+    score, one, two = _buffers(trans)
+    near, step = np.empty(len(end) + 4, np.int64), 0.0
     for p in range(len(coefs)):
         step = max(step, abs(coefs[p]))
     for p in range(low, len(order)):
@@ -295,7 +319,24 @@ def learn(
             return p, GROW
         own = y[start : start + length]
         stop = _mistaken(
-            data, start, own, slot, rows, trans, end, lows, highs, width, tie, margin, deltas, best, score, tags
+            data,
+            start,
+            own,
+            slot,
+            rows,
+            trans,
+            end,
+            lows,
+            highs,
+            width,
+            tie,
+            margin,
+            deltas,
+            score,
+            one,
+            two,
+            near,
+            tags,
         )
         if stop < 0:
             return p, OVERFLOW

@@ -98,6 +98,11 @@ class ChainRun:
         """The number of training sequences."""
         return len(self._engine.task.sequences)
 
+    @property
+    def weights(self) -> ChainWeights:
+        """The weights as they are now, before they are scaled; not to be written to."""
+        return self._engine.weights()
+
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
         presented, made = self._ends[-1] if self._ends else 0, 0
@@ -108,7 +113,7 @@ class ChainRun:
             made, presented = made + len(found.sequence), presented + len(order)
             self._total += float(self._cost[found.sequence].sum()) * (self._lr / self._scale)
         self._ends.append(presented)
-        norm = self._engine.weights().norm
+        norm = self.weights.norm
         if not math.isfinite(norm):
             raise checks.weights_overflow()
         upper = norm / self._total if self._total > 0 else None
@@ -137,17 +142,18 @@ class ChainRun:
 
     def current(self) -> ChainModel:
         """The model with the weights as they are now."""
-        return ChainModel(self._engine.weights().scaled(self._scale), self._like)
+        return ChainModel(self.weights.scaled(self._scale), self._like)
 
     def write_to(self, net: ChainNet) -> None:
         """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
-        (self.log().averaged() if self._select in ("averaged", "voted") else self.current()).write_to(net)
+        averaged = self._select in ("averaged", "voted")
+        (self.log().averaged(self.weights.used) if averaged else self.current()).write_to(net)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume exactly, as tensors and plain types."""
         return {
             "data": self._data,
-            "weights": _tensors(self._engine.weights().unpacked()),
+            "weights": _tensors(self.weights.unpacked()),
             "start": _tensors(self._start.unpacked()),
             "mistakes": [_tensors(part) for part in self._parts],
             "ends": list(self._ends),
@@ -192,7 +198,7 @@ class ChainRun:
         if clean and ((task.tie != "strict" and all_seen) or not self._any_wrong()):
             return Verdict.SEPARATED
         if self._order.repeats or all_seen:
-            before = self._seen.setdefault(self._engine.weights().digest(), record.epoch)
+            before = self._seen.setdefault(self.weights.digest(), record.epoch)
             self.cycle = (before, record.epoch) if before < record.epoch else None
         if self.cycle is not None:
             return Verdict.CYCLING
@@ -201,14 +207,14 @@ class ChainRun:
     def _any_wrong(self) -> bool:
         """Whether any sequence that takes part is decided wrongly."""
         task = self._engine.task
-        wrong = self._engine.weights().decode(task.sequences, task.width) != task.y
+        wrong = self.weights.decode(task.sequences, task.width) != task.y
         return bool((wrong & np.repeat(self._cost > 0, task.sequences.lengths)).any())
 
     def _validation_error(self) -> float | None:
         if self._validation is None:
             return None
         sequences, y = self._validation
-        wrong = self._engine.weights().decode(sequences, self._engine.task.width) != y
+        wrong = self.weights.decode(sequences, self._engine.task.width) != y
         return float(wrong.mean())
 
     def _selected(self, log: ChainLog) -> ChainModel | VotedChain:
@@ -222,7 +228,7 @@ class ChainRun:
             return log.state_at(sum(record.mistakes for record in self.history[: best.epoch]))
         if self._select == "voted":
             return log.voted()
-        return log.averaged() if self._select == "averaged" else log.pocket()
+        return log.averaged(self.weights.used) if self._select == "averaged" else log.pocket()
 
 
 def _parameters(net: ChainNet) -> tuple[Tensor, ...]:

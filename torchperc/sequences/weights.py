@@ -15,6 +15,7 @@ from torchperc import _checks as checks
 from torchperc.samples import compiling
 from torchperc.sequences.layout import Array, Sequences
 
+_BLOCK = 4096  # features that are written at once
 _LANES = 8  # tags are padded to whole vector registers
 
 
@@ -117,9 +118,8 @@ class ChainWeights:
         return active[some], rows[some], self.trans[:, :tags], self.end
 
     def astype(self, dtype: Any) -> ChainWeights:
-        """A copy in another type."""
-        moved = (array.astype(dtype) for array in (self.rows, self.trans, self.end))
-        rows, trans, end = moved
+        """A copy in another type, without room for more rows."""
+        rows, trans, end = (array.astype(dtype) for array in (self.rows[: self.used], self.trans, self.end))
         return ChainWeights(self.slot.copy(), rows, self.used, trans, end)
 
     def rounded(self, dtype: torch.dtype) -> ChainWeights:
@@ -139,11 +139,16 @@ class ChainWeights:
 
     def scaled(self, factor: float, over: float = 1.0) -> ChainWeights:
         """A copy in float64, divided and multiplied."""
-        made = self.astype(np.float64)
-        for array in (made.rows, made.trans, made.end):
-            array /= over
-            array *= factor
-        return made
+        return self.astype(np.float64).scale(factor, over)
+
+    def scale(self, factor: float, over: float = 1.0) -> ChainWeights:
+        """Divide and multiply the weights themselves."""
+        for array in (self.rows, self.trans, self.end):
+            if over != 1.0:
+                array /= over
+            if factor != 1.0:
+                array *= factor
+        return self
 
     def __bool__(self) -> bool:
         """Whether any weight is not 0."""
@@ -158,13 +163,14 @@ class ChainWeights:
     def largest(self) -> float:
         """The largest absolute value."""
         arrays = (self.rows[: self.used], self.trans, self.end)
-        return max(float(np.abs(array).max(initial=0)) for array in arrays)
+        return max(float(max(array.max(initial=0), -array.min(initial=0))) for array in arrays)
 
     @property
     def norm(self) -> float:
         """‖w‖ over all weights."""
-        arrays = (self.rows[: self.used], self.trans, self.end)
-        return math.sqrt(sum(float(np.square(array, dtype=np.float64).sum()) for array in arrays))
+        arrays = (each.reshape(-1) for each in (self.rows[: self.used], self.trans, self.end))
+        # einsum converts piece by piece, where np.square would make a float64 copy of all rows
+        return math.sqrt(sum(float(np.einsum("i,i->", array, array, dtype=np.float64)) for array in arrays))
 
     def digest(self) -> bytes:
         """A hash by which weights are recognised when they come back."""
@@ -199,12 +205,14 @@ class ChainWeights:
                 f"net has {net.features} features and {net.tags} tags, the weights are for {len(self.slot)} and "
                 f"{len(self.end)}; use a net like the one that was trained"
             )
-        active, rows, trans, end = self.unpacked()
         net.weight.zero_()
-        at = torch.from_numpy(active).to(net.weight.device)
-        net.weight.t()[at] = torch.from_numpy(rows).to(net.weight)
-        net.transition.copy_(torch.from_numpy(np.ascontiguousarray(trans)))
-        net.end.copy_(torch.from_numpy(end))
+        active = np.flatnonzero(self.slot >= 0)
+        for first in range(0, len(active), _BLOCK):  # which makes no second copy of all rows
+            at = active[first : first + _BLOCK]
+            rows = torch.from_numpy(self.rows[self.slot[at], : net.tags])
+            net.weight.t()[torch.from_numpy(at).to(net.weight.device)] = rows.to(net.weight)
+        net.transition.copy_(torch.from_numpy(np.ascontiguousarray(self.trans[:, : net.tags])))
+        net.end.copy_(torch.from_numpy(self.end))
 
     def decode(self, sequences: Sequences, width: int, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences, as one array (T,)."""
