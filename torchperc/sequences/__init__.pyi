@@ -8,7 +8,6 @@ from .decoding import ChainScores as ChainScores
 from .dictionaries import DictFeatures as DictFeatures
 from .evaluation import Evaluation as Evaluation
 from .evaluation import evaluate as evaluate
-from .features import DictFeatures as DictFeatures
 from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
 from .formats import read as read
@@ -20,9 +19,6 @@ from .log import ChainLog as ChainLog
 from .log import ChainMistake as ChainMistake
 from .log import ChainModel as ChainModel
 from .log import VotedChain as VotedChain
-from .rule import ChainLog as ChainLog
-from .rule import ChainMistake as ChainMistake
-from .rule import ChainModel as ChainModel
 from .rule import ChainResult as ChainResult
 from .tagger import Tagger as Tagger
 from .templates import Templates as Templates

@@ -25,13 +25,16 @@ from torchperc.samples.sealed import read_sealed, write_sealed
 from torchperc.sequences import formats
 from torchperc.sequences.chains import DECODES, ChainPerceptron
 from torchperc.sequences.corpus import Array, Column, Corpus
-from torchperc.sequences.decoding import ChainWeights
+from torchperc.sequences.engines import Task, engine_of
 from torchperc.sequences.evaluation import Evaluation, evaluate_codes
-from torchperc.sequences.features import FeatureMap, _Strings
+from torchperc.sequences.features import FeatureMap
 from torchperc.sequences.layout import Sequences
-from torchperc.sequences.rule import ChainLog, ChainRun, Task, engine_of
+from torchperc.sequences.log import ChainLog
+from torchperc.sequences.rule import ChainRun
+from torchperc.sequences.tables import Strings
 from torchperc.sequences.templates import Templates
 from torchperc.sequences.tokens import Vocabulary, iter_lines, open_text, tokenize
+from torchperc.sequences.weights import ChainWeights
 
 FORMAT = 1
 DESCRIPTION = "torchperc.tagger"
@@ -707,7 +710,7 @@ def _corpus(corpus: Corpus | Sequence[Sequence[Any]]) -> Corpus:
 
 def _tag_codes(column: Column, known: Sequence[str] | None = None) -> tuple[tuple[str, ...], Array]:
     """The tags of a column, sorted, or new ones behind those that are known; and the number of each token's."""
-    table = _Strings()
+    table = Strings()
     for each in (Column.of(known or ()), column):
         codes = table.add(each.data, each.starts, each.ends)
     names = [table.text(number) for number in range(table.count)]
@@ -720,7 +723,7 @@ def _tag_codes(column: Column, known: Sequence[str] | None = None) -> tuple[tupl
 
 def _wrong_tokens(log: ChainLog, first: int) -> int:
     """How many tags were wrong in the mistakes of a log from one on."""
-    index, length = log.found.index[first:], log.found.length[first:]
+    index, length = log.found.sequence[first:], log.found.length[first:]
     wrong = log.found.wrong[int(log.found.length[:first].sum()) :]
     shift = log.sequences.offsets[index] - np.concatenate(([0], np.cumsum(length)[:-1])) if len(index) else index
     return int((log.y[np.arange(len(wrong)) + np.repeat(shift, length)] != wrong).sum())

@@ -26,7 +26,7 @@ from torchperc import _checks as checks
 from torchperc._lazy import requires
 from torchperc.samples import streams
 from torchperc.sequences.corpus import Column, Corpus
-from torchperc.sequences.features import _Strings as StringTable
+from torchperc.sequences.tables import Strings
 
 Array = np.ndarray[Any, Any]
 _BLOCK = 2**17  # bytes that are read at once
@@ -64,7 +64,7 @@ class Vocabulary:
     @classmethod
     def of_column(cls, column: Column) -> Vocabulary:
         """The vocabulary of all words in a column."""
-        table = StringTable()
+        table = Strings()
         table.add(column.data, column.starts, column.ends)
         return cls(table.data[: table.ends[table.count]].copy(), table.ends[1 : table.count + 1].copy())
 

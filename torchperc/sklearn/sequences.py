@@ -19,9 +19,10 @@ from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import compiling
 from torchperc.sequences.chains import ChainPerceptron
 from torchperc.sequences.corpus import Corpus
-from torchperc.sequences.features import DictFeatures, FeatureMap
+from torchperc.sequences.dictionaries import DictFeatures
+from torchperc.sequences.features import FeatureMap
 from torchperc.sequences.layout import Sequences
-from torchperc.sequences.rule import ChainModel, VotedChain
+from torchperc.sequences.log import ChainModel, VotedChain
 from torchperc.sequences.templates import Templates
 
 _KINDS = {
