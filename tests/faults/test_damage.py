@@ -213,7 +213,26 @@ def use_parts(path):
     return made_of(result.log.index)
 
 
+def tagged():
+    X = np.random.default_rng(0).integers(0, 2, (6, 4, 3)).astype(float)
+    return X, X[:, :, :2].argmax(2)
+
+
+def chain_log(path):
+    import torchperc as tp
+
+    tp.RuleTrainer(3).fit(tp.sequences.ChainPerceptron(3, 2), *tagged()).log.save(path)
+
+
+def use_chain_log(path):
+    import torchperc as tp
+
+    log = tp.sequences.ChainLog.load(path, *tagged())
+    return made_of(log.index, log.step, log.last().weight, log.averaged().weight)
+
+
 SEALED = {
+    "log of sequences": ("chains.npz", chain_log, use_chain_log),
     "checkpoint": ("c.ckpt", checkpoint, use_checkpoint),
     "mistake log": ("log.npz", log, use_log),
     "certificate": ("proof.json", certificate, use_certificate),

@@ -250,6 +250,8 @@ def calls():
         "RuleTrainer": (tp.RuleTrainer, {"max_epochs": 20}, lambda made: numbers(made.fit(net(), X, y).log.last().weight)),
         "Perceptron": (tp.Perceptron, {"in_features": D}, lambda made: numbers(made.weight)),
         "MulticlassPerceptron": (tp.MulticlassPerceptron, {"in_features": D, "num_classes": 3}, lambda made: numbers(made.weight)),
+        "ChainPerceptron": (tp.sequences.ChainPerceptron, {"features": D, "tags": 3}, lambda made: numbers(made.weight)),
+        "StructuredPerceptronLoss": (tp.StructuredPerceptronLoss, {}, lambda made: numbers(made.margin)),
         "Perceptron.predict": (net().predict, {"x": T}, numbers),
         "gate": (tp.data.gate, {"name": "AND"}, lambda pair: numbers(*pair)),
         "separable_blobs": (tp.data.separable_blobs, {"samples": 20, "seed": 0}, lambda pair: numbers(*pair)),

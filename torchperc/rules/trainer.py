@@ -168,9 +168,9 @@ class RuleTrainer:
 
         Args:
             net: a :class:`Perceptron`, :class:`MulticlassPerceptron`, :class:`JointPerceptron` or ``nn.Linear``;
-                ``None`` with a kernel.
-            X: samples (N, d), as a tensor, a numpy array or a scipy sparse matrix.
-            y: labels (N,): −1/+1, or class indices for a net of K classes.
+                ``None`` with a kernel. With a :class:`torchperc.sequences.ChainPerceptron`, samples are sequences.
+            X: samples (N, d), as a tensor, a numpy array or a scipy sparse matrix; or sequences of tokens.
+            y: labels (N,): −1/+1, or class indices for a net of K classes; or tags of all tokens.
             validation: samples and labels whose error is recorded after each epoch.
             sample_weight: a factor per sample for its updates; 0 leaves the sample out.
             num_classes: with a kernel, the number of classes if ``y`` holds class indices.

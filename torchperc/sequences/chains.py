@@ -131,6 +131,8 @@ class ChainPerceptron(nn.Module):
             )
         if lengths is None:
             return
+        if not isinstance(lengths, Tensor):
+            raise TypeError(f"lengths must be a tensor of integers, found {type(lengths).__name__}")
         if lengths.shape != x.shape[:-2] or lengths.is_floating_point():
             raise ValueError(f"lengths must be integers of shape {tuple(x.shape[:-2])}, found {tuple(lengths.shape)}")
         if int(lengths.min()) < 1 or int(lengths.max()) > x.shape[-2]:

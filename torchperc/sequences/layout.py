@@ -155,7 +155,12 @@ class Sequences:
             >>> Sequences.of([[[1.0]], [[2.0], [3.0]]]).take(slice(1, 2)).dense.tolist()
             [[2.0], [3.0]]
         """
-        numbers = np.arange(len(self))[index.cpu().numpy() if isinstance(index, Tensor) else index].reshape(-1)
+        try:
+            numbers = np.arange(len(self))[index.cpu().numpy() if isinstance(index, Tensor) else index].reshape(-1)
+        except (IndexError, OverflowError) as error:
+            raise ValueError(
+                f"index must be numbers from 0 to {len(self) - 1}, a slice or a mask: {checks.first_line(error)}"
+            ) from None
         if not len(numbers):
             raise ValueError("index names no sequence; at least one is needed")
         offsets, tokens = _ranges(self.offsets, numbers)
@@ -269,35 +274,26 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
         >>> flat_tags([[0, 1], [2]], Sequences.of([[[1.0], [1.0]], [[1.0]]]), 3)
         array([0, 1, 2])
     """
-    if isinstance(y, Tensor):
-        y = y.detach().cpu().numpy()
     lengths = sequences.lengths
-    if isinstance(y, np.ndarray) and y.dtype != object and y.ndim == 2:
-        if len(y) != len(sequences) or y.shape[1] < lengths.max():
-            raise ValueError(f"{name} has shape {y.shape}, but there are {len(sequences)} sequences of up to "
-                             f"{lengths.max()} tokens")  # fmt: skip
-        behind = np.arange(y.shape[1]) >= lengths[:, None]
-        if (y[behind] != PAD).any():
-            row = int(np.argmax((behind & (y != PAD)).any(1)))
-            raise ValueError(f"{name}: sequence {row} has tags behind its end; pad with {PAD}")
-        flat = y[~behind]
-    elif isinstance(y, np.ndarray) and y.dtype != object:
-        flat = y
+    if isinstance(y, Tensor) or (isinstance(y, np.ndarray) and y.dtype != object):
+        flat = checks.as_tensor(y, name).cpu().numpy()
+        if flat.ndim == 2:
+            flat = _unpadded_tags(flat, lengths, name)
     elif isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray):
         raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
-    elif len(y) and not isinstance(y[0], Sequence | np.ndarray | Tensor):
-        flat = np.asarray(y)
+    elif not any(isinstance(each, Sequence | np.ndarray | Tensor) for each in y):
+        flat = checks.as_tensor(y, name).numpy()
     else:
         if len(y) != len(sequences):
             raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
-        parts = [np.asarray(each.detach().cpu() if isinstance(each, Tensor) else each).reshape(-1) for each in y]
+        parts = [checks.as_tensor(each, f"{name}[{i}]").cpu().reshape(-1).numpy() for i, each in enumerate(y)]
         for i, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if len(part) != length:
                 raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens")
         flat = np.concatenate(parts)
     if flat.ndim != 1 or len(flat) != sequences.tokens:
         raise ValueError(f"{name} has {flat.size} tags for {sequences.tokens} tokens; they must have the same number")
-    if flat.dtype.kind not in "iu":
+    if flat.dtype.kind not in "iu" and not (flat.dtype.kind == "f" and (np.rint(flat) == flat).all()):
         raise TypeError(f"{name} must hold integers from 0 to {tags - 1}, found {flat.dtype}; number your tags from 0")
     flat = np.ascontiguousarray(flat, np.int64)
     if flat.min() < 0 or flat.max() >= tags:
@@ -307,6 +303,20 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
             f"{name}: sequence {sequence}, position {at - int(sequences.offsets[sequence])} has tag {flat[at]}; tags "
             f"run from 0 to {tags - 1}"
         )
+    return flat
+
+
+def _unpadded_tags(y: Array, lengths: Array, name: str) -> Array:
+    """The tags of a batch (N, T) that are not behind the end of their sequence."""
+    if len(y) != len(lengths) or y.shape[1] < lengths.max():
+        raise ValueError(
+            f"{name} has shape {y.shape}, but there are {len(lengths)} sequences of up to {lengths.max()} tokens"
+        )
+    behind = np.arange(y.shape[1]) >= lengths[:, None]
+    if (y[behind] != PAD).any():
+        row = int(np.argmax((behind & (y != PAD)).any(1)))
+        raise ValueError(f"{name}: sequence {row} has tags behind its end; pad with {PAD}")
+    flat: Array = y[~behind]
     return flat
 
 
