@@ -82,13 +82,7 @@ def _learning(title: str, split: tagged.Split, train: Path, folder: Path, tokens
     ]
 
     def check(results: Mapping[str, Any]) -> dict[str, Finding]:
-        taggers: dict[str, Callable[[], list[str]]] = {}
-        for name, made in results.items():
-            if name == "Tagger.fit":
-                taggers[name] = _text_of(made, text.encode(), None)
-            else:
-                taggers[name] = lambda made=made, kind=name: _peer(kind, made)(text)
-        found = {name: _accuracy(call(), true) for name, call in taggers.items()}
+        found = {name: _accuracy(_tags(name, made, text), true) for name, made in results.items()}
         ours = found["Tagger.fit"]
         least = found.get("NLTK PerceptronTagger", 0.0)
         findings = {name: Finding(None, f"accuracy {100 * value:.2f} %") for name, value in found.items()}
@@ -97,8 +91,11 @@ def _learning(title: str, split: tagged.Split, train: Path, folder: Path, tokens
     return Comparison(title, contenders, check)
 
 
-def _peer(name: str, made: Any) -> tag_peers.Tag:
-    return tag_peers.crfsuite_tag(made) if "crfsuite" in name else tag_peers.nltk_tag(made)
+def _tags(name: str, made: Any, text: str) -> list[str]:
+    """The tags by what a contender learned."""
+    if name == "Tagger.fit":
+        return _text_of(made, text.encode(), None)()
+    return (tag_peers.crfsuite_tag(made) if "crfsuite" in name else tag_peers.nltk_tag(made))(text)
 
 
 def _tagging(title: str, split: tagged.Split, train: Path, folder: Path, tokens: int) -> Comparison:

@@ -152,7 +152,7 @@ def _confusion(found: Evaluation) -> Section:
 
 def _worst(found: Sequence[Confusion]) -> Section:
     rows = [
-        (each.true, each.predicted, f"{each.count:,}", ", ".join(f"{word} ({count})" for word, count in each.words))
+        (each.true, each.predicted, f"{each.tokens:,}", ", ".join(f"{word} ({count})" for word, count in each.words))
         for each in found
     ]
     parts: list[Block] = [Table(("true", "predicted", "count", "words"), rows)]

@@ -157,7 +157,7 @@ class Confusion(NamedTuple):
 
     true: str
     predicted: str
-    count: int
+    tokens: int
     words: tuple[tuple[str, int], ...] = ()
     examples: tuple[Example, ...] = ()
 
@@ -261,13 +261,14 @@ def evaluate(
         if other is not None and [len(sentence) for sentence in other] != lengths:
             raise ValueError(f"{name} has not the sentences and tokens of true; give one per token of each sentence")
     numbers: dict[str, int] = {}
-    codes = [
+    own, others = (
         np.array([numbers.setdefault(tag, len(numbers)) for tag in chain.from_iterable(tags)], np.int64)
         for tags in (true, predicted)
-    ]
+    )
     flat = None if words is None else list(chain.from_iterable(words))
     return evaluate_codes(
-        *codes,
+        own,
+        others,
         tuple(numbers),
         np.concatenate(([0], np.cumsum(np.array(lengths, np.int64)))),
         word=None if flat is None else flat.__getitem__,

@@ -105,7 +105,7 @@ class SequenceTagger(_Fitted):
         net = ChainPerceptron(
             sequences.width, len(classes), decode=self.decode, beam_width=self.beam_width, dtype=_dtype(sequences)
         )
-        run = trainer.start(net, sequences, codes.astype(np.int64))  # type: ignore[arg-type]
+        run = trainer.start(net, sequences, codes.astype(np.int64))
         while run.verdict is None:
             run.epoch()
         result: Any = run.result()
