@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from torchperc.data import tagged_sentences
-from torchperc.sequences import Corpus, Tagger
+from torchperc.sequences import Corpus, Tagger, read
 
 
 def conll(sentences, separator="\t"):
@@ -97,6 +97,24 @@ def test_options_of_fit(call, folder):
     )
     assert code == 0
     assert Tagger.load("c").layout.place == 0
+
+
+def test_columns_of_conllu(call, folder):
+    rows = [[(word, tag.lower(), tag) for word, tag in each] for each in TRAIN]
+    lines = (
+        "".join(f"{k}\t{word}\t_\t{coarse}\t{tag}" + "\t_" * 5 + "\n" for k, (word, coarse, tag) in enumerate(each, 1))
+        for each in rows
+    )
+    (folder / "x.conllu").write_text("\n".join(lines) + "\n")
+    assert call("tag", "fit", "x.conllu", "--out", "m", "--epochs", "1")[0] == 0
+    assert Tagger.load("m").tags[0].islower()
+    for column, out in (("xpos", "by-name"), ("5", "by-position")):
+        assert call("tag", "fit", "x.conllu", "--column", column, "--out", out, "--epochs", "3")[0] == 0
+        assert Tagger.load(out).tags[0].isupper()
+    code, text, _ = call("tag", "eval", "by-name", "x.conllu")
+    assert (code, "did not occur in training" in text) == (0, False)
+    with pytest.raises(ValueError, match="has no column 'xpos' of tags, found form, upos"):
+        Tagger.load("by-name").evaluate(read("x.conllu"))
 
 
 def test_learning_goes_on(call, folder, model):

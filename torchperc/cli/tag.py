@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
 from torchperc.cli import inputs
 from torchperc.reports.text import percent, plural, visible
 
 if TYPE_CHECKING:
     from torchperc.sequences.corpus import Corpus
-    from torchperc.sequences.tagger import TaggerEpoch
+    from torchperc.sequences.tagger import Tagger, TaggerEpoch
+    from torchperc.sequences.templates import Templates
 
 OPTIONS = {"max_epochs": "epochs", "tag_column": "column", "n_jobs": "jobs", "buckets": "hash"}
 _FORMATS = ("conll", "conllu", "slash", "parquet")
@@ -128,12 +130,14 @@ def _fit(arguments: argparse.Namespace) -> None:
     templates = None if arguments.templates is None else Templates.read(arguments.templates)
     if arguments.hash is not None and not 1 <= arguments.hash <= 31:
         raise ParameterError(Option("hash", arguments.hash), " must lie between 1 and 31")
-    corpus, column = _tagged(arguments, arguments.file)
-    dev = None if arguments.dev is None else _tagged(arguments, arguments.dev)[0]
+    start = None if arguments.start is None else _continued(arguments, templates)
+    known = None if start is None else start.layout.tag
+    corpus, column = _tagged(arguments, arguments.file, known)
+    dev = None if arguments.dev is None else _tagged(arguments, arguments.dev, known)[0]
     options = {"dev": dev, "epochs": arguments.epochs, "seed": arguments.seed}
     with _progress(arguments.epochs, dev is not None) as watch:
-        if arguments.start is not None:
-            tagger = _continued(arguments, templates).fit_more(corpus, column, **options, watch=watch)
+        if start is not None:
+            tagger = start.fit_more(corpus, column, **options, watch=watch)
         else:
             made = {name: getattr(arguments, name) for name in ("cutoff", "decode", "beam_width", "select")}
             made["buckets"] = None if arguments.hash is None else 2**arguments.hash
@@ -149,7 +153,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     inputs.say(f"  tag new text       torchperc tag apply {named} new.txt")
 
 
-def _continued(arguments: argparse.Namespace, templates: Any) -> Any:
+def _continued(arguments: argparse.Namespace, templates: Templates | None) -> Tagger:
     """The tagger to go on from, if the options of a new one are not in contradiction to it."""
     from torchperc._checks import Option, ParameterError
     from torchperc.sequences.tagger import Tagger
@@ -172,7 +176,8 @@ def _model_file(arguments: argparse.Namespace) -> Path:
     from torchperc._checks import Option, ParameterError
 
     if arguments.out is None:
-        return _free(Path("runs", f"{Path(arguments.file).name.split('.')[0] or 'tagger'}.safetensors"))
+        stem = re.sub(r"[-_]*[*?\[\]]+", "", Path(arguments.file).name.split(".")[0]) or "tagger"
+        return _free(Path("runs", f"{stem}.safetensors"))
     out = inputs.output_file(arguments.out)
     if out.exists() and not arguments.overwrite:
         raise ParameterError(Option("out", out), " exists already; choose another, or use ", Option("overwrite", True))
@@ -232,7 +237,7 @@ def _evaluate(arguments: argparse.Namespace) -> None:
 
     page = None if arguments.report is None else inputs.output_file(arguments.report, "report")
     tagger = Tagger.load(arguments.model)
-    corpus, column = _tagged(arguments, arguments.file)
+    corpus, column = _tagged(arguments, arguments.file, tagger.layout.tag)
     given = None if arguments.column is None else column
     found = tagger.evaluate(corpus, given, strict=arguments.strict, n_jobs=arguments.jobs)
     for line in lines(found):
@@ -245,10 +250,14 @@ def _evaluate(arguments: argparse.Namespace) -> None:
         inputs.say(f"report: {page}")
 
 
-def _tagged(arguments: argparse.Namespace, file: str) -> tuple[Corpus, int | str]:
-    """A file of tokens, and the column of the tags as Python counts it."""
+def _tagged(arguments: argparse.Namespace, file: str, known: str | None = None) -> tuple[Corpus, int | str]:
+    """A file of tokens, and the column of the tags as Python counts it; ``known`` is its name in training."""
     from torchperc.sequences import formats
 
+    wanted = arguments.column or known
+    if wanted is not None and (arguments.format == "conllu" or ".conllu" in Path(file).name.lower()):
+        place = int(wanted) - 1 if wanted.isdecimal() else wanted.lower()
+        return formats.read(file, "conllu", columns=["form", place]), -1
     corpus = formats.read(file, arguments.format, separator=arguments.separator)
     return corpus, _column(arguments.column, corpus)
 

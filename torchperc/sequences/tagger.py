@@ -121,6 +121,8 @@ class Layout(NamedTuple):
         names = [column.name for column in corpus.columns]
         if self.tag is not None and self.tag in names:
             return names.index(self.tag)
+        if self.tag is not None and None not in names and len(names) > len(self.features):
+            raise ValueError(f"{corpus.name} has no column {self.tag!r} of tags, found {', '.join(map(str, names))}")
         if len(names) == len(self.features) + 1:
             return self.place
         if len(names) == len(self.features):
