@@ -53,15 +53,18 @@ def _ours(train: Path, model: Path) -> Callable[[], Path]:
 
 
 def _text_of(model: Path, text: bytes, jobs: int | None) -> Callable[[], list[str]]:
-    """Tags of plain text, as ``torchperc tag apply --tokenized`` writes them; the model is loaded before."""
+    """Tags of plain text, after the model is loaded."""
+    call = _lines_of(model, text, jobs)
+    return lambda: [line.rpartition("\t")[2] for line in call().decode().split("\n") if line]
+
+
+def _lines_of(model: Path, text: bytes, jobs: int | None) -> Callable[[], bytes]:
+    """Plain text to lines, as ``torchperc tag apply --tokenized`` writes them; the model is loaded before."""
     tagger = Tagger.load(model)
-
-    def call() -> list[str]:
-        pieces = tagger.tagged_lines(io.BytesIO(text), tokenized=True, n_jobs=jobs)
-        lines = b"".join(piece.lines for piece in pieces)
-        return [line.rpartition("\t")[2] for line in lines.decode().split("\n") if line]
-
-    return call
+    assert tagger.weights.used  # which are laid out at first use
+    return lambda: b"".join(
+        piece.lines for piece in tagger.tagged_lines(io.BytesIO(text), tokenized=True, n_jobs=jobs)
+    )
 
 
 def _accuracy(found: list[str], true: list[str]) -> float:
@@ -139,11 +142,11 @@ def _two_cores(split: tagged.Split, train: Path, folder: Path, quick: bool) -> C
     text = split.text().encode() * copies
     tokens = len(text.split())
     contenders = [
-        Contender("two threads", _text_of(model, text, 2), tokens),
-        Contender("one thread", _text_of(model, text, 1), tokens, Goal("at least", 1.6), threads=1),
+        Contender("two threads", _lines_of(model, text, 2), tokens),
+        Contender("one thread", _lines_of(model, text, 1), tokens, Goal("at least", 1.6), threads=1),
     ]
 
-    def check(results: Mapping[str, list[str]]) -> dict[str, Finding]:
+    def check(results: Mapping[str, bytes]) -> dict[str, Finding]:
         same = results["one thread"] == results["two threads"]
         return {"one thread": Finding(same, "the same tags" if same else "other tags")}
 

@@ -43,7 +43,7 @@ _REMEDY = "train it again with `torchperc tag fit`"
 _KEPT = ("decode", "beam_width", "select", "margin", "epochs")  # options that a file of a tagger keeps
 _ENDINGS = {**dict.fromkeys((".conll", ".tsv", ".bio", ".iob", ".iob2", ".iobes"), "conll"), ".conllu": "conllu",
             **dict.fromkeys((".parquet", ".pq"), "parquet")}  # fmt: skip
-_ROWS = 2**16  # of weights that are looked at once
+_ROWS = 2**13  # of weights that are looked at once
 _TOKENS = 2**14  # in a block that one thread tags
 _T = TypeVar("_T")
 _R = TypeVar("_R")
@@ -367,6 +367,7 @@ class Tagger:
         vocabulary = Vocabulary.of_column(corpus.columns[numbers[0]])
         options: dict[str, Any] = {"decode": decode, "beam_width": beam_width, "select": select, "margin": margin}
         made = cls(features, tags, Rest(nothing, nothing, 0), vocabulary, layout, **options)
+        del corpus  # which is as large as what learning needs, and may be nobody else's
         return made._learned(X, y, trainer, None if dev is None else _corpus(dev), watch)
 
     def fit_more(
