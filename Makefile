@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 WORKERS ?= auto
+QUICK   := not slow and not browser and not faults and not processes and not gpu
 
 # tests start some forty processes; without compiled files each would compile the package anew
 export PYTHONDONTWRITEBYTECODE :=
@@ -27,13 +28,13 @@ demo: $(READY)  ## AND by rule and by gradient, side by side; then XOR, which no
 	@$(BIN)/torchperc demo
 
 test: $(READY)  ## the test suite: unit, property, oracle and documentation tests
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults and not processes'
+	$(BIN)/python -m pytest -n $(WORKERS) -m '$(QUICK)'
 
 test-slow: $(READY)  ## the checks that take minutes
 	$(BIN)/python -m pytest -m slow
 
-test-gpu: $(READY)  ## the GPU tests: on CUDA where there is one, and on a device that pretends to be one
-	$(BIN)/python -m pytest -m gpu tests
+test-gpu: $(READY)  ## the GPU tests: on CUDA where there is one, on a device that pretends to be one, and Triton's interpreter
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'gpu and not slow' tests
 
 test-processes: $(READY)  ## several processes: DDP, launchers, the distributed rule, kills and resuming
 	$(BIN)/python -m pytest -m 'processes and not slow' tests
@@ -46,7 +47,7 @@ test-browser: $(READY)  ## TensorBoard in a headless Chromium, which is installe
 	$(BIN)/python -m pytest -m browser tests
 
 coverage: $(READY)  ## the test suite with coverage: a table, and htmlcov/index.html
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not browser and not faults and not processes' --cov --cov-report=term --cov-report=html
+	$(BIN)/python -m pytest -n $(WORKERS) -m '$(QUICK)' --cov --cov-report=term --cov-report=html
 
 lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/ruff check .

@@ -51,6 +51,8 @@ def descent():
     for (classes, sparse), weights in product(LAYOUTS, (None, np.ones(300))):
         X, y = data(classes, sparse)
         tp.descend(net(classes), tp.LMSHead(), X, y, lr=0.01, engine="compiled", sample_weight=weights)
+        if classes is None:  # real targets are numbers of another type
+            tp.descend(net(None), tp.RegressionHead(), X, y + 0.5, lr=0.01, engine="compiled", sample_weight=weights)
 
 
 def chains():
@@ -70,6 +72,17 @@ def taggers():
     tagger.evaluate(corpus)
 
 
+def token_features():
+    from torchperc.sequences import Corpus, FeatureMap, iter_blocks
+
+    corpus = Corpus.of([["the", "dög"]])
+    for features in (FeatureMap(), FeatureMap(buckets=64)):
+        features.fit(corpus)
+        features.transform(corpus)
+    for text in (b"a b\n\n", b"a/b\n"):
+        list(iter_blocks(io.BytesIO(text)))
+
+
 LOOPS = {
     "loops.learn": chains,
     "learn.learn": rule,
@@ -77,6 +90,7 @@ LOOPS = {
     "many.sweep_one": sweeps,
     "loops.descend": descent,
     "two_cores.learn_ahead": two_cores,
+    "feature_loops.number_features": token_features,
 }
 
 

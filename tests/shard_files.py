@@ -18,7 +18,7 @@ from torchperc.data.io import cutting, opening, text
 from torchperc.lightning import TabularDataModule
 
 ROWS = 47
-TOGETHER = ("csv", "dos", "streamed", "bare", "parquets", "fortran", "svms")
+TOGETHER = ("csv", "dos", "streamed", "bare", "parquets", "fortran", "svms", "text", "messages")
 
 
 def columns(rows=ROWS, seed=0):
@@ -61,6 +61,9 @@ def sources(folder):
         (folder / f"bare-{number}.csv").write_bytes(as_text(part, header=not number))
         (folder / f"packed-{number}.csv.gz").write_bytes(gzip.compress(as_text(part)))
         save_parquet(folder / f"part-{number}.parquet", part, 4)
+    words = np.random.default_rng(2).choice(["win", "a", "prize", "lunch", "home", "now", "£5!", "e.g."], (ROWS, 9))
+    said = {"a": table["a"], "message": [" ".join(row) + "\nwords follow" for row in words], "label": table["label"]}
+    (folder / "messages.csv").write_bytes(as_text(said))
     rng = np.random.default_rng(1)
     matrix = np.c_[rng.normal(size=(ROWS, 3)), rng.integers(0, 3, ROWS)]
     np.save(folder / "one.npy", matrix)
@@ -85,6 +88,9 @@ def sources(folder):
         "npy": (folder / "one.npy", {}), "fortran": (folder / "columns.npy", {}),
         "npy levels": (folder / "levels.npy", {"categories": 1}),
         "svm": (folder / "one.svm", {}), "svms": ([folder / "part-0.svm", folder / "part-1.svm"], {}),
+        "text": (folder / "one.csv", {**mean, "text": "word"}), "messages": (folder / "messages.csv", mean),
+        "messages streamed": (folder / "messages.csv", {**drop, "stream": True}),
+        "texts": (folder / "part-*.parquet", {**drop, "text": ["word"]}),
         "svm streamed": (folder / "one.svm", {"stream": True}),
     }  # fmt: skip
 

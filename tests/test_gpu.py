@@ -430,6 +430,22 @@ def test_minimise(device, head, classes):
     same(nets[0].weight, nets[1].weight, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_regression(device, outputs):
+    X, _ = data(None, count=150, seed=2)
+    y = 60 + X[:, :outputs].squeeze(-1) * 2.5
+    nets = []
+    for place in ("cpu", device):
+        net = torch.nn.Linear(3, outputs).double().to(place)
+        torch.nn.init.zeros_(net.weight)
+        torch.nn.init.zeros_(net.bias)
+        tp.descend(net, tp.RegressionHead(), X.to(place), y.to(place), 0.03)
+        nets.append((net.weight.detach().clone(), net))
+        tp.minimise(net, tp.RegressionHead(), X.to(place), y.to(place), l2=0.1)
+    same(nets[0][0], nets[1][0], rtol=0, atol=1e-9)
+    same(nets[0][1].weight, nets[1][1].weight, rtol=1e-9, atol=1e-9)
+
+
 # --- the XOR lab ---
 
 

@@ -25,6 +25,7 @@ from .nn import modules as modules
 from .nn.heads import LMSHead as LMSHead
 from .nn.heads import LogisticHead as LogisticHead
 from .nn.heads import PerceptronHead as PerceptronHead
+from .nn.heads import RegressionHead as RegressionHead
 from .nn.losses import CostLoss as CostLoss
 from .nn.losses import LMSLoss as LMSLoss
 from .nn.losses import LogisticLoss as LogisticLoss
@@ -47,6 +48,7 @@ from .rules.sweep import sweep as sweep
 from .rules.trainer import RuleTrainer as RuleTrainer
 from .sequences.chains import StructuredPerceptronLoss as StructuredPerceptronLoss
 from .workflow.learn import Learned as Learned
+from .workflow.learn import LearnedRegression as LearnedRegression
 from .workflow.learn import learn as learn
 
 __version__: str

@@ -21,6 +21,7 @@ Data: TypeAlias = Any
 """What data may come as: a tensor, a numpy array or nested lists; where sparse samples are accepted, also a scipy
 sparse matrix or a tensor of the layout ``torch.sparse_csr`` or ``torch.sparse_coo``."""
 
+_REGRESSION = "for real-valued targets use RegressionHead(), or LMSRegressor of torchperc.sklearn"
 _SPARSE_LAYOUTS = (torch.sparse_csr, torch.sparse_coo)
 
 
@@ -165,7 +166,9 @@ def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
     if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
         remedy = "map your two labels to -1 and +1 first"
         if sum(value == value for value in found) > 2:  # NaN is no label
-            remedy = "use MulticlassPerceptron (num_classes=) for more than two classes"
+            remedy = f"use MulticlassPerceptron (num_classes=) for more than two classes; {_REGRESSION}"
+            if any(not float(value).is_integer() for value in found if math.isfinite(value)):
+                remedy = _REGRESSION
         raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; {remedy}")
     raise _one_class(name, found)
 
@@ -179,13 +182,31 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
             return values.to(torch.int64, copy=True)
     found = torch.unique(values).tolist()
     if any(value not in range(num_classes) for value in found):
-        raise ValueError(
-            f"{name} must hold class indices 0 to {num_classes - 1}, found {_some(found)}; "
-            "number your classes from 0 or give the net more of them"
-        )
+        real = any(not float(value).is_integer() for value in found if math.isfinite(value))
+        remedy = _REGRESSION if real else "number your classes from 0 or give the net more of them"
+        raise ValueError(f"{name} must hold class indices 0 to {num_classes - 1}, found {_some(found)}; {remedy}")
     if both and len(found) < 2:
         raise _one_class(name, found)
     return values.to(torch.int64, copy=True)
+
+
+def real_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Tensor:
+    """Return the targets of a regression as float64: finite numbers (N,), or (N, K) for K > 1 outputs.
+
+    Example:
+        >>> real_targets([70, 61.5], 2)
+        tensor([70.0000, 61.5000], dtype=torch.float64)
+    """
+    values = as_tensor(y, name) if units > 1 else _one_per_sample(y, count, name)
+    if units > 1 and values.shape != (count, units):
+        raise ValueError(
+            f"{name} has shape {tuple(values.shape)} but ({count}, {units}) is needed: one target for each output "
+            "of the net"
+        )
+    bad = values[~torch.isfinite(values)]
+    if len(bad):
+        raise ValueError(f"{name} must hold finite numbers, found {bad[0].item()}; drop or fill such samples")
+    return values.to(torch.float64, copy=True)
 
 
 def _one_class(name: str, found: list[Any]) -> ValueError:

@@ -62,9 +62,7 @@ def _lines_of(model: Path, text: bytes, jobs: int | None) -> Callable[[], bytes]
     """Plain text to lines, as ``torchperc tag apply --tokenized`` writes them; the model is loaded before."""
     tagger = Tagger.load(model)
     assert tagger.weights.used  # which are laid out at first use
-    return lambda: b"".join(
-        piece.lines for piece in tagger.tagged_lines(io.BytesIO(text), tokenized=True, n_jobs=jobs)
-    )
+    return lambda: b"".join(piece.lines for piece in tagger.tagged_lines(io.BytesIO(text), tokenized=True, n_jobs=jobs))
 
 
 def _accuracy(found: list[str], true: list[str]) -> float:

@@ -28,12 +28,16 @@ import torchperc as tp
 
 X, Y = gate("AND")
 ROWS = tp.functional.homogeneous(X)  # (x, 1), as the note has it
+AGES_HEIGHTS = torch.tensor(
+    [[20, 178], [25, 165], [31, 182], [38, 170], [44, 160], [52, 175], [60, 168], [67, 172]], dtype=DOUBLE
+)  # the note's example; it gives no figures, so these are made up: years and cm
+WEIGHTS = torch.tensor([70, 59, 79, 66, 61, 76, 70, 77], dtype=DOUBLE)  # kg
 HEIGHTS = torch.tensor([[150.0, 20.0], [160.0, 30.0], [190.0, 70.0]], dtype=DOUBLE)  # height and age
 
 
-def loss_of(weights: Tensor, rows: Tensor = ROWS, y: Tensor = Y) -> Tensor:
+def loss_of(weights: Tensor, rows: Tensor = ROWS, y: Tensor = Y, targets: str = "-1/+1") -> Tensor:
     """1/(2M)·Σ (y − w·x)²."""
-    return tp.functional.lms_loss(rows @ weights, y)
+    return tp.functional.lms_loss(rows @ weights, y, targets=targets)
 
 
 def gradient_of(weights: Tensor, rows: Tensor = ROWS, y: Tensor = Y) -> Tensor:
@@ -163,36 +167,139 @@ def xor_by_layers() -> Finding:
 
 
 def start_from_two_samples() -> Finding:
-    x, y = torch.tensor([[1.0], [3.0]], dtype=DOUBLE), torch.tensor([-1, 1])
-    weight, bias = tp.functional.two_sample_start(x, y)
+    x, y = torch.tensor([[160.0], [180.0]], dtype=DOUBLE), torch.tensor([60.0, 75.0], dtype=DOUBLE)
+    weight, bias = tp.functional.two_sample_start(x, y, targets="real")
     slope = float((y[1] - y[0]) / (x[1, 0] - x[0, 0]))
     printed, right = slope * x[:, 0] - slope * x[0, 0], tp.functional.scores(x, weight, bias)
     return Finding(
         "a start through two samples",
-        "w = (y₂ − y₁)/(x₂ − x₁) and b = −w·x₁.",
-        f"x = 1, 3 with y = −1, +1: that line has the values {numbers(printed)} there, 0 at the first sample whatever "
-        f"y₁ is. Right: b = y₁ − w·x₁ = {number(bias[0])}, values {numbers(right)}.",
+        "weight from height: w = (y₂ − y₁)/(x₂ − x₁) and b = −w·x₁.",
+        f"160 and 180 cm with 60 and 75 kg: that line has the values {numbers(printed)} there, 0 at the first sample "
+        f"whatever y₁ is. Right: b = y₁ − w·x₁ = {number(bias[0])}, values {numbers(right)}.",
         judged(printed.tolist() == y.tolist()),
         {"printed": printed.tolist(), "right": right.tolist(), "bias": float(bias[0])},
     )
 
 
 def start_of_the_algorithm() -> Finding:
-    first, second, rise = X[0], X[3], float(Y[3] - Y[0])
-    printed = tp.functional.scores(X, (rise / (second - first))[None], torch.tensor([rise], dtype=DOUBLE))
-    right = tp.functional.scores(X, *tp.functional.two_sample_start(X, Y))
-    own = ((Y[1] - Y[0]) / (X[1] - X[0])).tolist()
+    x, y = AGES_HEIGHTS[:2], WEIGHTS[:2]
+    rise = y[1:] - y[:1]
+    printed = tp.functional.scores(x, (rise / (x[1] - x[0]))[None], rise)
+    right = tp.functional.scores(x, *tp.functional.two_sample_start(x, y, targets="real"))
+    twins = ((Y[1] - Y[0]) / (X[1] - X[0])).tolist()
     return Finding(
         "the start of the batch algorithm",
-        "w_d = (y₂ − y₁)/(x_d2 − x_d1) forevery feature, b = y₂ − y₁, from the samples 1 and 2.",
-        f"Samples 1 and 2 of AND give w = {numbers(own)}: 0/0. Its first and last row, (0, 0) and (1, 1), give them "
-        f"the values {number(printed[0])} and {number(printed[3])} instead of −1 and 1: the rise is counted once a "
-        "feature, and b is another than before, wrong again. Right: w = (y₂ − y₁)·(x₂ − x₁)/‖x₂ − x₁‖², b = y₁ − "
-        f"w·x₁, values {number(right[0])} and {number(right[3])}.",
-        judged(float(printed[0]) == -1 and float(printed[3]) == 1),
-        {"printed": [float(printed[0]), float(printed[3])], "right": [float(right[0]), float(right[3])],
-         "samples 1 and 2": own},
-    )  # fmt: skip
+        "w_d = (y₂ − y₁)/(x_d2 − x_d1) for every feature, b = y₂ − y₁, from the samples 1 and 2.",
+        f"Two people of 20 and 25 years, 178 and 165 cm, {numbers(y)} kg: that plane gives them {numbers(printed)} kg, "
+        "as the rise is counted once a feature, and b is another than before, wrong again. Right: w = (y₂ − y₁)·"
+        f"(x₂ − x₁)/‖x₂ − x₁‖², b = y₁ − w·x₁, values {numbers(right)}. Where a feature is the same in both samples, "
+        f"as in rows 1 and 2 of AND, w = {numbers(twins)}: 0/0.",
+        judged(torch.allclose(printed, y)),
+        {"printed": printed.tolist(), "right": right.tolist(), "samples 1 and 2": twins},
+    )
+
+
+# --- weight from age and height -----------------------------------------------------------------------------------
+
+
+def plane_for_weight() -> Finding:
+    net = tp.Perceptron(2, dtype=DOUBLE)
+    tp.minimise(net, tp.RegressionHead(), AGES_HEIGHTS, WEIGHTS)
+    plane = [*net.weight[0].tolist(), float(net.bias[0].detach())]
+    best = least_squares(AGES_HEIGHTS, WEIGHTS)
+    same = torch.allclose(torch.tensor(plane, dtype=DOUBLE), best, rtol=1e-9)
+    return Finding(
+        "weight from age and height",
+        "a plane with D + 1 parameters; where the loss is least, its gradient is zero.",
+        f"Eight people: weight = {number(plane[0])}·age + {number(plane[1])}·height − {number(-plane[2])}, the least "
+        f"squares: {yes(same)}; an error of {number(rmse(net(AGES_HEIGHTS)), 3)} kg on average (RMSE).",
+        judged(same),
+        {"plane": plane, "same": same, "rmse": rmse(net(AGES_HEIGHTS))},
+    )
+
+
+def batch_descent_for_weight() -> Finding:
+    """The algorithm of the box: start, steps along the mean gradient, the stop; on features and weights from 0 to 1."""
+    of_x, of_y, x, y = scaled_people()
+    net = tp.Perceptron(2, dtype=DOUBLE)
+    weight, bias = tp.functional.two_sample_start(x, y, targets="real")
+    net.load_state_dict({"weight": weight, "bias": bias})
+    options = {"lr": tp.theory.auto_lr("regression", x), "tol": 1e-10, "max_iter": 10_000}
+    run = tp.sklearn.LMSRegressor.from_net(net, warm_start=True, **options).fit(x, y)
+    raw = tp.data.unscaled(run.net_, of_x, of_y)
+    plane = [*raw.weight[0].tolist(), float(raw.bias[0].detach())]
+    best = tp.functional.scores(AGES_HEIGHTS, *unfolded(least_squares(AGES_HEIGHTS, WEIGHTS)))
+    apart = float((raw(AGES_HEIGHTS) - best).abs().max().detach())
+    forward = float((of_y.inverse(run.net_(x).detach()) - raw(AGES_HEIGHTS)).abs().max().detach())
+    return Finding(
+        "the batch algorithm on the example",
+        "start from two samples, step along the mean gradient, halt when the loss changes by less than ε.",
+        f"Ages, heights and weights scaled to 0 … 1, η = 1/λmax, ε = 10⁻¹⁰: {run.verdict_.name} after {run.n_iter_} "
+        f"steps. In years, cm and kg: weight = {number(plane[0])}·age + {number(plane[1])}·height − "
+        f"{number(-plane[2])}, predictions within {apart:.0e} kg of the least squares. Folding the scalings into the "
+        f"weights or scaling back the predictions is the same to {forward:.0e} kg.",
+        judged(run.verdict_.name == "CONVERGED" and apart < 0.01),
+        {"steps": run.n_iter_, "verdict": run.verdict_.name, "plane": plane, "apart": apart, "ways apart": forward},
+    )
+
+
+def single_samples_for_weight() -> Finding:
+    """Stochastic descent: a sample drawn at random, a step with it."""
+    _, _, x, y = scaled_people()
+    least = float(loss_of(least_squares(x, y), tp.functional.homogeneous(x), y, "real"))
+    order = torch.randint(8, (4000,), generator=torch.Generator().manual_seed(0))
+    excess = {}
+    for rate in (0.5, 0.05):
+        net, losses = tp.Perceptron(2, dtype=DOUBLE), []
+        for part in order.split(40):
+            tp.descend(net, tp.RegressionHead(), x, y, lr=rate, order=part)
+            losses.append(float(tp.RegressionHead().loss(net(x), y).detach()))
+        excess[rate] = sum(losses[50:]) / 50 / least - 1
+    return Finding(
+        "a random sample at a time on the example",
+        "choose a single training sample and update with it.",
+        f"4000 draws from the eight people, η = 0.5: over the second half the loss is on average "
+        f"{100 * excess[0.5]:.0f} % above the least, with η = 0.05 {100 * excess[0.05]:.1f} %. It comes near and goes "
+        "on wandering, the less the smaller η is.",
+        judged(excess[0.05] < 0.1),
+        {"excess": excess},
+    )
+
+
+def limit_of_the_rate_for_weight() -> Finding:
+    _, _, x, y = scaled_people()
+    limit, raw = (tp.theory.step_limit("regression", samples) for samples in (x, AGES_HEIGHTS))
+    least = float(loss_of(least_squares(x, y), tp.functional.homogeneous(x), y, "real"))
+    losses = {}
+    for share in (0.99, 1.01):
+        weights, rows = torch.zeros(3, dtype=DOUBLE), tp.functional.homogeneous(x)
+        for _ in range(3000):
+            weights = weights + share * limit * pull(weights, rows, y)
+        losses[share] = float(loss_of(weights, rows, y, "real"))
+    warning = tp.theory.rate_warning(0.001, "regression", AGES_HEIGHTS)
+    return Finding(
+        "the largest rate on the example",
+        "η is very small, typically 0.001; no limit is given.",
+        f"2/λmax = {limit:.4f} for scaled people: 3000 steps at 0.99 of it end at {losses[0.99] / least:.4f} times the "
+        f"least loss, at 1.01 of it at {losses[1.01]:.0e}. For years and cm it is {raw:.1e}, and of 0.001 torchperc "
+        f"says: “{warning}”.",
+        OPEN,
+        {"limit": limit, "least": least, "losses": losses, "limit of raw features": raw, "warning": warning},
+    )
+
+
+def scaled_people() -> tuple[tp.data.Scaler, tp.data.Scaler, Tensor, Tensor]:
+    """Scalers of samples and weights, and both from 0 to 1."""
+    of_x, of_y = tp.data.MinMax().fit(AGES_HEIGHTS), tp.data.MinMax().fit_target(WEIGHTS)
+    return of_x, of_y, of_x.transform(AGES_HEIGHTS), of_y.transform(WEIGHTS)
+
+
+def rmse(predicted: Tensor) -> float:
+    return float((predicted.detach() - WEIGHTS).square().mean().sqrt())
+
+
+def unfolded(weights: Tensor) -> tuple[Tensor, Tensor]:
+    return tp.functional.unfold_bias(weights[None])
 
 
 # --- the gradient -------------------------------------------------------------------------------------------------
@@ -503,7 +610,8 @@ def decision_at_one_half() -> Finding:
 
 CHECKS = (
     strict_rule, right_at_zero, bias_step, online_learning, xor_by_layers, homogeneous_coordinates,
-    start_from_two_samples, start_of_the_algorithm, factor_of_the_gradient, sign_of_the_derivative,
+    start_from_two_samples, start_of_the_algorithm, plane_for_weight, batch_descent_for_weight,
+    single_samples_for_weight, limit_of_the_rate_for_weight, factor_of_the_gradient, sign_of_the_derivative,
     gradient_at_the_optimum, sign_of_the_sample_update, sign_of_the_batch_update, sample_updates_converge,
     batch_or_sample, index_of_the_stop, small_change_of_the_loss, typical_rate, features_of_like_range, way_back,
     convexity, way_out_of_a_minimum, derivative_of_the_sigmoid, decision_without_a_derivative, decision_at_one_half,

@@ -133,6 +133,23 @@ def test_a_checkpoint_is_validated_tested_and_applied(call, tmp_path):
     assert sum(label.strip() == "setosa" for label in labels) == 50
 
 
+def test_a_regression_stops_by_epsilon_and_predicts_in_its_own_units(call, tmp_path):
+    words = ("--config", CONFIGS / "experiment/diabetes-regression.yaml", "--out", tmp_path / "run", *QUIET)
+    code, out, err = call("fit", *words)
+    assert (code, err) == (0, "")
+    figures = dict(line.strip("│ ").split("│") for line in out.splitlines() if line.startswith("│"))
+    figures = {name.strip(): float(value) for name, value in figures.items()}
+    assert 10 < figures["epochs"] < 2000
+    code, _, _ = call("predict", *words, "--ckpt_path", tmp_path / "run/last.ckpt")
+    assert code == 0
+    head, *lines = (tmp_path / "run/predictions.csv").read_text().split()
+    assert head == "prediction"
+    data = tp.lightning.TabularDataModule("diabetes")
+    held = data.indices[1]
+    error = torch.tensor([float(line) for line in lines], dtype=torch.float64)[held] - data.dataset.y[held]
+    assert figures["rmse/val"] == pytest.approx(float(error.square().mean().sqrt()), rel=1e-4)
+
+
 def test_the_config_kept_with_a_run_makes_the_run_again(call, tmp_path):
     first = ("--config", CONFIGS / "experiment/noisy-averaged.yaml", "--out", tmp_path / "one", *QUIET)
     assert call("fit", *first, "--trainer.max_epochs", 5)[0] == 0

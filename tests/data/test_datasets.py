@@ -264,7 +264,7 @@ def test_data_sets_are_frozen_and_equal_themselves_only():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: load("irises"), ValueError, "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n, separable-blobs, noisy-blobs, moons, circles, iris, wine, breast-cancer, digits, or the path of a .csv file"),
+        (lambda: load("irises"), ValueError, "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n, separable-blobs, noisy-blobs, moons, circles, iris, wine, breast-cancer, digits, diabetes, or the path of a .csv file"),
         (lambda: load("parity-n"), ValueError, "source='parity-n' is unknown"),
         (lambda: load(3), TypeError, "source must be a name or a path, found int 3"),
         (lambda: load("AND", seed=1), ValueError, "seed=1 is not an option of source 'AND'; it takes none"),

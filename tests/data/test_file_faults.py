@@ -278,9 +278,9 @@ def test_an_enormous_width_is_refused_before_memory_is_gone(tmp_path, monkeypatc
     assert "has 2,147,483,647 features" in said_by(lambda: read(tmp_path / "wide.npz"))
 
 
-def test_labels_of_svmlight_that_are_quantities_are_refused(tmp_path):
-    path = tmp_path / "prices.svm"
-    path.write_text("".join(f"{k / 7} 1:{k}\n" for k in range(60)))
+def test_labels_of_svmlight_that_are_identifiers_are_refused(tmp_path):
+    path = tmp_path / "names.svm"
+    path.write_text("".join(f"n{k} 1:{k}\n" for k in range(60)))
     assert "has 60 different labels in 60 rows; it looks like a quantity" in said_by(lambda: read(path))
     path.write_text("".join(f"{k % 51} 1:{k}\n" for k in range(200)))
     assert len(read(path).labels) == 51

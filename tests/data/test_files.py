@@ -366,7 +366,7 @@ BAD = {
     "UTF-16": ("a,c\n1,x\n".encode("utf-16"), {}, "but in UTF-16; save it as UTF-8"),
     "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different values in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier or a date: leave it out (ignore='id')"),
     "long identifier": ("id,c\n" + "".join(f"n{i % 1100},{'xy'[i % 2]}\n" for i in range(5000)), {}, "different values in"),
-    "quantity": ("a,y\n" + "".join(f"1,{i / 7}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity"),
+    "identifier as label": ("a,y\n" + "".join(f"1,n{i}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity or an identifier"),
     "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; leave it out with ignore=1"),
     "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "has the column 'a' twice, in positions 1 and 2"),
     "no such target": ("a,c\n1,x\n", {"target": "label"}, "has no column 'label'; it has 'a', 'c'"),

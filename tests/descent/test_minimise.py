@@ -485,7 +485,7 @@ WEIGHTED = parametrizations.weight_norm(nn.Linear(2, 1))
         (
             {"head": tp.PerceptronHead()},
             TypeError,
-            "head must be an LMSHead or a LogisticHead, found PerceptronHead.*RuleTrainer",
+            "head must be an LMSHead, a LogisticHead or a RegressionHead, found PerceptronHead.*RuleTrainer",
         ),
         ({"head": "logistic"}, TypeError, "found str"),
         ({"net": tp.MLP(2)}, TypeError, "net must be a linear net.*found MLP"),

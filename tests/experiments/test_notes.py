@@ -47,6 +47,8 @@ VERDICTS = {
     "e": {
         "strict_rule": "-", "right_at_zero": "-", "bias_step": "?", "online_learning": "+", "xor_by_layers": "+",
         "homogeneous_coordinates": "+", "start_from_two_samples": "-", "start_of_the_algorithm": "-",
+        "plane_for_weight": "+", "batch_descent_for_weight": "+", "single_samples_for_weight": "+",
+        "limit_of_the_rate_for_weight": "?",
         "factor_of_the_gradient": "-", "sign_of_the_derivative": "-", "gradient_at_the_optimum": "-",
         "sign_of_the_sample_update": "+", "sign_of_the_batch_update": "-", "sample_updates_converge": "-",
         "batch_or_sample": "-", "index_of_the_stop": "-", "small_change_of_the_loss": "?", "typical_rate": "?",
@@ -372,10 +374,46 @@ def test_e_perceptron():
 
 
 def test_e_starts():
-    assert figures("e", "start_from_two_samples") == {"printed": [0, 2], "right": [-1, 1], "bias": -2}
+    assert figures("e", "start_from_two_samples") == {
+        "printed": [0, 15], "right": pytest.approx([60, 75]), "bias": pytest.approx(-60),
+    }  # fmt: skip
     start = figures("e", "start_of_the_algorithm")
-    assert (start["printed"], start["right"]) == ([2, 6], [-1, 1])
+    slopes = np.array([(59 - 70) / (25 - 20), (59 - 70) / (165 - 178)])
+    assert start["printed"] == pytest.approx([slopes @ [20, 178] - 11, slopes @ [25, 165] - 11])
+    assert start["right"] == pytest.approx([70, 59])
     assert np.isnan(start["samples 1 and 2"][0])
+
+
+def test_e_weight_from_age_and_height():
+    people = np.array([[20, 178], [25, 165], [31, 182], [38, 170], [44, 160], [52, 175], [60, 168], [67, 172]])
+    weights = np.array([70.0, 59, 79, 66, 61, 76, 70, 77])
+    best, (squares,), *_ = np.linalg.lstsq(np.c_[people, np.ones(8)], weights)
+    plane = figures("e", "plane_for_weight")
+    assert plane == {"plane": pytest.approx(best), "same": True, "rmse": pytest.approx((squares / 8) ** 0.5)}
+    batch = figures("e", "batch_descent_for_weight")
+    z = (people - people.min(0)) / np.ptp(people, 0)
+    t = (weights - 59) / 20
+    rows, limit = np.c_[z, np.ones(8)], 2 / np.linalg.eigvalsh(np.c_[z, np.ones(8)].T @ np.c_[z, np.ones(8)] / 8)[-1]
+    step = z[1] - z[0]
+    w = (t[1] - t[0]) * step / (step @ step)
+    w, losses = np.append(w, t[0] - w @ z[0]), []
+    while len(losses) < 2 or abs(losses[-1] - losses[-2]) >= 1e-10:
+        losses.append(((rows @ w - t) ** 2).mean() / 2)
+        w = w - limit / 2 * rows.T @ (rows @ w - t) / 8
+    assert (batch["steps"], batch["verdict"]) == (len(losses), "CONVERGED")
+    slopes = 20 * w[:2] / np.ptp(people, 0)
+    assert batch["plane"] == pytest.approx([*slopes, 20 * w[2] + 59 - slopes @ people.min(0)])
+    assert batch["apart"] == pytest.approx(np.abs(np.c_[people, np.ones(8)] @ (batch["plane"] - best)).max(), rel=1e-3)
+    assert batch["ways apart"] < 1e-10
+    excess = figures("e", "single_samples_for_weight")["excess"]
+    assert 0 < excess[0.05] < 0.1 < excess[0.5]
+    rate = figures("e", "limit_of_the_rate_for_weight")
+    assert rate["limit"] == pytest.approx(limit)
+    assert rate["least"] == pytest.approx(squares / 16 / 400)
+    assert rate["losses"][0.99] == pytest.approx(rate["least"])
+    assert rate["losses"][1.01] > 1e40
+    assert rate["limit of raw features"] < 1e-4
+    assert "the loss will diverge" in rate["warning"]
 
 
 def test_e_gradient():

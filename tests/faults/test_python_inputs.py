@@ -273,6 +273,16 @@ def calls():
             {**data, "classes": [-1, 1], "sample_weight": w},
             lambda model: numbers(model.coef_),
         )
+    real, line = {"X": X, "y": 60.0 + 3 * y + np.arange(N) % 5}, tp.RegressionHead()
+    steps = {"net": net, "head": line, "X": T, "y": torch.from_numpy(real["y"]), "lr": 0.1, "sample_weight": w}
+    found["descend, regression"] = (after(tp.descend), steps, changed)
+    least = {"net": net, "head": line, **real, "l2": 0.1, "sample_weight": w}
+    found["minimise, regression"] = (after(tp.minimise), least, changed)
+    make, weights = tp.sklearn.LMSRegressor, lambda model: numbers(model.coef_, model.intercept_)
+    found["LMSRegressor"] = (make, {"max_iter": 20}, lambda made: weights(made.fit(**real)))
+    found["LMSRegressor.fit"] = (make(max_iter=20).fit, {**real, "sample_weight": w}, weights)
+    found["LMSRegressor.predict"] = (lambda X: make(max_iter=20).fit(**real).predict(X), {"X": X}, numbers)
+    found["LMSRegressor.partial_fit"] = (make().partial_fit, {**real, "sample_weight": w}, weights)
     model = tp.FittedModel.of(net(), tp.PerceptronHead(), labels=["0", "1"])
     found["FittedModel.predict"] = (model.predict, {"X": X}, lambda labels: numbers([float(label) for label in labels]))
     return found
@@ -286,6 +296,8 @@ MEANT = {
     (".predict", "x", "a row fewer"), ("descend", "y", "one class"), ("sweep", "seeds", "bytes"),
     ("RuleTrainer", "kernel", "an object"),
     ("estimator", "verbose", "huge"),
+    ("regression", "y", "fractions"), ("regression", "y", "three of them"), ("regression", "y", "one class"),
+    ("regression", "verbose", "huge"),
 }  # fmt: skip
 
 
@@ -317,7 +329,7 @@ def cases():
 
 
 def meant(name, parameter, value):
-    kind = "estimator" if "Classifier" in name else name
+    kind = "estimator" if "Classifier" in name else "regression" if "egress" in name else name
     return any(
         (call in (kind, name) or (call.startswith(".") and name.endswith(call))) and at == parameter and what == value
         for call, at, what in MEANT

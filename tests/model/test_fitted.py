@@ -309,7 +309,7 @@ def changed(path, net, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.update(format=2, torchperc="9.1"), r"is of format 2, written by torchperc 9\.1; this one reads up to format 1"),
+        (lambda s: s.update(format=3, torchperc="9.1"), r"is of format 3, written by torchperc 9\.1; this one reads up to format 2"),
         (lambda s: s.update(format="1"), "has an unknown description of its model .*format must be an integer"),
         (lambda s: s.__delitem__("format"), "has an unknown description of its model .*'format'"),
         (lambda s: [1], "has an unknown description of its model"),

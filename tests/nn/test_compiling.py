@@ -43,6 +43,7 @@ PAIRS = {
     "joint": (lambda: tp.JointPerceptron(*MANY, **START), tp.MulticlassPerceptronLoss(tie="sign")),
     "perceptron head": (lambda: tp.MulticlassPerceptron(*MANY, **START), HeadLoss(tp.PerceptronHead())),
     "lms head": (lambda: tp.MulticlassPerceptron(*MANY, **START), HeadLoss(tp.LMSHead())),
+    "regression head": (lambda: tp.Perceptron(*TWO, **START), HeadLoss(tp.RegressionHead())),
     "logistic head": (lambda: tp.MLP(3, (5,), num_classes=4, seed=0, dtype=torch.float64), HeadLoss(tp.LogisticHead())),
 }
 # each kind of net and loss in every run, the others with `make test-slow`: compiling takes its time

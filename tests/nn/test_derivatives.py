@@ -16,6 +16,7 @@ from torchperc.nn.heads import NAMED_HEADS, loss_code
 
 ONE = [-1e4, -800.0, -30.0, -1.0, -1e-9, 0.0, 1e-9, 0.5, 1.0, 30.0, 800.0, 1e4]
 MANY = [[0.0, 0.0, 0.0], [1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [2.0, -1.0, 0.5], [1e4, -1e4, 0.0], [-900.0, 900.0, 899.0]]
+CLASSIFIERS = {name: head for name, head in NAMED_HEADS.items() if not isinstance(head, tp.RegressionHead)}
 ROWS = [(scores, y) for scores in MANY for y in range(3)]
 
 
@@ -63,7 +64,7 @@ def terms_of(head, s, y, units):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("head", NAMED_HEADS.values(), ids=NAMED_HEADS)
+@pytest.mark.parametrize("head", CLASSIFIERS.values(), ids=CLASSIFIERS)
 def test_one_score(head, dtype):
     s, y = torch.tensor([ONE, ONE], dtype=dtype).reshape(-1), torch.tensor([1] * len(ONE) + [-1] * len(ONE))
     exact = {"rtol": 4 * torch.finfo(dtype).eps, "atol": 0.0}
@@ -78,7 +79,7 @@ def test_one_score(head, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("head", NAMED_HEADS.values(), ids=NAMED_HEADS)
+@pytest.mark.parametrize("head", CLASSIFIERS.values(), ids=CLASSIFIERS)
 def test_many_scores(head, dtype):
     s, y = torch.tensor([scores for scores, _ in ROWS], dtype=dtype), torch.tensor([label for _, label in ROWS])
     close = {"rtol": 8 * torch.finfo(dtype).eps, "atol": 2 * torch.finfo(dtype).eps}
@@ -92,6 +93,20 @@ def test_many_scores(head, dtype):
         assert compiled_slopes(np.array(row, s.numpy().dtype), label, 3, *loss_code(head), compiled)
         assert compiled.tolist() == plain
         torch.testing.assert_close(torch.tensor(plain, dtype=dtype), expected, **close)
+
+
+def test_regression():
+    s = torch.tensor([ONE, ONE], dtype=torch.float64).reshape(-1)
+    y = torch.linspace(-50, 70, len(s), dtype=torch.float64)
+    loss, slope = by_autograd(tp.RegressionHead(), s, y)
+    code = loss_code(tp.RegressionHead())
+    plain = [d.slope(score, target, *code) for score, target in zip(s.tolist(), y.tolist(), strict=True)]
+    assert plain == slope.tolist() == (s - y).tolist()
+    assert [compiled_slope(a, b, *code) for a, b in zip(s.tolist(), y.tolist(), strict=True)] == plain
+    terms = d.lms(s[:, None], tp.RegressionHead().target(y, 1))
+    assert torch.equal(terms.loss, loss)
+    assert torch.equal(terms.slope[:, 0], slope)
+    assert d.curvature_bound(code[0], 1) == d.curvature_bound(code[0], 3) == 1.0
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

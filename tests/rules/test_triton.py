@@ -22,7 +22,10 @@ from torchperc.rules.spaces import LinearSpace
 from torchperc.samples import parts
 from torchperc.samples.parts import PartRows, as_rows
 
-pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed"),
+]
 
 
 @pytest.fixture
@@ -390,7 +393,6 @@ def test_every_variant_compiles_ahead_of_time(capability, variant, logged, tmp_p
 # --- on a device ---
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("weights", [None, [0.5, 1, 2, 0.1] * 5])
 @pytest.mark.parametrize("classes", [None, 3])
 def test_the_host_waits_once_per_epoch(device, classes, weights):

@@ -256,7 +256,6 @@ def test_mistakes_stay_below_collins_bound(seed, margin):
 
 
 def test_length_one_is_the_multiclass_rule():
-    X, y = tp.data.gate("AND")[0].numpy(), [0, 2, 1, 2]
     generator = np.random.default_rng(0)
     X, y = generator.integers(-2, 3, (40, 3)).astype(np.float64), generator.integers(0, 4, 40)
     # the start and the end are two more features that are always 1

@@ -341,9 +341,7 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     X = csr_array(random_array((300, 500), density=0.02, rng=rng, format="csr"))
     y = np.where(X @ rng.normal(size=500) >= 0, "spam", "ham")
     dump_svmlight_file(X, np.where(y == "spam", 1, -1), str(tmp_path / "mail.svm"), zero_based=False)
-    monkeypatch.setattr(
-        "torchperc.reports.runs._LOOKED_AT", 20_000
-    )  # a page looks at 40 samples of 500 features at most
+    monkeypatch.setattr("torchperc.reports.runs._LOOKED_AT", 400)  # a page looks at so many numbers of the samples
     found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=3)
     page = (found.folder / "card.md").read_text()
     assert f"({found.best.validation.wrong} of 60); test error" in page

@@ -1,4 +1,4 @@
-"""``torchperc apply``: labels and scores for new data, by the model of a run, one block of the file at a time."""
+"""``torchperc apply``: labels and scores, or numbers, for new data by the model of a run, one block at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.description = (
-        "Writes a label and its scores for every row of a file, in the order of the rows. Columns are found by name; "
-        "unknown ones are ignored. If the column of labels is there, too, the error is counted."
+        "Writes a label and its scores, or the predicted number, for every row of a file, in the order of the rows. "
+        "Columns are found by name; unknown ones are ignored. If the target is there, too, the error is counted."
     )
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}; several files or a pattern")
@@ -42,14 +42,17 @@ def run(arguments: argparse.Namespace) -> None:
     applied = apply(model, arguments.data, arguments.out, **options)
     lines = []
     if arguments.out is not None:
-        lines.append(f"{plural(applied.rows, 'label')} in {arguments.out}")
-    if applied.known:
+        lines.append(f"{plural(applied.rows, 'prediction' if model.regression else 'label')} in {arguments.out}")
+    data = ", ".join(arguments.data[:3]) + ", …" * (len(arguments.data) > 3)
+    if applied.fit is not None:
+        lines.append(f"against {plural(applied.known, 'target')} in {data}: {applied.fit}")
+    elif applied.known:
         error = Tally(applied.wrong, applied.known)
-        data = ", ".join(arguments.data[:3]) + ", …" * (len(arguments.data) > 3)
         lines.append(f"{error.wrong:,} of {error.samples:,} differ from the labels in {data}: error {error}")
     if applied.strange:
         some = ", ".join(map(repr, sorted(applied.strange)[:5])) + (", …" if len(applied.strange) > 5 else "")
-        lines.append(f"not counted: rows with labels that did not occur in training, {some}")
+        what = "targets that are no numbers" if model.regression else "labels that did not occur in training"
+        lines.append(f"not counted: rows with {what}, {some}")
     if applied.ignored:
         lines.append(f"ignored: {', '.join(applied.ignored)}")
     for line in lines:

@@ -28,10 +28,12 @@ from torchperc._checks import ParameterError
 from torchperc.cli import inputs, launching
 from torchperc.cli.entry import warn
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
-from torchperc.lightning.trainer import LAST, wrong_decisions
+from torchperc.lightning.regressor import Regression
+from torchperc.lightning.trainer import LAST, predictions, wrong_decisions
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 from torchperc.reports.learned import RESULTS
+from torchperc.reports.regression import Fit
 from torchperc.reports.runs import CONFIG
 from torchperc.samples import shards
 
@@ -178,10 +180,11 @@ class _CLI(LightningCLI):
         if self.datamodule.dataset.shard is None:  # then each batch was cut among the processes
             every = [list(batch) for batch in zip(*every, strict=True)]
         codes = torch.cat([codes for some in every for codes in some])
-        text = io.StringIO()
-        csv.writer(text).writerows([["label"], *([label] for label in self.datamodule.decode(codes))])
+        text, real = io.StringIO(), self.datamodule.task == "regression"
+        said = self.datamodule.unscaled(codes).tolist() if real else self.datamodule.decode(codes)
+        csv.writer(text).writerows([["prediction" if real else "label"], *([each] for each in said)])
         write_whole(self._folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
-        inputs.say(f"{len(codes)} labels in {self._folder / 'predictions.csv'}")
+        inputs.say(f"{len(codes)} {'numbers' if real else 'labels'} in {self._folder / 'predictions.csv'}")
 
 
 class _Reader(_CLI):
@@ -340,12 +343,17 @@ def _importable(package: str) -> bool:
 def _errors(model: pl.LightningModule, data: TabularDataModule) -> dict[str, float]:
     """Of the weights kept, on the training and validation set, which may lie in several processes."""
     found: dict[str, float] = {}
+    if isinstance(model, Regression) and data.dataset.shard is None:
+        for which, name in enumerate(("training", "validation")):
+            if len(data.indices[which]):
+                fit = Fit.of(*predictions(model, data, which))
+                found |= {f"{name} RMSE": fit.rmse, f"{name} R²": fit.r2}
     if isinstance(model, LitRule | LitClassifier):
         for name, (X, y) in zip(("training", "validation"), data.parts, strict=False):
             counts = torch.tensor([wrong_decisions(model, X, y) if len(y) else 0, len(y)])
             wrong, count = (counts if data.dataset.shard is None else shards.summed(counts)).tolist()
             if count:
-                found[name] = wrong / count
+                found[f"{name} error"] = wrong / count
     return found
 
 
@@ -353,7 +361,7 @@ def _summary(trainer: pl.Trainer, model: pl.LightningModule, errors: dict[str, f
     rows = [("epochs", str(trainer.current_epoch))]
     if isinstance(model, LitRule) and model.result is not None:
         rows.append(("verdict", model.result.sentence))
-    rows += [(f"{name} error of the weights kept", f"{error:.6g}") for name, error in errors.items()]
+    rows += [(f"{name} of the weights kept", f"{error:.6g}") for name, error in errors.items()]
     _print_metrics(trainer, rows)  # which are those of the last epoch
     inputs.say(f"weights, checkpoint and curves are in {folder}; look at them with")
     inputs.say(f"  tensorboard --logdir {folder.parent}")

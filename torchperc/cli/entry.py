@@ -19,11 +19,11 @@ _CONFIGURED = {
     "fit": "train from a config",
     "validate": "validation loss and error of a checkpoint",
     "test": "test loss and error of a checkpoint",
-    "predict": "labels by a checkpoint",
+    "predict": "labels or numbers by a checkpoint",
 }
 _COMMANDS = {
-    "learn": "from a file of samples to the best of four linear classifiers",
-    "apply": "label new data with a trained model",
+    "learn": "from a file of samples to the best of several linear models",
+    "apply": "labels or numbers for new data, by a trained model",
     "tag": "learn to tag the tokens of sentences, evaluate, tag new text",
     "export": "a run's model as ONNX, torch.export or safetensors",
     "report": "one HTML page of a run: verdict, proof, curves, config",

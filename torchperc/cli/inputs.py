@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ _DENSE = 2**28  # bytes up to which sparse data are converted for those who need
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """How a file is read; the same for every command that reads one."""
-    parser.add_argument("--target", help="column of labels, by name or position from 1 (default: the last)")
+    parser.add_argument("--target", help="column of labels or numbers, by name or position from 1 (default: the last)")
     missing = "rows with missing values: stop, drop them, or fill in the mean of the column (default: %(default)s)"
     parser.add_argument("--missing", choices=("error", "drop", "mean"), default="error", help=missing)
     header = "whether the first line names the columns (default: if it has no number)"
@@ -30,6 +31,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again = "by name or position; may be given several times"
     columns: dict[str, Any] = {"action": "append", "metavar": "COLUMN"}
     parser.add_argument("--categories", **columns, help=f"a column of numbers that are categories, {again}")
+    words = "a column of free text, whose words become features (default: columns of long texts that are nearly all"
+    parser.add_argument("--text", **columns, help=f"{words} different), {again}")
     parser.add_argument("--ignore", **columns, help=f"a column to ignore, {again}")
     parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
     add_limit(parser)
@@ -45,7 +48,7 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
 def options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of :func:`torchperc.data.load` that were given on the command line."""
-    names = ("target", "missing", "header", "delimiter", "categories", "ignore", "positive", "max_unpacked")
+    names = ("target", "missing", "header", "delimiter", "categories", "text", "ignore", "positive", "max_unpacked")
     given = {name: getattr(arguments, name) for name in (*names, "max_features")}
     given["missing"] = None if arguments.missing == "error" else arguments.missing
     given["header"] = {"auto": None, "yes": True, "no": False}[arguments.header]
@@ -62,7 +65,7 @@ def words(arguments: argparse.Namespace) -> list[str]:
 
 
 def load(arguments: argparse.Namespace) -> Dataset:
-    """The table, by the name of a gate or a data set, or from a file."""
+    """The table, by the name of a gate or a data set, or from a file; one with labels."""
     from torchperc import data
     from torchperc._checks import Option, ParameterError
 
@@ -70,7 +73,13 @@ def load(arguments: argparse.Namespace) -> Dataset:
     if data.is_gate(arguments.data) and given:
         raise ParameterError(Option(*next(iter(given.items()))), f" needs a file; {arguments.data} is a gate")
     known = data.is_gate(arguments.data) or arguments.data in data.SOURCES
-    return data.load(arguments.data if known else Path(arguments.data), **given)
+    table = data.load(arguments.data if known else Path(arguments.data), **given)
+    if table.task == "regression":
+        has = table.guess.removesuffix(": regression") or f"the target of {arguments.data} is a quantity"
+        why = f"{has}, and torchperc {arguments.command} needs classes; to predict numbers: torchperc learn "
+        words = ([] if arguments.target is None else ["--target", arguments.target]) + ["--task", "regression"]
+        raise ValueError(f"{why}{shlex.join([arguments.data, *words])}")
+    return table
 
 
 def load_dense(arguments: argparse.Namespace) -> Dataset:

@@ -1,4 +1,4 @@
-"""``torchperc learn``: from a file of samples to the best of four linear classifiers, in one command."""
+"""``torchperc learn``: from a file of samples to the best of several linear models, in one command."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from torchperc.cli import inputs
 from torchperc.reports.text import percent, visible
 
 if TYPE_CHECKING:
-    from torchperc.workflow.learn import Learned
+    from rich.console import Console
+
+    from torchperc.workflow.learn import Learned, LearnedRegression
 
 OPTIONS = {"folder": "out", "fractions": "split", "max_epochs": "epochs"}
 _STEPS = {
     "reading": "reading the data",
+    "least squares": "the minimum of the squared error",
+    "ridge": "the minimum with a penalty",
     "rule": "learning by rule",
     "perceptron": "gradient descent on the perceptron criterion",
     "lms": "gradient descent on the squared error",
@@ -36,12 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Learns to classify the samples of a table: splits it, scales it, trains by the perceptron rule and by "
         "gradient on the perceptron, squared and logistic losses, and keeps the classifier with the lowest validation "
-        "error. The run's folder has the model for `torchperc apply` and `torchperc export`, a report, and curves for "
-        "TensorBoard."
+        "error. A target of many different numbers is a quantity: then least squares, ridge regression and gradient "
+        "descent on the squared error are compared by their validation RMSE. The run's folder has the model for "
+        "`torchperc apply` and `torchperc export`, a report, and curves for TensorBoard."
     )
     files = "; several files or a pattern such as 'data/part-*.parquet'; or a data set by name, such as iris"
     parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}{files}")
     inputs.add_arguments(parser)
+    task = "whether the target is one of classes or a quantity (default: by its values; the command says which)"
+    parser.add_argument("--task", choices=("classification", "regression"), help=task)
     parser.add_argument("--out", help="folder of the run (default: runs/ and the name of the file, numbered if taken)")
     parser.add_argument("--overwrite", action="store_true", help="replace the run that is in the folder")
     parser.add_argument(
@@ -74,7 +81,7 @@ def run(arguments: argparse.Namespace) -> None:
         return
     from rich.console import Console
 
-    from torchperc.workflow.learn import learn
+    from torchperc.workflow.learn import LearnedRegression, learn
 
     inputs.one_line_warnings()
     launching.join()
@@ -89,12 +96,15 @@ def run(arguments: argparse.Namespace) -> None:
             watch=lambda what: status.update(_STEPS[what]),
             **{
                 name: getattr(arguments, name)
-                for name in ("overwrite", "scale", "seed", "dtype", "stream", "distributed")
+                for name in ("overwrite", "scale", "seed", "dtype", "stream", "distributed", "task")
             },
             **inputs.options(arguments),
         )
-    if first:
+    if first and isinstance(learned, LearnedRegression):
+        _show_regression(learned, arguments.data)
+    elif first:
         _show(learned, arguments.data)
+    if first:
         sys.stdout.flush()
 
 
@@ -105,8 +115,8 @@ def _show(learned: Learned, data: list[str]) -> None:
     model, best, console = learned.model, learned.best, inputs.console()
     count = sum(tally.samples for tally in (best.training, best.validation, *filter(None, [learned.test])))
     labels = ", ".join(model.labels) if len(model.labels) <= 12 else f"{len(model.labels)} of them"
-    source = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
-    console.print(visible(f"{source}: {count:,} samples, {len(model.names):,} features, labels {labels}"))
+    _say_data(console, data, f"{count:,} samples, {len(model.names):,} features, labels {labels}")
+    _say_taken(console, learned.taken)
     heads = ("learned by", "validation error", "training", "verdict", "epochs", "time")
     table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
     table.columns[1].no_wrap = True
@@ -124,17 +134,72 @@ def _show(learned: Learned, data: list[str]) -> None:
         "others by gradient: perceptron criterion, least mean squares, logistic loss. "
         + " ".join(f"{verdict}: {_VERDICTS[verdict]}." for verdict in verdicts)
     )
-    for note in learned.notes:
-        console.print(visible(f"Note: {note}."))
+    _say_notes(console, learned.notes)
     if learned.test is not None:
         console.print(f"On the held-out test set, {best.name} has an error of {learned.test}.")
-    folder = learned.folder
+    _say_next(console, learned, data, "label new data", "labels.csv")
+
+
+def _show_regression(learned: LearnedRegression, data: list[str]) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from torchperc.reports.regression import share, short
+
+    model, best, console = learned.model, learned.best, inputs.console()
+    count = sum(fit.count for fit in (best.training, best.validation, *filter(None, [learned.test])))
+    target = "the target" if model.target is None else f"target {model.target}"
+    _say_data(console, data, f"{count:,} samples, {len(model.names):,} features, {target}")
+    _say_taken(console, learned.taken)
+    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "epochs", "time")
+    table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for each in learned.candidates:
+        name = f"{each.name} ◂" if each is best else each.name
+        fits = (text for fit in (each.validation, each.training) for text in (short(fit.rmse), share(fit.r2)))
+        table.add_row(name, *fits, str(each.epochs), f"{each.seconds:.1f} s")
+    table.add_section()
+    table.add_row("mean", short(learned.baseline.rmse), share(learned.baseline.r2), "", "", "", "")
+    console.print(table)
+    console.print(
+        f"◂ kept: {best.name}, the first with the lowest validation RMSE, in the units of the target. R²: the fraction "
+        "of the variance that is explained. Mean: the baseline that always predicts the mean of the training targets. "
+        f"Learned by {'; '.join(f'{each.name}: {each.how}' for each in learned.candidates)}."
+    )
+    _say_notes(console, learned.notes)
+    if learned.test is not None:
+        console.print(f"On the held-out test set, {best.name} has {learned.test}.")
+    _say_next(console, learned, data, "predict new data", "predictions.csv")
+
+
+def _say_data(console: Console, data: list[str], what: str) -> None:
+    source = data[0] if len(data) == 1 else f"{data[0]} and {len(data) - 1} more"
+    console.print(visible(f"{source}: {what}"))
+
+
+def _say_taken(console: Console, taken: str) -> None:
+    """What the target was taken for, and how to change that."""
+    if taken:
+        other = {"regression": "classification treats them as classes", "classification": "regression predicts numbers"}
+        console.print(visible(f"{taken} (--task {other[taken.rpartition(' ')[2]]})"), soft_wrap=True)
+
+
+def _say_notes(console: Console, notes: tuple[str, ...]) -> None:
+    for note in notes:
+        console.print(visible(f"Note: {note}."))
+
+
+def _say_next(console: Console, learned: Learned, data: list[str], what: str, out: str) -> None:
+    folder, encoding = learned.folder, learned.model.encoding
+    kind = "safetensors" if encoding is not None and encoding.texts else "onnx"  # which takes numbers only
     console.print(visible(f"The run is in {folder}. Next steps:"), soft_wrap=True)
     named = shlex.quote(str(folder))
     new = f"new{Path(data[0]).suffix or '.csv'}"
-    for what, command in (
-        ("label new data", f"torchperc apply {named} {new} -o labels.csv"),
+    for aim, command in (
+        (what, f"torchperc apply {named} {new} -o {out}"),
         ("look at it", f"open {shlex.quote(str(folder / 'report.html'))}, or tensorboard --logdir {named}"),
-        ("export it", f"torchperc export {named} --to onnx"),
+        ("export it", f"torchperc export {named} --to {kind}"),
     ):
-        console.print(visible(f"  {what:18} {command}"), soft_wrap=True)
+        console.print(visible(f"  {aim:18} {command}"), soft_wrap=True)

@@ -63,15 +63,22 @@ def _of_run(folder: Path, trust: bool) -> Report:
     requires("torchperc report", "jsonargparse")
     from torchperc.cli import configured
     from torchperc.lightning import LitClassifier, LitRule
-    from torchperc.reports import learned, runs
+    from torchperc.lightning.regressor import Regression
+    from torchperc.reports import learned, regression, runs
 
     path = folder / runs.CONFIG
     module, data = configured.read(path, trust)
-    if not isinstance(module, (LitRule, LitClassifier)):
-        raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a LitRule or LitClassifier")
+    if not isinstance(module, (LitRule, LitClassifier, Regression)):
+        known = "LitRule, LitClassifier, LitRegressor or LitLeastSquares"
+        raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a {known}")
     sentence = runs.restore(module, data, folder)
     again = runs.command_and_config(folder, path.read_text())
-    if (folder / learned.RESULTS).is_file():
+    compared = (folder / learned.RESULTS).is_file()
+    if isinstance(module, Regression) and compared:
+        return regression.of_learned(folder, module, data, title=_title(folder), again=again)
+    if isinstance(module, Regression):
+        return regression.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
+    if compared:
         return learned.of_learned(folder, module, data, title=_title(folder), again=again, sentence=sentence)
     return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
 

@@ -22,6 +22,7 @@ from .scaling import MinMax as MinMax
 from .scaling import Scaler as Scaler
 from .scaling import Standard as Standard
 from .scaling import make_scaler as make_scaler
+from .scaling import unscaled as unscaled
 from .sources import SOURCES as SOURCES
 from .sources import load as load
 from .splits import folds as folds

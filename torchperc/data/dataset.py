@@ -1,4 +1,4 @@
-"""Data sets with named labels: any two of them mapped to −1/+1, any K to 0 … K−1, and back by name."""
+"""Data sets: labels of any name mapped to −1/+1 or to 0 … K−1, and back; or real targets as they are."""
 
 from __future__ import annotations
 
@@ -14,10 +14,12 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc._checks import Data
 from torchperc._lazy import old_names
-from torchperc.data.encoding import Encoding, codes_of, in_order, shortest
+from torchperc.data.encoding import Encoding, codes_of, in_order, is_number, shortest
+from torchperc.data.task import TASKS
 from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts as CsrParts
 
+_CLASSES = checks.Option("task", "classification")
 _OLD = {"TableEncoding": "Encoding", "is_number": "torchperc.data.encoding.is_number"}
 __getattr__ = old_names(__name__, _OLD)
 
@@ -27,12 +29,13 @@ class Dataset:
     """Samples with their labels mapped: two labels to −1/+1, K labels to 0 … K−1, and back by name.
 
     The second label in the order of ``labels`` is +1. :meth:`of` does the mapping; the constructor takes mapped codes.
+    Without labels the samples have real targets, for regression.
 
     Args:
         X: the features (N, d). Dense ones are kept as a tensor of float64, sparse ones (scipy, or a sparse tensor) as a
             scipy CSR array of float64. A ``numpy.memmap`` and :class:`~torchperc.data.CsrParts` stay where they are.
-        y: codes (N,): −1/+1 for two labels, 0 … K−1 for K.
-        labels: the names of the labels, in the order of their codes.
+        y: codes (N,): −1/+1 for two labels, 0 … K−1 for K. Of a regression the targets, float64.
+        labels: the names of the labels, in the order of their codes; none for a regression.
         names: of the features.
         image_shape: rows and columns of the picture a sample is, if it is one.
         name: of the data set.
@@ -42,6 +45,8 @@ class Dataset:
         dropped: how many rows of the source were left out because values were missing.
         shard: if this is a shard of the source, its number from 0 and how many there are; labels, levels and means
             are those of the whole source.
+        target: the name of what is to be predicted, if it has one.
+        guess: if nobody said whether the target is one of classes or a quantity: what was taken, in words.
 
     Example:
         >>> fruit = Dataset.of([[120, 7], [110, 19]], ["apple", "banana"], names=("weight", "length"))
@@ -49,6 +54,8 @@ class Dataset:
         ([-1, 1], ('apple', 'banana'), None)
         >>> fruit.decode([1, 1, -1])
         ['banana', 'banana', 'apple']
+        >>> Dataset.of([[120], [110]], [0.85, 0.6], task="regression").y
+        tensor([0.8500, 0.6000], dtype=torch.float64)
     """
 
     X: Data
@@ -61,11 +68,13 @@ class Dataset:
     gaps: Tensor | None = None
     dropped: int = 0
     shard: tuple[int, int] | None = None
+    target: str | None = None
+    guess: str = ""
 
     def __post_init__(self) -> None:
         X = samples(self.X)
-        if len(set(self.labels)) != len(self.labels) or len(self.labels) < 2:
-            raise ValueError(f"labels={self.labels!r} must be at least two different names")
+        if len(set(self.labels)) != len(self.labels) or len(self.labels) == 1:
+            raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
         if len(self.names) != X.shape[1]:
             raise ValueError(f"names has {len(self.names)} entries for {X.shape[1]} features; name every feature once")
         if self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
@@ -74,7 +83,8 @@ class Dataset:
             raise ValueError(f"encoding makes {self.encoding.width} features, but X has {X.shape[1]}")
         checks.whole("dropped", self.dropped, at_least=0)
         object.__setattr__(self, "gaps", _gaps(self.gaps, X.shape))
-        object.__setattr__(self, "y", self._codes(self.y, X.shape[0], "y"))
+        y = self._codes(self.y, X.shape[0], "y") if self.labels else checks.real_targets(self.y, X.shape[0])
+        object.__setattr__(self, "y", y)
         object.__setattr__(self, "X", X)
 
     @classmethod
@@ -86,10 +96,13 @@ class Dataset:
         names: Sequence[str] | None = None,
         image_shape: tuple[int, int] | None = None,
         name: str = "",
+        task: str = "classification",
+        target: str | None = None,
     ) -> Dataset:
         """A data set from labels ``y`` (N,) of any kind: words, numbers, truth values; numbers sort before words.
 
-        The features are called x1, x2, … unless ``names`` says otherwise.
+        With ``task="regression"`` they are finite numbers, and stay what they are. The features are called x1, x2, …
+        unless ``names`` says otherwise.
 
         Example:
             >>> digits = Dataset.of([[1.0], [2.0], [3.0]], [10, 9, 8])
@@ -97,21 +110,31 @@ class Dataset:
             (('8', '9', '10'), [2, 1, 0], ('x1',))
         """
         X = samples(X)
+        names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
+        if checks.one_of("task", task, TASKS) == "regression":
+            return cls(X, _numbers(y), (), names, image_shape, name, target=target)
         texts, which = _texts(y)
         labels = in_order(set(texts))
         if len(labels) < 2:
             raise ValueError(f"y has one label only, found {', '.join(labels)!r}; at least two classes are required")
         codes = codes_of(labels)
-        names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
-        return cls(X, torch.tensor([codes[text] for text in texts])[which], labels, names, image_shape, name)
+        y = torch.tensor([codes[text] for text in texts])[which]
+        return cls(X, y, labels, names, image_shape, name, target=target)
+
+    @property
+    def task(self) -> str:
+        """``"classification"``, or ``"regression"`` if the targets are real numbers."""
+        return "classification" if self.labels else "regression"
 
     @property
     def classes(self) -> int | None:
-        """``None`` for two labels, else their number."""
-        return None if len(self.labels) == 2 else len(self.labels)
+        """``None`` for two labels and for real targets, else the number of labels."""
+        return len(self.labels) if len(self.labels) > 2 else None
 
     def decode(self, codes: Data) -> list[str]:
         """The names of labels given by their codes (N,), as ``predict`` returns them."""
+        if not self.labels:
+            raise ValueError("the targets are real numbers, which need no decoding; use the predictions as they are")
         if np.shape(codes) == (0,):
             return []
         values = self._codes(codes, np.shape(codes)[0] if np.ndim(codes) else 0, "codes").cpu().numpy()
@@ -125,6 +148,9 @@ class Dataset:
             >>> Dataset.of([[1.0], [2.0], [3.0]], ["a", "b", "c"]).against_rest("b").labels
             ('not b', 'b')
         """
+        if not self.labels:
+            why = " needs classes, but the target is a quantity; leave it out, or use "
+            raise checks.ParameterError(checks.Option("positive", positive), why, _CLASSES)
         if str(positive) not in self.labels:
             known = ", ".join(map(repr, self.labels))
             raise checks.ParameterError(checks.Option("positive", positive), f" is not a label; choose one of {known}")
@@ -178,6 +204,24 @@ def _texts(y: Data) -> tuple[list[str], Tensor]:
         return [_text(value, i) for i, value in enumerate(array.tolist())], torch.arange(len(array))
     values, first, which = np.unique(array, return_index=True, return_inverse=True)
     return [_text(value, i) for value, i in zip(values.tolist(), first.tolist(), strict=True)], torch.from_numpy(which)
+
+
+def _numbers(y: Data) -> Tensor:
+    """Real targets as float64, not all the same."""
+    array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if array.ndim != 1:
+        raise ValueError(f"y must have one dimension, found shape {array.shape}; give one target per sample")
+    if array.dtype.kind in "OUS":
+        wrong = next((i for i, value in enumerate(array) if not is_number(str(value))), None)
+        if wrong is not None:
+            raise ValueError(f"y[{wrong}] = {array[wrong]!r} is not a number; correct it, or use {_CLASSES}")
+    values = array.astype(np.float64)
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise ValueError(f"y[{bad[0]}] = {values[bad[0]]} is not a finite number; correct it or drop the sample")
+    if len(values) and values.min() == values.max():
+        raise ValueError(f"y is {values[0]:g} for every sample; there is nothing to predict")
+    return torch.from_numpy(values)
 
 
 def _text(value: Any, index: int) -> str:

@@ -1,4 +1,4 @@
-"""How the columns of a table become features: numbers as they are, categories as 0 and 1 for each level."""
+"""How the columns of a table become features: numbers as they are, categories as 0 and 1 per level, text as words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from torchperc import _checks as checks
+from torchperc.data.ngrams import Vocabulary
 
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
 MISSING = ("error", "drop", "mean")  # what can be done about them
@@ -57,24 +58,42 @@ def listed(words: Sequence[str], most: int = 20) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table: a number, or a category with its levels.
+    """A column of a table: a number, a category with its levels, or text with its vocabulary.
 
     Args:
         name: as in the header, or the position from 1 in a table without one.
-        levels: of a category, in the order of its features; ``None`` for a number.
+        levels: of a category, in the order of its features; ``None`` for others.
+        vocabulary: of text; ``None`` for others.
 
     Example:
         >>> Column("colour", ("green", "red")).features
         ('colour=green', 'colour=red')
+        >>> Column("message", vocabulary=Vocabulary(("free", "free prize"), (4, 2), 9)).features
+        ('message: free', 'message: free prize')
     """
 
     name: str
     levels: tuple[str, ...] | None = None
+    vocabulary: Vocabulary | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is neither a category nor text."""
+        return self.levels is None and self.vocabulary is None
 
     @property
     def features(self) -> tuple[str, ...]:
         """The names of the features it becomes."""
+        if self.vocabulary is not None:
+            return tuple(f"{self.name}: {word}" for word in self.vocabulary.words)
         return (self.name,) if self.levels is None else tuple(f"{self.name}={level}" for level in self.levels)
+
+    @property
+    def width(self) -> int:
+        """The number of features it becomes."""
+        return (
+            1 if self.is_number else len(self.levels or ()) if self.vocabulary is None else len(self.vocabulary.words)
+        )
 
 
 @dataclass(frozen=True)
@@ -82,12 +101,13 @@ class Encoding:
     """How the columns of a table become features, learned from one file and used for the next.
 
     A number stays what it is. A category with K levels becomes K features, of which the one of its level is 1 and the
-    others are 0. Sparse files (svmlight) have numbered features and no columns.
+    others are 0. Text becomes the features of its :class:`~torchperc.data.ngrams.Vocabulary`, and samples with text are
+    sparse. Sparse files (svmlight) have numbered features and no columns.
 
     Args:
         columns: of the features, in the order of the file, without the column of labels.
         target: the name of the column of labels, if the file has one.
-        labels: in the order of their codes.
+        labels: in the order of their codes; none if the target is a quantity.
         missing: what was done about missing values: ``"error"``, ``"drop"`` or ``"mean"``.
         fills: with ``"mean"``, what a missing value becomes, one number per feature.
         sparse: whether features are numbered, as in svmlight.
@@ -121,8 +141,10 @@ class Encoding:
         for name, levels in ((column.name, column.levels) for column in self.columns):
             if levels is not None and (not levels or len(set(levels)) < len(levels)):
                 raise ValueError(f"column {name!r} has the levels {levels!r}; they must be different strings")
-        if len(self.labels) < 2 or len(set(self.labels)) < len(self.labels):
-            raise ValueError(f"labels={self.labels!r} must be at least two different names")
+        if any(column.levels is not None and column.vocabulary is not None for column in self.columns):
+            raise ValueError("a column cannot have both levels and a vocabulary")
+        if len(self.labels) == 1 or len(set(self.labels)) < len(self.labels):
+            raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
         checks.one_of("missing", self.missing, MISSING)
         if self.sparse == bool(self.columns):
             raise ValueError(f"sparse={self.sparse} cannot be combined with {len(self.columns)} columns")
@@ -147,15 +169,34 @@ class Encoding:
     @property
     def width(self) -> int:
         """The number of features."""
-        return self.size + sum(1 if column.levels is None else len(column.levels) for column in self.columns)
+        return self.size + sum(column.width for column in self.columns)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The names of the columns of text; samples are sparse if there are any."""
+        return tuple(column.name for column in self.columns if column.vocabulary is not None)
+
+    def of_text(self) -> np.ndarray[Any, Any]:
+        """Which features are words of text (d,)."""
+        kinds = [column.vocabulary is not None for column in self.columns]
+        found = np.repeat(np.array(kinds, bool), [column.width for column in self.columns])
+        return found if self.columns else np.zeros(self.size, bool)
 
     def with_fills(self, means: checks.Data) -> Encoding:
-        """The same with other numbers (d,) for missing values, such as the means over the training set."""
-        return replace(self, fills=tuple(float(value) for value in np.asarray(means, np.float64).reshape(-1)))
+        """The same with other numbers (d,) for missing values, such as the means over the training set.
+
+        A missing text has no words, so these features stay 0.
+        """
+        values = np.array(means, np.float64).reshape(-1)
+        if len(values) == self.width:
+            values[self.of_text()] = 0
+        return replace(self, fills=tuple(values.tolist()))
 
     def state(self) -> dict[str, Any]:
         """Everything about it as plain types, ready for JSON; :meth:`from_state` is the way back."""
-        columns = [[c.name, None if c.levels is None else list(c.levels)] for c in self.columns]
+        columns: list[list[Any]] = [[c.name, None if c.levels is None else list(c.levels)] for c in self.columns]
+        for listed_column, column in zip(columns, self.columns, strict=True):
+            listed_column += [] if column.vocabulary is None else [column.vocabulary.state()]
         fills = None if self.fills is None else list(self.fills)
         return {**vars(self), "columns": columns, "labels": list(self.labels), "fills": fills}
 
@@ -193,6 +234,7 @@ def _words(name: str, value: object) -> tuple[str, ...]:
 
 def _column(item: object) -> Column:
     pair = _items("columns", item)
-    if len(pair) != 2 or not isinstance(pair[0], str):
+    if len(pair) not in (2, 3) or not isinstance(pair[0], str):
         raise ValueError(f"state['columns'] must hold pairs of a name and levels, found {item!r}")
-    return Column(pair[0], None if pair[1] is None else _words("columns", pair[1]))
+    vocabulary = Vocabulary.from_state(pair[2]) if len(pair) == 3 else None
+    return Column(pair[0], None if pair[1] is None else _words("columns", pair[1]), vocabulary)

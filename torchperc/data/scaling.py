@@ -1,7 +1,8 @@
-"""Scaling of features, fitted on the training set alone, and the way back for data and for linear models."""
+"""Scaling of features and targets, fitted on the training set alone, and the way back for data and for models."""
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -9,17 +10,19 @@ from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
 from torchperc._lazy import old_names
+from torchperc.nn.modules import MLP, LinearNet
 from torchperc.samples import convert
 from torchperc.samples.parts import PartRows, in_parts, rows_as_read
 from torchperc.samples.shards import least, summed
 from torchperc.samples.sums import column_means
 
 _S = TypeVar("_S", bound="Scaler")
+_N = TypeVar("_N", bound=nn.Module)
 Pieces: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the first piece again with each call
 
 __getattr__ = old_names(__name__, {"scaler": "make_scaler"})
@@ -51,6 +54,22 @@ class Scaler(ABC):
         """
         return self.fit_pieces(pieces(X, rows))
 
+    def fit_target(self: _S, y: Data) -> _S:
+        """A new scaler of this kind with the statistics of real targets (N,), or (N, K) for K of them.
+
+        :meth:`transform` and :meth:`inverse` of a scaler of one target take and give (N,) just so.
+
+        Example:
+            >>> scaler = MinMax().fit_target([50.0, 70.0, 90.0])
+            >>> scaler.transform([50.0, 70.0]).tolist(), scaler.inverse([0.0, 0.5]).tolist()
+            ([0.0, 0.5], [50.0, 70.0])
+        """
+        targets = checks.as_tensor(y, "y")
+        if targets.dim() not in (1, 2):
+            raise ValueError(f"y must be of shape (N,) or (N, K), found {tuple(targets.shape)}")
+        column = targets[:, None] if targets.dim() == 1 else targets
+        return self.fit(convert.features(column, dtype=torch.float64, name="y", convert=True))
+
     def fit_pieces(self: _S, given: Pieces, together: bool = False) -> _S:
         """A new scaler of this kind with the statistics of samples that come in pieces, which are read up to thrice.
 
@@ -67,9 +86,12 @@ class Scaler(ABC):
     def transform(self, X: Data) -> Any:
         """Scaled samples (N, d): z = (x − shift) / scale, computed in float64, in the floating type that ``X`` has.
 
-        Sparse samples stay sparse, as a CSR array, which needs a scaler without shifts.
+        Sparse samples stay sparse, as a CSR array, which needs a scaler without shifts. With one feature, as a single
+        target is, (N,) is as good as (N, 1).
         """
         shift, scale = self._fitted()
+        if len(shift) == 1 and (line := _line(X, "X")) is not None:
+            return self.transform(line[:, None])[:, 0]
         if in_parts(X):
             raise TypeError("X is larger than memory; use torchperc.data.make_partition, or smaller X")
         if checks.is_sparse(X):
@@ -89,6 +111,8 @@ class Scaler(ABC):
     def inverse(self, Z: Data) -> Tensor:
         """The samples (N, d) that :meth:`transform` scaled, up to rounding: x = z·scale + shift."""
         shift, scale = self._fitted()
+        if len(shift) == 1 and (line := _line(Z, "Z")) is not None:
+            return self.inverse(line[:, None])[:, 0]
         given = convert.features(Z, dtype=torch.float64, width=len(shift), name="Z", convert=True)
         return (given * scale.to(given.device) + shift.to(given.device)).to(_floating_type(Z))
 
@@ -115,6 +139,31 @@ class Scaler(ABC):
         w = w / scale.to(w.device)
         b = b - w @ shift.to(w.device)
         return w.to(_floating_type(weight)), b.to(_floating_type(weight))
+
+    def unscale_target(self, weight: Data, bias: Data) -> tuple[Tensor, Tensor]:
+        """The same linear model for targets as they were before scaling.
+
+            w′ = scale·w,  b′ = scale·b + shift,  so that  w′·x + b′ = scale·(w·x + b) + shift.
+
+        Shape:
+            weight (d,) or (K, d), bias () or (K,), K being the number of targets; the same out.
+
+        Example:
+            >>> weight, bias = MinMax().fit_target([50.0, 90.0]).unscale_target([[0.5, 1.0]], [0.25])
+            >>> weight.tolist(), bias.tolist()
+            ([[20.0, 40.0]], [60.0])
+        """
+        shift, scale = self._fitted()
+        w, b = _double(weight, "weight"), _double(bias, "bias")
+        rows = w[..., 0].numel()
+        if w.dim() not in (1, 2) or len(shift) != rows:
+            raise ValueError(
+                f"weight has shape {tuple(w.shape)} but one row for each of {len(shift)} targets is needed"
+            )
+        if b.numel() != rows:
+            raise ValueError(f"bias has {b.numel()} values for {rows} rows of weight; give one per row")
+        shift, scale = (values.to(w.device).reshape(b.shape) for values in (shift, scale))
+        return (w * scale[..., None]).to(_floating_type(weight)), (b * scale + shift).to(_floating_type(weight))
 
     def state(self) -> dict[str, Any]:
         """The scaler as plain types, for a checkpoint or a JSON file."""
@@ -246,6 +295,55 @@ def make_scaler(kind: str) -> Scaler:
         [[0.5]]
     """
     return _KINDS[checks.one_of("kind", kind, SCALINGS)]()
+
+
+@torch.no_grad()
+def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None = None) -> _N:
+    """A copy of a net that was learned on scaled samples and targets: it takes samples and gives targets as they were.
+
+    The scalings are folded into the weights, in float64: that of the samples into the first layer, that of the targets
+    into the last, see :meth:`Scaler.unscale` and :meth:`Scaler.unscale_target`.
+
+    Args:
+        net: a Perceptron, MulticlassPerceptron, ``nn.Linear`` or MLP.
+        scaler: of the samples; ``None`` if they were not scaled.
+        target_scaler: of the targets, by :meth:`Scaler.fit_target`; ``None`` if they were not scaled.
+
+    Example:
+        >>> X, y = torch.tensor([[160.0], [180.0]]).double(), [60.0, 72.0]
+        >>> of_X, of_y = MinMax().fit(X), MinMax().fit_target(y)
+        >>> net = nn.Linear(1, 1).double()  # in scaled units the line is z ↦ z
+        >>> _ = net.load_state_dict({"weight": torch.ones(1, 1), "bias": torch.zeros(1)})
+        >>> unscaled(net, of_X, of_y)(X).round(decimals=9).tolist()
+        [[60.0], [72.0]]
+    """
+    copied = copy.deepcopy(net)
+    layers: Any = copied.layers if isinstance(copied, MLP) else [copied]
+    if not isinstance(copied, MLP | LinearNet):
+        raise TypeError(
+            "net must be a Perceptron, MulticlassPerceptron, nn.Linear or MLP, into whose weights a scaling can be "
+            f"folded; found {type(net).__name__}"
+        )
+    for layer, fold in (
+        (layers[0], None if scaler is None else scaler.unscale),
+        (layers[-1], None if target_scaler is None else target_scaler.unscale_target),
+    ):
+        if fold is not None:
+            bias = layer.weight.new_zeros(len(layer.weight)) if layer.bias is None else layer.bias
+            weight, bias = fold(layer.weight.double(), bias.double())
+            if layer.bias is not None:
+                layer.bias.copy_(bias)
+            elif bias.any():
+                raise ValueError("net has no bias to fold a shift into; learn with a bias, or scale with MaxAbs")
+            layer.weight.copy_(weight)
+    return copied
+
+
+def _line(values: Data, name: str) -> Tensor | None:
+    """Numbers of one dimension; ``None`` for all else."""
+    if checks.is_sparse(values) or in_parts(values) or len(np.shape(values)) != 1:
+        return None
+    return checks.as_tensor(values, name)
 
 
 def pieces(X: Data, rows: Tensor | None = None) -> Pieces:

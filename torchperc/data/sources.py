@@ -1,4 +1,4 @@
-"""Data sets by name: gates, synthetic data, scikit-learn's four small classics, files."""
+"""Data sets by name: gates, synthetic data, scikit-learn's five small classics, files."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import read
 from torchperc.data.io.opening import is_pattern, is_table
 from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
+from torchperc.data.task import TASKS
 
 __all__ = ["SOURCES", "Dataset", "load"]
 
@@ -27,8 +28,9 @@ _SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "circles": circles,
 }
 _SKLEARN = {"iris": "load_iris", "wine": "load_wine", "breast-cancer": "load_breast_cancer", "digits": "load_digits"}
+_REAL = ("diabetes",)
 
-SOURCES = (*GATES, *_SYNTHETIC, *_SKLEARN)
+SOURCES = (*GATES, *_SYNTHETIC, *_SKLEARN, *_REAL)
 
 
 def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
@@ -40,6 +42,7 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
             such as ``data/part-*.parquet``, or a list of files.
         options: of the source: the arguments of the function that makes synthetic data (``samples``, ``seed``, …) or of
             :func:`~torchperc.data.read`; scikit-learn's sets accept ``positive``, a label to be +1 against the rest.
+            Each accepts ``task``: ``"regression"`` is that of ``"diabetes"`` and of files with a target of numbers.
 
     Example:
         >>> load("AND").y.tolist()
@@ -51,12 +54,15 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
         (3, ['setosa', 'virginica'])
         >>> load("iris", positive="setosa").labels
         ('not setosa', 'setosa')
+        >>> load("diabetes").task, load("diabetes").y[:3].tolist()
+        ('regression', [151.0, 75.0, 141.0])
     """
     if not isinstance(source, str | Path | list | tuple):
         raise TypeError(f"source must be a name or a path, found {type(source).__name__} {source!r}")
     if not isinstance(source, str) or is_table(source) or is_pattern(source):
         _check_options(source, options, _arguments(read)[1:])
         return read(source, **options)
+    _check_task(source, options.pop("task", None))
     if is_gate(source):
         _check_options(source, options, ())
         name = source.upper() if source.upper() in GATES else source.lower()
@@ -67,10 +73,23 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
     if source in _SKLEARN:
         _check_options(source, options, ("positive",))
         return _classic(source, **options)
+    if source in _REAL:
+        _check_options(source, options, ())
+        return _diabetes()
     raise ValueError(
         f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file "
         "or another kind of table (.tsv, .parquet, .svm, .npy, .npz, …)"
     )
+
+
+def _check_task(source: str, task: str | None) -> None:
+    if task is None or (source not in SOURCES and not is_gate(source)):
+        return
+    own = TASKS[source in _REAL]
+    if checks.one_of("task", task, TASKS) != own:
+        has = "a target of numbers" if source in _REAL else "classes"
+        why = f" is not possible with source {source!r}, which has {has}; leave it out"
+        raise checks.ParameterError(checks.Option("task", task), why)
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -87,6 +106,17 @@ def _check_options(source: object, options: dict[str, Any], known: Sequence[str]
 
 def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:
     return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
+
+
+def _diabetes() -> Dataset:
+    """The features as they were measured, not as scikit-learn scales them by all samples."""
+    requires("the data set 'diabetes'", "sklearn")
+    from sklearn.datasets import load_diabetes
+
+    bunch = load_diabetes(scaled=False)
+    return Dataset.of(
+        bunch.data, bunch.target, names=bunch.feature_names, name="diabetes", task="regression", target="progression"
+    )
 
 
 def _classic(source: str, positive: str | int | None = None) -> Dataset:

@@ -59,7 +59,10 @@ def _normal_equations(objective: Objective, point: Point) -> Solve | None:
     if not torch.isfinite(triangle).all():
         raise FloatingPointError
     _, values, directions = torch.linalg.svd(triangle, full_matrices=False)
-    kept = values > values[0] * torch.finfo(torch.float64).eps * max(len(objective), objective.width)
+    rounding = torch.finfo(torch.float64).eps * max(len(objective), objective.width)
+    # features that depend on each other but for the rounding of their type would get huge weights to no effect
+    of_rows = torch.finfo(objective.rows.dtype).eps * objective.width**0.5
+    kept = values > values[0] * max(rounding, of_rows)
     basis = directions[kept] / values[kept, None]
     return lambda v: v @ basis.T @ basis
 

@@ -12,7 +12,7 @@ from torchperc.descent.least_squares import solve_squares
 from torchperc.descent.newton import Optimum as Optimum
 from torchperc.descent.newton import solve_logistic
 from torchperc.descent.objective import objective, take
-from torchperc.nn.heads import Head, LMSHead, LogisticHead
+from torchperc.nn.heads import Head, LogisticHead, RegressionHead, SquaredHead, labels_or_targets
 from torchperc.nn.modules import LinearNet
 from torchperc.rules.problem import check_parameters
 from torchperc.samples import convert
@@ -45,9 +45,9 @@ def minimise(
 
     Args:
         net: a :class:`Perceptron`, :class:`MulticlassPerceptron` or ``nn.Linear``.
-        head: an :class:`LMSHead` or :class:`LogisticHead`.
+        head: an :class:`LMSHead`, :class:`LogisticHead` or :class:`RegressionHead`.
         X: samples (N, d), dense or sparse; sparse ones stay so, on the CPU.
-        y: labels −1/+1, or class indices for a net of K classes.
+        y: labels −1/+1, or class indices for a net of K classes; for regression real targets (N,) or (N, K).
         l2: the weight of the penalty.
         tol: the relative gap that is good enough.
         max_iter: Newton steps over all rows at most; reaching it is reported, not raised.
@@ -62,16 +62,19 @@ def minimise(
         >>> found = minimise(net, LogisticHead(), [[0.0], [1.0], [2.0], [3.0]], [-1, 1, -1, 1])
         >>> found.converged, round(found.loss, 4), net.weight.data
         (True, 0.5869, tensor([[0.9082]]))
+        >>> found = minimise(net, RegressionHead(), [[1.6], [1.7], [1.8]], [60.0, 68.0, 73.0])
+        >>> net.weight.data, net.bias.data
+        (tensor([[65.0000]]), tensor([-43.5000]))
     """
     l2 = checks.number("l2", l2, at_least=0)
     if tolerance is not None or max_iterations is not None:
         warnings.warn("tolerance and max_iterations are now tol and max_iter", DeprecationWarning, stacklevel=2)
     tol = checks.number("tol", tol if tolerance is None else tolerance, above=0)
     max_iter = checks.whole("max_iter", max_iter if max_iterations is None else max_iterations, at_least=1)
-    if not isinstance(head, LMSHead | LogisticHead):
+    if not isinstance(head, SquaredHead | LogisticHead):
         raise TypeError(
-            f"head must be an LMSHead or a LogisticHead, found {type(head).__name__}; the perceptron criterion has its "
-            "minimum 0 at zero weights, so train for it with RuleTrainer"
+            f"head must be an LMSHead, a LogisticHead or a RegressionHead, found {type(head).__name__}; the perceptron "
+            "criterion has its minimum 0 at zero weights, so train for it with RuleTrainer"
         )
     start = _parameters(net)
     # whether X is finite shows in the first gradient, so no reading is spent on that
@@ -83,11 +86,11 @@ def minimise(
         rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=net.in_features))
     else:
         rows = convert.features(X, dtype=dtype, device=device, width=net.in_features, finite=False).contiguous()
-    labels = checks.labels(y, len(rows), units if units > 1 else None).to(device)
+    labels = labels_or_targets(head, y, len(rows), units).to(device)
     counts = None if sample_weight is None else checks.nonnegative_weights(sample_weight, len(rows)).to(device)
     if counts is not None and not counts.all():
         rows, labels, counts = take(rows, counts > 0), labels[counts > 0], counts[counts > 0]
-        if labels.min() == labels.max():
+        if not isinstance(head, RegressionHead) and labels.min() == labels.max():
             raise ValueError("sample_weight leaves samples of one class only; at least two classes are required")
     if isinstance(head, LogisticHead) and units > 1 and net.bias is not None:
         missing = (labels.bincount(minlength=units) == 0).nonzero().squeeze(-1).tolist()
@@ -99,12 +102,15 @@ def minimise(
     counts = None if counts is None else counts / counts.mean()  # so that sums over samples can be divided by N
     problem = objective(head, rows, labels, units, net.bias is not None, l2, counts)
     try:
-        solve = solve_squares if isinstance(head, LMSHead) else solve_logistic
+        solve = solve_squares if isinstance(head, SquaredHead) else solve_logistic
         weights, found = solve(problem, start, tol, max_iter)
     except FloatingPointError:
         if isinstance(rows, Tensor):
             convert.features(X, dtype=dtype, device=device)  # names the entry that is not finite
         largest = float(rows.abs().max() if isinstance(rows, Tensor) else abs(rows.X).max())
+        if isinstance(head, RegressionHead):
+            also = f"X holds values up to {largest:g} and y up to {float(labels.abs().max()):g}"
+            raise ValueError(f"{also}, whose products overflow; scale them") from None
         raise ValueError(f"X holds values up to {largest:g}, whose products overflow; scale it") from None
     with torch.no_grad():
         net.weight.copy_(weights[:, : net.in_features])

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from torchperc.nn import derivatives
 from torchperc.nn.derivatives import Terms
-from torchperc.nn.heads import Head, LMSHead
+from torchperc.nn.heads import Head, SquaredHead
 from torchperc.samples import compiling
 from torchperc.samples.rows import CsrRows
 
@@ -349,9 +349,9 @@ def take(rows: Tensor | CsrRows, index: Tensor) -> Tensor | CsrRows:
 def objective(
     head: Head, rows: Tensor | CsrRows, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
 ) -> Objective:
-    """The objective of an :class:`LMSHead` or a :class:`LogisticHead`, in the form that is fastest to read."""
-    if isinstance(head, LMSHead):
-        return Squares(rows, derivatives.targets(labels, units, head.low).double(), units, bias, l2, counts)
+    """The objective of a head with a squared loss or a :class:`LogisticHead`, in the form that is fastest to read."""
+    if isinstance(head, SquaredHead):
+        return Squares(rows, head.target(labels, units).double(), units, bias, l2, counts)
     if units > 1:
         return Softmax(rows, labels, units, bias, l2, counts)
     known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)

@@ -1,8 +1,8 @@
-"""Exact stochastic descent, one step per sample in order, without autograd: for linear nets and the three heads.
+"""Exact stochastic descent, one step per sample in order, without autograd: for linear nets and every head.
 
 For a linear score s = w·x + b the gradient of any loss ℓ(s, y) is ℓ'(s)·x, so a step is w ← w − η·ℓ'(s)·x. A whole
 pass of such steps is one call, by the same engines as the rule's: a plain loop, a compiled one, or blocks by matrix
-products. Within a block, the slopes e solve e_i = ℓ'(S_i − η·Σ_{j<i} K_ij·e_j) with the Gram matrix K: for LMS a
+products. Within a block, the slopes e solve e_i = ℓ'(S_i − η·Σ_{j<i} K_ij·e_j) with the Gram matrix K: for squares a
 triangular system, for the others a triangular fixed point, reached by a few sweeps.
 
 With weights c_i and a penalty the sample's loss is c_i·(ℓ(s, y) + ½·l2·‖w‖²), so that its step is
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.nn import derivatives
-from torchperc.nn.heads import Head, LMSHead, PerceptronHead, loss_code
+from torchperc.nn.heads import Head, PerceptronHead, RegressionHead, SquaredHead, labels_or_targets, loss_code
 from torchperc.nn.modules import LinearNet as LinearNet
 from torchperc.rules.conventions import STEP_ENGINES
 from torchperc.rules.engines.blocked import BlockedEngine
@@ -52,7 +52,7 @@ def descend(
         net: a linear net; its weights are changed in place.
         head: whose loss is lowered.
         X: samples (N, d): a tensor of the net's type, a numpy array, or on the CPU a sparse matrix or tensor.
-        y: labels −1/+1, or class indices.
+        y: labels −1/+1, or class indices; for :class:`RegressionHead` real targets (N,), or (N, K) for K outputs.
         lr: the learning rate η.
         engine: ``"reference"``, ``"compiled"``, ``"blocked"``, or ``"auto"`` for the fastest.
         sample_weight: a factor for each sample's step; 0 leaves the sample as it is.
@@ -61,21 +61,32 @@ def descend(
             samples as they are given by default.
 
     Example:
-        >>> from torchperc.nn.modules import Perceptron
-        >>> net = Perceptron(1)
-        >>> descend(net, LMSHead(), torch.tensor([[1.0], [1.0]]), torch.tensor([1, 1]), lr=0.25)
+        >>> from torchperc import LMSHead, Perceptron
+        >>> descend(Perceptron(1), LMSHead(), torch.tensor([[1.0], [1.0]]), torch.tensor([1, 1]), lr=0.25)
         tensor([0.0000, 0.5000])
+        >>> descend(Perceptron(1), RegressionHead(), [[1.0], [1.0]], [60.0, 64.0], lr=0.25)
+        tensor([ 0., 30.])
     """
     net = check_linear(net)
-    loss_code(head)  # refuses a head that is none of the three
+    loss_code(head)  # refuses a head of another kind
     space, _ = linear_problem(net, X)
     rows = space.rows
-    labels = checks.labels(y, len(rows), space.classes, both=False).to(rows.device)
+    labels = labels_or_targets(head, y, len(rows), len(net.weight), both=False).to(rows.device)
+    if isinstance(head, RegressionHead):  # as the net's type holds them, which is what its loss would see
+        labels = _held(labels, net.weight.dtype)
     steps = _steps(rows, lr, sample_weight, l2, order)
     run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}
     name = engine_name(checks.one_of("engine", engine, STEP_ENGINES), space)
     scores = run[name](net, head, rows, labels, steps)
     return scores.squeeze(-1) if len(net.weight) == 1 else scores
+
+
+def _held(targets: Tensor, dtype: torch.dtype) -> Tensor:
+    """Targets rounded to the net's type, in float64."""
+    rounded = targets.to(dtype).double()
+    if not torch.isfinite(rounded).all():
+        raise ValueError(f"y holds values up to {float(targets.abs().max()):g}, which {dtype} cannot hold; scale y")
+    return rounded
 
 
 class _Steps(NamedTuple):
@@ -134,7 +145,9 @@ def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> 
             raise checks.weights_overflow(max(scores, key=abs))
         if steps.l2:
             weight.mul_(1.0 - rate * steps.l2)
-        if units == 1:
+        if isinstance(head, RegressionHead):
+            slope = [s - t for s, t in zip(scores, label if units > 1 else [label], strict=True)]
+        elif units == 1:
             slope[0] = derivatives.slope(scores[0], label, kind, tie, low)
         else:
             derivatives.slopes(scores, label, units, kind, tie, low, slope)
@@ -150,24 +163,36 @@ def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> 
 
 
 def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
+    if not isinstance(head, RegressionHead) or len(net.weight) == 1:
+        return _by_loop(net.weight, net.bias, head, rows, y, steps)
+    columns = []
+    for k, target in enumerate(y.T):  # no step of one output depends on another
+        one = slice(k, k + 1)
+        columns.append(
+            _by_loop(net.weight[one], None if net.bias is None else net.bias[one], head, rows, target, steps)
+        )
+    return torch.cat(columns, 1)
+
+
+def _by_loop(weight: Tensor, bias: Tensor | None, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
     from torchperc.descent import loops
 
-    weight = compiling.laid_out(net.weight, rows.sparse)
-    bias = torch.zeros_like(net.weight[:, 0]) if net.bias is None else net.bias.detach().clone()
+    own = compiling.laid_out(weight, rows.sparse)
+    own_bias = torch.zeros_like(weight[:, 0]) if bias is None else bias.detach().clone()
     at = steps.order.contiguous().numpy().view(np.uint64)
-    seen = torch.empty(len(at), len(net.weight), dtype=net.weight.dtype)
+    seen = torch.empty(len(at), len(weight), dtype=weight.dtype)
     data = (rows.plain(), at, y.contiguous().numpy())
-    settings = (net.bias is not None, *loss_code(head), seen.numpy())
-    if steps.uniform and len(net.weight) == 1:
-        done = loops.descend(*data, weight.loop, bias.numpy(), float(steps.lr), *settings)
+    settings = (bias is not None, *loss_code(head), seen.numpy())
+    if steps.uniform and len(weight) == 1:
+        done = loops.descend(*data, own.loop, own_bias.numpy(), float(steps.lr), *settings)
     else:
         rates = steps.rates.contiguous().numpy()
-        done = loops.descend_weighted(*data, rates, steps.l2, weight.loop, bias.numpy(), *settings)
+        done = loops.descend_weighted(*data, rates, steps.l2, own.loop, own_bias.numpy(), *settings)
     if done < len(at):
         raise checks.weights_overflow(float(seen[done].max()))
-    net.weight.copy_(weight.tensor)
-    if net.bias is not None:
-        net.bias.copy_(bias)
+    weight.copy_(own.tensor)
+    if bias is not None:
+        bias.copy_(own_bias)
     return seen
 
 
@@ -197,8 +222,8 @@ def _blocked(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -
 
 def _solve_block(head: Head, start: Tensor, earlier: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """The scores that each sample of a block sees and the slopes there: s = start + earlier·ℓ'(s)."""
-    if isinstance(head, LMSHead):  # a linear system: (I − earlier)·e = start − t
-        target = derivatives.targets(y, start.shape[1], head.low).to(start.dtype)
+    if isinstance(head, SquaredHead):  # a linear system: (I − earlier)·e = start − t
+        target = head.target(y, start.shape[1]).to(start.dtype)
         system = torch.eye(len(y), dtype=start.dtype, device=start.device) - earlier
         error = torch.linalg.solve_triangular(system, start - target, upper=False, unitriangular=True)
         return target + error, error

@@ -6,7 +6,9 @@ from .checkpoints import CheckpointError as CheckpointError
 from .checkpoints import SafeCheckpointIO as SafeCheckpointIO
 from .classifier import LitClassifier as LitClassifier
 from .datamodule import TabularDataModule as TabularDataModule
+from .least_squares import LitLeastSquares as LitLeastSquares
 from .loader import SliceLoader as SliceLoader
+from .regressor import LitRegressor as LitRegressor
 from .rule import LitRule as LitRule
 from .tensorboard import Board as Board
 from .trainer import fitted_model as fitted_model

@@ -1,4 +1,4 @@
-"""What LitClassifier and LitRule share: evaluation, logging, checkpoints."""
+"""What the LightningModules share: evaluation, logging, checkpoints."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from torchperc import _checks as checks
 from torchperc.lightning._pl import pl, warn_of_two_packages
 from torchperc.lightning.checkpoints import CheckpointError, plain
 from torchperc.lightning.loader import Mapped, repeated
-from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, tally
+from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, Sums, tally
 from torchperc.model.describe import as_net, described_head, described_net
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head
+from torchperc.nn.heads import Head, RegressionHead
 from torchperc.nn.heads import head as head_by_name
 from torchperc.rules.problem import sample_factors
 from torchperc.samples import convert, shards
 
 FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
-_SHOWN = ("loss/train", "error/train", "error/val", "mistakes")
+_SHOWN = ("loss/train", "error/train", "error/val", "mistakes", "rmse/train", "rmse/val")
 _COMPILED = "net._orig_mod."
 
 
@@ -49,15 +49,16 @@ class LitNet(pl.LightningModule):
         tensor([-1])
     """
 
+    _measures: tuple[str, ...] = ("loss", "error")  # what is logged of each set of samples
+    _by_autograd = "LitClassifier"  # the module whose update="batch" steps by autograd
+
     def __init__(self, net: nn.Module, head: Head | str) -> None:
         super().__init__()
         warn_of_two_packages()
         self.net = as_net(net)
-        self.head = head_by_name(head) if isinstance(head, str) else head
-        if not isinstance(self.head, Head):
-            raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+        self.head = head_of(head)
         self.class_factors: Mapping[int, float] | None = None
-        self._evaluated: dict[int, EpochSums] = {}
+        self._evaluated: dict[int, Sums] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores: (N,), or (N, K)."""
@@ -94,16 +95,29 @@ class LitNet(pl.LightningModule):
         if not isinstance(x, Tensor | Mapped):
             raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
         if isinstance(x, Tensor):
-            return self.head.decide(tpf.finite_scores(self(x)))
-        return torch.cat([self.head.decide(tpf.finite_scores(self(part.to(self.device)))) for part in x])
+            return self._predicted(tpf.finite_scores(self(x)))
+        return torch.cat([self._predicted(tpf.finite_scores(self(part.to(self.device)))) for part in x])
+
+    def _predicted(self, scores: Tensor) -> Tensor:
+        """What the module says of samples with these scores."""
+        return self.head.decide(scores)
+
+    # --- sums over the batches of an epoch ---
+
+    def _new_sums(self) -> Sums:
+        return EpochSums()
+
+    def _tally(self, scores: Tensor, y: Tensor, factors: Tensor | None, losses: Tensor | None = None) -> Any:
+        """What the sums of an epoch add up of a batch."""
+        return tally(self.head, scores, y, factors, losses)
 
     def _evaluate(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int) -> None:
-        """Add up loss and wrong decisions; log them after a loader's last batch, before any callback looks at them."""
-        sums = self._evaluated.setdefault(dataloader_idx, EpochSums())
+        """Add up loss and errors; log them after a loader's last batch, before any callback looks at them."""
+        sums = self._evaluated.setdefault(dataloader_idx, self._new_sums())
         for x, y, weight in pieces(self._samples(batch, stage, batch_idx, dataloader_idx)):
             if len(y):
                 scores = self(x)
-                sums.add(len(y), tally(self.head, scores, y, self._factors(scores, y, weight)), None)
+                sums.add(len(y), self._tally(scores, y, self._factors(scores, y, weight)), None)
             else:
                 sums.add(0, None, None)
         if self._has_trainer() and batch_idx + 1 == self._batch_counts(stage)[dataloader_idx]:
@@ -118,11 +132,11 @@ class LitNet(pl.LightningModule):
         sums = self._over_processes(self._evaluated.pop(number))
         if sums.count:
             means = sums.means()
-            values = {f"{name}/{stage}{suffix}": means[name] for name in ("loss", "error")}
+            values = {f"{name}/{stage}{suffix}": means[name] for name in self._measures}
             self._log(values, add_dataloader_idx=not suffix)
             self._count_decisions(sums)
 
-    def _count_decisions(self, sums: EpochSums) -> None:
+    def _count_decisions(self, sums: Sums) -> None:
         """What a module does with the evaluation of a loader, besides logging it."""
 
     def _batch_counts(self, stage: str) -> list[float]:
@@ -135,20 +149,21 @@ class LitNet(pl.LightningModule):
         """How many train or evaluate together."""
         return self.trainer.world_size if self._has_trainer() else 1
 
-    def _over_processes(self, sums: EpochSums) -> EpochSums:
+    def _over_processes(self, sums: Sums) -> Sums:
         return sums if self._processes() == 1 else sums.over_processes(self.device)
 
     def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
         """A batch, checked, without samples that another process has, too; there may be none left."""
+        real = isinstance(self.head, RegressionHead)
         if self._processes() == 1:
-            return unpacked(batch)
+            return unpacked(batch, real=real)
         loaders = {"train": self.trainer.train_dataloader, "val": self.trainer.val_dataloaders}
         loader = loaders.get(stage, self.trainer.test_dataloaders)
         if isinstance(loader, Mapping):
             loader = list(loader.values())
         if isinstance(loader, list | tuple):
             loader = loader[dataloader_idx]
-        return _without_last(unpacked(batch, may_be_empty=True), repeated(loader, batch_idx))
+        return _without_last(unpacked(batch, may_be_empty=True, real=real), repeated(loader, batch_idx))
 
     def _agree(self) -> None:
         """Refuse to train if the processes were given different options or nets of different shapes."""
@@ -237,7 +252,7 @@ class LitNet(pl.LightningModule):
         frozen = [name for name, values in self.net.named_parameters() if not values.requires_grad]
         if frozen:
             raise ValueError(
-                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use LitClassifier with "
+                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use {self._by_autograd} with "
                 "update='batch', which leaves it as it is"
             )
         if instead is not None:
@@ -260,8 +275,21 @@ class LitNet(pl.LightningModule):
             return False
 
 
-def unpacked(batch: Any, *, may_be_empty: bool = False) -> Samples:
-    """A batch (x, y) or (x, y, sample weights), checked.
+def head_of(head: Head | str) -> Head:
+    """A head, given itself or its name.
+
+    Example:
+        >>> head_of("lms")
+        LMSHead(targets='-1/+1')
+    """
+    found = head_by_name(head) if isinstance(head, str) else head
+    if not isinstance(found, Head):
+        raise TypeError(f"head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), found {head!r}")
+    return found
+
+
+def unpacked(batch: Any, *, may_be_empty: bool = False, real: bool = False) -> Samples:
+    """A batch (x, y) or (x, y, sample weights), checked; ``real`` targets may be several columns, one is y itself.
 
     Example:
         >>> unpacked([torch.zeros(2, 1), torch.tensor([1, -1])]).y
@@ -275,7 +303,11 @@ def unpacked(batch: Any, *, may_be_empty: bool = False) -> Samples:
         raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
     if y.dim() == 0:
         raise ValueError("the loader gives single samples; give it a batch_size")
-    if y.dim() != 1:
+    if real and y.dim() == 2 and y.shape[1] == 1:
+        y = y.squeeze(-1)
+    if real and y.dim() > 2:
+        raise ValueError(f"targets must be of shape (N,), or (N, K) for K outputs, found {tuple(y.shape)}")
+    if y.dim() != 1 and not real:
         raise ValueError(
             f"labels must be of shape (N,), found {tuple(y.shape)}; use y.squeeze(-1) for one column, and for several "
             "class indices, y.argmax(1)"

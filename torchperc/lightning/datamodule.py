@@ -17,6 +17,7 @@ from torchperc.data.partition import Partition, make_partition, whole
 from torchperc.data.scaling import SCALINGS, Scaler, make_scaler, pieces
 from torchperc.data.sources import load
 from torchperc.data.splits import split as split_rows
+from torchperc.data.task import TASKS
 from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
 from torchperc.samples import shards
@@ -32,14 +33,15 @@ class TabularDataModule(pl.LightningDataModule):
     """A table with train, validation and test splits.
 
     The split is stratified and seeded, missing values are filled and features scaled by the training set alone, and
-    labels of any name are mapped to −1/+1 or class indices; ``decode`` maps them back. Sparse samples stay sparse.
+    labels of any name are mapped to −1/+1 or class indices; ``decode`` maps them back. Sparse samples stay sparse. Real
+    targets are split without regard to their values and scaled by the training set, too; ``unscaled`` is the way back.
     Data larger than memory are split and scaled into temporary files. In several processes a batch is that of all of
     them together, of which each has a piece.
 
     Args:
         source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
-            ``"circles"``, ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, or the path of a file: CSV,
-            Parquet, svmlight or NumPy's; a pattern such as ``"data/part-*.parquet"``, or a list of files.
+            ``"circles"``, ``"iris"``, ``"wine"``, ``"breast-cancer"``, ``"digits"``, ``"diabetes"``, or the path of a
+            file: CSV, Parquet, svmlight or NumPy's; a pattern such as ``"data/part-*.parquet"``, or a list of files.
         options: of the source, see :func:`torchperc.data.load`; temporary files are in a file's ``cache``, too.
         batch_size: samples per batch, or ``"full"``.
         order: ``"given"``, or ``"shuffled"`` in every epoch; of the training set.
@@ -48,11 +50,18 @@ class TabularDataModule(pl.LightningDataModule):
             ``"maxabs"`` for sparse ones.
         seed: of split and order.
         dtype: ``"float32"`` or ``"float64"``, as the net has.
+        task: ``"classification"`` or ``"regression"``; by default what the target looks like, see
+            :func:`torchperc.data.read`.
+        scale_target: of a regression: ``"standard"``, ``"minmax"``, ``"maxabs"``, ``"none"``, or ``"auto"``, which is
+            ``"standard"``.
 
     Example:
         >>> data = TabularDataModule("iris", options={"positive": "setosa"}, scale="standard")
         >>> data.width, data.classes, [len(part[1]) for part in data.parts]
         (4, None, [90, 30, 30])
+        >>> data = TabularDataModule("diabetes", scale="standard")
+        >>> data.task, data.parts[0][1].mean().abs() < 1e-9, data.unscaled(data.parts[0][1])[:2]
+        ('regression', tensor(True), tensor([151.,  75.], dtype=torch.float64))
     """
 
     def __init__(
@@ -65,6 +74,8 @@ class TabularDataModule(pl.LightningDataModule):
         scale: str = "none",
         seed: int = 0,
         dtype: str = "float32",
+        task: str | None = None,
+        scale_target: str = "auto",
     ) -> None:
         super().__init__()
         self.source, self.options = source, dict(options or {})
@@ -75,16 +86,32 @@ class TabularDataModule(pl.LightningDataModule):
         self.seed = checks.whole("seed", seed, at_least=0)
         self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
         self.scale = checks.one_of("scale", scale, (*SCALINGS, "auto"))
+        if task is not None:
+            checks.one_of("task", task, TASKS)
+            if "task" in self.options:
+                raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
+            self.options["task"] = task
+        self.scale_target = checks.one_of("scale_target", scale_target, (*SCALINGS, "auto"))
         split_list = None if split is None else list(split)
         named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
-        kept: dict[str, Any] = {"source": named, "options": self.options, "batch_size": batch_size}
+        kept: dict[str, Any] = {"source": named, "options": dict(options or {}), "batch_size": batch_size}
         kept |= {"order": order, "split": split_list, "scale": scale, "seed": seed, "dtype": dtype}
+        kept |= {"task": task, "scale_target": scale_target}
         self.save_hyperparameters(kept, logger=False)  # as LitRule has order and seed, too
 
     @cached_property
     def dataset(self) -> Dataset:
         """The whole source, unscaled."""
-        return load(self.source, **self.options)
+        made = load(self.source, **self.options)
+        if made.labels and self.scale_target != "auto":
+            why = f" needs real targets, but {self.source} has labels; leave it out"
+            raise checks.ParameterError(checks.Option("scale_target", self.scale_target), why)
+        return made
+
+    @property
+    def task(self) -> str:
+        """``"classification"``, or ``"regression"`` if the targets are real numbers."""
+        return self.dataset.task
 
     @property
     def width(self) -> int:
@@ -103,14 +130,15 @@ class TabularDataModule(pl.LightningDataModule):
 
     @property
     def classes(self) -> int | None:
-        """``None`` for two labels, else their number."""
+        """``None`` for two labels and for real targets, else the number of labels."""
         return self.dataset.classes
 
     @cached_property
     def indices(self) -> tuple[Tensor, Tensor, Tensor]:
         """Which samples are in the train, validation and test set."""
         fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(str(self.source)) else (0.6, 0.2, 0.2))
-        return split_rows(self.dataset.y, fractions, self.seed, together=self.dataset.shard is not None)
+        stratify, sharded = self.task == "classification", self.dataset.shard is not None
+        return split_rows(self.dataset.y, fractions, self.seed, stratify, together=sharded)
 
     @cached_property
     def partition(self) -> Partition:
@@ -129,10 +157,38 @@ class TabularDataModule(pl.LightningDataModule):
         """How the columns of the file became features, missing values filled as in the training set."""
         return self.partition.encoding
 
-    @property
+    @cached_property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:
-        """Scaled samples and labels of the three sets: tensors, CSR arrays, or data larger than memory."""
-        return self.partition.parts
+        """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
+        return tuple((X, self._scaled(y)) for X, y in self.partition.parts)
+
+    @cached_property
+    def target_scaler(self) -> Scaler | None:
+        """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
+        if self.task == "classification":
+            return None
+        kind = "standard" if self.scale_target == "auto" else self.scale_target
+        given = pieces(self.partition.parts[0][1][:, None])
+        return make_scaler(kind).fit_pieces(given, together=self.dataset.shard is not None)
+
+    @property
+    def target_unit(self) -> float:
+        """What an error of 1 in the scaled target is in the target's own units; 1 for labels."""
+        scale = None if self.target_scaler is None else self.target_scaler.scale
+        return 1.0 if scale is None else float(scale)
+
+    def _scaled(self, y: Tensor) -> Tensor:
+        scaler = self.target_scaler
+        if scaler is None or not len(y):
+            return y
+        scaled: Tensor = scaler.transform(y)
+        return scaled
+
+    def unscaled(self, y: Tensor) -> Tensor:
+        """Predictions, or targets as ``parts`` has them, in the target's own units (N,)."""
+        if self.target_scaler is None:
+            raise ValueError("the data have labels, which are not scaled; decode gives their names")
+        return self.target_scaler.inverse(y.double()) if len(y) else y
 
     def decode(self, codes: Tensor) -> list[str]:
         """Labels by the names the source gives them."""
@@ -153,7 +209,7 @@ class TabularDataModule(pl.LightningDataModule):
     def predict_dataloader(self) -> SliceLoader:
         """All samples in their order."""
         X = whole(self.dataset, self.partition, self.dtype)
-        return self._evaluated(X, self.dataset.y)
+        return self._evaluated(X, self._scaled(self.dataset.y))
 
     @property
     def _sharding(self) -> str:
@@ -171,12 +227,16 @@ class TabularDataModule(pl.LightningDataModule):
         size = part_size(X)
         if self.dataset.shard is not None:  # all must cut alike, and some may hold all in memory
             size = min((each for each in shards.gathered(size) if isinstance(each, int)), default="full")
-        return SliceLoader(X, y, size, sharding=self._sharding)
+        loader = SliceLoader(X, y, size, sharding=self._sharding)
+        loader.resumable = False  # a Trainer's sanity check reads the first batches and no more
+        return loader
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
         labels, hashed = list(self.dataset.labels), self._hash_of_shards if self.dataset.shard else self._hash
         state = {"scaler": self.scaler.state(), "labels": labels, "data": hashed, "seed": self.seed}
+        if self.target_scaler is not None:
+            state["target_scaler"] = self.target_scaler.state()
         return state if self.encoding is None else {**state, "encoding": self.encoding.state()}
 
     @cached_property

@@ -70,6 +70,7 @@ class SliceLoader:
         self.seed = checks.whole("seed", seed, at_least=0)
         self.sharding = checks.one_of("sharding", sharding, SHARDINGS)
         self._epoch = self._position = 0
+        self.resumable = True  # else each pass begins at the first batch, also after one that was broken off
         self._shuffler: Order | None = None
         self._drawn = 0
         self._rows = self.X if isinstance(self.X, PartRows) else rows_as_read(self.X) if is_mapped(self.X) else None
@@ -100,6 +101,8 @@ class SliceLoader:
 
     def __iter__(self) -> Iterator[tuple[Any, Tensor]]:
         order = self._permutation() if self.order == "shuffled" else None
+        if not self.resumable:
+            self._position = 0
         for number in range(self._position, len(self)):
             self._position = number + 1
             yield self._batch(number, order)

@@ -1,8 +1,9 @@
-"""Loss, error, mistakes and margin of an epoch, accumulated on the device and read once."""
+"""Loss, error, mistakes and margin of an epoch, of regression RMSE and R²: accumulated on the device and read once."""
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
@@ -85,11 +86,46 @@ def _squared_length(parameters: Iterable[Tensor]) -> Tensor | float:
     return total
 
 
-class EpochSums:
+class Sums(ABC):
     """Sums over the batches of an epoch; nothing is read off the device before :meth:`means`."""
+
+    sums: Any
+    begun: bool
+    count: int
 
     def __init__(self) -> None:
         self.reset()
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Forget everything."""
+
+    @abstractmethod
+    def add(self, count: int, found: Any, norm: Tensor | None) -> None:
+        """Add a batch of so many samples.
+
+        A batch without samples, as one of several processes may have, has begun the epoch and adds nothing.
+        """
+
+    @abstractmethod
+    def over_processes(self, device: torch.device) -> Sums:
+        """The sums of all processes; ``device`` is where they tell each other."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from there."""
+
+    @abstractmethod
+    def means(self, parameters: Iterable[Tensor] = ()) -> dict[str, float]:
+        """The metrics by name, and ``norm``, √Σ w² over parameters."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums so far."""
+        return {"begun": self.begun, "count": self.count, **self.sums._asdict()}
+
+
+class EpochSums(Sums):
+    """Those of a classifier: losses, wrong decisions, mistakes and the smallest slack."""
 
     def reset(self) -> None:
         """Forget everything."""
@@ -98,10 +134,7 @@ class EpochSums:
 
     @torch.no_grad()
     def add(self, count: int, found: Tally | None, norm: Tensor | None) -> None:
-        """Add a batch of so many samples; the norm of the weights turns a slack into a distance.
-
-        A batch without samples, as one of several processes may have, has begun the epoch and adds nothing.
-        """
+        """Add a batch of so many samples; the norm of the weights turns a slack into a distance."""
         self.begun = True
         if found is None:
             return
@@ -123,10 +156,6 @@ class EpochSums:
         total.add(int(count), Tally(loss, errors, mistakes, shards.least(slack.to(device))), None)
         return total
 
-    def state_dict(self) -> dict[str, Any]:
-        """The sums so far."""
-        return {"begun": self.begun, "count": self.count, **self.sums._asdict()}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
         self.count, self.sums = state["count"], Tally(*(state[name] for name in Tally._fields))
@@ -145,3 +174,94 @@ class EpochSums:
         norm = math.sqrt(squares[0] if squares else float(length))
         means = {"loss": loss / self.count, "error": errors / self.count, "mistakes": mistakes}
         return {**means, "margin": slack, "norm": norm}
+
+
+class Moments(NamedTuple):
+    """Of samples with targets: the sum of the losses, the weight, and per output Σ c·(y − s)², mean and spread of y.
+
+    The spread is Σ c·(y − mean)², added up around the mean of each batch, so that large targets lose no digits.
+    """
+
+    loss: Tensor
+    weight: Tensor
+    squares: Tensor
+    mean: Tensor
+    spread: Tensor
+
+    def and_those(self, of: Moments) -> Moments:
+        """The moments of two sets of samples together."""
+        weight = self.weight + of.weight
+        fraction = torch.where(weight > 0, of.weight / weight, torch.zeros_like(weight))
+        apart = of.mean - self.mean
+        spread = self.spread + of.spread + apart.square() * self.weight * fraction
+        return Moments(self.loss + of.loss, weight, self.squares + of.squares, self.mean + apart * fraction, spread)
+
+
+@torch.no_grad()
+def moments(
+    head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None, losses: Tensor | None = None
+) -> Moments:
+    """Those of a batch: scores and targets (N,) or (N, K), a factor per sample.
+
+    Example:
+        >>> from torchperc.nn.heads import RegressionHead
+        >>> found = moments(RegressionHead(), torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0]))
+        >>> [each.tolist() for each in found]
+        [2.0, 2.0, [4.0], [2.5], [4.5]]
+    """
+    losses = exact(head.loss(scores, y, reduction="none") if losses is None else losses)
+    target = exact(y).reshape(len(y), -1)
+    c = torch.ones_like(losses) if factors is None else exact(factors)
+    weight, each = c.sum(), c[:, None]
+    mean = (each * target).sum(0) / torch.where(weight > 0, weight, torch.ones_like(weight))
+    squares = (each * (target - exact(scores).reshape(len(y), -1)).square()).sum(0)
+    return Moments((c * losses).sum(), weight, squares, mean, (each * (target - mean).square()).sum(0))
+
+
+class RegressionSums(Sums):
+    """Those of regression: mean loss, and RMSE and R² as scikit-learn has them, averaged over outputs."""
+
+    sums: Moments | None
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self.begun, self.count, self.sums = False, 0, None
+
+    def add(self, count: int, found: Moments | None, norm: Tensor | None = None) -> None:
+        """Add a batch of so many samples; ``norm`` is for classifiers."""
+        self.begun = True
+        if found is not None:
+            self.count += count
+            self.sums = found if self.sums is None else self.sums.and_those(found)
+
+    def over_processes(self, device: torch.device) -> RegressionSums:
+        """The sums of all processes."""
+        total = RegressionSums()
+        own = None if self.sums is None else [value.cpu() for value in self.sums]
+        for count, values in shards.gathered((self.count, own)):
+            total.add(count, None if values is None else Moments(*values))
+        return total
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums so far."""
+        return {"begun": self.begun, "count": self.count, "moments": None if self.sums is None else list(self.sums)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from there."""
+        self.begun, self.count = state["begun"], state["count"]
+        self.sums = None if state["moments"] is None else Moments(*state["moments"])
+
+    def means(self, parameters: Iterable[Tensor] = ()) -> dict[str, float]:
+        """Mean loss, RMSE, R² and the norm of the weights.
+
+        R² is 1 − Σ c·(y − s)²/Σ c·(y − mean)²; where all targets are equal, 1 if all are met and else 0.
+        """
+        assert self.sums is not None
+        loss, weight, squares, _, spread = (value.cpu() for value in self.sums)
+        r2 = torch.where(spread > 0, 1 - squares / spread, (squares == 0).to(spread.dtype))
+        found = {
+            "loss": float(loss) / self.count,
+            "rmse": float((squares / weight).sqrt().mean()),
+            "r2": float(r2.mean()),
+        }
+        return {**found, "norm": math.sqrt(squared_length(parameters))}

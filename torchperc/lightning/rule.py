@@ -12,7 +12,7 @@ from torch.utils.data import DistributedSampler, SequentialSampler
 from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader, local_numbers
-from torchperc.lightning.metrics import EpochSums
+from torchperc.lightning.metrics import Sums
 from torchperc.lightning.rule_runs import OnlineLearning, WholeLearning
 from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import PerceptronHead
@@ -201,7 +201,7 @@ class LitRule(LitNet):
 
     # --- validation ---
 
-    def _count_decisions(self, sums: EpochSums) -> None:
+    def _count_decisions(self, sums: Sums) -> None:
         if self.trainer_options["select"] == "best-validation":
             self._held[0] += int(sums.sums.errors)
             self._held[1] += sums.count

@@ -13,7 +13,7 @@ from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
 from torchperc.lightning.metrics import ONCE_PER_EPOCH
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head
+from torchperc.nn.heads import Head, RegressionHead
 from torchperc.nn.modules import resting
 
 SAMPLES = 2000  # at most so many in a picture of the boundary
@@ -35,13 +35,23 @@ LAYOUT = {
 }
 
 
+REGRESSION_LAYOUT = {
+    "learning curves": {
+        "loss": ["Multiline", ["loss/train", "loss/val"]],
+        "RMSE": ["Multiline", ["rmse/train", "rmse/val"]],
+        "R²": ["Multiline", ["r2/train", "r2/val"]],
+    },
+    "gradient": {"norm": ["Multiline", ["norm"]], "learning rate": ["Multiline", ["lr"]]},
+}
+
+
 class Board(pl.Callback):
     """Logs the epoch as the x-axis of every logger's curves and, to TensorBoard, what helps to read them.
 
     A ``TensorBoardLogger`` gets charts with train and validation together, a picture of the decision boundary (two
-    features, modules with a ``head``), histograms of the weights, the graph, the hyper-parameters with the last values
-    of the curves, and a summary. The run itself is not changed. Works with any LightningModule. Of several processes
-    the first writes, and its samples are in the pictures.
+    features, classifiers with a ``head``), histograms of the weights, the graph, the hyper-parameters with the last
+    values of the curves, and a summary. The run itself is not changed. Works with any LightningModule. Of several
+    processes the first writes, and its samples are in the pictures.
 
     Args:
         picture_every: epochs between pictures and histograms, besides the first and the last epoch; 0 for none.
@@ -63,7 +73,8 @@ class Board(pl.Callback):
         if self.picture_every and _boards(trainer):
             requires("Board(picture_every > 0)", "matplotlib")
         for board in _boards(trainer):
-            board.experiment.add_custom_scalars(LAYOUT)
+            real = isinstance(getattr(pl_module, "head", None), RegressionHead)
+            board.experiment.add_custom_scalars(REGRESSION_LAYOUT if real else LAYOUT)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
@@ -118,7 +129,8 @@ class Board(pl.Callback):
     def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
         self._pictured = epoch
         boards = _boards(trainer)
-        drawn = isinstance(getattr(pl_module, "head", None), Head)
+        head = getattr(pl_module, "head", None)
+        drawn = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
         flat = drawn and bool(self._batches) and self._batches[0][0].shape[1:] == (2,)
         figure = self._boundary(pl_module, epoch) if boards and flat else None
         for board in boards:

@@ -19,6 +19,7 @@ from torchperc.lightning.checkpoints import SafeCheckpointIO
 from torchperc.lightning.classifier import LitClassifier
 from torchperc.lightning.datamodule import TabularDataModule
 from torchperc.lightning.loader import SliceLoader, part_size
+from torchperc.lightning.regressor import Regression
 from torchperc.lightning.rule import LitRule
 from torchperc.lightning.tensorboard import Board
 from torchperc.model.fitted import FittedModel
@@ -95,9 +96,9 @@ def _launched(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fitted_model(
-    module: LitRule | LitClassifier, data: TabularDataModule, about: Mapping[str, str] | None = None
+    module: LitRule | LitClassifier | Regression, data: TabularDataModule, about: Mapping[str, str] | None = None
 ) -> FittedModel:
-    """The trained module with the labels, encoding and scaling of its data.
+    """The trained module with the labels or the target, the encoding and the scaling of its data.
 
     Args:
         module: after training; a net that no file can describe is a ``TypeError``.
@@ -119,6 +120,8 @@ def fitted_model(
         names=table.names,
         encoding=data.encoding,
         about={"data": table.name, "seed": str(data.seed), **(about or {})},
+        target=table.target,
+        target_scaler=data.target_scaler,
     )
 
 
@@ -135,6 +138,26 @@ def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
     for some, labels in SliceLoader(X, y, part_size(X), sharding="none"):
         wrong += int((module.predict_step(some.to(module.device)).cpu() != labels).sum())
     return wrong
+
+
+@torch.no_grad()
+def predictions(module: Regression, data: TabularDataModule, which: int) -> tuple[Tensor, Tensor]:
+    """Predictions and targets of a set of the data, 0 for training, 1 for validation, 2 for test, in raw units.
+
+    Shape:
+        (N,) and (N,), float64.
+
+    Example:
+        >>> import torchperc as tp
+        >>> data = tp.lightning.TabularDataModule("diabetes")
+        >>> predicted, y = predictions(tp.lightning.LitRegressor(tp.Perceptron(10)), data, 1)
+        >>> len(predicted), bool((predicted == data.unscaled(torch.zeros(1))).all())  # the mean of the training targets
+        (89, True)
+    """
+    X, y = data.parts[which]
+    loader = SliceLoader(X, y, part_size(X), sharding="none")
+    found = [data.unscaled(module.predict_step(some.to(module.device)).cpu()) for some, _ in loader]
+    return torch.cat(found) if found else y.double(), data.dataset.y[data.indices[which]]
 
 
 def quiet() -> None:

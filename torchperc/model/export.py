@@ -34,19 +34,23 @@ class Checked:
     Example:
         >>> Checked(300, 1000, 0, 3.2e-7, 12.5).sentence
         'checked against torch on 1,000 samples: labels equal, scores up to 12.5 within 3.2e-07'
+        >>> Checked(300, 1000, None, 0.0, 9e5).sentence
+        'checked against torch on 1,000 samples: predictions equal to the bit'
     """
 
     size: int  # of the file in bytes
     samples: int  # run through both, half of them as close to the boundary as rounding allows
-    differing: int  # got another label, each within rounding of a tie
+    differing: int | None  # got another label, each within rounding of a tie; None where there are no labels
     largest: float  # difference between two scores of a sample
     reach: float  # the largest score, either sign
 
     @property
     def sentence(self) -> str:
         """How the file was checked, in words."""
-        equal = "labels equal" if not self.differing else f"labels equal but for {self.differing:,} at a tie"
         within = f"up to {self.reach:.3g} within {self.largest:.1e}" if self.largest else "equal to the bit"
+        if self.differing is None:
+            return f"checked against torch on {self.samples:,} samples: predictions {within}"
+        equal = "labels equal" if not self.differing else f"labels equal but for {self.differing:,} at a tie"
         return f"checked against torch on {self.samples:,} samples: {equal}, scores {within}"
 
 
@@ -63,10 +67,10 @@ def save_model(model: FittedModel, path: str | Path) -> Checked:
 def save_exported(model: FittedModel, path: str | Path) -> Checked:
     """Write a model with ``torch.export``, atomically, after reading it back and running it.
 
-    ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d),
-    N free, to (scores, label), or (scores, label, probabilities), as :meth:`FittedModel.module` says, to the bit.
-    Labels and feature names are JSON in the extra file ``torchperc.json``. The file's SHA-256 is written beside it; see
-    :func:`check_file`.
+    ``torch.export.load(path).module()`` gives back a module that needs torch and nothing else: raw features X (N, d), N
+    free, to (scores, label), (scores, label, probabilities) or (predictions,), as :meth:`FittedModel.module` says, to
+    the bit. Labels and feature names are JSON in the extra file ``torchperc.json``. Its SHA-256 is written beside it;
+    see :func:`check_file`.
 
     Args:
         model: to write.
@@ -83,6 +87,7 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
         >>> again(torch.tensor([[9.0, 2.0]]))[1], json.loads(extra["torchperc.json"])["labels"]
         (tensor([1]), ['no', 'yes'])
     """
+    refuse_text(model, "torch.export")
     buffer = io.BytesIO()
     sample = torch.zeros(3, model.width, dtype=model.input_dtype)  # neither 0 nor 1 rows, which would be special
     with warnings.catch_warnings():
@@ -96,9 +101,18 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
     return checked
 
 
+def refuse_text(model: FittedModel, what: str) -> None:
+    """Refuse a model whose features are words, where a file takes numbers only."""
+    if model.encoding is not None and model.encoding.texts:
+        column = f"the model reads free text (column {model.encoding.texts[0]!r}), and {what} takes numbers only"
+        raise ValueError(f"{column}; export it to safetensors, which FittedModel.load and torchperc apply read")
+
+
 def texts(model: FittedModel) -> dict[str, Any]:
     """What an exported file says of its model."""
-    about = {"head": repr(model.head), "about": dict(model.about), "torchperc": version("torchperc")}
+    about: dict[str, Any] = {"head": repr(model.head), "about": dict(model.about), "torchperc": version("torchperc")}
+    if model.regression:
+        about["target"] = model.target
     return {"labels": list(model.labels), "features": list(model.names), **about}
 
 
@@ -154,14 +168,17 @@ def compare(model: FittedModel, run: Callable[[Tensor], Outputs], size: int, who
     alone = run(X[:1])  # a batch of one, where shapes go wrong first
     if _shapes(theirs) != _shapes(torchs) or _shapes(alone) != _shapes(Outputs(*module(X[:1]))):
         raise ValueError(f"{who} gives {_shapes(theirs)} and torch {_shapes(torchs)}; please report this")
-    slack = torch.zeros_like(torchs.scores, dtype=torch.float64) if exact else rounding(model, X)
+    slack = torch.zeros_like(torchs.scores, dtype=torch.float64) if exact else _slack(model, X, torchs.scores)
     off = (torchs.scores.double() - theirs.scores.double()).abs()
     if not (off <= slack).all():
         row = int((~(off <= slack)).reshape(len(X), -1).any(1).nonzero()[0])
         both = f"{theirs.scores[row].tolist()} and torch {torchs.scores[row].tolist()}"
         why = "which is more than rounding; please report this"
         raise ValueError(f"{who} scores sample {X[row].tolist()[:8]} {both}, {why}")
+    if torchs.label is None or theirs.label is None:
+        return Checked(size, len(X), None, float(off.max()), float(torchs.scores.abs().max()))
     own = answers(model.head, theirs.scores)
+    assert own.label is not None
     if not torch.equal(own.label, theirs.label):
         raise ValueError(f"{who} decides otherwise than {model.head} on the same scores; please report this")
     if own.probabilities is not None and theirs.probabilities is not None:
@@ -172,6 +189,15 @@ def compare(model: FittedModel, run: Callable[[Tensor], Outputs], size: int, who
     return Checked(size, len(X), differing, float(off.max()), float(torchs.scores.abs().max()))
 
 
+def _slack(model: FittedModel, X: Tensor, scores: Tensor) -> Tensor:
+    """How far apart two ways to compute the same outputs may lie: the bound of a score, on the target's scale."""
+    slack = rounding(model, X)
+    if not model.regression:
+        return slack
+    shift, scale = model.target_scaling()
+    return slack * scale + _ULPS * torch.finfo(torch.float64).eps * (scores.abs() + abs(shift))
+
+
 def _shapes(outputs: Outputs) -> list[tuple[int, ...]]:
     return [tuple(values.shape) for values in outputs if values is not None]
 
@@ -180,16 +206,18 @@ def samples(model: FittedModel, module: Classifier) -> Tensor:
     """Seeded raw features for a check: where the training data lay, far outside, at 0, and along the boundary.
 
     Shape:
-        (1000, d); fewer rows where d is above some thousands, or where scores would overflow.
+        (1000, d); fewer rows where d is above some thousands, or where scores would overflow. A regression has no
+        boundary.
     """
     generator = torch.Generator().manual_seed(0)
     shift, scale = model.scaling() or (torch.zeros(model.width), torch.ones(model.width))
-    half = min(_SAMPLES, max(_NUMBERS // model.width, 8)) // 2
+    half = min(_SAMPLES, max(_NUMBERS // model.width, 8)) // (1 if model.regression else 2)
     Z = torch.randn(half, model.width, dtype=torch.float64, generator=generator)
     Z *= torch.tensor([1.0, 1.0, 10.0, 100.0]).repeat(half)[:half, None]
     Z[0], Z[1::7] = 0, Z[1::7].round()
     X = (shift + scale * Z).to(model.input_dtype)
-    X = torch.cat([X, _boundary(model, module, X)])
+    if not model.regression:
+        X = torch.cat([X, _boundary(model, module, X)])
     limits = torch.finfo(model.dtype)
     kept = X[(rounding(model, X) < limits.eps * limits.max).reshape(len(X), -1).all(1)]  # no partial sum overflows
     if not len(kept):

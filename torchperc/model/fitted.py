@@ -1,4 +1,4 @@
-"""A fitted model as one thing and one file: everything between the features of a table and its labels."""
+"""A fitted model as one thing and one file: everything between the features of a table and its labels or targets."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from torchperc._checks import Data, non_finite
 from torchperc.data.encoding import Encoding, shortest
 from torchperc.data.scaling import Scaler
 from torchperc.model.describe import NETS, has_bias, why_not_described
-from torchperc.model.format import DESCRIPTION, FORMAT, net_state, read_model
+from torchperc.model.format import DESCRIPTION, FORMAT, WITHOUT_TEXT, net_state, read_model
 from torchperc.model.safetensors import save_safetensors
 from torchperc.nn import functional as tpf
-from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead, RegressionHead
 from torchperc.nn.heads import head as head_by_name
 from torchperc.nn.modules import MLP, JointPerceptron
 from torchperc.samples import convert
 
 _HEADS: dict[str, type[Head]] = {"perceptron": PerceptronHead, "lms": LMSHead, "logistic": LogisticHead}
+_HEADS["regression"] = RegressionHead
 _LARGE, _FAR = 1e30, 2.0**12  # with |shift|/scale = 2¹², a raw feature in float32 is coarser than 1/4096 of its scale
 
 
@@ -35,9 +36,9 @@ class Outputs(NamedTuple):
     """What a model says of N samples."""
 
     scores: Tensor
-    """(N,) with one score per sample, else (N, K)."""
-    label: Tensor
-    """(N,) int64: the index of the label in ``labels``, with two labels too."""
+    """(N,) with one score per sample, else (N, K). Of a regression predictions (N,), float64, in its units."""
+    label: Tensor | None = None
+    """(N,) int64: the index of the label in ``labels``, with two labels too; of a classifier only."""
     probabilities: Tensor | None = None
     """(N, K) in the order of ``labels``, (N, 2) with two; of a logistic head only."""
 
@@ -48,19 +49,22 @@ class FittedModel:
 
         X → (X − shift) / scale → net → scores → head → labels
 
+    With a RegressionHead the scores become predictions, scores·scale + shift by the target's own scaler, in float64.
     Scaling is done in float64 and rounded to the net's type after it, as in training. The net is a copy on the CPU.
     :meth:`of` fills in what is left out.
 
     Args:
         net: a Perceptron, MulticlassPerceptron, JointPerceptron (with its block features), ``nn.Linear`` or MLP (with
             an activation that has a name), of float32 or float64.
-        head: a PerceptronHead, LMSHead or LogisticHead.
+        head: a PerceptronHead, LMSHead, LogisticHead or RegressionHead.
         labels: their names. Two for one score per sample, of which the second is +1; K for K scores, in the
-            order of the class indices.
+            order of the class indices; none for a regression.
         names: of the features.
         scaler: fitted on the training samples; ``None`` if they were not scaled.
         encoding: how the columns of a table become these features, if they come from one.
         about: further text to keep with the model, by name: data, seed, error …
+        target: the name of what is predicted, if it has one.
+        target_scaler: of a regression, the scaling of the training targets; ``None`` if there was none.
 
     Example:
         >>> import torchperc as tp
@@ -70,6 +74,9 @@ class FittedModel:
         >>> model = FittedModel.of(net, labels=("no", "yes"), names=("left", "right"))
         >>> model.predict([[0, 1], [1, 1]]), model.scores([[0, 1], [1, 1]])
         (['no', 'yes'], tensor([-2.,  1.]))
+        >>> _ = tp.minimise(net, tp.RegressionHead(), [[0, 1], [1, 1], [2, 0]], [3.0, 5.0, 7.0])
+        >>> FittedModel.of(net, "regression").predict([[5, 5]])
+        [13.0]
     """
 
     net: nn.Module
@@ -79,12 +86,20 @@ class FittedModel:
     scaler: Scaler | None = None
     encoding: Encoding | None = None
     about: Mapping[str, str] = field(default_factory=dict)
+    target: str | None = None
+    target_scaler: Scaler | None = None
 
     def __post_init__(self) -> None:
         _check_net(self.net)
         if type(self.head) not in _HEADS.values():
-            raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {self.head!r}")
-        _check_texts("labels", self.labels, 2 if _scores(self.net) == 1 else _scores(self.net), "class of the net")
+            known = "PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead()"
+            raise TypeError(f"head must be {known}, found {self.head!r}")
+        if self.regression:
+            self._check_regression()
+        else:
+            _check_texts("labels", self.labels, 2 if _scores(self.net) == 1 else _scores(self.net), "class of the net")
+            if self.target_scaler is not None:
+                raise ValueError("target_scaler is for a RegressionHead; leave it out, as labels are not scaled")
         if len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels={self.labels!r} has one of them twice; give each a unique name")
         _check_texts("names", self.names, self.width, "feature of the net")
@@ -99,6 +114,21 @@ class FittedModel:
         object.__setattr__(self, "about", dict(self.about))
         object.__setattr__(self, "net", copy.deepcopy(self.net).cpu().eval().requires_grad_(False))
 
+    def _check_regression(self) -> None:
+        if self.labels:
+            raise ValueError(f"labels={self.labels!r} cannot be combined with a RegressionHead; leave them out")
+        if _scores(self.net) != 1:
+            raise ValueError(
+                f"a regression has one target, but the net has {_scores(self.net)} outputs; use one net each"
+            )
+        if self.target_scaler is not None and len(_statistics(self.target_scaler)[0]) != 1:
+            raise ValueError("target_scaler must be that of one target; use scaler.fit_target(y)")
+
+    @property
+    def regression(self) -> bool:
+        """Whether it predicts numbers rather than labels."""
+        return isinstance(self.head, RegressionHead)
+
     @classmethod
     def of(
         cls,
@@ -110,6 +140,8 @@ class FittedModel:
         scaler: Scaler | None = None,
         encoding: Encoding | None = None,
         about: Mapping[str, str] | None = None,
+        target: str | None = None,
+        target_scaler: Scaler | None = None,
     ) -> FittedModel:
         """A model from what training left, with names for what has none; other arguments as for the class.
 
@@ -117,24 +149,28 @@ class FittedModel:
             net: trained.
             head: a head, or its name, see :func:`torchperc.nn.heads.head`.
             labels: of any kind, such as an estimator's ``classes_``; those of the encoding by default, else −1 and +1
-                or 0 … K−1.
+                or 0 … K−1, and none for a regression.
             names: of the features; those of the encoding by default, else x1, x2, …
             scaler: fitted on the training samples.
             encoding: of the table.
             about: further text.
+            target: the name of what is predicted; that of the encoding by default.
+            target_scaler: of a regression.
 
         Example:
             >>> FittedModel.of(nn.Linear(2, 3), "logistic", labels=np.array([1.0, 2.0, 7.5])).labels
             ('1', '2', '7.5')
         """
         _check_net(net)
+        head = head_by_name(head) if isinstance(head, str) else head
         if labels is None:
             many = range(_scores(net)) if _scores(net) > 1 else ("-1", "+1")
-            labels = many if encoding is None else encoding.labels
+            labels = () if isinstance(head, RegressionHead) else many if encoding is None else encoding.labels
         if names is None:
             names = _numbered(_width(net)) if encoding is None else encoding.names
-        head = head_by_name(head) if isinstance(head, str) else head
-        return cls(net, head, tuple(map(_text, labels)), tuple(map(str, names)), scaler, encoding, about or {})
+        target = encoding.target if target is None and encoding is not None else target
+        texts = tuple(map(_text, labels)), tuple(map(str, names))
+        return cls(net, head, *texts, scaler, encoding, about or {}, target, target_scaler)
 
     @property
     def width(self) -> int:
@@ -148,11 +184,12 @@ class FittedModel:
 
     @torch.no_grad()
     def outputs(self, X: Data) -> Outputs:
-        """Scores, indices of labels and, from a logistic head, probabilities.
+        """Scores, indices of labels and, from a logistic head, probabilities; of a regression predictions as scores.
 
         Args:
             X: raw features (N, d), before scaling, dense or sparse (scipy's or torch's). Sparse ones need a scaler
-                without a shift. The columns of a pandas frame are found by name, and encoded as in training.
+                without a shift. The columns of a pandas frame, or the keys of a list of dicts, are found by name, and
+                encoded as in training, text too.
 
         Example:
             >>> import torchperc as tp
@@ -161,31 +198,40 @@ class FittedModel:
         """
         X, scaling = self._by_name(X), self.scaling()
         if checks.is_sparse(X):
-            return answers(self.head, self._sparse_scores(X, scaling))
+            return self.answers(self._sparse_scores(X, scaling))
         given = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
         Z = convert.features(_scaled(given, scaling), dtype=self.dtype, convert=True)
-        return answers(self.head, one_or_many(self.net(Z)))
+        return self.answers(one_or_many(self.net(Z)))
+
+    def answers(self, scores: Tensor) -> Outputs:
+        """What the model makes of the scores of its net (N,) or (N, K)."""
+        return answers(self.head, scores, self.target_scaling())
 
     def scores(self, X: Data) -> Tensor:
-        """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts."""
+        """The scores of the net, (N,) or (N, K), for what :meth:`outputs` accepts; of a regression the predictions."""
         return self.outputs(X).scores
 
-    def predict(self, X: Data) -> list[str]:
-        """The labels, by name, for what :meth:`outputs` accepts."""
-        return [self.labels[k] for k in self.outputs(X).label.tolist()]
+    def predict(self, X: Data) -> list[Any]:
+        """The labels, by name, for what :meth:`outputs` accepts; of a regression numbers, in the target's own units."""
+        found = self.outputs(X)
+        return found.scores.tolist() if found.label is None else [self.labels[k] for k in found.label.tolist()]
 
     def probabilities(self, X: Data) -> Tensor | None:
         """The probability of each label, (N, K), or (N, 2) with two; ``None`` unless the head is logistic."""
         return self.outputs(X).probabilities
 
     def _by_name(self, X: Data) -> Data:
-        """The features of a frame; all else as it is."""
-        if not (hasattr(X, "columns") and hasattr(X, "iloc")):
+        """The features of a frame or of a list of dicts; all else as it is."""
+        frame = hasattr(X, "columns") and hasattr(X, "iloc")
+        dicts = isinstance(X, list) and bool(X) and isinstance(X[0], Mapping)
+        if not frame and not dicts:
             return X
         if self.encoding is not None and self.encoding.positions is None:
-            from torchperc.data.io.batches import frame_features
+            from torchperc.data.io.batches import dict_features, frame_features
 
-            return frame_features(X, self.encoding)
+            return dict_features(X, self.encoding) if dicts else frame_features(X, self.encoding)
+        if dicts:
+            raise TypeError("X is a list of dicts, but the model was not learned from a table with names; pass numbers")
         names = [str(name) for name in X.columns]
         if self.names == _numbered(self.width) and names != list(self.names):  # nobody ever named them
             return X.to_numpy()
@@ -211,6 +257,36 @@ class FittedModel:
         shift, scale = _statistics(self.scaler)
         return None if not shift.any() and (scale == 1).all() else (shift, scale)
 
+    def target_scaling(self) -> tuple[float, float]:
+        """Shift and scale of a regression's target; 0 and 1 if it is not scaled."""
+        if self.target_scaler is None:
+            return 0.0, 1.0
+        shift, scale = _statistics(self.target_scaler)
+        return float(shift), float(scale)
+
+    def raw_weights(self) -> tuple[Tensor, float] | None:
+        """Weights (d,) and bias of a linear regression in the units of features and target; ``None`` if not linear.
+
+            prediction = w·x + b
+
+        Example:
+            >>> from torchperc.data import Standard
+            >>> scaler, target = Standard().fit([[1.0], [3.0]]), Standard().fit_target([10.0, 30.0])
+            >>> net = nn.Linear(1, 1).double()
+            >>> _ = net.load_state_dict({"weight": torch.ones(1, 1), "bias": torch.zeros(1)})
+            >>> FittedModel.of(net, "regression", scaler=scaler, target_scaler=target).raw_weights()
+            (tensor([10.], dtype=torch.float64), 0.0)
+        """
+        layers = linear_layers(self.net)
+        if not self.regression or len(layers) > 1:
+            return None
+        weight, bias = layers[0][0].double()[0], torch.zeros(()) if layers[0][1] is None else layers[0][1].double()[0]
+        if self.scaler is not None:
+            weight, bias = self.scaler.unscale(weight, bias)
+        if self.target_scaler is not None:
+            weight, bias = self.target_scaler.unscale_target(weight, bias)
+        return weight, float(bias)
+
     @property
     def input_dtype(self) -> torch.dtype:
         """The type of raw features for :meth:`module`: the net's; float64 if float32 would round some of them away.
@@ -228,8 +304,9 @@ class FittedModel:
         """The model as a plain module for export and for other programs, equal to :meth:`outputs` to the bit.
 
         It maps X (N, d) of ``input_dtype`` to the tuple (scores, label), with a logistic head (scores, label,
-        probabilities), as in :class:`Outputs`. The scaling is a step of its own in front of the net, in float64: folded
-        into the weights it would lose precision where the data lie far from the origin.
+        probabilities), of a regression to (predictions,), as in :class:`Outputs`. The scaling is a step of its own in
+        front of the net, in float64: folded into the weights it would lose precision where the data lie far from the
+        origin.
 
         Example:
             >>> import torchperc as tp
@@ -268,8 +345,10 @@ class FittedModel:
 
     def _state(self) -> dict[str, Any]:
         kind = next(kind for kind, head in _HEADS.items() if type(self.head) is head)
+        scaled = None if self.target_scaler is None else self.target_scaler.state()
+        real = {"target": self.target, "target_scaler": scaled} if self.regression else {}
         return {
-            "format": FORMAT,
+            "format": FORMAT if real or (self.encoding is not None and self.encoding.texts) else WITHOUT_TEXT,
             "torchperc": version("torchperc"),
             "net": net_state(self.net, _scores(self.net)),
             "head": {"kind": kind, **asdict(self.head)},
@@ -278,6 +357,7 @@ class FittedModel:
             "scaler": None if self.scaler is None else self.scaler.state(),
             "encoding": None if self.encoding is None else self.encoding.state(),
             "about": dict(self.about),
+            **real,
         }
 
     @classmethod
@@ -286,7 +366,11 @@ class FittedModel:
         head = _HEADS[checks.one_of("head", options.pop("kind"), tuple(_HEADS))](**options)
         encoding = None if state["encoding"] is None else Encoding.from_state(state["encoding"])
         scaler = None if state["scaler"] is None else Scaler.from_state(state["scaler"])
-        return cls(net, head, tuple(state["labels"]), tuple(state["names"]), scaler, encoding, state["about"])
+        target = state.get("target") if encoding is None or encoding.target is None else encoding.target
+        scaled = state.get("target_scaler")
+        of_target = None if scaled is None else Scaler.from_state(scaled)
+        texts = tuple(state["labels"]), tuple(state["names"])
+        return cls(net, head, *texts, scaler, encoding, state["about"], target, of_target)
 
 
 class Classifier(nn.Module):
@@ -298,20 +382,26 @@ class Classifier(nn.Module):
     def __init__(self, model: FittedModel) -> None:
         super().__init__()
         self.net, self.head, self.dtype = copy.deepcopy(model.net), model.head, model.dtype
+        self.target_scaling = model.target_scaling()
         shift, scale = model.scaling() or (None, None)
         self.register_buffer("shift", shift)
         self.register_buffer("scale", scale)
         self.eval()
 
     def forward(self, X: Tensor) -> tuple[Tensor, ...]:
-        """Scores, labels, probabilities if there are."""
+        """Scores, labels, probabilities if there are; or predictions."""
         scaling = None if self.shift is None or self.scale is None else (self.shift, self.scale)
-        said = answers(self.head, one_or_many(self.net(_scaled(X, scaling).to(self.dtype))))
+        said = answers(self.head, one_or_many(self.net(_scaled(X, scaling).to(self.dtype))), self.target_scaling)
         return tuple(value for value in said if value is not None)
 
 
-def answers(head: Head, scores: Tensor) -> Outputs:
-    """What a head makes of scores (N,) or (N, K): indices of labels, and probabilities if it is logistic."""
+def answers(head: Head, scores: Tensor, target: tuple[float, float] = (0.0, 1.0)) -> Outputs:
+    """What a head makes of scores (N,) or (N, K): indices of labels, and probabilities if it is logistic.
+
+    A regression head makes predictions of them, by shift and scale of the target.
+    """
+    if isinstance(head, RegressionHead):
+        return Outputs(head.output(scores).double() * target[1] + target[0])
     many, decided = scores.dim() == 2, head.decide(scores)
     label = decided if many else (decided + 1) // 2
     if not isinstance(head, LogisticHead):

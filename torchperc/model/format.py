@@ -16,7 +16,8 @@ from torchperc.model.safetensors import load_safetensors, read_safetensors
 from torchperc.nn.modules import MLP
 
 MODEL = "weights.safetensors"  # the name of the model's file in the folder of a run
-FORMAT = 1
+FORMAT = 2  # the newest that is read
+WITHOUT_TEXT = 1  # the format of models that need nothing newer, so that older programs read them
 DESCRIPTION = "torchperc.model"
 _T = TypeVar("_T")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from torchperc._checks import first_line
 from torchperc._lazy import requires
-from torchperc.model.export import Checked, compare, texts, write_with_digest
+from torchperc.model.export import Checked, compare, refuse_text, texts, write_with_digest
 from torchperc.model.fitted import FittedModel, Outputs, answers, linear_layers
 from torchperc.nn.heads import LogisticHead
 from torchperc.nn.modules import MLP
@@ -28,12 +28,13 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     """Write a model as an ONNX file, atomically, after running it in onnxruntime against torch.
 
     The graph takes ``X`` (N, d), raw features of type :attr:`FittedModel.input_dtype`, N free, and gives ``scores``
-    (N,) or (N, K), ``label`` (N,) int64, the place of the label in ``labels``, and of a logistic head
-    ``probabilities`` (N, K). The decision is the head's own, on ties too: one score s ≥ threshold (s > 0 of a logistic
-    head), or the lowest index among the largest. Labels, feature names, head and ``about`` are in the file's metadata
-    properties as JSON. The file is refused if a label is not the decision on its own score, or if a score differs from
-    torch's by more than rounding explains. Its SHA-256 is written beside it (``….onnx.sha256``, as sha256sum does), as
-    onnxruntime does not notice damaged weights; :func:`check_file` and ``torchperc export --check`` compare the two.
+    (N,) or (N, K), ``label`` (N,) int64, the place of the label in ``labels``, and of a logistic head ``probabilities``
+    (N, K); a regression gives ``prediction`` (N,) float64, in the target's units. The decision is the head's own, on
+    ties too: one score s ≥ threshold (s > 0 of a logistic head), or the lowest index among the largest. Labels, feature
+    names, head and ``about`` are in the file's metadata properties as JSON. The file is refused if a label is not the
+    decision on its own score, or if a score differs from torch's by more than rounding explains. Its SHA-256 is written
+    beside it (``….onnx.sha256``, as sha256sum does), as onnxruntime does not notice damaged weights; :func:`check_file`
+    and ``torchperc export --check`` compare the two.
 
     Args:
         model: to write. An MLP of float64 with gelu is refused, as onnxruntime has no erf for float64.
@@ -47,6 +48,7 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         ...     save_onnx(model, f"{folder}/model.onnx").sentence[:52]
         'checked against torch on 1,000 samples: labels equal'
     """
+    refuse_text(model, "ONNX")
     requires("save_onnx", "onnx", "onnxruntime")
     import onnx
     import onnxruntime as runtime
@@ -66,7 +68,8 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     def run(X: Tensor) -> Outputs:
         names = [output.name for output in session.get_outputs()]
         found = dict(zip(names, session.run(names, {"X": X.numpy()}), strict=True))
-        return Outputs(**{name: torch.from_numpy(np.asarray(values)) for name, values in found.items()})
+        fields = {"scores" if name == "prediction" else name: values for name, values in found.items()}
+        return Outputs(**{name: torch.from_numpy(np.asarray(values)) for name, values in fields.items()})
 
     checked = compare(model, run, len(content), f"cannot write {path}: onnxruntime", exact=False)
     write_with_digest(Path(path), content)
@@ -111,6 +114,8 @@ def _graph(onnx: Any, model: FittedModel) -> bytes:
         if not last:
             assert isinstance(model.net, MLP)
             value = _activated(graph, value, model.net.activation_name, model.dtype)
+    if model.regression:
+        return _file(graph, model, [_predicted(graph, model, value)])
     return _file(graph, model, _many(graph, model) if value == "scores" else _one(graph, model, value))
 
 
@@ -124,6 +129,15 @@ def _scaled(graph: _Graph, model: FittedModel) -> str:
         value = graph.add("Cast", value, to=kinds.DOUBLE)
     value = graph.add("Div", graph.add("Sub", value, scaling[0].numpy()), scaling[1].numpy())
     return value if model.dtype == torch.float64 else graph.add("Cast", value, to=kinds.FLOAT)
+
+
+def _predicted(graph: _Graph, model: FittedModel, value: str) -> str:
+    """The one score in float64, in the units of the target."""
+    shift, scale = model.target_scaling()
+    score = graph.add("Squeeze", value, np.array([1]))
+    if model.dtype != torch.float64:
+        score = graph.add("Cast", score, to=graph.onnx.TensorProto.DOUBLE)
+    return graph.add("Add", graph.add("Mul", score, np.array(scale)), np.array(shift), name="prediction")
 
 
 def _one(graph: _Graph, model: FittedModel, value: str) -> list[str]:
@@ -180,8 +194,9 @@ def _file(graph: _Graph, model: FittedModel, outputs: list[str]) -> bytes:
     kinds = {torch.float32: onnx.TensorProto.FLOAT, torch.float64: onnx.TensorProto.DOUBLE}
     classes = len(model.labels)
     own = ["N"] if len(linear_layers(model.net)[-1][0]) == 1 else ["N", classes]
-    shapes = {"scores": own, "label": ["N"], "probabilities": ["N", classes]}
+    shapes = {"scores": own, "label": ["N"], "probabilities": ["N", classes], "prediction": ["N"]}
     types = {**dict.fromkeys(shapes, kinds[model.dtype]), "label": onnx.TensorProto.INT64}
+    types["prediction"] = onnx.TensorProto.DOUBLE
     made = helper.make_graph(
         graph.nodes,
         "torchperc",

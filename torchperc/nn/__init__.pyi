@@ -6,6 +6,7 @@ from .heads import Head as Head
 from .heads import LMSHead as LMSHead
 from .heads import LogisticHead as LogisticHead
 from .heads import PerceptronHead as PerceptronHead
+from .heads import RegressionHead as RegressionHead
 from .losses import CostLoss as CostLoss
 from .losses import LMSLoss as LMSLoss
 from .losses import LogisticLoss as LogisticLoss

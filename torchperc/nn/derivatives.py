@@ -1,7 +1,8 @@
 """The losses' values ℓ, derivatives ℓ′ and ℓ″ in the scores, and bounds of the curvature: the one home of each formula.
 
 Each is written twice: for tensors and arrays, and for one sample in plain Python, which compiled loops compile as it
-stands. ``slope`` has the sign of dℓ/ds. y is −1/+1 for one score per sample, a class index for K.
+stands. ``slope`` has the sign of dℓ/ds. y is −1/+1 for one score per sample, a class index for K, and for regression
+a real target per score.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-PERCEPTRON, LMS, LOGISTIC = 0, 1, 2
+PERCEPTRON, LMS, LOGISTIC, REGRESSION = 0, 1, 2, 3
 UPDATE, SIGN, STRICT = 0, 1, 2
 """What counts as a mistake at y·s = 0, by number, as compiled loops know it."""
 
@@ -105,9 +106,11 @@ def logistic_terms(slack: float) -> tuple[float, float, float]:
     return small, small * right if slack > 0 else right, small * right * right
 
 
-def slope(s: float, y: int, kind: int, tie: int, low: float) -> float:
-    """dℓ/ds of one score."""
+def slope(s: float, y: float, kind: int, tie: int, low: float) -> float:
+    """dℓ/ds of one score; y is a label −1/+1, for regression the target."""
     slack = y * s
+    if kind == REGRESSION:
+        return s - y
     if kind == LMS:
         return s - (1.0 if y > 0 else low)
     if kind == LOGISTIC:
@@ -119,7 +122,7 @@ def slope(s: float, y: int, kind: int, tie: int, low: float) -> float:
 def slopes(s: Any, y: int, classes: int, kind: int, tie: int, low: float, out: Any) -> bool:
     """dℓ/ds of K scores into ``out``; whether all scores are finite."""
     rival, top, total = -1, -math.inf, 0.0
-    finite = True
+    y, finite = int(y), True  # compiled with real targets, too, which never come here
     for k in range(classes):
         value = 1.0 * s[k]
         finite = finite and math.isfinite(value)
@@ -147,10 +150,10 @@ def slopes(s: Any, y: int, classes: int, kind: int, tie: int, low: float, out: A
 
 
 def curvature_bound(kind: int, units: int) -> float:
-    """The largest second derivative of a loss in its scores: 1 for LMS, ¼ for logistic, ½ for softmax, else 0.
+    """The largest second derivative of a loss in its scores: 1 for squares, ¼ for logistic, ½ for softmax, else 0.
 
     Of softmax because diag(p) − p·pᵀ has no eigenvalue above ½."""
-    return (0.0, 1.0, 0.25 if units == 1 else 0.5)[kind]
+    return (0.0, 1.0, 0.25 if units == 1 else 0.5, 1.0)[kind]
 
 
 def safe_lr(curvature: float) -> float:

@@ -22,6 +22,8 @@ from torchperc.nn import derivatives
 REDUCTIONS = ("mean", "sum", "none")
 TIES = LOSS_TIES = ("update", "sign", "strict")
 TARGETS = ("-1/+1", "0/1")
+REAL = "real"
+"""Targets of regression: any finite numbers."""
 POSITIONS = ("first", "last")
 
 
@@ -233,21 +235,33 @@ def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean",
 
 def _criterion(s: Tensor, y: Tensor, reduction: str, tie: str) -> Tensor:
     wrong, slack = mistakes(s.detach(), y, tie=tie_name(tie)), slacks(s, y)
-    return _reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
+    return reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
 
 
 def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
     """Least mean squares: L = ½(t − s)², with t = y, or t = (y + 1)/2 for ``targets="0/1"``; labels stay −1/+1.
 
+    Args:
+        s: scores.
+        y: labels −1/+1; with ``targets="real"`` any finite numbers. Of the scores' shape in either case.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        targets: ``"-1/+1"`` and ``"0/1"`` for two classes, ``"real"`` for regression, where t = y.
+
     Example:
         >>> lms_loss(torch.tensor([0.5, 0.5]), torch.tensor([1, -1]), reduction="none")
         tensor([0.1250, 1.1250])
+        >>> lms_loss(torch.tensor([70.0, 61.0]), torch.tensor([72.0, 60.0]), targets="real")
+        tensor(1.2500)
     """
-    _check_signs(s, y)
+    if checks.one_of("targets", targets, (*TARGETS, REAL)) == REAL:
+        _check_real(s, y)
+        s = s.float() if s.dtype.itemsize < 4 else s  # as torch's squared error under autocast: few digits are left
+    else:
+        _check_signs(s, y)
     t = y.to(s.dtype)
-    if checks.one_of("targets", targets, TARGETS) == "0/1":
+    if targets == "0/1":
         t = (t + 1) / 2
-    return _reduce(derivatives.lms_loss(s, t), reduction)
+    return reduce(derivatives.lms_loss(s, t), reduction)
 
 
 def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -258,7 +272,7 @@ def logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
         tensor([10000., 0.])
     """
     _check_signs(s, y)
-    return _reduce(derivatives.logistic_loss(y * s), reduction)
+    return reduce(derivatives.logistic_loss(y * s), reduction)
 
 
 def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-1/+1") -> Tensor:
@@ -268,9 +282,10 @@ def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", target
         >>> multiclass_lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
         tensor(0.5000)
     """
+    checks.one_of("targets", targets, TARGETS)
     _check_classes(s, y)
     signs = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
-    return _reduce(lms_loss(s, signs, reduction="none", targets=targets).sum(-1), reduction)
+    return reduce(lms_loss(s, signs, reduction="none", targets=targets).sum(-1), reduction)
 
 
 def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
@@ -281,7 +296,7 @@ def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -
         tensor(0.6931)
     """
     _check_classes(s, y)
-    return _reduce(derivatives.softmax_loss(s, y), reduction)
+    return reduce(derivatives.softmax_loss(s, y), reduction)
 
 
 def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: float = 0.0) -> Tensor:
@@ -293,11 +308,11 @@ def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: f
     """
     if s.dim() == y.dim():
         _check_signs(s, y)
-        return _reduce((decide(s, threshold) != y).to(s.dtype), reduction)
+        return reduce((decide(s, threshold) != y).to(s.dtype), reduction)
     _check_classes(s, y)
     if threshold:
         raise ValueError(f"threshold={threshold} needs one score per sample; K classes are decided by the largest")
-    return _reduce((decide_class(s) != y).to(s.dtype), reduction)
+    return reduce((decide_class(s) != y).to(s.dtype), reduction)
 
 
 def cost_loss(
@@ -312,10 +327,11 @@ def cost_loss(
     _check_signs(s, y)
     fp, fn = checks.number("fp", fp, at_least=0), checks.number("fn", fn, at_least=0)
     price = torch.where(y > 0, torch.full_like(s, fn), torch.full_like(s, fp))
-    return _reduce(price * (decide(s, threshold) != y), reduction)
+    return reduce(price * (decide(s, threshold) != y), reduction)
 
 
-def _reduce(values: Tensor, reduction: str) -> Tensor:
+def reduce(values: Tensor, reduction: str) -> Tensor:
+    """Their mean, their sum, or the values themselves."""
     checks.one_of("reduction", reduction, REDUCTIONS)
     return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
 
@@ -341,13 +357,31 @@ def _class_shape(s: Tensor, y: Tensor) -> None:
 def _check_signs(s: Tensor, y: Tensor) -> None:
     _same_shape(s, y)
     if _seen((y != 1) & (y != -1)):
-        raise ValueError(f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first")
+        raise ValueError(
+            f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first, and for "
+            "real-valued targets use RegressionHead() or LMSLoss(targets='real')"
+        )
+
+
+def _check_real(s: Tensor, y: Tensor) -> None:
+    if s.shape != y.shape:
+        raise ValueError(
+            f"scores have shape {tuple(s.shape)} and targets {tuple(y.shape)}; they must be equal: one target per score"
+        )
+    if y.is_complex():
+        raise TypeError(f"targets must be real numbers, found {y.dtype}")
+    if y.is_floating_point() and _seen(~torch.isfinite(y)):
+        bad = y[~torch.isfinite(y)].reshape(-1)[0].item()
+        raise ValueError(f"targets must be finite numbers, found {bad}; drop or fill such samples")
 
 
 def _check_classes(s: Tensor, y: Tensor) -> None:
     _class_shape(s, y)
     if y.is_floating_point():
-        raise TypeError(f"class indices must be integers, found {y.dtype}; use y.long()")
+        raise TypeError(
+            f"class indices must be integers, found {y.dtype}; use y.long(), and for real-valued targets "
+            "RegressionHead()"
+        )
     if _seen((y < 0) | (y >= s.shape[-1])):
         raise ValueError(f"labels must be class indices 0 to {s.shape[-1] - 1}, found {y.unique().tolist()[:5]}")
 
@@ -447,24 +481,39 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
     """Starting weights (1, d) and bias (1,): the flattest plane s = w·x + b through the first sample of either class.
 
     w = (t₂ − t₁)·(x₂ − x₁)/‖x₂ − x₁‖² and b = t₁ − w·x₁; with one feature this is the slope (t₂ − t₁)/(x₂ − x₁).
+    For regression the plane goes through the first sample and the next one whose x differs from it.
 
     Args:
         x: samples (N, d).
-        y: labels −1/+1, both of which must occur.
-        targets: ``"-1/+1"`` or ``"0/1"``, the plane's values at the two samples.
+        y: labels −1/+1, both of which must occur; with ``targets="real"`` finite numbers.
+        targets: ``"-1/+1"`` or ``"0/1"``, the plane's values at the two samples; ``"real"`` for those of y.
 
     Example:
         >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([-1, 1]))
         (tensor([[1.]]), tensor([-2.]))
+        >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([60.0, 72.0]), targets="real")
+        (tensor([[6.]]), tensor([54.]))
     """
-    low = 0.0 if checks.one_of("targets", targets, TARGETS) == "0/1" else -1.0
-    if not ((y == 1).any() and (y == -1).any()):
-        raise ValueError(f"y must hold -1 and +1, found {y.unique().tolist()}; a start needs a sample of either class")
-    first, second = x[(y == -1).nonzero()[0, 0]], x[(y == 1).nonzero()[0, 0]]
+    if checks.one_of("targets", targets, (*TARGETS, REAL)) == REAL:
+        x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
+        t = checks.real_targets(y, len(x)).to(x)
+        others = (x != x[0]).any(-1).nonzero()
+        if not len(others):
+            raise ValueError(
+                "all samples are equal, so no plane goes through two of them; a start needs two that differ"
+            )
+        first, second, low, high = x[0], x[others[0, 0]], t[0], t[others[0, 0]]
+    else:
+        low, high = x.new_tensor(0.0 if targets == "0/1" else -1.0), x.new_tensor(1.0)
+        if not ((y == 1).any() and (y == -1).any()):
+            found = y.unique().tolist()
+            way = "a start needs a sample of either class; for real-valued targets use targets='real'"
+            raise ValueError(f"y must hold -1 and +1, found {found[:5]}; {way}")
+        first, second = x[(y == -1).nonzero()[0, 0]], x[(y == 1).nonzero()[0, 0]]
+        if torch.equal(first, second):
+            raise ValueError("the first samples of the two classes are equal, so no plane goes through both; shuffle X")
     step = second - first
-    if not step.any():
-        raise ValueError("the first samples of the two classes are equal, so no plane goes through both; shuffle X")
-    weight = (1.0 - low) * step / step.square().sum()
+    weight = (high - low) * step / step.square().sum()
     return weight[None], (low - weight @ first)[None]
 
 

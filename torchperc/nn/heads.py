@@ -1,13 +1,15 @@
-"""Heads: what a linear score means. Perceptron, LMS and logistic classifiers differ in nothing else.
+"""Heads: what a linear score means. Perceptron, LMS and logistic classifiers and regression differ in nothing else.
 
 A head turns scores into an output (what the model says), a loss (what training lowers) and a decision (a label).
-Scores of shape (N,) go with labels −1/+1, scores of shape (N, K) with class indices.
+Scores of shape (N,) go with labels −1/+1, scores of shape (N, K) with class indices. Regression has no decision; its
+targets are real numbers of the scores' shape.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -19,7 +21,7 @@ from torchperc.nn import functional as tpf
 
 @dataclass(frozen=True)
 class Head(ABC):
-    """What the three heads share: decisions, and the split into two classes and K classes."""
+    """What the heads share: decisions, and the split into two classes and K classes."""
 
     @property
     def threshold(self) -> float:
@@ -52,7 +54,7 @@ def _many(scores: Tensor, y: Tensor | None = None) -> bool:
 
 
 def head(name: str) -> Head:
-    """A head by name: ``"perceptron"``, ``"perceptron sign"``, ``"lms"``, ``"lms 0/1"``, ``"logistic"``, ….
+    """A head by name: ``"perceptron"``, ``"perceptron sign"``, ``"lms"``, ``"logistic"``, ``"regression"``, ….
 
     A second word is the head's option, ``tie`` or ``targets``; without one it has its default.
 
@@ -99,8 +101,20 @@ class PerceptronHead(Head):
         return loss(scores, y, reduction=reduction, tie=self.tie)
 
 
+class SquaredHead(Head):
+    """What the two heads with a squared loss ½(t − s)² share: their output is the score itself."""
+
+    def output(self, scores: Tensor) -> Tensor:
+        """The score itself."""
+        return scores
+
+    @abstractmethod
+    def target(self, y: Any, units: int) -> Any:
+        """What scores (N, K) are drawn to, given labels or targets y: tensors or arrays (N, K)."""
+
+
 @dataclass(frozen=True)
-class LMSHead(Head):
+class LMSHead(SquaredHead):
     """Linear unit (Adaline): output s itself, loss ½(t − s)², decision at the middle of the two targets.
 
     Args:
@@ -115,6 +129,8 @@ class LMSHead(Head):
     targets: str = "-1/+1"
 
     def __post_init__(self) -> None:
+        if self.targets == tpf.REAL:
+            raise ValueError("targets='real' is regression, which decides no class; use RegressionHead()")
         checks.one_of("targets", self.targets, tpf.TARGETS)
 
     @property
@@ -127,9 +143,9 @@ class LMSHead(Head):
         """0, or ½ with 0/1 targets."""
         return (1 + self.low) / 2
 
-    def output(self, scores: Tensor) -> Tensor:
-        """The score itself."""
-        return scores
+    def target(self, y: Any, units: int) -> Any:
+        """1 for the right class (or y = +1), the lower target for the others."""
+        return derivatives.targets(y, units, self.low)
 
     def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
         """Squared error, two or K classes."""
@@ -164,6 +180,50 @@ class LogisticHead(Head):
         return tpf.decide_class(scores) if _many(scores) else tpf.signs_of(scores > 0)
 
 
+@dataclass(frozen=True)
+class RegressionHead(SquaredHead):
+    """Linear regression: output s itself, loss ½(y − s)² for real targets y, no decision.
+
+    With K outputs the loss of a sample is ½ Σ_k (y_k − s_k)², which is K regressions on the same inputs.
+
+    Shape:
+        scores and y (N,), or both (N, K).
+
+    Example:
+        >>> import torch
+        >>> RegressionHead().loss(torch.tensor([70.0, 61.0]), torch.tensor([72.0, 60.0]))
+        tensor(1.2500)
+    """
+
+    @property
+    def threshold(self) -> float:
+        """There is none."""
+        self._no_decision()
+
+    def target(self, y: Any, units: int) -> Any:
+        """The targets themselves."""
+        return y.reshape(-1, units)
+
+    def loss(self, scores: Tensor, y: Tensor, reduction: str = "mean") -> Tensor:
+        """Squared error per sample, summed over its outputs."""
+        losses = tpf.lms_loss(scores, y, reduction="none", targets=tpf.REAL)
+        return tpf.reduce(losses.sum(-1) if losses.dim() > 1 else losses, reduction)
+
+    def decide(self, scores: Tensor) -> Tensor:
+        """Regression decides nothing: a ``TypeError``."""
+        self._no_decision()
+
+    def mistakes(self, scores: Tensor, y: Tensor) -> Tensor:
+        """Regression has no mistakes, only errors y − s: a ``TypeError``."""
+        self._no_decision()
+
+    def _no_decision(self) -> NoReturn:
+        raise TypeError(
+            "RegressionHead predicts numbers and decides no class, so it has no threshold and no mistakes; its output "
+            "is the prediction, and for classes there are LMSHead(), LogisticHead() and PerceptronHead()"
+        )
+
+
 NAMED_HEADS: dict[str, Head] = {
     "perceptron": PerceptronHead(),
     "perceptron sign": PerceptronHead(tie="sign"),
@@ -171,6 +231,7 @@ NAMED_HEADS: dict[str, Head] = {
     "lms": LMSHead(),
     "lms 0/1": LMSHead(targets="0/1"),
     "logistic": LogisticHead(),
+    "regression": RegressionHead(),
 }
 """Every head with every option, by name."""
 
@@ -188,4 +249,25 @@ def loss_code(head: Head) -> tuple[int, int, float]:
         return derivatives.LMS, 0, head.low
     if isinstance(head, LogisticHead):
         return derivatives.LOGISTIC, 0, 0.0
-    raise TypeError(f"head must be PerceptronHead(), LMSHead() or LogisticHead(), found {head!r}")
+    if isinstance(head, RegressionHead):
+        return derivatives.REGRESSION, 0, 0.0
+    raise TypeError(f"head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), found {head!r}")
+
+
+def labels_or_targets(head: Head, y: checks.Data, count: int, units: int, *, both: bool = True) -> Tensor:
+    """What a head learns from, checked: labels in int64, or for regression real targets (N,) or (N, K) in float64.
+
+    Args:
+        head: which decides between the two.
+        y: labels −1/+1 for one unit, class indices for K; any finite numbers for regression.
+        count: the number of samples.
+        units: how many scores the net has.
+        both: require at least two classes; without meaning for regression.
+
+    Example:
+        >>> labels_or_targets(LMSHead(), [1, -1], 2, 1), labels_or_targets(RegressionHead(), [1, 2.5], 2, 1)
+        (tensor([ 1, -1]), tensor([1.0000, 2.5000], dtype=torch.float64))
+    """
+    if isinstance(head, RegressionHead):
+        return checks.real_targets(y, count, units)
+    return checks.labels(y, count, units if units > 1 else None, both=both)

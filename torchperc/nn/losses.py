@@ -64,6 +64,12 @@ class MulticlassPerceptronLoss(PerceptronLoss):
 class LMSLoss(_Loss):
     """Squared error ½(t − s)² with t = y or, with ``targets="0/1"``, t = (y + 1)/2; labels are −1/+1 in either case.
 
+    With ``targets="real"`` it is the loss of regression: y holds any finite numbers.
+
+    Args:
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        targets: ``"-1/+1"``, ``"0/1"`` or ``"real"``.
+
     Example:
         >>> import torch
         >>> LMSLoss(targets="0/1")(torch.tensor([0.0, 1.0]), torch.tensor([1, 1]))
@@ -74,10 +80,10 @@ class LMSLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", targets: str = "-1/+1") -> None:
         super().__init__(reduction)
-        self.targets = checks.one_of("targets", targets, tpf.TARGETS)
+        self.targets = checks.one_of("targets", targets, (*tpf.TARGETS, tpf.REAL))
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
-        """The loss of scores against labels −1/+1."""
+        """The loss of scores against labels −1/+1, or against real targets."""
         return tpf.lms_loss(scores, y, reduction=self.reduction, targets=self.targets)
 
 

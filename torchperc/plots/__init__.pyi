@@ -11,5 +11,6 @@ from .margins import MarginDisplay as MarginDisplay
 from .path import PathDisplay as PathDisplay
 from .regions import DecisionRegionDisplay as DecisionRegionDisplay
 from .regions import decision_boundary as decision_boundary
+from .residuals import ResidualDisplay as ResidualDisplay
 from .style import COLOURS as COLOURS
 from .weights import WeightsDisplay as WeightsDisplay

@@ -30,28 +30,30 @@ class Classifier:
     weight: Tensor | None = None  # of a linear classifier, (1, d) or (K, d)
     graded: bool = False  # whether a score says how far a sample is from the boundary, here or in a kernel's space
 
-    def judge(self, X: checks.Data, y: checks.Data) -> tuple[Tensor, Tensor, Tensor]:
+    def judge(self, X: checks.Data, y: checks.Data) -> tuple[Any, Tensor, Tensor]:
         """Checked samples, their scores and their checked labels."""
         samples = self.admit(X)
         scores = self.scores(samples)
         return samples, scores, self.labels(y, scores)
 
-    def admit(self, X: checks.Data, name: str = "X") -> Tensor:
-        """Checked samples, in the classifier's dtype."""
-        given = X.dtype if isinstance(X, Tensor) and X.is_floating_point() else torch.get_default_dtype()
+    def admit(self, X: checks.Data, name: str = "X") -> Any:
+        """Checked samples, in the classifier's dtype: a tensor, or a CSR array if they are sparse."""
         width = None if self.weight is None else self.weight.shape[1]
+        if checks.is_sparse(X):
+            return convert.sparse_features(X, dtype=self.dtype or torch.get_default_dtype(), width=width, name=name)
+        given = X.dtype if isinstance(X, Tensor) and X.is_floating_point() else torch.get_default_dtype()
         return convert.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
 
     @torch.no_grad()
-    def scores(self, X: Tensor) -> Tensor:
+    def scores(self, X: Any) -> Tensor:
         """Scores on the CPU: (N,), or (N, K)."""
-        scores: Tensor = torch.as_tensor(self.score(X)).detach().cpu()
+        given = X if isinstance(X, Tensor) else convert.csr_tensor(X).to(self.device)
+        scores: Tensor = torch.as_tensor(self.score(given)).detach().cpu()
         if scores.dim() == 2 and scores.shape[1] == 1:
             scores = scores.squeeze(-1)
-        if scores.dim() not in (1, 2) or len(scores) != len(X):
-            raise ValueError(
-                f"the model gives scores of shape {tuple(scores.shape)} for {len(X)} samples; (N,) or (N, K) is needed"
-            )
+        if scores.dim() not in (1, 2) or len(scores) != X.shape[0]:
+            found = f"scores of shape {tuple(scores.shape)} for {X.shape[0]} samples"
+            raise ValueError(f"the model gives {found}; (N,) or (N, K) is needed")
         return scores
 
     def labels(self, y: checks.Data, scores: Tensor) -> Tensor:

@@ -91,6 +91,8 @@ class DecisionRegionDisplay(style.Display):
             log = model.log
         log = None if log is None else check_log(log)
         known = classifier(model, head)
+        if checks.is_sparse(X):
+            raise TypeError("X is sparse, and a plane is drawn of dense samples; pass X.toarray()")
         samples, scores, target = known.judge(X, y)
         ringed = torch.zeros(len(target), dtype=torch.bool)
         if ring == "mistakes":

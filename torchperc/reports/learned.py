@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
+from torchperc.model.fitted import FittedModel, linear_layers
 from torchperc.reports import runs
 from torchperc.reports.page import Block, Section, Table, Text
 from torchperc.reports.report import Report
+from torchperc.reports.sections import strongest
 from torchperc.reports.text import percent
 from torchperc.theory.bounds import wilson
 
@@ -64,10 +66,13 @@ def of_learned(
 
 
 def of_shards(folder: Path, *, title: str, again: Sequence[Block] = ()) -> Report:
-    """Report a run of several processes, none of which has all samples: the comparison, curves and the config."""
+    """Report a run of several processes, none of which has all samples: comparison, curves, weights and the config."""
     found = _results(folder / RESULTS)
     names = [candidate["name"] for candidate in found["candidates"]]
+    model = FittedModel.load(folder)
+    words = strongest(linear_layers(model.net)[0][0], model.names, model.labels)
     sections = [_compared(found), *runs.compared({name: folder / name for name in names})]
+    sections.append(Section("What was learned", words))
     repeat = [Section("How to reproduce it", tuple(again))] if again else []
     return Report(title, f"Kept: {found['best']}. Learned in several processes.", (*sections, *repeat))
 

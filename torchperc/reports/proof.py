@@ -10,7 +10,7 @@ from torchperc.rules.run import RuleResult
 from torchperc.theory.certificate import Certificate, Hyperplane
 
 _LISTED = 20  # features or rows that are listed one by one
-_SAMPLES, _ENTRIES = 5000, 400_000  # up to which data are moderate enough to be proved separable on the way
+SAMPLES, ENTRIES = 5000, 400_000  # up to which data are moderate enough to be proved separable on the way
 _SECONDS = 30.0  # that a proof may take
 
 
@@ -24,8 +24,8 @@ def certificate(subject: Subject) -> Certificate | str:
         return "Left out: the model is not linear; proof and bound are about a hyperplane."
     if len(y.unique()) < 2:
         return "Left out: the training data have one class only; at least two classes are required."
-    if len(X) > _SAMPLES or X.numel() > _ENTRIES:
-        size = f"{len(X):,} samples with {plural(X.shape[1], 'feature')}"
+    if X.shape[0] > SAMPLES or X.shape[0] * X.shape[1] > ENTRIES:
+        size = f"{X.shape[0]:,} samples with {plural(X.shape[1], 'feature')}"
         return f"Left out: {size} are many; torchperc separable, or theory.separability, decides without a time limit."
     bias = subject.bias_step != "none"
     return theory.separability(X.cpu(), y, bias=bias, num_classes=subject.classes, time_limit=_SECONDS)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.nn.heads import Head
 from torchperc.reports.page import Code, Section, Text, report_card, report_page
+from torchperc.reports.proof import ENTRIES
 from torchperc.reports.sections import sections, versions
 from torchperc.reports.subject import Subject
 from torchperc.rules.run import RuleResult
@@ -120,8 +124,14 @@ def report(
         'Training error 75 % (3 of 4).'
     """
     given = {"training": (X, y), **(held_out or {})}
-    parts = {name: (A.toarray() if checks.is_sparse(A) else A, target) for name, (A, target) in given.items()}
+    parts = {name: (_shown(A), target) for name, (A, target) in given.items()}
     again = () if config is None else (Code(config),)
     margin = checks.number("margin", margin, at_least=0)
     subject = Subject(model, parts, head=head, names=names, labels=labels, margin=margin, again=again)
     return Report.of_subject(str(title), subject)
+
+
+def _shown(X: checks.Data) -> checks.Data:
+    """Sparse samples as a page shows them: dense if they are so few that a proof is to be found."""
+    small = checks.is_sparse(X) and math.prod(X.shape) <= ENTRIES
+    return (X.to_dense() if isinstance(X, Tensor) else X.toarray()) if small else X

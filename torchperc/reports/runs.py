@@ -13,12 +13,15 @@ import torch
 import yaml
 from torch import Tensor
 
+from torchperc import _checks as checks
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
 from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO
+from torchperc.lightning.regressor import Regression
 from torchperc.lightning.trainer import LAST, wrong_decisions
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors
 from torchperc.plots.comparison import curve_of, read_events
+from torchperc.reports import proof
 from torchperc.reports.page import Block, Code, Picture, Section, Table, Text
 from torchperc.reports.report import Report
 from torchperc.reports.sections import curve_picture, logged_curves
@@ -28,13 +31,15 @@ from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples.parts import in_parts, rows_as_read
+from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
 
 CONFIG = "config.yaml"
-_SETS = ("training", "validation", "test")
+SETS = ("training", "validation", "test")
 _LOOKED_AT = 2 * 10**7
 """How many numbers of a sparse set, or of one that is larger than memory, a page looks at: more than a proof needs."""
+_STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
 _COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
+_COMPARED |= {"rmse/train": (1, "RMSE", "training RMSE"), "rmse/val": (1, "RMSE", "validation RMSE")}
 
 
 def is_run(folder: Path) -> bool:
@@ -54,7 +59,7 @@ def curves_of(folder: Path) -> Curves:
     return {tag: curve_of(events, tag) for tag in events.Tags()["scalars"]}
 
 
-def restore(module: LitRule | LitClassifier, data: TabularDataModule, folder: Path) -> str:
+def restore(module: LitRule | LitClassifier | Regression, data: TabularDataModule, folder: Path) -> str:
     """Bring a module, made from a run's config, to the end of the run in a folder; say if the run was interrupted.
 
     Of a :class:`LitRule` the result is restored, too. Data that are not those of the run are refused.
@@ -104,7 +109,7 @@ def of_module(
 ) -> Report:
     """Report a module after its run, and the data it was trained on; curves are read from the run's folder."""
     result: RuleResult | None = module.result if isinstance(module, LitRule) else None
-    every = {name: given for name, given in zip(_SETS, data.parts, strict=True) if len(given[1])}
+    every = {name: given for name, given in zip(SETS, data.parts, strict=True) if len(given[1])}
     parts = {name: _looked_at(*given) for name, given in every.items()}
     some = {name: (len(y), len(every[name][1])) for name, (_, y) in parts.items() if len(y) < len(every[name][1])}
     few = [f"{count:,} of {total:,} {name} samples" for name, (count, total) in some.items()]
@@ -117,7 +122,7 @@ def of_module(
         labels=table.labels,
         how=[*_how(module), *scaled],
         about=[
-            *((name, _word(value)) for name, value in {**data.hparams, **data.options}.items() if name != "options"),
+            *about_data(data),
             *([("looked at for this page", f"{', '.join(few)}, evenly spaced")] if few else []),
         ],
         curves={} if folder is None else curves_of(folder),
@@ -130,15 +135,29 @@ def of_module(
     return Report.of_subject(title, subject)
 
 
-def _looked_at(X: Any, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Samples as a page shows them, dense and in memory: all of them, or evenly spaced ones if they are too many."""
-    step = max(1, math.ceil(X.shape[0] * X.shape[1] / _LOOKED_AT))
+def about_data(data: TabularDataModule) -> list[tuple[str, str]]:
+    """Where data come from, and how they were split and scaled."""
+    real = {"task": data.task} if data.task == "regression" else {"scale_target": None}
+    known = {**data.hparams, **data.options, **real}.items()
+    return [(name, _word(value)) for name, value in known if name != "options" and value is not None]
+
+
+def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
+    """Samples as a page shows them, in memory: all of them, or evenly spaced ones if they have too many numbers.
+
+    Sparse ones stay sparse unless they are so small that a proof is to be found.
+    """
     if isinstance(X, Tensor):
         return X, y
-    index = torch.arange(0, X.shape[0], step)
-    if in_parts(X):
-        return rows_as_read(X).take(index).dense(), y[index]
-    return torch.from_numpy(X[index.numpy()].toarray()), y[index]
+    stored = X.nnz if checks.is_sparse(X) else X.shape[0] * min(X.shape[1], _STORED if _sparse(X) else X.shape[1])
+    index = torch.arange(0, X.shape[0], max(1, math.ceil(stored / _LOOKED_AT)))
+    some = rows_as_read(X).take(index).raw() if in_parts(X) else X[index.numpy()]
+    small = checks.is_sparse(some) and math.prod(some.shape) <= proof.ENTRIES
+    return torch.from_numpy(some.toarray()) if small else some, y[index]
+
+
+def _sparse(X: Any) -> bool:
+    return checks.is_sparse(X) or isinstance(X, CsrParts)
 
 
 def _how(module: LitRule | LitClassifier) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from torchperc.reports.subject import Curves, Subject, of_total
 from torchperc.reports.text import number, percent, plural, visible
 
 _LISTED = 20  # features whose weights are listed one by one
+_FEW, _LABELS = 6, 20  # labels up to which features against each are listed, and up to which any are
 _SHOWN = 2000  # samples in a picture
 _WIDE = 1000  # features beyond which no plane is drawn: each point of it is a sample of so many numbers
 _PACKAGES = ("torchperc", "torch", "numpy", "scipy", "matplotlib", "pytorch-lightning")
@@ -70,17 +71,54 @@ def _weights(subject: Subject) -> list[Block]:
     d, count = weight.shape[1], len(weight)
     span = f"{number(weight.min())} {{}} {number(weight.max())}."
     if subject.image_shape is not None:
-        labels = None if count == 1 else _drawn(subject.class_names)
+        labels = None if count == 1 else drawn(subject.class_names)
         figure = plots.WeightsDisplay.from_model(subject.model, subject.image_shape, labels=labels).figure_
         alt = f"The weights as {'an image' if count == 1 else f'{count} images, one for each class'}."
         size = f"{subject.image_shape[0]} by {subject.image_shape[1]} pixels"
         return [Picture.of(figure, alt, f"The weights of {size}, from {span.format('to')}")]
     if d > _LISTED or count > 6:
-        return [Text(f"The {weight.numel():,} weights lie between {span.format('and')}")]
+        said = Text(f"The {weight.numel():,} weights lie between {span.format('and')}")
+        return (
+            [said] if subject.names is None else [said, *strongest(weight, subject.feature_names, subject.class_names)]
+        )
     rows = [(name, *map(number, weight[:, k])) for k, name in enumerate(subject.feature_names)]
     if subject.bias is not None:
         rows.append(("bias", *map(number, subject.bias.detach())))
     return [Table(("feature", *proof.weight_heads(subject, count)), rows)]
+
+
+def strongest(weight: Tensor, features: Sequence[str], names: Sequence[str]) -> list[Block]:
+    """The features with the largest weights for each label; with a few labels those against it, too.
+
+    Shape:
+        weight (1, d) or (K, d).
+
+    Example:
+        >>> strongest(torch.tensor([[0.5, -2.0, 1.0]]), ["a", "b", "c"], ["no", "yes"])[1].rows
+        [['b (2)', 'c (1)'], ['', 'a (0.5)']]
+    """
+    two = len(weight) == 1
+    lists = {}
+    for name, row in zip(names, (-weight[0], weight[0]) if two else weight, strict=True):
+        lists[f"for {name}"] = _largest(row, features)
+        if not two and len(names) <= _FEW:  # what is against one of two labels is for the other
+            lists[f"against {name}"] = _largest(-row, features)
+        if len(lists) >= _LABELS:
+            break
+    said = "The strongest features, each with the absolute value of its weight."
+    said += f" The first {_LABELS} of {len(names)} labels." if len(names) > _LABELS else ""
+    if two:
+        longest = max(map(len, lists.values()))
+        rows = [[found[k] if k < len(found) else "" for found in lists.values()] for k in range(longest)]
+        return [Text(said), Table(tuple(lists), rows)]
+    return [Text(said), Table(("label", "features"), [(what, "; ".join(found)) for what, found in lists.items()])]
+
+
+def _largest(row: Tensor, features: Sequence[str]) -> list[str]:
+    """The features with the largest positive weights, and these weights."""
+    values, index = row.topk(min(_LISTED, len(row)))
+    pairs = zip(values.tolist(), index.tolist(), strict=True)
+    return [f"{features[j]} ({value:.3g})" for value, j in pairs if value > 0]
 
 
 def _data(subject: Subject) -> Section:
@@ -134,7 +172,7 @@ def curve_picture(curves: Curves, scale: float, ylabel: str, what: str) -> Pictu
     """Curves by epoch on one chart; ``None`` if there are none."""
     if not curves:
         return None
-    shown = {_drawn([name])[0]: (steps, scale * values) for name, (steps, values) in curves.items()}
+    shown = {drawn([name])[0]: (steps, scale * values) for name, (steps, values) in curves.items()}
     display = plots.ComparisonDisplay(shown, ylabel).plot()
     ends = [steps[-1] for steps, _ in curves.values()]
     if max(ends) > 100 and max(ends) > 10 * min(ends):  # a long run would squeeze the short ones to the edge
@@ -150,16 +188,16 @@ def _went(steps: Curve, values: Curve, form: Callable[[Any], str]) -> str:
 
 
 def _boundary(subject: Subject) -> Section:
-    every = math.ceil(len(subject.X) / _SHOWN)
+    every = math.ceil(len(subject.y) / _SHOWN)
     X, y = subject.X[::every], subject.y[::every]
-    few = "" if every == 1 else f" {len(X):,} of {len(subject.X):,} samples are drawn."
+    few = "" if every == 1 else f" {len(y):,} of {len(subject.y):,} samples are drawn."
     part = next(iter(subject.parts))
     blocks: list[Block] = []
-    look: dict[str, Any] = {"head": subject.head, "labels": _drawn(subject.class_names)}
+    look: dict[str, Any] = {"head": subject.head, "labels": drawn(subject.class_names)}
     try:
-        if X.shape[1] > _WIDE:
+        if X.shape[1] > _WIDE or not isinstance(X, Tensor):
             raise ValueError(f"{X.shape[1]:,} features are too many for a plane")
-        names = _drawn(subject.feature_names)
+        names = drawn(subject.feature_names)
         regions = plots.DecisionRegionDisplay.from_model(subject.model, X, y, names=names, **look)
     except ValueError as reason:  # more features than a plane shows
         blocks.append(Text(f"No picture of the boundary: {reason}."))
@@ -169,13 +207,13 @@ def _boundary(subject: Subject) -> Section:
         blocks.append(Picture.of(regions.figure_, "Samples over the decision regions, with the boundary.", caption))
     margins = plots.MarginDisplay.from_model(subject.model, X, y, head=subject.head)
     least, right = float(margins.margins.min()), int((margins.margins > 0).sum())
-    caption = f"{right:,} of {len(X):,} samples are on the right side; the smallest value is {number(least)}.{few}"
+    caption = f"{right:,} of {len(y):,} samples are on the right side; the smallest value is {number(least)}.{few}"
     blocks.append(Picture.of(margins.figure_, "A histogram of how far samples are on the right side.", caption))
     return Section("Boundary", blocks)
 
 
 def _confusion(subject: Subject) -> Section:
-    blocks, labels = [], _drawn(subject.class_names)
+    blocks, labels = [], drawn(subject.class_names)
     for name, (X, _) in subject.parts.items():
         y, head = subject.truth[name], subject.head
         display = plots.ConfusionDisplay.from_model(subject.model, X, y, head=head, labels=labels)
@@ -193,7 +231,7 @@ def _confused(part: str, matrix: Tensor, names: Sequence[str]) -> str:
     return f"{total}; most often {names[row]} as {names[column]}, {int(wrong[row, column]):,} times."
 
 
-def _drawn(names: Sequence[str]) -> list[str]:
+def drawn(names: Sequence[str]) -> list[str]:
     """Names for a picture: short, and with dollars that do not begin a formula."""
     short = [name if len(name) <= 28 else f"{name[:27]}…" for name in map(visible, names)]
     return [name.replace("$", r"\$") for name in short]

@@ -30,7 +30,7 @@ class Subject:
     """A model, the data it is judged on, and what is known of how it was trained."""
 
     model: Any  # a RuleResult, a net, or a Lightning module with one
-    parts: Mapping[str, tuple[Tensor, Tensor]]  # samples and labels by name, the training set first; none is empty
+    parts: Mapping[str, tuple[Any, Tensor]]  # samples and labels by name, the training set first; none is empty
     head: Head | None = None  # decides; the module's own by default, else a perceptron's
     names: Sequence[str] | None = None  # of the features
     labels: Sequence[object] | None = None  # names of the classes, in the order −1, +1 or 0 … K−1

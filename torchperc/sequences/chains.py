@@ -180,9 +180,9 @@ class ChainPerceptron(nn.Module):
 
     def best(self, scores: ChainScores) -> Tensor:
         """The best tags by scores: (N, T) int64 with −100 behind the end."""
-        tpf.finite_scores(scores.emission)
-        tags = decode(batched(scores), self.width).tags
-        return tags if scores.emission.dim() == 3 else tags[0]
+        found = decode(batched(scores), self.width)
+        tpf.finite_scores(found.value)
+        return found.tags if scores.emission.dim() == 3 else found.tags[0]
 
     def flat_predict(self, sequences: Sequences, *, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences as one array (T,), by the compiled loop."""

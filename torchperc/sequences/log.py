@@ -316,7 +316,7 @@ class ChainLog:
 
         (R² + 2·m·L/η)/γ², see :func:`torchperc.theory.structured_mistake_bound`: R² is the largest bound of
         ‖φ(x, y) − φ(x, y′)‖² of any sequence, L the longest of them, γ the margin of the separator, found by decoding
-        the second-best sequence. Infinity if they do not separate.
+        the second-best sequence. Infinity if they do not separate. With sample weights c it bounds (Σ c)²/Σ c².
         """
         if self.width < self.like["tags"]:
             raise ValueError(

@@ -190,12 +190,10 @@ U11:%lower[-2,0]
 U12:%lower[-1,0]
 U13:%lower[1,0]
 U14:%lower[2,0]
-U15:%suffix[-1,0,3]
-U16:%suffix[1,0,3]
-U17:%shape[-1,0]
-U18:%shape[1,0]
-U19:%lower[-1,0]/%lower[0,0]
-U20:%lower[0,0]/%lower[1,0]
+U15:%shape[-1,0]
+U16:%shape[1,0]
+U17:%lower[-1,0]/%lower[0,0]
+U18:%lower[0,0]/%lower[1,0]
 # pairs of neighbouring tags
 B
 """

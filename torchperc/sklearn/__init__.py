@@ -1,4 +1,4 @@
-"""scikit-learn estimators: the perceptron rule, LMS and logistic regression, with everything scikit-learn expects.
+"""scikit-learn estimators: the perceptron rule, LMS, logistic and linear regression, as scikit-learn expects them.
 
 They work in pipelines, searches and cross-validation, accept frames, arrays, sparse matrices (which stay sparse), any
 labels, sample and class weights, and learn in chunks by ``partial_fit``.

@@ -1,10 +1,10 @@
-"""What the three estimators share: parameters, input, decisions, conversions."""
+"""What the estimators share: parameters, input, decisions, conversions."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -30,31 +30,26 @@ RECENT = 1000
 """Calls of partial_fit that ``history_`` remembers, so that a stream without end needs no memory without end."""
 
 
-class _Fitted(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+class _Fitted(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     net_: Net
-    classes_: Array
     n_features_in_: int
     n_iter_: int
     history_: list[Any]
-    mistakes_: int
     verdict_: Verdict
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LinearClassifier(_Fitted):
-    """A linear net behind scikit-learn's interface; the three estimators say how it learns.
+class LinearEstimator(_Fitted):
+    """A linear net behind scikit-learn's interface: what classifiers and the regressor share.
 
     X may be an array, a frame, lists, or any scipy sparse matrix, which is never made dense. float32 samples are
-    learned in float32, all others in float64. Labels may be any two or more values that can be sorted. The net has one
-    weight vector for two classes (``classes_[1]`` is its positive side) and one per class for more.
+    learned in float32, all others in float64.
 
     Args:
         fit_intercept: ``False`` for a hyperplane through the origin.
-        class_weight: a factor for the weight of each label's samples, as ``{label: factor}``, or ``"balanced"`` for all
-            weight over (number of classes · weight of the class).
         early_stopping: hold ``validation_fraction`` out and stop when it has not improved for ``n_iter_no_change``
             epochs.
-        validation_fraction: the fraction of each class that is held out.
+        validation_fraction: the fraction of the samples, of each class where there are classes, that is held out.
         n_iter_no_change: see ``early_stopping`` and ``tol``.
         warm_start: let ``fit`` start from the weights that the last one left; otherwise it starts from zero.
         random_state: of orders and hold-outs; a number is the seed itself.
@@ -64,13 +59,145 @@ class LinearClassifier(_Fitted):
     max_iter: int = 1000
     tol: float | None = None
     fit_intercept: bool = True
-    class_weight: Mapping[Any, float] | str | None = None
     early_stopping: bool = False
     validation_fraction: float = 0.1
     n_iter_no_change: int = 5
     warm_start: bool = False
     random_state: Any = 0
     verbose: int = 0
+
+    _numeric: ClassVar[bool] = False  # whether y must hold numbers
+
+    @property
+    def _head(self) -> Head:
+        """What the scores mean."""
+        raise NotImplementedError
+
+    @property
+    def coef_(self) -> Array:
+        """The weights, (1, d) or (K, d), in the net's own memory."""
+        return self._numbers("coef_", "weight")
+
+    @property
+    def intercept_(self) -> Array:
+        """The bias, (1,) or (K,), in the net's own memory; zeros without one."""
+        return self._numbers("intercept_", "bias")
+
+    def _numbers(self, name: str, parameter: str) -> Array:
+        if vars(self).get("net_") is None:
+            raise AttributeError(self._no_planes(name))
+        values: Tensor | None = getattr(self.net_, parameter)
+        return (torch.zeros_like(self.net_.weight[:, 0]) if values is None else values).detach().numpy()
+
+    def _no_planes(self, name: str) -> str:
+        return f"{type(self).__name__!r} object has no attribute {name!r}: it is not fitted yet"
+
+    @property
+    def _unlike_copies(self) -> str | None:
+        """Why a sample of weight 3 is not the same as three copies; ``None`` where it is."""
+        return "a sample of weight 3 takes one step, three times as long, where three copies take three"
+
+    @property
+    def _unlike_others(self) -> dict[str, str]:
+        """Other checks of scikit-learn's that these parameters cannot pass, and why."""
+        return {}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "net_" in vars(self)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # --- input ---
+
+    def _validated(self, X: checks.Data, y: Any = None, *, reset: bool) -> Any:
+        if isinstance(X, CsrParts):
+            raise TypeError(
+                "X is in pieces on disk, and estimators need samples that are in memory; read it with stream=False, "
+                "give partial_fit one piece after the other (X.load(i)), or use RuleTrainer or LitRule"
+            )
+        X = checks.as_csr(X) if checks.is_sparse(X) else convert.as_array(X)  # which scikit-learn would not look into
+        wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
+        if y is None and not reset:
+            return validate_data(self, X, reset=False, **wanted)
+        X, y = validate_data(
+            self, X, None if y is None else convert.as_array(y, "y"), reset=reset, y_numeric=self._numeric, **wanted
+        )
+        self._check_targets(y)
+        if checks.is_sparse(X):  # a sorted csr_array without duplicates
+            X = convert.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
+        return X, y
+
+    def _check_targets(self, y: Array) -> None:
+        """Refuse a y that cannot be learned from."""
+
+    def _refuse_in_chunks(self) -> None:
+        """Refuse what partial_fit would have to ignore."""
+        if checks.flag("early_stopping", self.early_stopping):
+            raise ValueError("early_stopping should be False with partial_fit, which holds nothing out; use fit")
+
+    # --- starting ---
+
+    def _check_shared(self) -> None:
+        """The parameters of every estimator, checked whether they are used or not."""
+        checks.whole("max_iter", self.max_iter, at_least=1)
+        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
+        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
+        checks.flag("early_stopping", self.early_stopping)
+        if checks.number("validation_fraction", self.validation_fraction, above=0) >= 1:
+            raise ValueError(f"validation_fraction={self.validation_fraction} must be below 1; training needs samples")
+        if self.tol is not None:
+            checks.number("tol", self.tol, at_least=0)
+
+    def _goes_on(self) -> bool:
+        """Whether this fit starts from the weights of the last."""
+        return checks.flag("warm_start", self.warm_start) and vars(self).get("net_") is not None
+
+    def _new_net(self, width: int, units: int, dtype: Any) -> Net:
+        kind = torch.float32 if dtype == np.float32 else torch.float64
+        bias = checks.flag("fit_intercept", self.fit_intercept)
+        if units == 1:
+            return Perceptron(width, bias, dtype=kind)
+        return MulticlassPerceptron(width, units, bias, dtype=kind)
+
+    def _start(self, samples: Samples, going_on: bool) -> tuple[Net, Samples]:
+        """The net to learn with, and the samples in its type."""
+        if not going_on:
+            return self._new_net(samples.X.shape[1], samples.units, samples.X.dtype), samples
+        net = copy.deepcopy(self.net_)
+        if (net.bias is None) == checks.flag("fit_intercept", self.fit_intercept):
+            raise ValueError(f"fit_intercept={self.fit_intercept} is not what the weights at hand have; fit anew first")
+        return net, replace(samples, X=samples.X.astype(self.coef_.dtype, copy=False))
+
+    def _seed(self) -> int:
+        """The seed of orders: ``random_state`` itself where it is a number, else a draw from it."""
+        state = self.random_state
+        if isinstance(state, int | np.integer) and not isinstance(state, bool):
+            return checks.whole("random_state", state, at_least=0)
+        return int(check_random_state(state).randint(2**31 - 1))
+
+
+class _Classifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
+    classes_: Array
+    mistakes_: int
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinearClassifier(_Classifier):
+    """A linear net that decides between classes; the three estimators say how it learns.
+
+    Labels may be any two or more values that can be sorted. The net has one weight vector for two classes
+    (``classes_[1]`` is its positive side) and one per class for more. Parameters not listed here are those of
+    :class:`LinearEstimator`.
+
+    Args:
+        class_weight: a factor for the weight of each label's samples, as ``{label: factor}``, or ``"balanced"`` for all
+            weight over (number of classes · weight of the class).
+    """
+
+    class_weight: Mapping[Any, float] | str | None = None
 
     zero_is_positive: ClassVar[bool] = True  # the class of a score of exactly 0
 
@@ -92,25 +219,6 @@ class LinearClassifier(_Fitted):
         if scores.ndim == 2:
             return np.asarray(scores.argmax(1))
         return (scores >= 0 if self.zero_is_positive else scores > 0).astype(np.int64)
-
-    @property
-    def coef_(self) -> Array:
-        """The weights, (1, d) or (K, d), in the net's own memory."""
-        return self._numbers("coef_", "weight")
-
-    @property
-    def intercept_(self) -> Array:
-        """The bias, (1,) or (K,), in the net's own memory; zeros without one."""
-        return self._numbers("intercept_", "bias")
-
-    def _numbers(self, name: str, parameter: str) -> Array:
-        if vars(self).get("net_") is None:
-            raise AttributeError(self._no_planes(name))
-        values: Tensor | None = getattr(self.net_, parameter)
-        return (torch.zeros_like(self.net_.weight[:, 0]) if values is None else values).detach().numpy()
-
-    def _no_planes(self, name: str) -> str:
-        return f"{type(self).__name__!r} object has no attribute {name!r}: it is not fitted yet"
 
     def _scores(self, X: Any) -> Array:
         """Scores (N, K) of checked samples, K = 1 for two classes."""
@@ -149,11 +257,6 @@ class LinearClassifier(_Fitted):
         self._peer()  # refuses what no single set of weights decides like
         names = getattr(self, "feature_names_in_", None)
         return FittedModel.of(self.net_, self._head, labels=self.classes_, names=names)
-
-    @property
-    def _head(self) -> Head:
-        """What the scores mean."""
-        raise NotImplementedError
 
     def _peer(self) -> Any:
         """The unfitted classifier of scikit-learn that decides alike."""
@@ -209,7 +312,7 @@ class LinearClassifier(_Fitted):
         bias = given.intercept + given.intercept.dtype.type(self._threshold(len(given.classes)))
         if not self.fit_intercept and bias.any():
             raise ValueError("fit_intercept=False, but the given classifier has an intercept; use fit_intercept=True")
-        net = self._new_net(given.coef.shape[1], len(given.classes), given.coef.dtype)
+        net = self._new_net(given.coef.shape[1], len(given.coef), given.coef.dtype)
         with torch.no_grad():
             net.weight.copy_(torch.from_numpy(given.coef))
             if net.bias is not None:
@@ -224,39 +327,11 @@ class LinearClassifier(_Fitted):
 
     # --- input ---
 
-    @property
-    def _unlike_copies(self) -> str | None:
-        """Why a sample of weight 3 is not the same as three copies; ``None`` where it is."""
-        return "a sample of weight 3 takes one step, three times as long, where three copies take three"
-
-    @property
-    def _unlike_others(self) -> dict[str, str]:
-        """Other checks of scikit-learn's that these parameters cannot pass, and why."""
-        return {}
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return "net_" in vars(self)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-    def _validated(self, X: checks.Data, y: Any = None, *, reset: bool) -> Any:
-        if isinstance(X, CsrParts):
-            raise TypeError(
-                "X is in pieces on disk, and estimators need samples that are in memory; read it with stream=False, "
-                "give partial_fit one piece after the other (X.load(i)), or use RuleTrainer or LitRule"
-            )
-        X = checks.as_csr(X) if checks.is_sparse(X) else convert.as_array(X)  # which scikit-learn would not look into
-        wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
-        if y is None and not reset:
-            return validate_data(self, X, reset=False, **wanted)
-        X, y = validate_data(self, X, None if y is None else convert.as_array(y, "y"), reset=reset, **wanted)
-        check_classification_targets(y)
-        if checks.is_sparse(X):  # a sorted csr_array without duplicates
-            X = convert.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
-        return X, y
+    def _check_targets(self, y: Array) -> None:
+        try:
+            check_classification_targets(y)
+        except ValueError as error:
+            raise ValueError(f"{error} For real-valued targets use LMSRegressor.") from None
 
     def _samples(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, going_on: bool) -> Samples:
         """Checked samples of a whole fit, with two classes or more that count."""
@@ -293,56 +368,13 @@ class LinearClassifier(_Fitted):
         return Samples(X, codes, self.classes_, factors_of(codes, self.classes_, sample_weight, self.class_weight))
 
     def _refuse_in_chunks(self) -> None:
-        """Refuse what partial_fit would have to ignore."""
-        if checks.flag("early_stopping", self.early_stopping):
-            raise ValueError("early_stopping should be False with partial_fit, which holds nothing out; use fit")
+        super()._refuse_in_chunks()
         if isinstance(self.class_weight, str):
             raise ValueError(
                 f"class_weight={self.class_weight!r} is not supported for partial_fit, which never sees all samples. "
                 "In order to use 'balanced' weights, use compute_class_weight('balanced', classes=classes, y=y) on a "
                 "large enough subset of y, and pass them as class_weight={label: weight}"
             )
-
-    # --- starting ---
-
-    def _check_shared(self) -> None:
-        """The parameters of every estimator, checked whether they are used or not."""
-        checks.whole("max_iter", self.max_iter, at_least=1)
-        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
-        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
-        checks.flag("early_stopping", self.early_stopping)
-        if checks.number("validation_fraction", self.validation_fraction, above=0) >= 1:
-            raise ValueError(f"validation_fraction={self.validation_fraction} must be below 1; training needs samples")
-        if self.tol is not None:
-            checks.number("tol", self.tol, at_least=0)
-
-    def _goes_on(self) -> bool:
-        """Whether this fit starts from the weights of the last."""
-        return checks.flag("warm_start", self.warm_start) and vars(self).get("net_") is not None
-
-    def _new_net(self, width: int, classes: int, dtype: Any) -> Net:
-        kind = torch.float32 if dtype == np.float32 else torch.float64
-        bias = checks.flag("fit_intercept", self.fit_intercept)
-        if classes == 2:
-            return Perceptron(width, bias, dtype=kind)
-        return MulticlassPerceptron(width, classes, bias, dtype=kind)
-
-    def _start(self, samples: Samples, going_on: bool) -> tuple[Net, Samples]:
-        """The net to learn with, and the samples in its type."""
-        if not going_on:
-            return self._new_net(samples.X.shape[1], len(samples.classes), samples.X.dtype), samples
-        net = copy.deepcopy(self.net_)
-        if (net.bias is None) == checks.flag("fit_intercept", self.fit_intercept):
-            raise ValueError(f"fit_intercept={self.fit_intercept} is not what the weights at hand have; fit anew first")
-        X = samples.X.astype(self.coef_.dtype, copy=False)
-        return net, Samples(X, samples.codes, samples.classes, samples.factors)
-
-    def _seed(self) -> int:
-        """The seed of orders: ``random_state`` itself where it is a number, else a draw from it."""
-        state = self.random_state
-        if isinstance(state, int | np.integer) and not isinstance(state, bool):
-            return checks.whole("random_state", state, at_least=0)
-        return int(check_random_state(state).randint(2**31 - 1))
 
 
 def say(verbose: Any, line: object) -> None:
@@ -356,7 +388,7 @@ def say(verbose: Any, line: object) -> None:
         print(line, flush=True)
 
 
-def expected_failed_checks(estimator: LinearClassifier) -> dict[str, str]:
+def expected_failed_checks(estimator: LinearEstimator) -> dict[str, str]:
     """Which of scikit-learn's checks an estimator cannot pass, and why; for ``check_estimator``.
 
     Where the result depends on the order of samples, or on which are held out, a weight of 3 is not three copies. The

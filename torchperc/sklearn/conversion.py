@@ -1,4 +1,4 @@
-"""Between torchperc's linear classifiers and scikit-learn's own: the same weights, so the same decisions."""
+"""Between torchperc's linear models and scikit-learn's own: the same weights, so the same decisions or predictions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_regressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -92,3 +92,37 @@ def filled(empty: Any, given: Planes) -> Any:
     if given.names is not None:
         empty.feature_names_in_ = given.names.copy()
     return empty
+
+
+def regression_weights(fitted: Any) -> tuple[Array, float, Array | None]:
+    """Weights (d,), intercept and feature names of a fitted linear regressor of scikit-learn's.
+
+    Whether it predicts by coef·x + intercept is tried out on a few points.
+
+    Example:
+        >>> from sklearn.linear_model import LinearRegression
+        >>> coef, intercept, _ = regression_weights(LinearRegression().fit([[0.0], [1.0]], [1.0, 3.0]))
+        >>> coef.round(9), round(intercept, 9)
+        (array([2.]), 1.0)
+    """
+    kind = type(fitted).__name__
+    if not isinstance(fitted, BaseEstimator):
+        raise TypeError(f"fitted must be a scikit-learn regressor, found {kind}")
+    check_is_fitted(fitted)
+    if not is_regressor(fitted) or not hasattr(fitted, "coef_"):
+        raise TypeError(f"{kind} is no linear regressor; use one such as LinearRegression, Ridge or SGDRegressor")
+    coef = fitted.coef_.toarray() if checks.is_sparse(fitted.coef_) else np.asarray(fitted.coef_)
+    intercept = np.asarray(fitted.intercept_, dtype=np.float64).reshape(-1)
+    if coef.size != fitted.n_features_in_ or len(intercept) != 1:
+        raise ValueError(
+            f"{kind} predicts several numbers (coef_ has shape {coef.shape}); convert one that predicts one"
+        )
+    coef = np.array(coef.reshape(-1), dtype=np.float32 if coef.dtype == np.float32 else np.float64)
+    points = np.random.default_rng(0).normal(size=(4, len(coef))).astype(coef.dtype)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        found = np.asarray(fitted.predict(points)).reshape(-1)
+    size = np.abs(points) @ np.abs(coef) + np.abs(intercept)
+    if not (np.abs(found - (points @ coef + intercept)) <= 1e-4 * size).all():
+        raise ValueError(f"{kind} does not predict by coef·x + intercept; use a regressor that does, such as Ridge")
+    return coef, float(intercept[0]), getattr(fitted, "feature_names_in_", None)

@@ -1,4 +1,4 @@
-"""LMS and logistic classifiers as scikit-learn estimators, learned by gradient descent."""
+"""LMS, logistic and linear regression as scikit-learn estimators, learned by gradient descent."""
 
 from __future__ import annotations
 
@@ -7,29 +7,35 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
+from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
-from torch import Tensor
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
+from torchperc.model.fitted import FittedModel
 from torchperc.nn.functional import TARGETS
-from torchperc.nn.heads import Head, LMSHead, LogisticHead
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead
+from torchperc.nn.modules import LinearNet
 from torchperc.rules.conventions import STEP_ENGINES, Verdict
 from torchperc.rules.orders import Order
-from torchperc.sklearn.base import RECENT, LinearClassifier, Net, say
-from torchperc.sklearn.inputs import Array, Samples
+from torchperc.sklearn.base import RECENT, LinearClassifier, LinearEstimator, Net, say
+from torchperc.sklearn.conversion import regression_weights
+from torchperc.sklearn.inputs import Array, RealSamples, Samples, factors_of
 from torchperc.sklearn.passes import SCHEDULES, Course, MeanLoss, Slope, mean_loss
 
 UPDATES = ("batch", "sample", "optimum")
 SLOWEST = 1e-6  # the learning rate at which schedule="adaptive" ends
 ORDERS = ("given", "shuffled")
 Ending = Verdict  # its name in pickles of version 0.1
+_E = TypeVar("_E", bound="GradientEstimator")
 
 
 @dataclass(frozen=True)
@@ -53,17 +59,17 @@ class DescentRecord:
         return f"epoch {self.epoch}: loss {self.loss:.6g}{rest}"
 
 
-def _can_stream(estimator: GradientClassifier) -> bool:
+def _can_stream(estimator: GradientEstimator) -> bool:
     if estimator.update == "optimum":
         raise AttributeError("there is no partial_fit with update='optimum', which needs all samples together; use fit")
     return True
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GradientClassifier(LinearClassifier):
-    """What :class:`LMSClassifier` and :class:`LogisticClassifier` share: descent on Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁.
+class GradientEstimator(LinearEstimator):
+    """What the estimators below share: descent on Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁.
 
-    Parameters not listed here are those of :class:`LinearClassifier`; with ``early_stopping``, the mean loss of the
+    Parameters not listed here are those of :class:`LinearEstimator`; with ``early_stopping``, the mean loss of the
     held-out samples decides and the weights of the best epoch are restored.
 
     Args:
@@ -92,17 +98,13 @@ class GradientClassifier(LinearClassifier):
         engine: of single-sample steps; see :func:`torchperc.descend`.
 
     Attributes:
-        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
-        classes_: the labels, sorted.
-        net_: the same weights as a torch module.
+        net_: the weights as a torch module; ``coef_`` and ``intercept_`` are the same.
         n_iter_: epochs made.
         lr_: the learning rate of the first step.
         loss_: the loss of the weights on the training samples, with the penalty.
-        n_errors_: how many training samples they decide wrongly.
         verdict_: how the run ended, a :class:`torchperc.Verdict`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or
             ``UNBOUNDED``.
         history_: a :class:`DescentRecord` for each epoch; by ``partial_fit`` for each of the last 1000 calls.
-        log_: ``None``; a log of mistakes is the rule's.
     """
 
     update: str = "batch"
@@ -116,12 +118,6 @@ class GradientClassifier(LinearClassifier):
     batch_size: int | None = None
     order: str = "shuffled"
     engine: str = "auto"
-
-    @property
-    def mistakes_(self) -> int:  # type: ignore[override]
-        """The old name of ``n_errors_``; mistakes are the updates of the rule."""
-        warnings.warn("mistakes_ of a gradient estimator is now n_errors_", DeprecationWarning, stacklevel=2)
-        return self.n_errors_
 
     @property
     def _unlike_copies(self) -> str | None:
@@ -140,8 +136,8 @@ class GradientClassifier(LinearClassifier):
         reason = f"schedule={self.schedule!r} is not suited to unscaled samples of weight 1000"
         return {"check_class_weight_classifiers": reason}
 
-    def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> GradientClassifier:
-        """Learn from samples X (N, d), dense or sparse, and labels y (N,).
+    def fit(self: _E, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> _E:
+        """Learn from samples X (N, d), dense or sparse, and labels or real targets y (N,).
 
         ``sample_weight`` (N,) is how much each sample counts in the mean, with single-sample steps how long its step
         is; 0 leaves it out.
@@ -160,30 +156,15 @@ class GradientClassifier(LinearClassifier):
             watch = None if held is None else self._loss(held)
             net, records, ending = self._descend(net, loss, watch, self._course(rate), seed)
         self._keep(net, loss, rate, records, ending)
-        self.classes_ = samples.classes
         self._chunks: list[DescentRecord] = []
         self._online: tuple[Net | None, Course] | None = None  # with the last weights where net_ has averaged ones
         if ending is Verdict.UNBOUNDED or (ending is Verdict.BUDGET and self.tol is not None):
             warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
         return self
 
-    @available_if(_can_stream)  # type: ignore[untyped-decorator]
-    def partial_fit(
-        self,
-        X: checks.Data,
-        y: checks.Data,
-        classes: checks.Data | None = None,
-        sample_weight: checks.Data | None = None,
-    ) -> GradientClassifier:
-        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
-
-        A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
-        Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
-        """
-        self._refuse_in_chunks()
-        self._check_parameters()
-        samples = self._chunk(X, y, classes, sample_weight).counted()
-        net, samples = self._start(samples, vars(self).get("net_") is not None)
+    def _learn_chunk(self, samples: Samples) -> None:
+        """One epoch over a chunk, going on from the weights at hand."""
+        net, samples = self._start(samples.counted(), vars(self).get("net_") is not None)
         loss = self._loss(samples)
         before: list[DescentRecord] = vars(self).get("_chunks", [])[1 - RECENT :]
         calls = before[-1].epoch if before else 0
@@ -197,7 +178,10 @@ class GradientClassifier(LinearClassifier):
         say(self.verbose, record)
         self._keep(_averaged(net, course), loss, rate, [*before, record], Verdict.BUDGET)
         self._chunks, self._online = self.history_, (net if course.first else None, course)
-        return self
+
+    def _samples(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, going_on: bool) -> Samples:
+        """Checked samples of a whole fit."""
+        raise NotImplementedError
 
     def _check_parameters(self) -> None:
         self._check_shared()
@@ -268,11 +252,12 @@ class GradientClassifier(LinearClassifier):
         best, best_loss, unbeaten = net, math.inf, 0  # by the validation loss, and for how many epochs
         for number in range(self.max_iter):
             record = self._epoch(net, numbers, loss, course, order, number)
-            arrived = record.gradient is not None and record.gradient <= self._tol
+            arrived = full and self._arrived(record, records[-1] if records else None)
             if watch is not None:
                 kept = _averaged(net, course)
                 value, wrong = watch.value(*_numbers(kept))
-                record = replace(record, validation_loss=value, validation_error=wrong / len(watch))
+                error = None if wrong is None else wrong / len(watch)
+                record = replace(record, validation_loss=value, validation_error=error)
                 unbeaten += 1
                 if value < best_loss:
                     best, best_loss, unbeaten = copy.deepcopy(kept), value, 0
@@ -293,6 +278,14 @@ class GradientClassifier(LinearClassifier):
                 break
         return (_averaged(net, course) if watch is None else best).to(kind), records, ending
 
+    def _flat(self, steepest: float) -> bool:
+        """Whether max |gradient| is so small that no step is made."""
+        return steepest <= self._tol
+
+    def _arrived(self, record: DescentRecord, before: DescentRecord | None) -> bool:
+        """Whether full-batch descent has converged, by an epoch and the one before."""
+        return record.gradient is not None and self._flat(record.gradient)
+
     def _epoch(
         self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, order: Order, number: int
     ) -> DescentRecord:
@@ -303,7 +296,7 @@ class GradientClassifier(LinearClassifier):
             if not self._in_batches(len(loss)):
                 slope = loss.at(weight, bias)
                 mean, steepest = slope.loss, float(max(np.abs(slope.weight).max(), np.abs(slope.bias).max()))
-                if steepest > self._tol:
+                if not self._flat(steepest):
                     _step(weight, bias, slope, course)
             elif self.update == "sample":
                 mean = self._by_samples(net, numbers, loss, course, torch.cat(list(order.epoch(number))))
@@ -348,19 +341,25 @@ class GradientClassifier(LinearClassifier):
             "or scale X, for instance with StandardScaler"
         )
 
+    _gap_is: ClassVar[str] = "tol²"  # the relative gap that update="optimum" is content with
+
+    @property
+    def _gap(self) -> float:
+        return (self.tol or 0.0) ** 2
+
     def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Verdict]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="the loss has no minimum")
             found = minimise(
                 net, self._head, samples.X, samples.labels, l2=self.l2, max_iter=self.max_iter,
-                tol=max((self.tol or 0.0) ** 2, np.finfo(float).tiny), sample_weight=samples.factors,
+                tol=max(self._gap, np.finfo(float).tiny), sample_weight=samples.factors,
             )  # fmt: skip
         done = found.converged or found.iterations < self.max_iter  # else there is nothing better but for rounding
         ending = Verdict.UNBOUNDED if found.unbounded else Verdict.CONVERGED if done else Verdict.BUDGET
         if self.tol and ending is Verdict.CONVERGED and not found.converged:
             warnings.warn(
-                f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than tol² = "
-                f"{self.tol**2:.2g}; raise tol={self.tol:g}, or pass float64",
+                f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than {self._gap_is} = "
+                f"{self._gap:.2g}; raise tol={self.tol:g}, or pass float64",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -372,14 +371,21 @@ class GradientClassifier(LinearClassifier):
             value, wrong = loss.value(weight, bias)
         self._checked(replace(records[-1], loss=value), rate)
         self.net_, self.lr_, self.loss_ = net, rate, value + loss.penalty(weight)
-        self.n_errors_, self.verdict_, self.history_ = wrong, ending, records
-        self.n_iter_, self.log_ = records[-1].epoch, None  # a log is the rule's
+        self.verdict_, self.history_, self.n_iter_ = ending, records, records[-1].epoch
+        self._keep_more(loss, wrong)
+
+    def _keep_more(self, loss: MeanLoss, wrong: int | None) -> None:
+        """What a kind of estimator knows besides."""
+
+    def _distance(self) -> str:
+        """What full-batch descent compares with tol."""
+        return f"max |gradient| {self.history_[-1].gradient:.2g}"
 
     def _warning(self) -> str:
         name, last = type(self).__name__, self.history_[-1]
         if self.verdict_ is Verdict.UNBOUNDED:
             return f"{name} ended UNBOUNDED: {self.verdict_.sentence}. Use l2 > 0."
-        reached = "" if last.gradient is None else f" (max |gradient| {last.gradient:.2g}, tol={self._tol:g})"
+        reached = "" if last.gradient is None else f" ({self._distance()}, tol={self._tol:g})"
         ways = ["scale the samples, for instance with StandardScaler", f"raise max_iter={self.max_iter}", "raise tol"]
         if self.loss_ > self.history_[0].loss:
             ways.insert(0, f"lower lr, as the loss rose from {self.history_[0].loss:.3g} to {self.loss_:.3g}")
@@ -413,6 +419,49 @@ def _averaged(net: Net, course: Course) -> Net:
     for into, total in zip(_numbers(mean), course.total, strict=True):
         into[...] = total / course.count
     return mean
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class GradientClassifier(GradientEstimator, LinearClassifier):
+    """What :class:`LMSClassifier` and :class:`LogisticClassifier` share.
+
+    Parameters and attributes not listed here are those of :class:`GradientEstimator` and :class:`LinearClassifier`.
+
+    Attributes:
+        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
+        classes_: the labels, sorted.
+        n_errors_: how many training samples they decide wrongly.
+        log_: ``None``; a log of mistakes is the rule's.
+    """
+
+    @property
+    def mistakes_(self) -> int:  # type: ignore[override]
+        """The old name of ``n_errors_``; mistakes are the updates of the rule."""
+        warnings.warn("mistakes_ of a gradient estimator is now n_errors_", DeprecationWarning, stacklevel=2)
+        return self.n_errors_
+
+    @available_if(_can_stream)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self,
+        X: checks.Data,
+        y: checks.Data,
+        classes: checks.Data | None = None,
+        sample_weight: checks.Data | None = None,
+    ) -> GradientClassifier:
+        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
+
+        A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
+        Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
+        """
+        self._refuse_in_chunks()
+        self._check_parameters()
+        self._learn_chunk(self._chunk(X, y, classes, sample_weight))
+        return self
+
+    _samples = LinearClassifier._samples
+
+    def _keep_more(self, loss: MeanLoss, wrong: int | None) -> None:
+        self.classes_, self.n_errors_, self.log_ = loss.classes, wrong or 0, None  # a log is the rule's
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -491,3 +540,161 @@ class LogisticClassifier(GradientClassifier):
         from sklearn.linear_model import LogisticRegression
 
         return LogisticRegression(fit_intercept=self.fit_intercept)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
+    """Linear regression by least mean squares: gradient descent on the mean of ½·(y − s)², plus ½·l2·‖w‖².
+
+    Predictions are s = w·x + b. ``update="optimum"`` gives the weights of scikit-learn's ``LinearRegression``, with
+    ``l2`` those of ``Ridge`` for alpha = l2·N, N being the number of samples or the sum of their weights;
+    ``update="sample"`` makes the steps of ``SGDRegressor``. With ``early_stopping``, the mean loss of the held-out
+    samples decides. Parameters and attributes not listed here are those of :class:`GradientEstimator`.
+
+    Args:
+        tol: all samples at once: converged when the loss changes by less than tol from one epoch to the next, the ε
+            stop of gradient descent. Samples or batches: when the loss has not fallen by more than tol for
+            ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol. ``None``: all ``max_iter``
+            epochs are made, without a warning.
+
+    Attributes:
+        coef_: the weights (d,).
+        intercept_: the bias, a number.
+
+    Example:
+        >>> from torchperc.sklearn import LMSRegressor
+        >>> model = LMSRegressor(update="optimum").fit([[1.6], [1.7], [1.8]], [60.0, 68.0, 73.0])
+        >>> model.coef_.round(6), round(model.intercept_, 6), model.predict([[1.75]]).round(6)
+        (array([65.]), -43.5, array([70.25]))
+    """
+
+    tol: float | None = 1e-6
+
+    _numeric = True
+    _gap_is = "tol"
+
+    @property
+    def _gap(self) -> float:
+        return self.tol or 0.0
+
+    @property
+    def _head(self) -> Head:
+        return RegressionHead()
+
+    def predict(self, X: checks.Data) -> Array:
+        """Predictions: (N, d) → (N,)."""
+        check_is_fitted(self)
+        given, coef = self._validated(X, reset=False), self.coef_
+        return np.asarray(given.astype(coef.dtype, copy=False) @ coef + coef.dtype.type(self.intercept_))
+
+    @property
+    def coef_(self) -> Array:
+        """The weights (d,), in the net's own memory."""
+        weights: Array = self._numbers("coef_", "weight")[0]
+        return weights
+
+    @property
+    def intercept_(self) -> float:  # type: ignore[override]
+        """The bias; 0 without one."""
+        return float(self._numbers("intercept_", "bias")[0])
+
+    @available_if(_can_stream)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> LMSRegressor:
+        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
+
+        Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
+        """
+        self._refuse_in_chunks()
+        self._check_parameters()
+        self._learn_chunk(self._samples(X, y, sample_weight, vars(self).get("net_") is not None))
+        return self
+
+    def _samples(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, going_on: bool) -> Samples:
+        X, y = self._validated(X, y, reset=not going_on)
+        return RealSamples(X, y.astype(np.float64), np.zeros(0), factors_of(y, np.zeros(0), sample_weight, None))
+
+    def _check_targets(self, y: Array) -> None:
+        if y.dtype.kind not in "biuf":
+            raise ValueError(f"y must hold numbers, found {y.tolist()[0]!r}; for classes use LMSClassifier")
+        if np.abs(y).max() > 1e150:
+            raise ValueError(f"y holds values up to {np.abs(y).max():g}, whose squares overflow; scale y")
+
+    def _flat(self, steepest: float) -> bool:
+        return steepest == 0  # the loss decides, and where it is flat it changes no more
+
+    def _arrived(self, record: DescentRecord, before: DescentRecord | None) -> bool:
+        return before is not None and abs(record.loss - before.loss) < self._tol
+
+    def _distance(self) -> str:
+        losses = [record.loss for record in self.history_[-2:]]
+        return f"the loss changed by {abs(losses[-1] - losses[0]):.2g}"
+
+    # --- scikit-learn's own and other nets ---
+
+    def to_sklearn(self) -> Any:
+        """The same model as scikit-learn's ``LinearRegression``, to predict alike.
+
+        Example:
+            >>> LMSRegressor(update="optimum").fit([[0.0], [1.0]], [1.0, 3.0]).to_sklearn().predict([[2.0]]).round(6)
+            array([5.])
+        """
+        from sklearn.linear_model import LinearRegression
+
+        check_is_fitted(self)
+        given = np.zeros((1, self.n_features_in_), self.coef_.dtype)
+        peer = LinearRegression(fit_intercept=self.fit_intercept).fit(given, given[:, 0])
+        peer.coef_, peer.intercept_ = self.coef_.copy(), self.intercept_
+        if (names := getattr(self, "feature_names_in_", None)) is not None:
+            peer.feature_names_in_ = names.copy()
+        return peer
+
+    def to_fitted(self) -> FittedModel:
+        """The same model as one that can be saved to one file, and exported to ONNX and torch.export.
+
+        Example:
+            >>> LMSRegressor(update="optimum").fit([[0.0], [1.0]], [1.0, 3.0]).to_fitted().predict([[2.0]])
+            [5.0]
+        """
+        check_is_fitted(self)
+        return FittedModel.of(self.net_, self._head, names=getattr(self, "feature_names_in_", None))
+
+    @classmethod
+    def from_sklearn(cls, fitted: Any, **parameters: Any) -> LMSRegressor:
+        """A fitted estimator with the weights of a linear regressor of scikit-learn's, to predict or to learn on.
+
+        Args:
+            fitted: a LinearRegression, Ridge, SGDRegressor, Lasso or any other that predicts one number by
+                coef·x + intercept.
+            parameters: of the estimator; ``fit_intercept`` is that of the other by default.
+        """
+        coef, intercept, names = regression_weights(fitted)
+        estimator = cls(**{"fit_intercept": bool(getattr(fitted, "fit_intercept", True)), **parameters})
+        return estimator._take_over(coef, intercept, names)
+
+    @classmethod
+    def from_net(cls, net: nn.Module, **parameters: Any) -> LMSRegressor:
+        """A fitted estimator with a copy of a net's weights.
+
+        Args:
+            net: a :class:`Perceptron`, or an ``nn.Linear`` of one output.
+            parameters: of the estimator; ``fit_intercept`` is whether the net has a bias by default.
+        """
+        if not isinstance(net, LinearNet) or len(net.weight) != 1:
+            raise TypeError(f"net must be a Perceptron, or an nn.Linear of one output, found {net}")
+        weight = net.weight.detach().cpu()
+        kind = torch.float32 if weight.dtype == torch.float32 else torch.float64
+        estimator = cls(**{"fit_intercept": net.bias is not None, **parameters})
+        return estimator._take_over(weight[0].to(kind).numpy(), 0.0 if net.bias is None else net.bias.item(), None)
+
+    def _take_over(self, coef: Array, intercept: float, names: Array | None) -> LMSRegressor:
+        if not self.fit_intercept and intercept:
+            raise ValueError("fit_intercept=False, but the given model has an intercept; use fit_intercept=True")
+        net = self._new_net(len(coef), 1, coef.dtype)
+        with torch.no_grad():
+            net.weight.copy_(torch.from_numpy(coef))
+            if net.bias is not None:
+                net.bias.fill_(intercept)
+        self.n_features_in_, self.net_ = len(coef), net
+        if names is not None:
+            self.feature_names_in_ = names
+        return self

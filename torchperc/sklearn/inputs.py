@@ -1,10 +1,10 @@
-"""Checked samples of the estimators: any labels as codes, sample and class weights as factors, held-out samples."""
+"""Checked samples of the estimators: labels as codes or real targets, weights as factors, held-out samples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -29,6 +29,11 @@ class Samples:
         return len(self.codes)
 
     @property
+    def units(self) -> int:
+        """How many scores a net has for them."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    @property
     def labels(self) -> Tensor:
         """Labels as nets know them: −1/+1 for two classes, else class indices."""
         return torch.from_numpy(2 * self.codes - 1 if len(self.classes) == 2 else self.codes)
@@ -36,7 +41,7 @@ class Samples:
     def take(self, index: Array) -> Samples:
         """Some of the samples."""
         factors = None if self.factors is None else self.factors[index]
-        return Samples(self.X[index], self.codes[index], self.classes, factors)
+        return replace(self, X=self.X[index], codes=self.codes[index], factors=factors)
 
     def counted(self) -> Samples:
         """Without those whose factor is 0."""
@@ -63,6 +68,32 @@ class Samples:
         held = np.concatenate([members[:count] for members, count in zip(of_class, quota, strict=True)])
         rest = np.setdiff1d(np.arange(len(samples)), held)
         return samples.take(rest), samples.take(np.sort(held))
+
+
+class RealSamples(Samples):
+    """Samples with real targets: ``codes`` holds them, and there are no classes."""
+
+    @property
+    def units(self) -> int:
+        """One number is predicted."""
+        return 1
+
+    @property
+    def labels(self) -> Tensor:
+        """The targets."""
+        return torch.from_numpy(self.codes)
+
+    def hold_out(self, fraction: float, seed: int) -> tuple[Samples, Samples]:
+        """The samples to learn from and those to validate with."""
+        samples = self.counted()
+        shuffled = np.random.RandomState(seed % 2**32).permutation(len(samples))
+        count = math.ceil(fraction * len(samples))
+        if count >= len(samples):
+            raise ValueError(
+                f"validation_fraction={fraction} of {len(samples)} samples leaves none to learn from; give more "
+                "samples or use early_stopping=False"
+            )
+        return samples.take(np.sort(shuffled[count:])), samples.take(np.sort(shuffled[:count]))
 
 
 def codes_of(y: Array, classes: Array) -> Array:

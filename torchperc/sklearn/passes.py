@@ -16,7 +16,7 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.nn import derivatives
-from torchperc.nn.heads import Head, LMSHead, loss_code
+from torchperc.nn.heads import Head, LMSHead, RegressionHead, SquaredHead, loss_code
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 from torchperc.sklearn.inputs import Array, Samples
@@ -109,7 +109,8 @@ class MeanLoss:
     def __init__(self, head: Head, samples: Samples, bias: bool, l2: float, l1: float = 0.0) -> None:
         self.head, self.X, self.codes, self.bias, self.l2, self.l1 = head, samples.X, samples.codes, bias, l2, l1
         self.labels: Tensor = samples.labels
-        self.units = 1 if len(samples.classes) == 2 else len(samples.classes)
+        self.classes = samples.classes
+        self.units = samples.units
         self.dtype: Any = self.X.dtype.type  # of the weights that descend
         self.factors = samples.factors
         self.total = float(len(samples)) if samples.factors is None else float(samples.factors.sum())
@@ -133,9 +134,11 @@ class MeanLoss:
         factors, total = None if self.factors is None else self.factors[index], len(index) * self.total / len(self)
         return self._slope(self.X[index], self.codes[index], factors, total, weight, bias)
 
-    def value(self, weight: Array, bias: Array) -> tuple[float, int]:
-        """The loss without penalty, and how many samples are decided wrongly."""
+    def value(self, weight: Array, bias: Array) -> tuple[float, int | None]:
+        """The loss without penalty, and how many samples are decided wrongly; ``None`` where nothing is decided."""
         scores = self.X @ weight.T + bias
+        if isinstance(self.head, RegressionHead):
+            return self.of_scores(scores), None
         if self.units > 1:
             decided = scores.argmax(1)
         else:
@@ -178,16 +181,19 @@ class MeanLoss:
 
     def _terms(self, scores: Array, codes: Array) -> tuple[Array, Array]:
         """The loss of each sample (n,) and its derivative in each score (n, K)."""
-        if isinstance(self.head, LMSHead):
+        if isinstance(self.head, SquaredHead):
             return derivatives.lms(scores, self._targets(codes).astype(self.dtype))[:2]
         return (derivatives.logistic if self.units == 1 else derivatives.softmax)(scores, self._labels(codes))[:2]
 
     def _labels(self, codes: Array) -> Array:
+        if isinstance(self.head, RegressionHead):
+            return codes
         return 2 * codes - 1 if self.units == 1 else codes
 
     def _targets(self, codes: Array) -> Array:
         """The targets of the squared loss: (n, K)."""
-        return np.asarray(derivatives.targets(self._labels(codes), self.units, loss_code(self.head)[2]))
+        assert isinstance(self.head, SquaredHead)
+        return np.asarray(self.head.target(self._labels(codes), self.units))
 
     def descend_l1(self, weight: Array, bias: Array, index: Array, rates: Array, course: Course) -> Array:
         """One step of length ``rates`` per sample with the penalty ‖w‖₁, in place; the scores (n, K) before each."""
@@ -318,5 +324,5 @@ def mean_loss(head: Head, samples: Samples, bias: bool, l2: float, l1: float = 0
         'MeanLoss'
     """
     count, width = samples.X.shape
-    squares = isinstance(head, LMSHead) and width <= SQUARES_UP_TO and width < count
+    squares = isinstance(head, SquaredHead) and width <= SQUARES_UP_TO and width < count
     return (Quadratic if squares else MeanLoss)(head, samples, bias, l2, l1)

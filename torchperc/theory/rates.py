@@ -40,7 +40,8 @@ def step_limit(
         head: a head, or its name, see :func:`torchperc.heads.head`.
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
         bias: whether the net has a bias, φ = (x, 1), or not, φ = x.
-        num_classes: K, or ``None`` for one score per sample.
+        num_classes: K, or ``None`` for one score per sample; for regression the number of outputs, which changes
+            nothing.
         reduction: ``"mean"`` or ``"sum"`` over a batch.
         batch_size: ``"full"``, or how many samples a batch has, the last one perhaps fewer; 1 for ``update="sample"``.
 
@@ -68,7 +69,9 @@ def step_limit(
 
 
 def lms_limit(X: checks.Data, *, bias: bool = True, reduction: str = "mean", batch_size: int | str = "full") -> float:
-    """The learning rate above which LMS diverges, :func:`step_limit` of mean ½(t − s)²: 2/λmax, whatever the targets.
+    """The learning rate above which LMS and regression diverge, :func:`step_limit` of mean ½(t − s)²: 2/λmax.
+
+    It is the same whatever the targets, −1/+1 or real numbers.
 
     Example:
         >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
@@ -143,7 +146,7 @@ def rate_warning(
     limit = step_limit(head, X, bias=bias, num_classes=num_classes, reduction=reduction, batch_size=batch_size)
     if lr <= limit:
         return None
-    sharp = isinstance(head, tph.LMSHead) and batch_size == "full"
+    sharp = isinstance(head, tph.SquaredHead) and batch_size == "full"
     what = "the loss will diverge" if sharp else "steps may overshoot and the loss may grow"
     remedy = f"use a learning rate of at most {limit / 2:.4g} (1/L), or scale X down"
     return f"lr={lr:g} is above 2/L = {limit:.4g}, so {what}; {remedy}"

@@ -1,4 +1,4 @@
-"""From a model and a file to labels and scores, one block of the file at a time."""
+"""From a model and a file to labels and scores, or to predicted numbers, one block of the file at a time."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from torchperc._lazy import requires
 from torchperc.data import iter_batches
 from torchperc.data.encoding import Column, Encoding, is_number
 from torchperc.data.io.opening import found
+from torchperc.data.task import is_finite
 from torchperc.model.fitted import FittedModel
+from torchperc.reports.regression import Fit
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files that are written
 
 
 @dataclass
 class Applied:
-    """What :func:`apply` found: how many rows, how many with known labels, and how many of those it got wrong."""
+    """What :func:`apply` found: how many rows, how many with known labels or targets, and how wrong it is on those."""
 
     rows: int = 0
     known: int = 0
     wrong: int = 0
+    fit: Fit | None = None  # of a regression, if there are known targets
     strange: set[str] = field(default_factory=set)  # labels in the file that did not occur in training
     ignored: tuple[str, ...] = ()  # columns of the file that the model does not use
 
@@ -44,11 +47,11 @@ def apply(
     spreadsheet_safe: bool = False,
     max_unpacked: int | None = None,
 ) -> Applied:
-    """Write a label and its scores for every row of a file, in the order of the rows.
+    """Write a label and its scores, or the predicted number, for every row of a file, in the order of the rows.
 
     Args:
         model: of :func:`learn`, or :meth:`FittedModel.load`.
-        source: a file with the columns of training, found by name; with that of the labels the error is counted, too.
+        source: a file with the columns of training, found by name; with that of the target the error is counted, too.
             A pattern such as ``new/*.csv`` or a list of files: their rows one after the other.
         out: a file that ends in one of :data:`SUFFIXES`, written atomically; CSV on standard output by default.
         spreadsheet_safe: put ' before labels that a spreadsheet would run as formulas.
@@ -71,23 +74,30 @@ def apply(
     encoding = model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
     streams = [iter_batches(path, encoding, max_unpacked=max_unpacked) for path in paths]
     applied = Applied(ignored=tuple(dict.fromkeys(name for stream in streams for name in stream.extra)))
+    first, known = "prediction" if model.regression else "label", list[tuple[Any, Any]]()
     with _writer(out, model.labels) as write:
         for batch in chain.from_iterable(streams):
             columns = _columns(model, batch.X)
-            if batch.labels is not None:
-                _compare(applied, model, columns["label"], batch.labels)
-            if spreadsheet_safe:
-                columns["label"] = np.vectorize(_safe, [object])(columns["label"])
+            if batch.labels is not None and model.regression:
+                known.append(_known(applied, columns[first], batch.labels))
+            elif batch.labels is not None:
+                _compare(applied, model, columns[first], batch.labels)
+            if spreadsheet_safe and not model.regression:
+                columns[first] = np.vectorize(_safe, [object])(columns[first])
             write(columns)
-            applied.rows += len(columns["label"])
+            applied.rows += len(columns[first])
         if not applied.rows:  # the names of the columns alone
             write({name: values[:0] for name, values in _columns(model, np.zeros((1, model.width))).items()})
+    if applied.known and model.regression:
+        applied.fit = Fit.of(*(np.concatenate(each) for each in zip(*known, strict=True)))
     return applied
 
 
 def _columns(model: FittedModel, X: Any) -> dict[str, Any]:
-    """The columns of the output: label, scores, and probabilities where the model has them."""
+    """The columns of the output: label, scores, and probabilities where the model has them; or the prediction."""
     outputs = model.outputs(X)
+    if outputs.label is None:
+        return {"prediction": outputs.scores.numpy()}
     columns: dict[str, Any] = {"label": np.array(model.labels, dtype=object)[outputs.label.numpy()]}
     for kind, values in (("score", outputs.scores), ("probability", outputs.probabilities)):
         if values is None:
@@ -110,6 +120,15 @@ def _compare(applied: Applied, model: FittedModel, predicted: Any, labels: list[
     applied.strange |= set(told[~learned & (told != "")])
     applied.known += int(learned.sum())
     applied.wrong += int((learned & (predicted != told)).sum())
+
+
+def _known(applied: Applied, predicted: Any, targets: list[str]) -> tuple[Any, Any]:
+    """Predictions and targets where the file itself has numbers."""
+    told = np.array([float(text) if is_finite(text) else np.nan for text in targets])
+    applied.strange |= {text for text in targets if text and not is_finite(text)}
+    there = ~np.isnan(told)
+    applied.known += int(there.sum())
+    return predicted[there], told[there]
 
 
 def _safe(label: str) -> str:

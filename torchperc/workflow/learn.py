@@ -1,14 +1,12 @@
-"""From a file to a classifier: split, scale, learn by rule and by the three heads, keep the best, write a report."""
+"""From a file to a classifier or a regression: split, scale, learn in several ways, keep the best, write a report."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import shutil
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,18 +18,21 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 from torchperc import _checks as checks
 from torchperc._atomic import appearing, write_whole
 from torchperc.data import SOURCES, is_gate
-from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer
+from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model
 from torchperc.lightning.trainer import LAST, wrong_decisions
-from torchperc.model.fitted import FittedModel
 from torchperc.model.format import MODEL
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.reports import runs
 from torchperc.reports.learned import RESULTS, Tally, of_learned, of_shards
 from torchperc.reports.runs import CONFIG
-from torchperc.reports.text import plural
 from torchperc.rules.conventions import DISTRIBUTED, Verdict
 from torchperc.samples import shards
+from torchperc.workflow.outcome import Candidate as Candidate
+from torchperc.workflow.outcome import Learned as Learned
+from torchperc.workflow.outcome import LearnedRegression as LearnedRegression
 from torchperc.workflow.places import claimed_folder, config
+from torchperc.workflow.regression import check_alone, learn_regression
+from torchperc.workflow.training import table_notes, train_into
 
 EPOCHS = {"rule": 30, "perceptron": 200, "lms": 200, "logistic": 200}  # epochs at most
 MANY = 20_000  # training samples from which fewer epochs do; squared and logistic loss then make one step per sample
@@ -49,62 +50,6 @@ _MODELS: dict[str, tuple[type[LitRule] | type[LitClassifier], dict[str, Any]]] =
 }
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One of the classifiers that :func:`learn` compared: its name, errors, verdict and time.
-
-    Example:
-        >>> Candidate("rule", Tally(1, 30), Tally(0, 90), "SEPARATED", 2, 0.1).validation.error
-        0.03333333333333333
-    """
-
-    name: str  # "rule", or that of the head
-    validation: Tally
-    training: Tally
-    verdict: str
-    epochs: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Learned:
-    """What :func:`learn` found, and where it is.
-
-    Args:
-        folder: of the run.
-        candidates: in the order in which they were trained.
-        best: the one with the lowest validation error, the first of equals.
-        test: its error on the test set, which nothing was chosen by; ``None`` if there is no such set.
-        baseline: the validation error of always predicting the majority class.
-        model: the best, from a table's features to labels.
-        notes: what is worth knowing about the data.
-
-    Example:
-        >>> import tempfile
-        >>> learned = learn("iris", folder=tempfile.mkdtemp() + "/iris", max_epochs=10)
-        >>> [candidate.name for candidate in learned.candidates]
-        ['rule', 'perceptron', 'lms', 'logistic']
-        >>> learned.best.validation.error <= min(c.validation.error for c in learned.candidates)
-        True
-        >>> learned.model.predict([[5.1, 3.5, 1.4, 0.2]])
-        ['setosa']
-    """
-
-    folder: Path
-    candidates: tuple[Candidate, ...]
-    best: Candidate
-    test: Tally | None
-    baseline: Tally
-    model: FittedModel
-    notes: tuple[str, ...] = ()
-
-    @property
-    def guess(self) -> Tally:
-        """Deprecated: ``baseline``."""
-        warnings.warn("Learned.guess is now Learned.baseline", DeprecationWarning, stacklevel=2)
-        return self.baseline
-
-
 def learn(
     source: str | Path | Sequence[str | Path],
     target: str | int | None = None,
@@ -113,8 +58,9 @@ def learn(
     missing: str = "error",
     header: bool | None = None,
     delimiter: str | None = None,
-    categories: Sequence[str | int] = (),
-    ignore: Sequence[str | int] = (),
+    categories: str | int | Sequence[str | int] = (),
+    ignore: str | int | Sequence[str | int] = (),
+    text: str | int | Sequence[str | int] = (),
     positive: str | int | None = None,
     stream: bool | None = None,
     max_unpacked: int | None = None,
@@ -126,14 +72,19 @@ def learn(
     dtype: str = "float32",
     overwrite: bool = False,
     distributed: str = "exact",
+    task: str | None = None,
     watch: Callable[[str], None] = lambda what: None,
 ) -> Learned:
-    """Learn to classify the samples of a table: by the perceptron rule and by gradient on each of the three losses.
+    """Learn to classify the samples of a table, or to predict a quantity.
 
-    The table is split (stratified), scaled by its training set and learned four times. The classifier with the lowest
-    validation error is kept and judged once on the test set. The folder of the run is written atomically: config,
-    checkpoint and weights of the best (``torchperc apply`` and ``torchperc export`` read those), a report, and below
-    it each candidate with its event files for TensorBoard.
+    The table is split and scaled by its training set. Classes are learned four times, by the perceptron rule and by
+    gradient on each of the three losses, from a stratified split; the classifier with the lowest validation error is
+    kept and judged once on the test set. A quantity is learned three times, by least squares, by ridge regression,
+    whose penalty l2 has the lowest validation RMSE of eleven (0.0001 to 10 times the mean square of the features), and
+    by descent on the squared error (LMS); the lowest validation RMSE is kept, and a :class:`LearnedRegression` is
+    returned. The folder of the run is written atomically: config, checkpoint and weights of the best (``torchperc
+    apply`` and ``torchperc export`` read those), a report, and below it each candidate with its event files for
+    TensorBoard.
 
     In several processes, as ``torchrun`` or ``torchperc learn --processes`` start them, all must call this. Each reads
     its own shard of the files; split, scaling and the rule's mistakes (``distributed="exact"``) are those of one
@@ -143,7 +94,7 @@ def learn(
     Args:
         source: a file, a pattern such as ``data/part-*.parquet``, a list of files, or a data set by name; see
             :func:`torchperc.data.load`.
-        target: the column of labels, by name or by position from 1; the last one by default.
+        target: the column of labels or numbers, by name or by position from 1; the last one by default.
         folder: of the run; by default ``runs/`` and the name of the file, with a number if that is taken. No other
             run can use it while this one is made.
         missing: what to do about missing values: ``"error"``, ``"drop"`` the row, or the ``"mean"`` of the column.
@@ -151,6 +102,7 @@ def learn(
         delimiter: between the cells of text; found by default.
         categories: columns of numbers that are categories.
         ignore: columns to ignore.
+        text: columns of free text, whose words become features; also found by itself, see :func:`torchperc.data.read`.
         positive: a label to be learned against all others together.
         stream: read the file in blocks; by default if it is too large for memory.
         max_unpacked: size allowed for a decompressed file; see :func:`torchperc.data.read`.
@@ -164,6 +116,8 @@ def learn(
         overwrite: replace a run that is in the folder.
         distributed: how several processes learn by rule, see :class:`~torchperc.RuleTrainer`: ``"exact"`` makes the
             mistakes of one process, with a message for each; ``"mix"`` one message per epoch.
+        task: ``"classification"`` or ``"regression"``, which is learned in one process; by default what the target
+            looks like, see :func:`torchperc.data.read`.
         watch: called with the name of what comes next.
 
     Example:
@@ -174,14 +128,14 @@ def learn(
     """
     given = {"target": target, "header": header, "delimiter": delimiter, "positive": positive, "stream": stream}
     given |= {"max_unpacked": max_unpacked, "max_features": max_features}
-    listed = {"categories": list(categories), "ignore": list(ignore)}
+    listed = {name: _columns(given) for name, given in (("categories", categories), ("ignore", ignore), ("text", text))}
     options = {name: value for name, value in {**given, **listed}.items() if value not in (None, [])}
     if missing != "error":
         options["missing"] = missing
     epochs = None if max_epochs is None else checks.whole("max_epochs", max_epochs, at_least=1)
     named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
     settings: dict[str, Any] = {"source": named, "options": options, "split": split, "scale": scale}
-    settings |= {"seed": seed, "dtype": dtype}
+    settings |= {"seed": seed, "dtype": dtype, **({} if task is None else {"task": task})}
     checks.flag("overwrite", overwrite)
     checks.one_of("distributed", distributed, DISTRIBUTED)
     if _together():
@@ -192,10 +146,19 @@ def learn(
         data = TabularDataModule(**settings)
         watch("reading")
         _check_sets(data)
+        if data.task == "regression":
+            check_alone(shards.here()[1])
         part = _by_first(lambda: _made(stack.enter_context(appearing(final))))
-        learned = _learn(data, settings, part, final, epochs, distributed, watch)
+        if data.task == "regression":
+            learned: Learned = learn_regression(data, settings, part, final, epochs, watch)
+        else:
+            learned = _learn(data, settings, part, final, epochs, distributed, watch)
         _by_first(stack.close)  # where the folder gets its name
         return learned
+
+
+def _columns(given: str | int | Sequence[str | int]) -> list[str | int]:
+    return [given] if isinstance(given, str | int) else list(given)
 
 
 def _together() -> bool:
@@ -263,7 +226,8 @@ def _learn(
         report(part, title=final.name, again=again).save(part / "report.html", part / "card.md")
 
     _by_first(write)
-    return Learned(final, tuple(candidates), best, test, baseline, model, tuple(_notes(data)))
+    notes, taken = tuple(_notes(data)), data.dataset.guess
+    return Learned(final, tuple(candidates), best, test, baseline, model, notes, taken)
 
 
 def _many(data: TabularDataModule) -> bool:
@@ -296,26 +260,12 @@ def _train(
 ) -> tuple[LitRule | LitClassifier, Candidate]:
     net = Perceptron(data.width) if data.classes is None else MulticlassPerceptron(data.width, data.classes)
     module = _MODELS[name][0](net.to(data.dtype), **options)
-    quiet: dict[str, Any] = {"enable_checkpointing": False, "enable_progress_bar": False}
-    if _together():  # by gloo, which has no use for a GPU
-        quiet |= {"accelerator": "cpu"}
-    trainer = make_trainer(folder, epochs, picture_every=max(1, epochs // 4), **quiet)
-    begun = time.perf_counter()
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "X is read in chunks, so order='shuffled'")  # which is good enough
-            trainer.fit(module, data)
-    except SystemExit as left:  # how Lightning ends a run that is interrupted, with exit code 1
-        if left.code == 1 and trainer.interrupted:
-            raise KeyboardInterrupt from None
-        raise
-    seconds = time.perf_counter() - begun
-    trainer.save_checkpoint(folder / LAST)
+    took = train_into(folder, module, data, epochs)
     training = _tally(module, data, 0)
     verdict = Verdict.BUDGET if training.wrong else Verdict.SEPARATED  # by the weights that were kept
     if isinstance(module, LitRule) and module.result is not None:
         verdict = module.result.verdict
-    return module, Candidate(name, _tally(module, data, 1), training, verdict.name, trainer.current_epoch, seconds)
+    return module, Candidate(name, _tally(module, data, 1), training, verdict.name, *took)
 
 
 def _tally(module: LitRule | LitClassifier, data: TabularDataModule, which: int) -> Tally:
@@ -338,9 +288,7 @@ def _baseline(data: TabularDataModule) -> Tally:
 
 def _notes(data: TabularDataModule) -> Iterator[str]:
     """What a reader of the figures should know about the data."""
-    dropped = sum(shards.gathered(data.dataset.dropped))
-    if dropped:
-        yield f"{plural(dropped, 'row')} with missing values dropped"
+    yield from table_notes(data)
     for which, name in enumerate(_SETS):
         counts = _per_class(data, which).tolist()
         absent = [label for label, count in zip(data.dataset.labels, counts, strict=True) if not count]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._lazy import old_names
 from torchperc.data.dataset import small_indices
-from torchperc.data.encoding import Encoding, is_absent, listed, word
+from torchperc.data.encoding import Encoding, is_absent, listed, shortest, word
 from torchperc.data.io import opening
-from torchperc.data.io.blocks import Words, block_of, cells_of, from_values
+from torchperc.data.io.blocks import Numbers, Words, block_of, cells_of, from_values
 from torchperc.data.io.features import Encoder
 from torchperc.data.io.files import load_archive, sparse_rows
 from torchperc.data.io.opening import Watch
@@ -208,23 +207,42 @@ iter_batches = Batches
 def _texts(labels: Any) -> list[str]:
     if isinstance(labels, Words):
         return labels.texts()
+    if isinstance(labels, Numbers):
+        return ["" if value != value else shortest(value) for value in labels.values.tolist()]
     return ["" if is_absent(text := str(value).strip()) else word(text) for value in labels.tolist()]
 
 
-def frame_features(frame: Any, encoding: Encoding) -> Tensor:
+def frame_features(frame: Any, encoding: Encoding) -> Any:
     """The rows of a pandas frame through a known encoding (N, d), its columns found by name, others ignored."""
+    names = [str(name) for name in frame.columns]
+    return _named_features(names, lambda j: frame.iloc[:, j], len(frame), encoding)
+
+
+def dict_features(rows: Sequence[Any], encoding: Encoding) -> Any:
+    """A list of dicts through a known encoding (N, d), by their keys, others ignored; ``None`` is a missing value."""
+    wrong = next((i for i, row in enumerate(rows) if not isinstance(row, Mapping)), None)
+    if wrong is not None:
+        raise TypeError(f"X[{wrong}] is {type(rows[wrong]).__name__}, but X[0] is a dict; give a dict per row")
+    names = [column.name for column in encoding.columns]
+    lost = next(((i, name) for i, row in enumerate(rows) for name in names if name not in row), None)
+    if lost is not None:
+        has = listed([str(name) for name in rows[lost[0]]])
+        raise ValueError(f"X[{lost[0]}] must have each column of training; look at {lost[1]!r}, it has {has}")
+    return _named_features(names, lambda j: [row[names[j]] for row in rows], len(rows), encoding)
+
+
+def _named_features(names: list[str], values: Callable[[int], Any], count: int, encoding: Encoding) -> Any:
     import pyarrow as pa
 
     if encoding.sparse:
-        raise TypeError("X is a frame, but training had numbered features; pass a sparse matrix")
-    names = [str(name) for name in frame.columns]
+        raise TypeError("X has named columns, but training had numbered features; pass a sparse matrix")
     lost = [column.name for column in encoding.columns if names.count(column.name) != 1]
     if lost:
         raise ValueError(f"X must have each column of training once; look at {listed(lost)}, it has {listed(names)}")
     try:
-        arrays = [pa.array(frame.iloc[:, names.index(column.name)], from_pandas=True) for column in encoding.columns]
+        arrays = [pa.array(values(names.index(column.name)), from_pandas=True) for column in encoding.columns]
     except pa.ArrowException as error:
         raise ValueError(f"X has a column of mixed kinds ({error}); convert it") from None
     known = zip(arrays, encoding.columns, strict=True)
-    block = block_of(len(frame), {j: cells_of(array, c.levels is not None) for j, (array, c) in enumerate(known)})
+    block = block_of(count, {j: cells_of(array, not c.is_number) for j, (array, c) in enumerate(known)})
     return Encoder(encoding, range(len(encoding.columns)), None, Path("X")).features(block)

@@ -48,6 +48,11 @@ class Words(NamedTuple):
     codes: Array
     levels: tuple[str, ...]
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes and words, roughly."""
+        return int(self.codes.nbytes) + sum(map(len, self.levels))
+
     def missing(self) -> Array | None:
         """Which values are missing; ``None`` if none is."""
         return self.codes < 0 if len(self.codes) and self.codes.min() < 0 else None

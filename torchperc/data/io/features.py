@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from torchperc._checks import Option, ParameterError
+from torchperc.data.dataset import small_indices
 from torchperc.data.encoding import Encoding, codes_of, is_number, listed
 from torchperc.data.io.blocks import Array, Block, Numbers, Words
 
@@ -20,18 +21,18 @@ class Encoder:
     def __init__(self, encoding: Encoding, positions: Sequence[int], target: int | None, path: Path) -> None:
         self.encoding, self.positions, self.target, self.path = encoding, tuple(positions), target, path
         self._levels = [None if c.levels is None else {x: k for k, x in enumerate(c.levels)} for c in encoding.columns]
-        self._starts = np.cumsum([0, *(1 if known is None else len(known) for known in self._levels)]).tolist()
+        self._starts = np.cumsum([0, *(column.width for column in encoding.columns)]).tolist()
 
     @property
     def words(self) -> dict[int, bool]:
         """The columns that are wanted from the file, and whether as words."""
-        wanted = {j: known is not None for j, known in zip(self.positions, self._levels, strict=True)}
-        return wanted if self.target is None else wanted | {self.target: True}
+        wanted = {j: not c.is_number for j, c in zip(self.positions, self.encoding.columns, strict=True)}
+        return wanted if self.target is None else wanted | {self.target: bool(self.encoding.labels)}
 
     def labels(self, block: Block) -> Array:
-        """Codes of the labels."""
+        """Codes of the labels, or real targets."""
         assert self.target is not None
-        return label_codes(block.columns[self.target], self.encoding.labels)
+        return targets(block.columns[self.target], self.encoding.labels)
 
     def write(self, block: Block, out: Array) -> Array:
         """Write features (rows, d), means where values are missing; return row and feature of those (M, 2)."""
@@ -55,9 +56,50 @@ class Encoder:
         found = np.concatenate(gaps)
         return found[np.lexsort((found[:, 1], found[:, 0]))]
 
-    def features(self, block: Block) -> Tensor:
-        """The features (rows, d) of a block of a new file, which is checked."""
+    def sparse(self, block: Block) -> tuple[Any, Array]:
+        """What :meth:`write` writes as a CSR array, for tables with text, and the same places of missing values.
+
+        A missing text has no words and is no such place: there is nothing to be filled in.
+        """
+        from scipy.sparse import csr_array, hstack
+
+        pieces, gaps = [], [np.empty((0, 2), np.int64)]
+        for k, (position, column) in enumerate(zip(self.positions, self.encoding.columns, strict=True)):
+            cells = block.columns[position]
+            if column.vocabulary is not None:
+                assert isinstance(cells, Words)
+                pieces.append(column.vocabulary.features((*cells.levels, ""))[cells.codes])
+                continue
+            start, stop = self._starts[k], self._starts[k + 1]
+            if isinstance(cells, Numbers):
+                rows = np.flatnonzero(cells.values)
+                where, values = np.zeros(len(rows), np.int64), cells.values[rows]
+            else:
+                known = self._levels[k]
+                assert known is not None
+                place = np.array([*(known.get(level, -1) for level in cells.levels), -1])[cells.codes]
+                rows = np.flatnonzero(place >= 0)
+                where, values = place[rows], np.ones(len(rows))
+            absent = cells.missing()
+            if absent is not None and self.encoding.fills is not None:
+                missing = np.flatnonzero(absent)
+                there = ~absent[rows]
+                filled = np.repeat(missing, stop - start), np.tile(np.arange(stop - start), len(missing))
+                means = np.tile(np.array(self.encoding.fills[start:stop]), len(missing))
+                rows, where = np.append(rows[there], filled[0]), np.append(where[there], filled[1])
+                values = np.append(values[there], means)
+                gaps.append(np.stack([filled[0], filled[1] + start], 1))
+            pieces.append(csr_array((values, (rows, where)), shape=(block.count, stop - start)))
+        X = csr_array(hstack(pieces, format="csr"))
+        X.sort_indices()
+        found = np.concatenate(gaps)
+        return X, found[np.lexsort((found[:, 1], found[:, 0]))]
+
+    def features(self, block: Block) -> Any:
+        """The features (rows, d) of a block of a new file, which is checked: a tensor, with text a CSR array."""
         self.check(block)
+        if self.encoding.texts:
+            return small_indices(self.sparse(block)[0])
         out = np.empty((block.count, self.encoding.width))
         self.write(block, out)
         return torch.from_numpy(out)
@@ -88,7 +130,9 @@ class Encoder:
         absent = cells.missing()
         if absent is not None and self.encoding.fills is None:
             yield int(np.flatnonzero(absent)[0]), k, "absent"
-        if isinstance(cells, Numbers):
+        if self.encoding.columns[k].vocabulary is not None:
+            row = None  # a word that is not known is ignored
+        elif isinstance(cells, Numbers):
             row = cells.infinite()
         else:
             good = [is_number(level) if known is None else level in known for level in cells.levels]
@@ -98,8 +142,14 @@ class Encoder:
             yield row, k, "infinite" if isinstance(cells, Numbers) else "word" if known is None else "level"
 
 
-def label_codes(cells: object, labels: Sequence[str]) -> Array:
-    """−1/+1 for two labels, 0 … K−1 for K; 0 for what is none, as in rows that are dropped."""
+def targets(cells: object, labels: Sequence[str]) -> Array:
+    """−1/+1 for two labels, 0 … K−1 for K; 0 for what is none, as in rows that are dropped. Without labels numbers."""
+    if not labels and isinstance(cells, Numbers):
+        return cells.values
     assert isinstance(cells, Words)
+    if not labels:
+        return np.array([*(float(level) if is_number(level) else np.nan for level in cells.levels), np.nan])[
+            cells.codes
+        ]
     codes = codes_of(labels)
     return np.array([codes.get(level, 0) for level in cells.levels], np.int64)[cells.codes]

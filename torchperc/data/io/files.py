@@ -18,20 +18,23 @@ from torchperc import _checks as checks
 from torchperc._checks import Option, ParameterError
 from torchperc._lazy import old_names
 from torchperc.data.dataset import Dataset, small_indices
-from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed
+from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed, word
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Array, Block, Numbers, block_of
-from torchperc.data.io.caching import Cache
+from torchperc.data.io.caching import Cache, stacked
 from torchperc.data.io.cutting import Shard, shard_of
-from torchperc.data.io.features import Encoder, label_codes
+from torchperc.data.io.features import Encoder, targets
 from torchperc.data.io.opening import Form, Unchanged, free_memory
 from torchperc.data.io.survey import Plan, Survey, check_labels, kept
 from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
 from torchperc.data.io.tables import Table, open_tables, text_ranges
+from torchperc.data.task import LABELS, TASKS, guessed, is_regression
 from torchperc.samples.shards import agreed, gathered
 
 SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
+SAMPLED = 2**25  # bytes of files beyond which a vocabulary is learned from a sample of the texts
+_PACKED = 4  # times that compressed files expand, roughly
 __getattr__ = old_names(__name__, {"read_csv": "read"})
 
 
@@ -46,6 +49,7 @@ class _How(NamedTuple):
     cache: str | Path | None
     progress: bool | None
     max_features: int | None
+    task: str | None
 
 
 def read(
@@ -57,6 +61,7 @@ def read(
     delimiter: str | None = None,
     categories: str | int | Sequence[str | int] = (),
     ignore: str | int | Sequence[str | int] = (),
+    text: str | int | Sequence[str | int] = (),
     positive: str | int | None = None,
     dtype: str = "float64",
     stream: bool | None = None,
@@ -65,8 +70,9 @@ def read(
     max_unpacked: int | None = None,
     max_features: int | None = None,
     shard: tuple[int, int] | str | None = None,
+    task: str | None = None,
 ) -> Dataset:
-    """Read a file with a column of labels, or several files as one, or a process's own shard of them.
+    """Read a file with a column of labels or real targets, or several files as one, or a process's own shard of them.
 
     What kind of file it is, its ending says: text (``.csv .tsv .txt .data``, and any other), Parquet
     (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text
@@ -75,6 +81,11 @@ def read(
     A column is a number if all that is in it are numbers, and a category if fewer than half are: then each of its
     levels becomes a feature of 0 and 1. Anything between is an error that names the cell. Missing values are empty
     cells, ``NA``, ``N/A``, ``nan``, ``null`` and ``?``. A line in which nothing is written is no row.
+
+    Text is a column that is named as such, or one whose values are nearly all different and long: five words of two
+    letters or more on average, and more than 20 different values that are more than half as many as rows (or more than
+    1,000). Its words and pairs of words that occur in two rows or more become features, see
+    :class:`~torchperc.data.ngrams.Vocabulary`, and X is sparse.
 
     Several files are one table, their rows one after the other, so they must have the same columns in the same order
     (of text, a header in each or in the first only).
@@ -88,15 +99,16 @@ def read(
     Args:
         path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; or
             a list of files.
-        target: the column of labels, by name or by position from 1; the last one by default. Of an ``.npz`` file, the
-            name of the array of labels.
+        target: the column of labels or targets, by name or by position from 1; the last one by default. Of an ``.npz``
+            file, the name of that array.
         missing: what to do about missing values: ``"error"`` names the first; ``"drop"`` leaves their rows out, and
             counts them in ``Dataset.dropped``; ``"mean"`` fills in the mean of a number, and of a category the fraction
-            of each level. A label cannot be filled in.
+            of each level, and a missing text has no words. A label cannot be filled in.
         header: whether text begins with a line of names; by default it does if no number is in that line.
         delimiter: between the cells of text; detected among comma, semicolon, tab and | by default.
         categories: columns that are categories even if they hold numbers, by name or position.
         ignore: columns to leave out, by name or position.
+        text: columns of free text, by name or position, whose words and pairs of words become features.
         positive: a label to be +1 against all others.
         dtype: of the features where they are mapped from a file, ``"float64"`` or ``"float32"``; in memory they are
             float64.
@@ -112,6 +124,12 @@ def read(
             process group of ``torch.distributed`` (everything without one). If it is this process's own of the group,
             all processes must call this together: each reads its own rows only, and they tell each other what labels,
             levels and sums they found. Otherwise all rows are read once for those, and the shard's own are kept.
+        task: ``"classification"`` reads the target as labels, ``"regression"`` as numbers, of which none may be missing
+            or infinite. By default many different numbers are a quantity, all else are labels; what was taken is in
+            ``Dataset.task``, and in words in ``Dataset.guess`` where it could be otherwise. Numbers are a quantity if
+            there are more than 10, and more than half as many as rows; or more than 20, not all of them integers; or
+            more than 50 integers, with gaps between them and fewer than five rows for each on average; or more than
+            65,536.
 
     Raises:
         ValueError: if the file cannot be read, is not as described, exceeds a limit, or changes while it is read.
@@ -127,8 +145,17 @@ def read(
         ([[120.0, 0.0, 1.0], [110.0, 0.5, 0.5], [90.0, 1.0, 0.0]], [-1, 1, -1])
         >>> fruit.gaps.tolist()
         [[1, 1], [1, 2]]
+        >>> read(file, "weight", ignore="colour", task="regression").y.tolist()
+        [120.0, 110.0, 90.0]
     """
     checks.one_of("missing", missing, MISSING)
+    if task is not None:
+        checks.one_of("task", task, TASKS)
+    if positive is not None:
+        if task == "regression":
+            why = " names a class, but there is none with "
+            raise ParameterError(Option("positive", positive), why, Option("task", task), "; leave one of them out")
+        task = "classification"
     checks.one_of("dtype", dtype, ("float32", "float64"))
     if max_features is not None:
         checks.whole("max_features", max_features, at_least=1)
@@ -140,17 +167,18 @@ def read(
     if dtype != "float64" and stream is False:
         raise ValueError(f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory")
     room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
-    chosen, left_out, own = _list(categories), _list(ignore), shard_of(shard)
+    chosen, left_out, texts, own = _list(categories), _list(ignore), _list(text), shard_of(shard)
     paths = own.alike(lambda: opening.found(path))
     with Unchanged(*paths) as source:
         forms = own.alike(lambda: _forms(paths, max_unpacked))
         if own.together:
             told = [(path.name, path.stat().st_size) for path in paths]
             agreed("path", told)
-            agreed("the way to read it", (target, missing, header, delimiter, chosen, left_out, positive))
-        how, form, path = _How(paths, own, source, dtype, room, cache, progress, max_features), forms[0], paths[0]
+            agreed("the way to read it", (target, missing, header, delimiter, chosen, left_out, texts, positive, task))
+        how, form, path = _How(paths, own, source, dtype, room, cache, progress, max_features, task), forms[0], paths[0]
         if form.kind in ("svmlight", "npz"):
             only_tables = {"header": header, "delimiter": delimiter, "categories": chosen, "ignore": left_out}
+            only_tables |= {"text": texts}
             for name, given in (only_tables | ({"target": target} if form.kind == "svmlight" else {})).items():
                 if given not in (None, ()):
                     why = f" needs columns, and {path} ({form.kind}) has none; leave it out"
@@ -164,12 +192,13 @@ def read(
             for given, what in ((stream, "stream=True"), (own.size > 1, "shard"), (len(paths) > 1, "several files")):
                 if given:
                     raise ValueError(f"{what} is not possible with {path}, which is read as a whole; save it as .npy")
-            made = _archive(path, None if target is None else str(target), form.limit, max_features)
+            made = _archive(path, None if target is None else str(target), form.limit, how)
         else:
             known = () if target is None else (str(target),)
             opened = partial(open_tables, paths, forms, delimiter=delimiter, header=header, known=known)
             table = opened(own)
-            plan = _plan(table, target, chosen, left_out, missing)
+            plan = _plan(table, target, chosen, left_out, texts, missing)
+            plan = plan._replace(task=task, sampled=min(1.0, SAMPLED / max(1, _text_size(paths, forms))))
             alone = own.size > 1 and not own.together
             made = _table(table, opened(Shard()) if alone else None, plan, how)
     if own.size > 1:
@@ -214,7 +243,20 @@ def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None
         raise ParameterError(why, remedy, Option("max_features", width))
 
 
-def _plan(table: Table, target: object, categories: Sequence[str], ignore: Sequence[str], missing: str) -> Plan:
+def _text_size(paths: Sequence[Path], forms: Sequence[Form]) -> int:
+    """Roughly the bytes of text that are in files, the same in every process."""
+    packed = any(form.packing is not None or form.kind == "parquet" for form in forms)
+    return sum(path.stat().st_size for path in paths) * (_PACKED if packed else 1)
+
+
+def _plan(
+    table: Table,
+    target: object,
+    categories: Sequence[str],
+    ignore: Sequence[str],
+    texts: Sequence[str],
+    missing: str,
+) -> Plan:
     names, path = table.names, table.path
     if len(names) < 2:
         text = not any(end in path.name for end in (".npy", ".parquet", ".pq"))
@@ -228,9 +270,14 @@ def _plan(table: Table, target: object, categories: Sequence[str], ignore: Seque
     if not features:
         raise ValueError(f"ignore leaves no column of {path} but the labels; a feature is needed")
     forced = frozenset(_position(table, name, "categories") for name in categories)
-    if not forced <= set(features):
-        wrong = names[min(forced - set(features))]
-        raise ValueError(f"categories names column {wrong!r} of {path}, which is no feature; leave it out")
+    words = frozenset(_position(table, name, "text") for name in texts)
+    for option, chosen in (("categories", forced), ("text", words)):
+        if not chosen <= set(features):
+            wrong = names[min(chosen - set(features))]
+            raise ValueError(f"{option} names column {wrong!r} of {path}, which is no feature; leave it out")
+    if forced & words:
+        wrong = names[min(forced & words)]
+        raise ValueError(f"categories and text both name column {wrong!r} of {path}; choose one")
     seen: dict[str, int] = {}
     for j in sorted((*features, column)):
         if not names[j]:
@@ -241,7 +288,7 @@ def _plan(table: Table, target: object, categories: Sequence[str], ignore: Seque
             why = f"{path} has the column {names[j]!r} {twice}; rename one of them, or leave it out with "
             raise ParameterError(why, Option("ignore", j + 1))
         seen[names[j]] = j
-    return Plan(column, features, forced, missing)
+    return Plan(column, features, forced, missing, words)
 
 
 def _position(table: Table, name: str, option: str) -> int:
@@ -259,7 +306,8 @@ def _position(table: Table, name: str, option: str) -> int:
 def _table(table: Table, everything: Table | None, plan: Plan, how: _How) -> Dataset:
     """The samples of a table; labels, levels and means by everything, if it is a shard that is read alone."""
     survey, every, held = _surveyed(table, everything, plan, how)
-    return how.shard.alike(lambda: _encoded(table, plan, how, every.encoding(), survey, held))
+    made = how.shard.alike(lambda: _encoded(table, plan, how, every.encoding(), survey, held))
+    return replace(made, target=table.names[plan.target], guess=every.guess)
 
 
 def _encoded(
@@ -267,27 +315,35 @@ def _encoded(
 ) -> Dataset:
     _check_width(table.path, encoding.width, encoding.labels, how.max_features)
     encoder = Encoder(encoding, plan.features, plan.target, table.path)
-    y, gaps = np.empty(survey.rows, np.int64), [np.empty((0, 2), np.int64)]
-    first = 0
+    y = np.empty(survey.rows, np.int64 if encoding.labels else np.float64)
+    gaps = [np.empty((0, 2), np.int64)]
+    first, sparse = 0, bool(encoding.texts)
 
-    def written(block: Block, out: Array) -> Array:
+    def written(block: Block, out: Any = None) -> Any:
         nonlocal first
-        gaps.append(encoder.write(block, out) + np.array([first, 0]))
+        out, found = encoder.sparse(block) if sparse else (out, encoder.write(block, out))
+        gaps.append(found + np.array([first, 0]))
         y[first : first + block.count] = encoder.labels(block)
         first += block.count
         return out
 
-    def second_pass(watch: opening.Watch) -> Iterator[Array]:
+    def second_pass(watch: opening.Watch) -> Iterator[Any]:
         for given in table.blocks(encoder.words, watch):
             block = given.kept(kept(given, plan.missing)[0])
             encoder.check(block)  # only a file that has changed meanwhile can fail here
             how.source.check(first + block.count <= survey.rows)
-            yield _narrow(written(block, np.empty((block.count, encoding.width))), how.dtype, encoder)
+            if not sparse:
+                yield _narrow(written(block, np.empty((block.count, encoding.width))), how.dtype, encoder)
+            elif block.count:
+                yield small_indices(written(block))
         how.source.check(first == survey.rows)  # before what is written has a name
 
     if held is None:
         with opening.bar(how.paths, how.progress, "converting") as watch, Cache(how.cache) as store:
-            X = store.dense(second_pass(watch), (survey.rows, encoding.width), how.dtype)
+            shape = survey.rows, encoding.width
+            X = store.sparse(second_pass(watch)) if sparse else store.dense(second_pass(watch), shape, how.dtype)
+    elif sparse:
+        X = stacked([written(held.popleft()) for _ in range(len(held))])
     else:
         X = np.empty((survey.rows, encoding.width))
         while held:
@@ -328,7 +384,7 @@ def _learned(survey: Survey, how: _How) -> deque[Block] | None:
     with opening.bar(how.paths, how.progress, "reading") as watch:
         for block in survey.learn(survey.table.blocks(survey.words, watch)):
             cells = block.columns.values()
-            size += sum(c.values.nbytes if isinstance(c, Numbers) else c.codes.nbytes for c in cells)
+            size += sum(c.values.nbytes if isinstance(c, Numbers) else c.nbytes for c in cells)
             if size > how.room:  # the first lines promised less
                 held = None
             if held is not None:
@@ -376,16 +432,19 @@ def _sparse(forms: Sequence[Form], missing: str, how: _How) -> Dataset:
         raise ValueError(f"{path} has no samples in it")
     if every.highest < every.lowest:
         raise ValueError(f"{path} has no features in it: every line is a label alone")
-    check_labels(str(path), every.labels, every.rows, last=True)
+    check_labels(str(path), every.labels, every.rows, how.task, last=True)
     _check_shards(path, counts, shard)
-    size = every.highest - every.lowest + 1
-    encoding = Encoding((), None, in_order(every.labels), missing, sparse=True, size=size, first=every.lowest)
-    return shard.alike(lambda: _joined_samples(files, seen, path, encoding, how))
+    size, real = every.highest - every.lowest + 1, is_regression(how.task, every.labels, every.rows)
+    labels = () if real else in_order(every.labels)
+    encoding = Encoding((), None, labels, missing, sparse=True, size=size, first=every.lowest)
+    made = shard.alike(lambda: _joined_samples(files, seen, path, encoding, how))
+    return made if how.task else replace(made, guess=guessed(None, every.labels, real))
 
 
 def _svmlight_files(forms: Sequence[Form], how: _How, shard: Shard) -> list[SvmlightFile]:
     own = text_ranges(how.paths, forms, shard)
-    files = [SvmlightFile(how.paths[each.number], forms[each.number]) for each in own]
+    real = how.task == "regression"
+    files = [SvmlightFile(how.paths[each.number], forms[each.number], real) for each in own]
     for each, file in zip(own, files, strict=True):
         if not file.labelled:
             why = "has no labels: its lines begin with index:value; a line is: label index:value …"
@@ -409,11 +468,12 @@ def _scanned(files: Sequence[SvmlightFile], path: Path, how: _How) -> _Seen:
     with opening.bar(how.paths, how.progress) as watch:
         for block in _blocks(files, watch):
             assert block.labels is not None
-            seen.update(dict.fromkeys(block.labels.levels, 1))
+            if len(seen) <= LABELS or how.task == "classification":  # else a quantity, or refused below
+                seen.update(dict.fromkeys(block.labels.levels, 1))
             if len(block.columns):
                 lowest, highest = min(lowest, int(block.columns.min())), max(highest, int(block.columns.max()))
             rows, size = rows + block.rows, size + block.nbytes
-            check_labels(str(path), seen, rows)
+            check_labels(str(path), seen, rows, how.task)
             if size > how.room:  # the first lines promised less
                 held = None
             if held is not None:
@@ -429,7 +489,7 @@ def _joined_samples(files: Sequence[SvmlightFile], seen: _Seen, path: Path, enco
     def second_pass(watch: opening.Watch) -> Iterator[Any]:
         for block in _blocks(files, watch):
             if block.rows:
-                y.append(label_codes(block.labels, labels))
+                y.append(targets(block.labels, labels))
                 yield sparse_rows(block, encoding)
         how.source.check(seen.rows == sum(map(len, y)))  # before what is written has a name
 
@@ -437,7 +497,7 @@ def _joined_samples(files: Sequence[SvmlightFile], seen: _Seen, path: Path, enco
         with opening.bar(how.paths, how.progress, "converting") as watch, Cache(how.cache) as store:
             X: Any = store.sparse(second_pass(watch))
     else:
-        y += [label_codes(block.labels, labels) for block in seen.held]
+        y += [targets(block.labels, labels) for block in seen.held]
         X = _joined(seen.held, encoding)
     codes = torch.from_numpy(np.concatenate(y))
     how.source.check()
@@ -470,21 +530,25 @@ _PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
 _CSR = {"data", "indices", "indptr", "shape"}
 
 
-def _archive(path: Path, target: str | None, limit: int | None, max_features: int | None) -> Dataset:
+def _archive(path: Path, target: str | None, limit: int | None, how: _How) -> Dataset:
     """Arrays X and y of an ``.npz`` file; X may be the parts of a CSR array."""
     X, y, name, held = load_archive(path, limit, target)
-    _check_width(path, X.shape[1], (), max_features)
+    _check_width(path, X.shape[1], (), how.max_features)
     if y is None:
         raise ValueError(
             f"{path} has no labels: it holds {held} and no array {name!r}; add a label per row: "
             f"np.savez(path, X=X, y=y), or for sparse X np.savez(path, data=X.data, indices=X.indices, "
             f"indptr=X.indptr, shape=X.shape, y=y)"
         )
+    different = [word(str(value)) for value in np.unique(y).tolist()] if how.task is None else []
+    real = is_regression(how.task, different, len(y))
     try:
-        made = Dataset.of(X, y, names=[str(j + 1) for j in range(X.shape[1])], name=path.name)
+        numbers, task = [str(j + 1) for j in range(X.shape[1])], TASKS[real]
+        made = Dataset.of(X, y, names=numbers, name=path.name, task=task, target=name)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: {error}") from None
-    _check_width(path, X.shape[1], made.labels, max_features)
+    made = replace(made, guess="" if how.task else guessed(name, different, real))
+    _check_width(path, X.shape[1], made.labels, how.max_features)
     if checks.is_sparse(made.X):
         encoding = Encoding((), None, made.labels, sparse=True, size=X.shape[1])
     else:

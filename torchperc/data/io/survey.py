@@ -11,13 +11,16 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from torchperc._checks import Option, ParameterError
-from torchperc.data.encoding import Column, Encoding, in_order, is_absent, is_number
+from torchperc.data.encoding import Column, Encoding, in_order, is_absent, is_number, shortest
 from torchperc.data.io.blocks import Array, Block, Numbers, Spot, Words
 from torchperc.data.io.tables import Table
+from torchperc.data.ngrams import PROSE, Counts, word_count
+from torchperc.data.task import LABELS, guessed, is_finite, is_quantity, is_regression
 
 LEVELS = 1000  # levels above which a column of words is an identifier, unless it is named as a category
 FEW = 50  # levels that are never too many, however few rows there are
-_LABELS = 2**16  # different labels above which nobody means classes
+TEXTS = 20  # levels above which a column of long values may be text
+_SHOWN = 60  # characters of a value in an error message
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like slips
 _COMMA = re.compile(r"[+-]?\d+,\d+")
 _POINT = 1126  # binary places of exact sums: 1073 of the smallest number, and 53 of its mantissa
@@ -26,12 +29,15 @@ _REMEDY = "; correct it, or say what to do about such rows: ", _DROP, " leaves t
 
 
 class Plan(NamedTuple):
-    """Which columns of a table are what, by position: labels, features, and those named as categories."""
+    """Which columns of a table are what, by position: labels, features, those named as categories and as text."""
 
     target: int
     features: tuple[int, ...]
     forced: frozenset[int]
     missing: str
+    text: frozenset[int] = frozenset()
+    sampled: float = 1.0  # fraction of the texts by which a vocabulary is learned
+    task: str | None = None
 
 
 @dataclass
@@ -45,20 +51,33 @@ class _Seen:
     total: int = 0  # of the numbers, in units of the smallest there is: the mean does not depend on who adds what
     count: int = 0
     as_numbers: bool = False
+    values: int = 0  # that are words, of rows that count
+    prose: int = 0  # how many words are in them
+    counts: Counts | None = None  # of words in a column of text; its levels are forgotten
 
     def add(self, other: _Seen) -> None:
+        self.values, self.prose = self.values + other.values, self.prose + other.prose
+        if other.counts is not None:
+            self.read_as_text(other.counts.fraction).merge(other.counts)
         self.numbers, self.others = self.numbers + other.numbers, self.others + other.others
         self.total, self.count = self.total + other.total, self.count + other.count
         self.first_other, self.as_numbers = self.first_other or other.first_other, self.as_numbers or other.as_numbers
         _add(self.levels, other.levels)
+
+    def read_as_text(self, fraction: float) -> Counts:
+        """Count words from now on, those of the levels so far included."""
+        self.counts = self.counts or Counts(fraction)
+        self.counts.add(self.levels)
+        self.levels = {}
+        return self.counts
 
     @property
     def mean(self) -> float:
         return float(Fraction(self.total, max(1, self.count) << _POINT))
 
 
-Learned: TypeAlias = tuple[int, int, dict[int, _Seen], dict[str, int]]
-"""Rows that count, rows that were dropped, what was seen of each column, and how often each label."""
+Learned: TypeAlias = tuple[int, int, dict[int, _Seen], dict[str, int], Spot | None]
+"""Rows that count, dropped rows, what was seen of each column, how often each label, the first that is no number."""
 
 
 class Survey:
@@ -66,24 +85,27 @@ class Survey:
 
     def __init__(self, table: Table, plan: Plan) -> None:
         self.table, self.plan = table, plan
-        self.words = {j: table.guess[j] or j in plan.forced for j in plan.features} | {plan.target: True}
+        named = plan.forced | plan.text
+        self.words = {j: table.guess[j] or j in named for j in plan.features}
+        self.words[plan.target] = plan.task != "regression"
         self._start()
 
     def _start(self) -> None:
         self.rows = self.dropped = 0
         self._seen = {j: _Seen() for j in self.plan.features}
-        self._labels: dict[str, int] = {}
+        self._labels: dict[str, int] = {}  # of a target that is read as numbers, the ends of each block alone
+        self._odd: Spot | None = None  # the first target that is no finite number
 
     def learned(self) -> Learned:
         """What has been learned so far, to be told to others."""
-        return self.rows, self.dropped, self._seen, self._labels
+        return self.rows, self.dropped, self._seen, self._labels, self._odd
 
     def with_all(self, every: Sequence[Learned]) -> Survey:
         """The survey of a whole table, of which each process has seen some rows."""
         made = Survey(self.table, self.plan)
         made.words = self.words
-        for rows, dropped, columns, labels in every:
-            made.rows, made.dropped = made.rows + rows, made.dropped + dropped
+        for rows, dropped, columns, labels, odd in every:
+            made.rows, made.dropped, made._odd = made.rows + rows, made.dropped + dropped, made._odd or odd
             for position, seen in columns.items():
                 made._seen[position].add(seen)
             _add(made._labels, labels)
@@ -96,7 +118,7 @@ class Survey:
             self.rows += block.count
             for position in self.plan.features:
                 self._look(position, given, block)
-            _count(self._labels, block.columns[self.plan.target])
+            self._look_at_target(block)
             self._check_labels()
             yield block
 
@@ -134,7 +156,8 @@ class Survey:
             row, position = min(found)
             spot = block.spot(row, position)
             if position == self.plan.target:
-                raise self._wrong(spot, position, "the label is missing; fill it in, or drop such rows with ", _DROP)
+                what = "target" if self.plan.task == "regression" else "label"
+                raise self._wrong(spot, position, f"the {what} is missing; fill it in, or drop such rows with ", _DROP)
             if is_absent(spot.cell) and spot.cell.lower().strip("+-") == "nan":
                 said = f"{spot.cell} is not a finite number but a missing value"
             else:
@@ -163,21 +186,83 @@ class Survey:
             seen.first_other = given.spot(int(np.flatnonzero(~numeric[cells.codes])[0]), position)
         seen.numbers, seen.others = seen.numbers + numbers, seen.others + others
         _count(seen.levels, those)
-        if len(seen.levels) > LEVELS and self._is_category(position) and position not in self.plan.forced:
-            raise self._identifier(position)
+        if position in self.plan.forced:
+            return
+        assert isinstance(those, Words)
+        found = list(zip(those.levels, those.counts(), strict=True))
+        seen.values += sum(count for _, count in found)
+        seen.prose += sum(count * word_count(level) for level, count in found if count)
+        if position in self.plan.text or seen.counts is not None:
+            seen.read_as_text(self.plan.sampled)
+        elif len(seen.levels) > LEVELS and self._is_category(position):
+            if not self._is_text(position):
+                raise self._identifier(position)
+            seen.read_as_text(self.plan.sampled)
+
+    def _is_text(self, position: int) -> bool:
+        """Whether a column is free text: named as such, or its values are long and nearly all different."""
+        seen = self._seen[position]
+        if position in self.plan.text:
+            return True
+        if position in self.plan.forced or not self._is_category(position):
+            return False
+        different = len(seen.levels)
+        many = seen.counts is not None or different > LEVELS or (different > TEXTS and 2 * different > self.rows)
+        return many and seen.prose >= PROSE * seen.values
+
+    def _look_at_target(self, block: Block) -> None:
+        """Learn which labels there are; of a quantity, whether all are finite numbers, and two of them different."""
+        cells = block.columns[self.plan.target]
+        if isinstance(cells, Numbers):
+            row = cells.infinite()
+            if row is not None:
+                raise self._no_target(block.spot(row, self.plan.target))
+            if block.count:
+                ends = cells.values.min(), cells.values.max()
+                _add(self._labels, {shortest(float(value)): 1 for value in ends})
+            return
+        assert isinstance(cells, Words)
+        odd = ~np.array([*map(is_finite, cells.levels), True])[cells.codes]
+        if self._odd is None and odd.any():
+            self._odd = block.spot(int(np.flatnonzero(odd)[0]), self.plan.target)
+        if self.plan.task == "regression" and self._odd is not None:
+            raise self._no_target(self._odd)
+        if len(self._labels) <= LABELS or self._odd is not None or self.plan.task is not None:  # else a quantity anyway
+            _count(self._labels, cells)
+
+    def _no_target(self, spot: Spot) -> ValueError:
+        finite = "finite " if is_number(spot.cell) else ""
+        comma = "write a point for the comma" if _COMMA.fullmatch(spot.cell) else "correct it or drop the row"
+        said = f"{spot.cell!r} is not a {finite}number; {comma}, or learn the values as classes with "
+        return self._wrong(spot, self.plan.target, said, Option("task", "classification"))
+
+    @property
+    def quantity(self) -> bool:
+        """Whether the target is a quantity: as was said, or else by its values."""
+        return is_regression(self.plan.task, self._labels, self.rows)
+
+    @property
+    def guess(self) -> str:
+        """What the target was taken for, if nobody said and it could be taken for something else."""
+        return "" if self.plan.task else guessed(self.table.names[self.plan.target], self._labels, self.quantity)
 
     def _is_category(self, position: int) -> bool:
         seen = self._seen[position]
         return position in self.plan.forced or seen.numbers < seen.others
 
     def _identifier(self, position: int) -> ValueError:
-        levels, name = self._seen[position].levels, self.table.names[position]
+        seen, name = self._seen[position], self.table.names[position]
+        count = len(seen.levels) if seen.counts is None else f"more than {LEVELS}"
+        first = [] if seen.first_other is None else [seen.first_other.cell]
+        some = [value if len(value) <= _SHOWN else f"{value[:_SHOWN]}…" for value in list(seen.levels)[:3] or first]
         return ParameterError(
-            f"{self.table.path}, column {name!r} has {len(levels)} different values in {self.rows} rows, "
-            f"such as {', '.join(map(repr, list(levels)[:3]))}; it looks like an identifier or a date: leave it out (",
+            f"{self.table.path}, column {name!r} has {count} different values in {self.rows} rows, "
+            f"such as {', '.join(map(repr, some))}; it looks like an identifier or a date: leave it out (",
             Option("ignore", name),
-            "), or make every value a feature (",
+            "), make every value a feature (",
             Option("categories", name),
+            "), or, if it is free text, its words (",
+            Option("text", name),
             ")",
         )
 
@@ -196,14 +281,21 @@ class Survey:
         return Encoding(
             columns,
             names[self.plan.target],
-            in_order(self._labels),
+            () if self.quantity else in_order(self._labels),
             missing,
-            self._means() if missing == "mean" else None,
+            self._means(columns) if missing == "mean" else None,
             positions=None if self.table.named else len(names),
         )
 
     def _column(self, position: int) -> Column:
         seen, name = self._seen[position], self.table.names[position]
+        if self._is_text(position):
+            if not seen.others:
+                why = f"{self.table.path}, column {name!r} holds numbers, no text; leave out "
+                raise ParameterError(why, Option("text", name))
+            return Column(name, vocabulary=seen.read_as_text(self.plan.sampled).vocabulary())
+        if seen.counts is not None:  # which its first rows were taken for
+            raise self._identifier(position)
         if not self._is_category(position):
             if seen.others:
                 raise self._no_number(position)
@@ -224,10 +316,12 @@ class Survey:
         words = () if rare else (", or read the column as categories (", Option("categories", name), ")")
         return self._wrong(spot, position, f"{spot.cell!r} is not a number; {comma}", *words)
 
-    def _means(self) -> tuple[float, ...]:
+    def _means(self, columns: Sequence[Column]) -> tuple[float, ...]:
         means: list[float] = []
-        for position, seen in self._seen.items():
-            if self._is_category(position):
+        for column, (position, seen) in zip(columns, self._seen.items(), strict=True):
+            if column.vocabulary is not None:
+                means += [0.0] * column.width  # a missing text has no words
+            elif self._is_category(position):
                 total = sum(seen.levels.values())
                 means += [seen.levels[level] / total for level in in_order(seen.levels)]
             else:
@@ -235,17 +329,34 @@ class Survey:
         return tuple(means)
 
     def _check_labels(self, last: bool = False) -> None:
-        where = f"{self.table.path}, column {self.table.names[self.plan.target]!r}"
-        check_labels(where, self._labels, self.rows, last, "name the column of classes as the target")
+        where, task = f"{self.table.path}, column {self.table.names[self.plan.target]!r}", self.plan.task
+        if last and task is None and self._odd is not None:
+            numbers = [label for label in self._labels if is_finite(label)]
+            others = sum(count for label, count in self._labels.items() if not is_finite(label))
+            if others <= _TYPOS * self.rows and is_quantity(numbers, self.rows):
+                raise self._no_target(self._odd)
+        check_labels(where, self._labels, self.rows, task, last, "name the column of classes as the target")
 
 
 def check_labels(
-    where: str, labels: dict[str, int], rows: int, last: bool = False, remedy: str = "write a class in its place"
+    where: str,
+    labels: dict[str, int],
+    rows: int,
+    task: str | None = None,
+    last: bool = False,
+    remedy: str = "write a class in its place",
 ) -> None:
-    """Refuse labels that are no classes, since most of them occur once; in the end also one alone."""
+    """Refuse labels that are no classes, since most of them occur once; in the end also one alone.
+
+    Those of a quantity are fine, and if somebody has said that they are classes, only very many are refused.
+    """
     if last and len(labels) < 2:
-        raise ValueError(f"{where} has one label only: {next(iter(labels))!r}; at least two classes are required")
-    if len(labels) > (FEW if last else _LABELS) and 2 * len(labels) > rows:
+        found = next(iter(labels))
+        if task == "regression":
+            raise ValueError(f"{where} is {found} in every row; there is nothing to predict, so name another target")
+        raise ValueError(f"{where} has one label only: {found!r}; at least two classes are required")
+    many = len(labels) > (FEW if last and task is None else LABELS) and 2 * len(labels) > rows
+    if many and not is_regression(task, labels, rows):
         found = f"has {len(labels)} different labels in {rows} rows"
         raise ValueError(f"{where} {found}; it looks like a quantity or an identifier: {remedy}")
 

@@ -12,10 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from torchperc._checks import Option, ParameterError
 from torchperc.data.encoding import is_absent, word
 from torchperc.data.io.blocks import Array, Words, cells_of
 from torchperc.data.io.cutting import Range, lines
 from torchperc.data.io.opening import Checksums, Form, Stream, Watch, ahead, line_number, threads
+from torchperc.data.task import is_finite
 from torchperc.samples.compiling import cores
 
 PIECE = 2**24  # bytes of text that are read together
@@ -62,11 +64,11 @@ class SvmlightFile:
     """An svmlight file, read in pieces.
 
     Indices count from 1 unless a 0 occurs, and rise within a line. ``qid:…`` behind the label is ignored, as is all
-    from ``#`` to the end of the line. A label is any word without a comma or colon.
+    from ``#`` to the end of the line. A label is any word without a comma or colon; if it is ``real``, a finite number.
     """
 
-    def __init__(self, path: Path, form: Form) -> None:
-        self.path, self._form, self._sums = path, form, Checksums(path)
+    def __init__(self, path: Path, form: Form, real: bool = False) -> None:
+        self.path, self._form, self._sums, self._real = path, form, Checksums(path), real
         self._start, self._stop = 0, path.stat().st_size
         with Stream(path, form.packing) as stream:
             head = stream.read(2**16)
@@ -112,6 +114,13 @@ class SvmlightFile:
             number, what = error.args
             begin = line_number(self.path, self._form.packing, offset)
             raise ValueError(f"{self.path}, line {begin + number}: {what}") from None
+        if self._real and block.labels is not None:
+            odd = ~np.array([*map(is_finite, block.labels.levels), True])[block.labels.codes]
+            if odd.any():
+                row = int(np.flatnonzero(odd)[0])
+                cell, at = block.labels.texts()[row], f"{self.path}, line {block.line(row)}"
+                said = f"{at}: the target {cell!r} is not a finite number; correct it, or learn classes with "
+                raise ParameterError(said, Option("task", "classification"))
         wrong = np.flatnonzero(~np.isfinite(block.values))
         if len(wrong):
             at = f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]}"

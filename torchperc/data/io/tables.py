@@ -10,7 +10,7 @@ import numpy as np
 
 from torchperc._checks import Option, ParameterError, first_line
 from torchperc.data.encoding import listed
-from torchperc.data.io.blocks import Array, Block, block_of, cells_of, from_values, is_text
+from torchperc.data.io.blocks import Array, Block, Cells, block_of, cells_of, from_values, is_text
 from torchperc.data.io.cutting import Range, Shard, quotes_before, ranges
 from torchperc.data.io.opening import Checksums, Form, Watch, changed, check_unpacked, title, unreadable
 from torchperc.data.io.text import TextTable
@@ -164,11 +164,18 @@ class ParquetTable:
                     return
                 skipped = max(0, own.start - first)
                 some = batch.slice(skipped, max(0, own.stop - first - skipped))
-                columns = {j: cells_of(some.column(self.names[j]), wanted) for j, wanted in words.items()}
+                columns = {j: self._cells(some, j, wanted) for j, wanted in words.items()}
                 if some.num_rows:
                     yield block_of(some.num_rows, columns, self.path, first + skipped)
                 first += batch.num_rows
                 watch(total * first // max(1, self.count))
+
+    def _cells(self, batch: Any, position: int, words: bool) -> Cells:
+        try:
+            return cells_of(batch.column(self.names[position]), words)
+        except UnicodeDecodeError:
+            why = f"column {self.names[position]!r} holds bytes that are not UTF-8; write it again as text in UTF-8"
+            raise ValueError(f"{self.path}, {why}") from None
 
     def _check(self, position: int) -> None:
         import pyarrow as pa

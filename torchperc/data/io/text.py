@@ -19,6 +19,7 @@ from torchperc.data.encoding import ABSENT, is_absent, is_number
 from torchperc.data.io.blocks import Array, Block, Cells, Spot, cells_of
 from torchperc.data.io.cutting import Range, lines
 from torchperc.data.io.opening import Checksums, Form, Stream, Watch, ahead, line_number
+from torchperc.data.ngrams import PROSE, word_count
 
 PIECE = 2**24  # bytes of text that are read and parsed together
 BATCH = 2**20  # bytes of a piece that one thread parses at a time
@@ -168,7 +169,7 @@ class TextTable:
         body = [record.cells for record in first[headed:] if len(record.cells) == width]
         columns = list(zip(*body, strict=True)) if body else [()] * width
         self.guess = tuple(_mostly_words(column) for column in columns)
-        levels = sum(len(set(column)) if words else 1 for column, words in zip(columns, self.guess, strict=True))
+        levels = sum(_features(column) if words else 1 for column, words in zip(columns, self.guess, strict=True))
         per_row = (begin + first[-1].end - self._start) / max(1, len(first) - headed)
         self._growth = len(head) / max(1, used) / max(per_row, 1.0) * levels * 8
         self._line_end = b"\n" if b"\n" in head else b"\r"
@@ -350,6 +351,12 @@ def _is_header(cells: Sequence[str], known: Sequence[str]) -> bool:
 
 def _is_any_number(cell: str) -> bool:
     return is_number(cell.replace(",", ".", 1))  # those with a comma are an error, but not for being names
+
+
+def _features(column: Sequence[str]) -> int:
+    """About how many numbers a cell of words becomes: one per level, or some for each word if it is text."""
+    words = sum(map(word_count, column))
+    return 8 * words // len(column) if words > PROSE * len(column) else len(set(column))
 
 
 def _mostly_words(column: Sequence[str]) -> bool:

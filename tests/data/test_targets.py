@@ -1,0 +1,266 @@
+"""Targets that are quantities: how they are told from classes, and read from every kind of file."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from scipy.sparse import csr_array
+from sklearn.datasets import dump_svmlight_file, load_diabetes
+
+from torchperc.data import Dataset, Encoding, iter_batches, load, read
+from torchperc.data import task as tasks
+from torchperc.data.io import files, survey, svmlight, text
+
+N = 60
+
+
+def prices(seed=0, rows=N):
+    """Two features and a price per row, in numbers of many digits."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 2))
+    return X, 1e5 + 3e4 * X[:, 0] - 7e3 * X[:, 1] + rng.normal(size=rows)
+
+
+def save(folder, kind, X, y, name="price"):
+    """The samples in a file of some kind, and the options to read it with."""
+    path = folder / f"flats.{kind}"
+    if kind in ("csv", "tsv"):
+        apart = {"csv": ",", "tsv": "\t"}[kind]
+        rows = [["a", "b", name], *(map(repr, row) for row in np.c_[X, y].tolist())]
+        path.write_text("".join(apart.join(row) + "\n" for row in rows))
+    elif kind == "parquet":
+        pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], name: y}), path)
+    elif kind == "npy":
+        np.save(path, np.c_[X, y])
+    elif kind == "npz":
+        np.savez(path, X=X, y=y)
+    else:
+        path.write_text("".join(f"{t!r} 1:{a!r} 2:{b!r}\n" for (a, b), t in zip(X.tolist(), y.tolist(), strict=True)))
+    return path
+
+
+def said_by(call, kind=ValueError):
+    with pytest.raises(kind) as caught:
+        call()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+KINDS = ("csv", "tsv", "parquet", "npy", "npz", "svm")
+
+
+@pytest.mark.parametrize("task", [None, "regression"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_file_gives_the_numbers_to_the_bit(tmp_path, kind, task):
+    X, y = prices()
+    path = save(tmp_path, kind, X, y)
+    made = read(path, task=task)
+    assert made.y.dtype == torch.float64
+    assert made.y.tolist() == y.tolist()
+    dense = made.X.toarray() if kind == "svm" else made.X.numpy()
+    assert np.array_equal(dense, X)
+    assert (made.task, made.labels, made.classes, made.encoding.labels) == ("regression", (), None, ())
+    assert made.target == {"npy": "3", "npz": "y", "svm": None}.get(kind, "price")
+    assert bool(made.guess) == (task is None)
+    assert Encoding.from_state(made.encoding.state()) == made.encoding
+
+
+@pytest.mark.parametrize("task", [None, "regression"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy", "svm"])
+def test_streams_and_shards_are_the_whole(tmp_path, kind, task):
+    X, y = prices()
+    path = save(tmp_path, kind, X, y)
+    whole, streamed = read(path, task=task), read(path, task=task, stream=True)
+    assert torch.equal(whole.y, streamed.y)
+    assert whole.encoding == streamed.encoding
+    assert whole.guess == streamed.guess
+    shards = [read(path, task=task, shard=(rank, 3)) for rank in range(3)]
+    assert torch.equal(torch.cat([shard.y for shard in shards]), whole.y)
+    assert {shard.guess for shard in shards} == {whole.guess}
+    assert {shard.labels for shard in shards} == {()}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_categories_and_gaps_beside_a_quantity(tmp_path, stream):
+    path = tmp_path / "flats.csv"
+    lines = [f"{40 + k},{'north' if k % 3 else 'south'},{1000.5 + k * k}" for k in range(30)]
+    lines[4], lines[7], lines[9] = ",north,1016.5", "47,south,", "49,north,NA"
+    path.write_text("size,side,price\n" + "\n".join(lines) + "\n")
+    assert "line 9, column 'price': the target is missing" in said_by(
+        partial(read, path, task="regression", missing="mean", stream=stream)
+    )
+    made = read(path, task="regression", missing="drop", stream=stream)
+    kept = [k for k in range(30) if k not in (4, 7, 9)]
+    assert made.y.tolist() == [1000.5 + k * k for k in kept]
+    assert made.dropped == 3
+    assert made.names == ("size", "side=north", "side=south")
+
+
+# --- classes or a quantity, if nobody has said ---
+
+FRACTIONS, INTEGERS = [str(k / 4 + 0.125) for k in range(200)], list(map(str, range(0, 600, 3)))
+GUESSES = {
+    "two signs": (["-1", "1"], 1000, False),
+    "digits": (list(map(str, range(10))), 1797, False),
+    "one row per digit": (list(map(str, range(10))), 10, False),
+    "words": ([f"w{k}" for k in range(200)], 200, False),
+    "words and numbers": ([*FRACTIONS, "none"], 201, False),
+    "with an infinity": ([*FRACTIONS, "inf"], 201, False),
+    "half stars": ([str(k / 2) for k in range(1, 11)], 5000, False),
+    "20 fractions": (FRACTIONS[:20], 40, False),
+    "21 fractions": (FRACTIONS[:21], 42, True),
+    "few rows": (INTEGERS[:11], 21, True),
+    "few rows, each twice": (INTEGERS[:11], 22, False),
+    "a hundred classes": (list(map(str, range(100))), 250, False),
+    "50 codes with gaps": (INTEGERS[:50], 120, False),
+    "51 codes with gaps": (INTEGERS[:51], 254, True),
+    "51 codes, five rows each": (INTEGERS[:51], 255, False),
+    "diabetes": (sorted({str(int(v)) for v in load_diabetes().target}), 442, True),
+    "more than classes can be": (list(map(str, range(2**16 + 1))), 10**7, True),
+}
+
+
+@pytest.mark.parametrize("name", GUESSES)
+def test_what_is_taken_for_a_quantity(name):
+    labels, rows, quantity = GUESSES[name]
+    assert tasks.is_quantity(labels, rows) is quantity
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_integers_stay_classes_whatever_the_file(tmp_path, kind):
+    X, _ = prices()
+    y = np.arange(N) % 10 + 1.0
+    made = read(save(tmp_path, kind, X, y))
+    assert made.labels == tuple(map(str, range(1, 11)))
+    assert made.y.tolist() == (np.arange(N) % 10).tolist()
+    assert made.guess == ""
+
+
+def test_the_guess_is_told_and_can_be_overruled(tmp_path):
+    X, y = prices()
+    path = save(tmp_path, "csv", X, y)
+    assert read(path).guess == "target 'price' has 60 different numbers: regression"
+    classes = read(path, task="classification")
+    assert len(classes.labels) == N
+    assert classes.guess == ""
+    few = save(tmp_path, "csv", X, np.arange(N) % 30 + 1.0)
+    assert read(few).guess == "target 'price' has 30 different numbers: classification"
+    assert read(few, task="regression").y.tolist() == (np.arange(N) % 30 + 1.0).tolist()
+    assert read(few, positive="7").labels == ("not 7", "7")
+
+
+def test_more_numbers_than_are_counted_are_a_quantity(tmp_path, monkeypatch):
+    for module in (tasks, survey, files):
+        monkeypatch.setattr(module, "LABELS", 20)
+    for module in (text, svmlight):
+        monkeypatch.setattr(module, "PIECE", 256)
+    X, _ = prices(rows=400)
+    y = np.arange(400.0) % 40
+    for kind in ("csv", "svm"):
+        made = read(save(tmp_path, kind, X, y))
+        assert made.y.tolist() == y.tolist()
+        assert made.guess.endswith("has more than 20 different numbers: regression")
+
+
+# --- what is wrong, and where ---
+
+BAD = {
+    "word": ("a,price\n1,10.5\n2,cheap\n3,12\n", "line 3, column 'price': 'cheap' is not a number; correct it or drop the row, or learn the values as classes with task='classification'"),
+    "comma": ('a,price\n1,10.5\n2,"9,5"\n', "line 3, column 'price': '9,5' is not a number; write a point for the comma"),
+    "infinite": ("a,price\n1,10.5\n2,-inf\n", "line 3, column 'price': '-inf' is not a finite number"),
+    "too large": ("a,price\n1,10.5\n2,1e999\n", "line 3, column 'price': '1e999' is not a finite number"),
+    "missing": ("a,price\n1,10.5\n2,\n", "line 3, column 'price': the target is missing; fill it in, or drop such rows with missing='drop'"),
+    "nan": ("a,price\n1,10.5\n2,NaN\n", "line 3, column 'price': the target is missing"),
+    "constant": ("a,price\n1,7.5\n2,7.50\n3,7.5\n", "column 'price' is 7.5 in every row; there is nothing to predict"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", BAD)
+def test_bad_targets_are_named(tmp_path, name, stream):
+    path = tmp_path / "flats.csv"
+    path.write_text(BAD[name][0])
+    said = said_by(partial(read, path, task="regression", stream=stream))
+    assert BAD[name][1] in said
+    assert str(path) in said
+
+
+@pytest.mark.parametrize("cell", ["inf", "unknown"])
+def test_a_slip_in_a_quantity_is_named_without_a_task_too(tmp_path, cell):
+    path = save(tmp_path, "csv", *prices())
+    text = path.read_text().splitlines()
+    text[30] = f"1.0,2.0,{cell}"
+    path.write_text("\n".join(text))
+    assert f"line 31, column 'price': '{cell}' is not a" in said_by(partial(read, path))
+    assert len(read(path, task="classification").labels) == N
+
+
+def test_bad_targets_of_other_files(tmp_path):
+    X, y = prices()
+    bad = y.copy()
+    bad[17] = math.inf
+    at = {"parquet": "row 18, column 'price': 'inf'", "npy": "row 18, column '3': 'inf'", "npz": "y[17] = inf", "svm": "line 18: the target 'inf'"}  # fmt: skip
+    for kind, place in at.items():
+        said = said_by(partial(read, save(tmp_path, kind, X, bad), task="regression"))
+        assert place in said
+        assert "is not a finite number" in said
+        constant = said_by(partial(read, save(tmp_path, kind, X, np.full(N, 2.5)), task="regression"))
+        assert "nothing to predict" in constant
+        assert "2.5" in constant
+    np.savez(tmp_path / "words.npz", X=X, y=np.array(["a"] * N))
+    assert "y[0] = " in said_by(partial(read, tmp_path / "words.npz", task="regression"))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda path: read(path, task="clustering"), "task='clustering' is unknown; choose one of 'classification', 'regression'"),
+        (lambda path: read(path, task="regression", positive="1"), "positive='1' names a class, but there is none with task='regression'"),
+        (lambda path: read(path).decode([1.0]), "the targets are real numbers, which need no decoding"),
+        (lambda path: read(path).against_rest("1"), "positive='1' needs classes, but the target is a quantity"),
+        (lambda path: load("iris", task="regression"), "task='regression' is not possible with source 'iris', which has classes"),
+        (lambda path: load("AND", task="regression"), "task='regression' is not possible with source 'AND'"),
+        (lambda path: load("diabetes", task="classification"), "which has a target of numbers"),
+        (lambda path: Dataset.of([[1.0], [2.0]], ["1", "b"], task="regression"), "y[1] = "),
+        (lambda path: Dataset.of([[1.0], [2.0]], [1.0, math.nan], task="regression"), "y[1] = nan is not a finite number"),
+        (lambda path: Dataset.of([[1.0], [2.0]], [3, 3], task="regression"), "y is 3 for every sample"),
+        (lambda path: Dataset.of([[1.0], [2.0]], [[1], [2]], task="regression"), "y must have one dimension"),
+        (lambda path: Dataset(torch.eye(2), [1.0, math.inf], (), ("a", "b")), "y must hold finite numbers, found inf"),
+    ],
+)  # fmt: skip
+def test_bad_requests(tmp_path, call, message):
+    assert message in said_by(lambda: call(save(tmp_path, "csv", *prices())))
+
+
+def test_sources_by_name():
+    made, known = load("diabetes"), load_diabetes(scaled=False)
+    assert np.array_equal(made.X.numpy(), known.data)
+    assert made.y.tolist() == known.target.tolist()
+    assert (made.target, made.names[:3], made.task) == ("progression", ("age", "sex", "bmi"), "regression")
+    assert load("diabetes", task="regression").labels == ()
+    assert load("moons", task="classification").classes is None
+
+
+def test_sparse_files_as_scikit_learn_writes_them(tmp_path):
+    X, y = csr_array(np.eye(30)), np.linspace(-1, 1, 30)
+    dump_svmlight_file(X, y, str(tmp_path / "a.svm"), zero_based=False)
+    assert read(tmp_path / "a.svm").y.numpy() == pytest.approx(y, abs=1e-15)
+    np.savez(tmp_path / "a.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=y)
+    assert read(tmp_path / "a.npz").y.tolist() == y.tolist()
+
+
+def test_new_files_tell_their_targets_where_they_have_them(tmp_path):
+    path = save(tmp_path, "csv", *prices())
+    encoding = read(path).encoding
+    new = tmp_path / "new.csv"
+    new.write_text("price,b,a\n10.50,1,2\n,3,4\nhigh,5,6\n")
+    (batch,) = iter_batches(new, encoding)
+    assert batch.X.tolist() == [[2.0, 1.0], [4.0, 3.0], [6.0, 5.0]]
+    assert batch.labels == ["10.5", "", "high"]
+    new.write_text("a,b\n1,2\n")
+    assert [batch.labels for batch in iter_batches(new, encoding)] == [None]

@@ -1,0 +1,263 @@
+"""Columns of free text: their features against scikit-learn's and a plain loop, how they are found, what is refused."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from messages import messages, save
+
+from torchperc.data import Column, CsrParts, Encoding, iter_batches, load, make_partition, read, split
+from torchperc.data.io import files
+from torchperc.data.ngrams import MOST, Counts, Vocabulary, ngrams
+
+TOKEN = r"\w+(?:['’]\w+)*|[^\w\s]+"
+
+
+def vectorizer(**options):
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    return TfidfVectorizer(token_pattern=TOKEN, ngram_range=(1, 2), sublinear_tf=True, **options)
+
+
+def plain(text, vocabulary):
+    """One row by the formula, in a loop."""
+    row = [0.0] * len(vocabulary.words)
+    for each, times in Counter(ngrams(text)).items():
+        if each in vocabulary.words:
+            j = vocabulary.words.index(each)
+            row[j] = (1 + math.log(times)) * (1 + math.log((1 + vocabulary.rows) / (1 + vocabulary.counts[j])))
+    norm = math.sqrt(sum(x * x for x in row))
+    return [x / norm if norm else 0.0 for x in row]
+
+
+def test_features_are_those_of_sklearn(tmp_path):
+    rows = messages(300)
+    made = read(save(tmp_path / "m.csv", rows))
+    oracle = vectorizer(min_df=2)
+    X = oracle.fit_transform([text for text, _ in rows])
+    (column,) = made.encoding.columns
+    assert list(column.vocabulary.words) == oracle.get_feature_names_out().tolist()
+    assert made.names[0] == f"message: {column.vocabulary.words[0]}"
+    assert abs(made.X - X).max() < 1e-15
+    assert made.labels == ("ham", "spam")
+    assert made.y.tolist() == [1 if label == "spam" else -1 for _, label in rows]
+    assert made.X.has_sorted_indices
+    np.testing.assert_allclose(np.sqrt((made.X.multiply(made.X)).sum(axis=1)), 1, rtol=1e-15)
+
+
+@given(st.lists(st.text("ab ,!é\n'’1_Ⅷß", max_size=12), min_size=1, max_size=6))
+def test_any_text_is_a_row_by_the_formula(texts):
+    counts = Counts()
+    counts.add(Counter(texts))
+    if not any(map(ngrams, texts)):
+        return
+    vocabulary = counts.vocabulary()
+    X = vocabulary.features(texts)
+    assert X.shape == (len(texts), len(vocabulary.words))
+    np.testing.assert_allclose(X.toarray(), [plain(text, vocabulary) for text in texts], rtol=1e-15, atol=0)
+    once = [vocabulary.features([text]).toarray()[0].tolist() for text in texts]
+    assert X.toarray().tolist() == once  # to the bit, whatever is beside it
+
+
+def test_words():
+    assert ngrams("") == ngrams(" \n") == []
+    assert ngrams("Ich weiß 😀👍 es!") == [
+        "ich", "weiß", "😀👍", "es", "!", "ich weiß", "weiß 😀👍", "😀👍 es", "es !",
+    ]  # fmt: skip
+    assert ngrams("cafe\u0301") == ngrams("CAFÉ") == ["café"]
+
+
+def test_which_words_are_kept():
+    counts = Counts()
+    counts.add({"a b": 1, "c": 1})
+    assert counts.vocabulary().words == ("a", "a b", "b", "c")  # as nothing is in two rows
+    counts.add({"a": 1})
+    assert counts.vocabulary().words == ("a",)
+    many = Counts()
+    many.add({f"w{number}": 2 for number in range(MOST)})
+    many.add({"zebra": 3})
+    kept = many.vocabulary()
+    assert len(kept.words) == MOST
+    assert "zebra" in kept.words
+    assert f"w{MOST - 1}" in kept.words  # w99… sorts last and is the one that goes
+    assert "w99999" not in kept.words
+
+
+def test_a_sample_of_the_texts_is_the_same_in_any_order_and_shards(tmp_path, monkeypatch):
+    path = save(tmp_path / "m.csv", messages(400))
+    whole = read(path)
+    monkeypatch.setattr(files, "SAMPLED", path.stat().st_size // 2)
+    some = read(path)
+    (column,) = some.encoding.columns
+    assert 120 < column.vocabulary.rows < 280
+    assert column.width < whole.X.shape[1]
+    shards = [read(path, shard=(rank, 3)) for rank in range(3)]
+    assert {made.encoding for made in shards} == {some.encoding}
+    backwards = read(save(tmp_path / "back.csv", messages(400)[::-1]))
+    assert backwards.encoding.columns == some.encoding.columns
+
+
+def test_text_beside_numbers_and_categories(tmp_path):
+    rows = [
+        (i or "", ["red", "green", ""][i % 3] if i > 5 else "red", text, text.split()[0], label)
+        for i, (text, label) in enumerate(messages(60))
+    ]
+    names = ("age", "colour", "message", "first", "label")
+    path = save(tmp_path / "m.csv", rows, names)
+    made = read(path, missing="mean", text="first")
+    assert made.encoding.texts == ("message", "first")
+    frame = pd.read_csv(path)
+    X = made.X.toarray()
+    start = 3 + made.encoding.columns[2].width
+    oracle = vectorizer(min_df=2).fit_transform(frame.message).toarray()
+    np.testing.assert_allclose(X[:, 3:start], oracle, rtol=1e-13, atol=1e-16)
+    np.testing.assert_allclose(X[:, start:], vectorizer(min_df=2).fit_transform(frame["first"]).toarray(), rtol=1e-13)
+    dense = read(
+        save(tmp_path / "d.csv", [(*row[:2], row[-1]) for row in rows], ("age", "colour", "label")), missing="mean"
+    )
+    assert np.array_equal(X[:, :3], dense.X.numpy())
+    assert made.gaps.tolist() == dense.gaps.tolist()
+    assert made.encoding.fills == (*dense.encoding.fills, *[0.0] * (X.shape[1] - 3))
+    streamed = read(path, missing="mean", text="first", stream=True)
+    assert isinstance(streamed.X, CsrParts)
+    assert np.array_equal(streamed.X.load(0).toarray(), X)
+    assert streamed.gaps.tolist() == made.gaps.tolist()
+    assert streamed.encoding == made.encoding
+    cut = make_partition(made, split(made.y))
+    fills = np.array(cut.encoding.fills)
+    assert not fills[3:].any()
+    assert np.array_equal(fills[:3], make_partition(dense, split(dense.y)).encoding.fills)
+    assert Encoding.from_state(cut.encoding.state()) == cut.encoding
+
+
+def test_new_files_and_missing_texts(tmp_path):
+    rows = messages(80)
+    rows[7] = ("", "ham")
+    path = save(tmp_path / "m.csv", rows)
+    with pytest.raises(ValueError, match=r"line \d+, column 'message': the value is missing; .*missing='drop'"):
+        read(path)
+    assert read(path, missing="drop").dropped == 1
+    made = read(path, missing="mean")
+    assert made.X[[7]].nnz == 0
+    assert not len(made.gaps)
+    new = list(iter_batches(path, made.encoding, rows=30))
+    assert [batch.first for batch in new] == [0, 30, 60]
+    assert all((made.X[batch.first : batch.first + 30] != batch.X).nnz == 0 for batch in new)
+    unknown = save(tmp_path / "u.csv", [("unheard 文", "x")])
+    assert next(iter(iter_batches(unknown, made.encoding))).X.nnz == 0
+    strict = read(save(tmp_path / "s.csv", messages(80))).encoding
+    with pytest.raises(
+        ValueError, match="column 'message': the value is missing; fill it in, or train with missing='mean'"
+    ):
+        list(iter_batches(path, strict))
+
+
+def column_of(tmp_path, values, **options):
+    path = save(tmp_path / "c.csv", [(value, "ab"[i % 2]) for i, value in enumerate(values)], ("c", "label"))
+    return read(path, **options).encoding.columns[0]
+
+
+def test_text_is_found_by_long_values_that_are_nearly_all_different(tmp_path):
+    prose = [f"number {number} of these many words" for number in range(60)]
+    assert column_of(tmp_path, prose).vocabulary is not None
+    assert column_of(tmp_path, prose[:21]).vocabulary is not None
+    assert column_of(tmp_path, prose[:20]).levels is not None  # few are levels, as before
+    assert column_of(tmp_path, prose[:30] * 2).levels is not None  # no more than half of the rows
+    assert column_of(tmp_path, prose, categories="c").levels is not None
+    assert column_of(tmp_path, prose[:4], text="c").vocabulary is not None
+    assert column_of(tmp_path, prose[:4], text=1).vocabulary is not None
+    many = [f"value {number} is long enough here" for number in range(1001)]
+    assert column_of(tmp_path, many * 3).vocabulary.rows == 3003  # too many for levels
+
+
+@pytest.mark.parametrize("value", ["A{0:05}", "2024-01-{0:02} 10:00:00", "four words x{0} are few", "Ms. Ann {0} Lee"])
+def test_identifiers_do_not_become_text(tmp_path, value):
+    values = [value.format(number) for number in range(60)]
+    with pytest.raises(ValueError, match=r"looks like an identifier or a date: .*ignore='c'.*categories='c'.*text='c'"):
+        column_of(tmp_path, values)
+    assert column_of(tmp_path, values, text="c").vocabulary is not None
+
+
+def test_a_column_that_only_begins_as_text(tmp_path, monkeypatch):
+    monkeypatch.setattr("torchperc.data.io.text.BATCH", 2**12)
+    begin = [f"number {number} of these many words" for number in range(1200)]
+    with pytest.raises(ValueError, match=r"'c' has more than 1000 different values in 4200 rows, such as 'number 0 of"):
+        column_of(tmp_path, begin + [f"id{number}" for number in range(3000)])
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "message"),
+    [
+        (b"a,c\n1,x\n2,y\n", {"text": "b"}, "has no column 'b'; it has 'a', 'c'"),
+        (b"a,c\n1,x\n2,y\n", {"text": "a"}, "column 'a' holds numbers, no text; leave out text='a'"),
+        (b"a,c\n1,x\n2,y\n", {"text": "c"}, "text names column 'c' of .*, which is no feature"),
+        (b"a,b,c\nu,1,x\nv,2,y\n", {"text": "a", "ignore": "a"}, "text names column 'a' of .*, which is no feature"),
+        (b"a,c\nu,x\nv,y\n", {"text": "a", "categories": "a"}, "categories and text both name column 'a'"),
+        (b"a,c\n,x\n,y\n", {"text": "a", "missing": "mean"}, "column 'a' has no values at all"),
+        (b"a,c\ncaf\xe9 u,x\nv,y\n", {"text": "a"}, "not a CSV file in UTF-8: line 2 holds the byte 0xe9"),
+    ],
+)
+def test_wrong_text_columns(tmp_path, content, options, message):
+    (tmp_path / "w.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read(tmp_path / "w.csv", **options)
+
+
+def test_text_in_other_files(tmp_path):
+    rows = messages(60)
+    table = pa.table({"message": [text for text, _ in rows], "label": [label for _, label in rows]})
+    pq.write_table(table, tmp_path / "m.parquet")
+    made = read(tmp_path / "m.parquet")
+    same = read(save(tmp_path / "m.csv", rows))
+    assert made.encoding == same.encoding
+    assert (made.X != same.X).nnz == 0
+    assert load(tmp_path / "m.parquet", text=["message"]).encoding == same.encoding
+    broken = pa.Array.from_buffers(pa.string(), 2, [None, *pa.array([b"caf\xe9", b"a b"], pa.binary()).buffers()[1:]])
+    pq.write_table(pa.table({"m": broken, "label": ["x", "y"]}), tmp_path / "broken.parquet")
+    with pytest.raises(ValueError, match="column 'm' holds bytes that are not UTF-8"):
+        read(tmp_path / "broken.parquet", text="m")
+    np.save(tmp_path / "a.npy", np.eye(3))
+    with pytest.raises(ValueError, match="column '1' holds numbers, no text"):
+        read(tmp_path / "a.npy", text=1)
+    (tmp_path / "a.svm").write_text("1 1:2\n-1 2:1\n")
+    with pytest.raises(ValueError, match=r"text=.* needs columns, and .*a\.svm"):
+        read(tmp_path / "a.svm", text=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (((), (), 1), "must have different words"),
+        ((("a", "a"), (1, 1), 1), "must have different words"),
+        ((("a",), (1, 2), 3), "counts has 2 numbers for 1 words"),
+        ((("a",), (4,), 3), "counts must be integers from 1 to rows=3"),
+        ((("a",), (True,), 3), "counts must be integers"),
+        ((("a",), (1,), 0), "rows"),
+    ],
+)
+def test_wrong_vocabularies(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        Vocabulary(*arguments)
+
+
+def test_wrong_states_of_text_columns():
+    good = Encoding((Column("m", vocabulary=Vocabulary(("a",), (1,), 2)),), "y", ("n", "p")).state()
+    assert Encoding.from_state(good).texts == ("m",)
+    for wrong in (
+        {"words": ["a"]},
+        {"words": [1], "counts": [1], "rows": 2},
+        {"words": "a", "counts": 1, "rows": 2},
+        3,
+    ):
+        with pytest.raises(ValueError, match="vocabulary"):
+            Encoding.from_state({**good, "columns": [["m", None, wrong]]})
+    with pytest.raises(ValueError, match="rows"):
+        Encoding.from_state({**good, "columns": [["m", None, {"words": ["a"], "counts": [1], "rows": "2"}]]})
+    with pytest.raises(ValueError, match="both levels and a vocabulary"):
+        Encoding.from_state({**good, "columns": [["m", ["x", "y"], good["columns"][0][2]]]})

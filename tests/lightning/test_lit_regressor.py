@@ -1,0 +1,257 @@
+"""LitRegressor under a plain Trainer: plain loops, scikit-learn's metrics, checkpoints, the stop by epsilon."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+from scipy.sparse import csr_array
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score, root_mean_squared_error
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import torchperc as tp
+from torchperc.lightning.metrics import RegressionSums, moments
+
+L = tp.lightning
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*(LeafSpec|many workers|no `val_dataloader|number of training batches)"
+)
+
+rng = np.random.default_rng(0)
+X = torch.from_numpy(rng.normal(size=(40, 3)))
+Y = X @ torch.tensor([3.0, -2.0, 0.5], dtype=torch.float64) + 60 + torch.from_numpy(rng.normal(size=40))
+WEIGHT = torch.arange(40) % 3 / 2
+
+
+class History(pl.Callback):
+    def __init__(self):
+        self.epochs = []
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        self.epochs.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+
+def trained(lit, loader, val=None, epochs=3, callbacks=(), **options):
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    trainer = pl.Trainer(
+        accelerator="cpu", devices=1, max_epochs=epochs, callbacks=list(callbacks), logger=False, **quiet | options
+    )
+    trainer.fit(lit, loader, val)
+    return trainer
+
+
+def net(outputs=1):
+    return nn.Linear(3, outputs, dtype=torch.float64) if outputs > 1 else tp.Perceptron(3, dtype=torch.float64)
+
+
+def loader(*columns, size=40):
+    return DataLoader(TensorDataset(*columns), batch_size=size)
+
+
+def descended(w, b, x, y, weight, lr):
+    """A step on the mean loss of a batch."""
+    error = (x @ w + b - y) * weight
+    return w - lr * x.T @ error / len(y), b - lr * error.mean(0)
+
+
+@pytest.mark.parametrize("size", [40, 7])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_batches_are_a_plain_loop_and_metrics_are_scikit_learns(size, weighted):
+    history, lit = History(), L.LitRegressor(net(), lr=0.05)
+    columns = (X, Y, WEIGHT) if weighted else (X, Y)
+    factors = WEIGHT if weighted else torch.ones(40, dtype=torch.float64)
+    trained(lit, loader(*columns, size=size), loader(X[:9], Y[:9]), epochs=4, callbacks=[history])
+    w, b = torch.zeros(3, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
+    for metrics in history.epochs:
+        seen = []
+        for part in torch.arange(40).split(size):
+            seen.append(X[part] @ w + b)
+            w, b = descended(w, b, X[part], Y[part], factors[part], 0.05)
+        s, held = torch.cat(seen), X[:9] @ w + b
+        assert metrics["loss/train"] == pytest.approx(float((factors * (s - Y) ** 2).mean() / 2))
+        assert metrics["rmse/train"] == pytest.approx(root_mean_squared_error(Y, s, sample_weight=factors))
+        assert metrics["r2/train"] == pytest.approx(r2_score(Y, s, sample_weight=factors))
+        assert metrics["rmse/val"] == pytest.approx(root_mean_squared_error(Y[:9], held))
+        assert metrics["r2/val"] == pytest.approx(r2_score(Y[:9], held))
+        assert metrics["loss/val"] == pytest.approx(float((held - Y[:9]).square().mean() / 2))
+        assert metrics["norm"] == pytest.approx(math.hypot(*w.tolist(), float(b)))
+        assert metrics["lr"] == 0.05
+        assert not {"mistakes", "margin", "error/train"} & metrics.keys()
+    torch.testing.assert_close(lit.net.weight[0], w)
+    torch.testing.assert_close(lit.net.bias[0], b)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_single_samples_in_one_call_are_batches_of_one(outputs):
+    y = Y if outputs == 1 else torch.stack([Y, -2 * Y], 1)
+    runs = []
+    for update, size in (("sample", 40), ("batch", 1)):
+        history, lit = History(), L.LitRegressor(net(outputs), 0.02, update)
+        with torch.no_grad():
+            for values in lit.net.parameters():
+                values.zero_()
+        trained(lit, loader(X, y, WEIGHT, size=size), epochs=2, callbacks=[history])
+        runs.append((lit, history.epochs[-1]))
+    for mine, other in zip(runs[0][0].net.parameters(), runs[1][0].net.parameters(), strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-12)
+    assert runs[0][1] == pytest.approx(runs[1][1], rel=1e-10)
+
+
+def test_sums_of_batches_are_exact_for_large_targets_and_several_outputs():
+    y = torch.stack([Y + 1e9, Y], 1)
+    s = y + torch.from_numpy(rng.normal(size=(40, 2)))
+    sums, head = RegressionSums(), tp.RegressionHead()
+    for part in torch.arange(40).split(7):
+        sums.add(len(part), moments(head, s[part], y[part], WEIGHT[part]), None)
+    sums.add(0, None, None)
+    again = RegressionSums()
+    again.load_state_dict(sums.state_dict())
+    means = again.means()
+    assert means["r2"] == pytest.approx(r2_score(y, s, sample_weight=WEIGHT), rel=1e-9)
+    assert means["rmse"] == pytest.approx(root_mean_squared_error(y, s, sample_weight=WEIGHT), rel=1e-9)
+    assert means["loss"] == pytest.approx(float(head.loss(s, y, "none") @ WEIGHT.double()) / 40)
+
+
+@pytest.mark.parametrize(("s", "expected"), [([2.0, 2.0], 1.0), ([2.0, 3.0], 0.0)])
+def test_r2_of_a_constant_target(s, expected):
+    sums = RegressionSums()
+    sums.add(2, moments(tp.RegressionHead(), torch.tensor(s), torch.tensor([2.0, 2.0])), None)
+    assert sums.means()["r2"] == expected == r2_score([2.0, 2.0], s)
+
+
+@pytest.mark.parametrize("update", ["batch", "sample"])
+def test_the_auto_learning_rate_is_half_the_limit(update):
+    lit = L.LitRegressor(net(), lr="auto", update=update)
+    trainer = trained(lit, loader(X, Y), epochs=1)
+    limit = tp.theory.step_limit("regression", X, batch_size=1 if update == "sample" else "full")
+    assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(limit / 2)
+
+
+def test_full_batch_descent_reaches_the_minimum_and_stops_by_epsilon():
+    lit = L.LitRegressor(net(), lr="auto")
+    trainer = trained(lit, loader(X, Y), epochs=5000, callbacks=[L.EpsilonStop(1e-13), L.StopOnDivergence()])
+    assert 10 < trainer.current_epoch < 5000
+    best = LinearRegression().fit(X, Y)
+    np.testing.assert_allclose(lit.net.weight[0].detach(), best.coef_, atol=1e-5)
+    np.testing.assert_allclose(lit.net.bias.item(), best.intercept_, atol=1e-5)
+
+
+def test_epsilon_stops_where_a_plain_loop_stops():
+    lr, epsilon = tp.theory.auto_lr("regression", X), 1e-3
+    w, b, losses = torch.zeros(3, dtype=torch.float64), torch.zeros((), dtype=torch.float64), []
+    while len(losses) < 2 or abs(losses[-1] - losses[-2]) >= epsilon:
+        losses.append(float((X @ w + b - Y).square().mean() / 2))
+        w, b = descended(w, b, X, Y, torch.ones(40), lr)
+    lit = L.LitRegressor(net(), lr=lr)
+    trainer = trained(lit, loader(X, Y), epochs=1000, callbacks=[L.EpsilonStop(epsilon)])
+    assert trainer.current_epoch == len(losses)
+    torch.testing.assert_close(lit.net.weight[0], w)
+
+
+def test_a_learning_rate_above_the_limit_warns_and_diverges():
+    lr = 1.05 * tp.theory.lms_limit(X)
+    history, lit = History(), L.LitRegressor(net(), lr=lr)
+    with pytest.warns(UserWarning, match="the loss will diverge"):
+        trained(lit, loader(X, Y), epochs=60, callbacks=[history])
+    assert history.epochs[-1]["loss/train"] > 100 * history.epochs[0]["loss/train"]
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "parts", "batches"])
+def test_the_start_goes_through_the_first_two_samples_that_differ(form):
+    x, y = torch.cat([X[:1], X]), torch.cat([Y[:1], Y])
+    given = {
+        "dense": lambda: L.SliceLoader(x, y),
+        "sparse": lambda: L.SliceLoader(csr_array(x.numpy()), y),
+        "parts": lambda: L.SliceLoader(tp.data.CsrParts([csr_array(part.numpy()) for part in x.split(1)]), y),
+        "batches": lambda: loader(x, y, size=1),
+    }[form]()
+    lit = L.LitRegressor(net(), lr=1e-300, start="two-sample")
+    trained(lit, given, epochs=1)
+    weight, bias = tp.functional.two_sample_start(X, Y, targets="real")
+    torch.testing.assert_close(lit.net.weight, weight)
+    torch.testing.assert_close(lit.net.bias, bias)
+
+
+def test_processes_that_see_parts_find_the_same_two_samples():
+    from torchperc.lightning.base import Samples
+    from torchperc.lightning.regressor import _two_that_differ
+
+    rows = X[[0, 0, 0, 1, 2, 3]]
+    targets = Y[[0, 0, 0, 1, 2, 3]]
+    dealt = [_two_that_differ(iter([Samples(rows[r::2], targets[r::2], None)])) for r in range(2)]
+    found = sorted((place for each in dealt for place in each), key=lambda place: place[0])
+    x, y = torch.cat([x for _, x, _ in found]), torch.tensor([t for *_, t in found], dtype=torch.float64)
+    expected = tp.functional.two_sample_start(rows, targets, targets="real")
+    assert all(map(torch.equal, tp.functional.two_sample_start(x, y, targets="real"), expected))
+
+
+def test_a_checkpoint_gives_the_module_back_and_resumes_exactly(tmp_path):
+    def module():
+        return L.LitRegressor(
+            net(), 0.05, scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=2), start="two-sample"
+        )
+
+    whole, half = module(), module()
+    trained(whole, loader(X, Y, size=7), epochs=4)
+    trained(half, loader(X, Y, size=7), epochs=2).save_checkpoint(tmp_path / "half.ckpt")
+    again = L.LitRegressor.load_from_checkpoint(tmp_path / "half.ckpt")
+    assert isinstance(again.head, tp.RegressionHead)
+    assert dict(again.hparams) == dict(half.hparams)
+    assert "head" not in again.hparams
+    assert torch.equal(again(X), half(X))
+    resumed = module()
+    trainer = pl.Trainer(accelerator="cpu", devices=1, max_epochs=4, logger=False, enable_progress_bar=False,
+                         enable_model_summary=False, enable_checkpointing=False)  # fmt: skip
+    trainer.fit(resumed, loader(X, Y, size=7), ckpt_path=tmp_path / "half.ckpt")
+    assert torch.equal(resumed(X), whole(X))
+    with pytest.raises(L.CheckpointError, match="of a LitRegressor, this is a LitClassifier"):
+        L.LitClassifier(net(), "lms").on_load_checkpoint(torch.load(tmp_path / "half.ckpt", weights_only=True))
+
+
+def test_prediction_is_the_output():
+    lit = L.LitRegressor(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double())
+    trainer = trained(lit, loader(X, Y[:, None]), epochs=1)  # a column of targets, as a net with one output has
+    assert torch.equal(torch.cat(trainer.predict(lit, loader(X, size=9))), torch.cat([lit(x) for x in X.split(9)]))
+
+
+def test_bfloat16_keeps_the_digits_of_the_loss():
+    lit = L.LitRegressor(tp.Perceptron(3), lr=0.05)
+    history = History()
+    trained(lit, loader(X.float(), Y), epochs=1, callbacks=[history], precision="bf16-mixed")
+    assert history.epochs[0]["loss/train"] == pytest.approx(float(Y.square().mean() / 2), rel=1e-6)
+
+
+def test_what_cannot_work_is_refused():
+    for head in (tp.RegressionHead(), "regression"):
+        with pytest.raises(ValueError, match=r"use LitRegressor\(net\)"):
+            L.LitClassifier(net(), head)
+    with pytest.raises(ValueError, match="start='two-sample' is for one output, the net has 2"):
+        L.LitRegressor(net(2), start="two-sample")
+    with pytest.raises(TypeError, match="class_weight"):
+        L.LitRegressor(net(), class_weight="balanced")
+    with pytest.raises(ValueError, match="RegressionHead"):
+        trained(L.LitClassifier(net(), "lms"), loader(X, Y))
+    with pytest.raises(ValueError, match=r"scores have shape \(40,\) and targets \(40, 2\)"):
+        trained(L.LitRegressor(net()), loader(X, torch.stack([Y, Y], 1)))
+    bad = Y.clone()
+    bad[3] = math.nan
+    with pytest.raises(ValueError, match="targets must be finite numbers, found nan"):
+        trained(L.LitRegressor(net()), loader(X, bad))
+    with pytest.raises(ValueError, match="RegressionHead"):
+        trained(L.LitRule(net()), loader(X, Y))
+
+
+def test_a_board_shows_curves_and_no_boundary(tmp_path):
+    lit = L.LitRegressor(tp.Perceptron(2, dtype=torch.float64), lr=0.1)
+    trainer = L.make_trainer(tmp_path / "run", 2, enable_progress_bar=False, picture_every=1)
+    trainer.fit(lit, loader(X[:, :2], Y))
+    assert (tmp_path / "run" / "last.ckpt").exists()
+    events = EventAccumulator(str(tmp_path / "run")).Reload()
+    assert {"loss/train", "rmse/train", "r2/train", "norm", "lr"} <= set(events.Tags()["scalars"])
+    assert not events.Tags()["images"]
+    assert b"rmse/val" in events.Tensors("custom_scalars__config__")[0].tensor_proto.string_val[0]

@@ -1,0 +1,225 @@
+"""LMSRegressor: scikit-learn's own checks, and LinearRegression, Ridge, SGDRegressor and plain loops as oracles."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+import torch
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, SGDRegressor
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import torchperc as tp
+from torchperc.sklearn import LMSClassifier, LMSRegressor, PerceptronClassifier, Verdict, expected_failed_checks
+
+quietly = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+rng = np.random.default_rng(0)
+X = rng.normal(size=(80, 4)) * (rng.random((80, 4)) < 0.7)
+Y = X @ [3.0, -2.0, 0.5, 0.0] + 60 + rng.normal(size=80)
+WEIGHT = rng.integers(0, 4, 80) / 2
+
+CHECKED = [LMSRegressor(), LMSRegressor(update="optimum")]
+PAIRS = [
+    pair
+    for estimator in CHECKED
+    for pair in estimator_checks_generator(
+        estimator, expected_failed_checks=expected_failed_checks(estimator), mark="xfail"
+    )
+]
+
+
+def named(value):
+    while hasattr(value, "func"):
+        value = value.func
+    return getattr(value, "__name__", str(value))
+
+
+@quietly
+@pytest.mark.parametrize(("estimator", "check"), PAIRS, ids=named)
+def test_what_scikit_learn_asks_of_estimators(estimator, check):
+    check(estimator)
+
+
+OTHERS = [
+    LMSRegressor(update="sample", max_iter=5),
+    LMSRegressor(update="sample", l1=0.01, schedule="invscaling", max_iter=5),
+    LMSRegressor(batch_size=7, average=True, max_iter=5),
+    LMSRegressor(early_stopping=True, max_iter=5),
+]
+
+
+@quietly
+@pytest.mark.parametrize("estimator", OTHERS, ids=str)
+def test_no_checks_fail_but_those_expected_to(estimator):
+    failing = expected_failed_checks(estimator)
+    for own, check in estimator_checks_generator(estimator):
+        if named(check) not in failing and named(check) != "check_regressors_train":  # five epochs are too few
+            check(own)
+
+
+def near(mine, theirs, tolerance):
+    np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(mine.intercept_, np.ravel(theirs.intercept_)[0], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_optimum_is_linear_regression_and_ridge(weight, sparse):
+    x, total = sp.csr_array(X) if sparse else X, 80 if weight is None else weight.sum()
+    near(LMSRegressor(update="optimum").fit(x, Y, weight), LinearRegression().fit(X, Y, weight), 1e-11)
+    near(LMSRegressor(update="optimum", fit_intercept=False).fit(x, Y, weight),
+         LinearRegression(fit_intercept=False).fit(X, Y, weight), 1e-11)  # fmt: skip
+    ridge = Ridge(alpha=0.2 * total).fit(X, Y, weight)
+    near(LMSRegressor(update="optimum", l2=0.2).fit(x, Y, weight), ridge, 1e-11)
+    near(LMSRegressor(l2=0.2, tol=1e-16).fit(x, Y, weight), ridge, 1e-6)
+
+
+@pytest.mark.parametrize("schedule", ["constant", "optimal", "invscaling", "adaptive"])
+@pytest.mark.parametrize(("average", "fit_intercept"), [(False, True), (False, False), (True, True), (100, False)])
+@quietly
+def test_steps_are_those_of_sgd_regressor(schedule, average, fit_intercept):
+    alpha = 0.5 if schedule == "optimal" else 1e-2
+    same = {"power_t": 0.3, "average": average, "fit_intercept": fit_intercept, "n_iter_no_change": 2}
+    same |= {"max_iter": 60, "tol": 1e-3} if schedule == "adaptive" else {"max_iter": 4, "tol": None}
+    theirs = SGDRegressor(alpha=alpha, learning_rate=schedule, eta0=0.01, shuffle=False, **same).fit(X, Y)
+    mine = LMSRegressor(update="sample", order="given", l2=alpha, schedule=schedule, lr=0.01, **same).fit(X, Y)
+    near(mine, theirs, 1e-12)
+    assert mine.n_iter_ == theirs.n_iter_
+    if schedule == "adaptive" or average:
+        return
+    theirs, mine = clone(theirs), clone(mine)
+    for first in (0, 20, 40, 60, 0):
+        part = slice(first, first + 20)
+        near(mine.partial_fit(X[part], Y[part]), theirs.partial_fit(X[part], Y[part]), 1e-12)
+
+
+def test_weights_and_the_elastic_net_of_sgd_regressor():
+    plain = {"max_iter": 3, "tol": None}
+    theirs = SGDRegressor(alpha=0.0, learning_rate="constant", eta0=0.01, shuffle=False, **plain).fit(
+        X, Y, sample_weight=WEIGHT
+    )
+    near(LMSRegressor(update="sample", order="given", lr=0.01, **plain).fit(X, Y, WEIGHT), theirs, 1e-12)
+    net = {"penalty": "elasticnet", "alpha": 0.1, "l1_ratio": 0.3, "learning_rate": "constant", "eta0": 0.01}
+    theirs = SGDRegressor(shuffle=False, **net, **plain).fit(X, Y)
+    mine = LMSRegressor(update="sample", order="given", lr=0.01, l1=0.03, l2=0.07, **plain)
+    near(mine.fit(X, Y), theirs, 1e-12)
+    mine.set_params(l2=0.0)  # with it, zeros that are not stored are not made smaller at once
+    near(clone(mine).fit(sp.csr_array(X), Y), mine.fit(X, Y), 1e-12)
+
+
+def losses_of(lr, epsilon):
+    """Batch descent with the stop of note E, in numpy: the losses and the weights."""
+    features, w, losses = np.column_stack([X, np.ones(80)]), np.zeros(5), []
+    while len(losses) < 2 or abs(losses[-1] - losses[-2]) >= epsilon:
+        error = features @ w - Y
+        losses.append(error @ error / 160)
+        w = w - lr * features.T @ error / 80
+    return losses, w
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_tol_is_the_change_of_the_loss(sparse):
+    model = LMSRegressor(lr=0.1, tol=1e-4).fit(sp.csr_array(X) if sparse else X, Y)
+    losses, w = losses_of(0.1, 1e-4)
+    assert (model.n_iter_, model.verdict_) == (len(losses), Verdict.CONVERGED)
+    np.testing.assert_allclose([record.loss for record in model.history_], losses, rtol=1e-9)
+    np.testing.assert_allclose([*model.coef_, model.intercept_], w, rtol=1e-9)
+    assert model.loss_ == pytest.approx(np.square(model.predict(X) - Y).mean() / 2)
+    assert model.score(X, Y) == r2_score(Y, model.predict(X))
+    with pytest.warns(ConvergenceWarning, match="the loss changed by"):
+        LMSRegressor(lr=0.1, max_iter=3).fit(X, Y)
+
+
+def test_the_auto_rate_is_one_over_the_largest_eigenvalue():
+    assert LMSRegressor().fit(X, Y).lr_ == pytest.approx(tp.theory.auto_lr("regression", X))
+    sample = LMSRegressor(update="sample", max_iter=1, tol=None).fit(X, Y)
+    assert sample.lr_ == pytest.approx(tp.theory.auto_lr("regression", X, batch_size=1))
+
+
+def test_early_stopping_keeps_the_best_epoch():
+    model = LMSRegressor(update="sample", lr=0.2, early_stopping=True, max_iter=60, tol=None, random_state=3).fit(X, Y)
+    values = [record.validation_loss for record in model.history_]
+    assert model.verdict_ is Verdict.STOPPED_EARLY
+    assert all(record.validation_error is None for record in model.history_)
+    held = np.sort(np.random.RandomState(3).permutation(80)[:8])
+    assert np.square(model.predict(X[held]) - Y[held]).mean() / 2 == pytest.approx(min(values), rel=1e-12)
+    with pytest.raises(ValueError, match="leaves none to learn from"):
+        LMSRegressor(early_stopping=True).fit(X[:1], Y[:1])
+
+
+@quietly
+def test_a_warm_start_goes_on():
+    once = LMSRegressor(max_iter=10, tol=None).fit(X, Y)
+    twice = LMSRegressor(max_iter=5, tol=None, warm_start=True).fit(X, Y).fit(X, Y)
+    near(twice, once, 1e-12)
+
+
+def test_in_pipelines_searches_frames_and_pickles():
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    pipe = make_pipeline(StandardScaler(), LMSRegressor())
+    assert cross_val_score(pipe, frame, Y).min() > 0.8
+    found = GridSearchCV(LMSRegressor(update="optimum"), {"l2": [0.0, 10.0]}).fit(frame, Y)
+    assert found.best_params_ == {"l2": 0.0}
+    again = pickle.loads(pickle.dumps(found.best_estimator_))
+    assert np.array_equal(again.predict(frame), found.predict(frame))
+    small = LMSRegressor(update="optimum").fit(X.astype(np.float32), Y)
+    assert small.coef_.dtype == small.predict(X.astype(np.float32)).dtype == np.float32
+
+
+@pytest.mark.parametrize("theirs", [LinearRegression(), Ridge(), Lasso(alpha=0.01), SGDRegressor()], ids=str)
+def test_to_scikit_learn_and_back(theirs):
+    theirs.fit(X, Y)
+    mine = LMSRegressor.from_sklearn(theirs, warm_start=True)
+    np.testing.assert_allclose(mine.predict(X), theirs.predict(X), rtol=1e-13)
+    np.testing.assert_array_equal(mine.to_sklearn().predict(X), mine.predict(X))
+    near(mine.set_params(update="optimum").fit(X, Y), LinearRegression().fit(X, Y), 1e-10)
+
+
+def test_a_fitted_model_predicts_alike(tmp_path):
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    mine = LMSRegressor(update="optimum").fit(frame, Y)
+    mine.to_fitted().save(tmp_path / "model.safetensors")
+    model = tp.FittedModel.load(tmp_path / "model.safetensors")
+    assert model.names == ("a", "b", "c", "d")
+    np.testing.assert_allclose(model.predict(frame), mine.predict(frame), rtol=1e-13)
+
+
+def test_from_nets():
+    net = tp.Perceptron(4, dtype=torch.float64)
+    tp.minimise(net, tp.RegressionHead(), X, Y)
+    model = LMSRegressor.from_net(net)
+    np.testing.assert_allclose(model.predict(X), net(torch.tensor(X)).detach(), rtol=1e-14)
+    with pytest.raises(TypeError, match="one output"):
+        LMSRegressor.from_net(torch.nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: LMSRegressor().predict(X), NotFittedError, "not fitted"),
+        (lambda: LMSRegressor(lr=3.0).fit(X * 100, Y), ValueError, "the loss became .* is too large"),
+        (lambda: LMSRegressor(lr=0).fit(X, Y), ValueError, "lr=0"),
+        (lambda: LMSRegressor(update="optimum").partial_fit, AttributeError, "has no attribute 'partial_fit'"),
+        (lambda: LMSRegressor(early_stopping=True).partial_fit(X, Y), ValueError, "early_stopping should be False"),
+        (lambda: LMSRegressor().fit(X, Y * 1e200), ValueError, "whose squares overflow; scale y"),
+        (lambda: LMSRegressor().fit(X, ["a"] * 80), ValueError, "y must hold numbers, found 'a'"),
+        (lambda: LMSRegressor(class_weight="balanced"), TypeError, "class_weight"),
+        (lambda: LMSClassifier().fit(X, Y), ValueError, "For real-valued targets use LMSRegressor"),
+        (lambda: PerceptronClassifier().fit(X, Y), ValueError, "For real-valued targets use LMSRegressor"),
+        (lambda: LMSRegressor.from_sklearn(LogisticRegression().fit(X, Y > 60)), TypeError, "no linear regressor"),
+        (lambda: LMSRegressor.from_sklearn(RandomForestRegressor(2).fit(X, Y)), TypeError, "no linear regressor"),
+        (lambda: LMSRegressor.from_sklearn(Ridge().fit(X, np.stack([Y, Y], 1))), ValueError, "several numbers"),
+        (lambda: LMSRegressor.from_sklearn(Ridge().fit(X, Y), fit_intercept=False), ValueError, "has an intercept"),
+    ],
+)
+def test_what_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()

@@ -1,0 +1,290 @@
+"""The report of a regression: how well it fits, against the mean as the baseline, its weights and its residuals."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc import plots
+from torchperc.data.scaling import pieces
+from torchperc.lightning import TabularDataModule, fitted_model
+from torchperc.lightning.regressor import Regression
+from torchperc.lightning.trainer import predictions
+from torchperc.reports.page import Block, Picture, Section, Table, Text
+from torchperc.reports.report import Report
+from torchperc.reports.runs import SETS, about_data, curves_of
+from torchperc.reports.sections import curve_picture, drawn, versions
+from torchperc.reports.subject import Curves
+from torchperc.reports.text import number, plural
+
+_LISTED = 20  # features whose weights are listed
+_SHOWN = 2000  # samples in a picture
+_NAMES = {"training": "rmse/train", "validation": "rmse/val"}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How predictions fit targets: RMSE in the target's units, R², and the number of samples.
+
+    RMSE = √(mean (y − p)²) and R² = 1 − Σ(y − p)²/Σ(y − ȳ)²; where all targets are equal, R² is 1 if all are met,
+    else 0.
+
+    Example:
+        >>> print(Fit.of([2.0, 4.0], [1.0, 5.0]))
+        RMSE 1.000, R² 0.750
+    """
+
+    rmse: float
+    r2: float
+    count: int
+
+    @classmethod
+    def of(cls, predicted: checks.Data, y: checks.Data) -> Fit:
+        """Of predictions (N,) for targets (N,)."""
+        targets = checks.as_tensor(y, "y").double()
+        errors = targets - checks.as_tensor(predicted, "predicted").double()
+        squares, spread = float(errors.square().sum()), float((targets - targets.mean()).square().sum())
+        r2 = 1 - squares / spread if spread else float(squares == 0)
+        return cls(math.sqrt(squares / len(targets)), r2, len(targets))
+
+    def __str__(self) -> str:
+        return f"RMSE {short(self.rmse)}, R² {share(self.r2)}"
+
+
+def short(value: float) -> str:
+    """Four figures.
+
+    Example:
+        >>> short(1234.56), short(54.6), short(0.0123456)
+        ('1,235', '54.60', '0.01235')
+    """
+    return (f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:#.4g}").replace("-", "−")
+
+
+def share(r2: float) -> str:
+    """R² with three decimals.
+
+    Example:
+        >>> share(-0.0316), share(-0.0001)
+        ('−0.032', '0.000')
+    """
+    return f"{round(r2, 3) + 0.0:.3f}".replace("-", "−")
+
+
+def of_learned(
+    folder: Path, module: Regression, data: TabularDataModule, *, title: str, again: Sequence[Block] = ()
+) -> Report:
+    """Report the regression that was kept, after a comparison with the others: those in ``results.json``."""
+    from torchperc.reports.learned import RESULTS
+
+    found = _results(folder / RESULTS)
+    best = found["best"]
+    one = of_module(title, module, data, folder=folder / best.replace(" ", "-"), again=again)
+    sections = [section for section in one.sections if section.title != "Learning curves"]
+    return Report(title, f"Kept: {best}. {one.lead}", (_compared(found, data), *_curves(folder, found), *sections))
+
+
+def of_module(
+    title: str,
+    module: Regression,
+    data: TabularDataModule,
+    *,
+    folder: Path | None = None,
+    again: Sequence[Block] = (),
+    sentence: str = "",
+) -> Report:
+    """Report a module for regression after its run, and the data it was trained on."""
+    sets = {name: predictions(module, data, which) for which, name in enumerate(SETS) if len(data.indices[which])}
+    fits = {name: Fit.of(*both) for name, both in sets.items()}
+    lead = "; ".join(f"{name} {fit}" for name, fit in fits.items())
+    lead = f"{sentence}; {lead}." if sentence else f"{lead[0].upper()}{lead[1:]}."
+    curves = {} if folder is None else curves_of(folder)
+    repeat = again or (Text("The page was made from a model in memory, whose config is not known."),)
+    sections = (
+        _learned(module, data, fits),
+        _data(data),
+        Section("Learning curves", _logged(curves, data)),
+        _predicted(sets, data),
+        Section("How to reproduce it", repeat),
+        versions(),
+    )
+    return Report(title, lead, sections)
+
+
+def _compared(found: Mapping[str, Any], data: TabularDataModule) -> Section:
+    rows = []
+    for each in found["candidates"]:
+        validation, training = each["validation"], each["training"]
+        figures = short(validation.rmse), share(validation.r2), short(training.rmse), share(training.r2)
+        rows.append((each["name"], *figures, str(each["epochs"]), f"{each['seconds']:.2f} s"))
+    baseline = found["baseline"]
+    rows.append(("mean of the training targets", short(baseline.rmse), share(baseline.r2), "", "", "", ""))
+    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "epochs", "time")
+    ways = "; ".join(f"{each['name']}: {each['how']}" for each in found["candidates"])
+    kept = f"Kept: {found['best']}, the first with the lowest validation RMSE."
+    judged = "" if found["test"] is None else f" On the held-out test set: {found['test']}."
+    legend = (
+        f" RMSE is the root of the mean squared error, in the units of {_target(data)}: the lower, the better. R² is "
+        "the fraction of the variance that is explained, 1 at best. The last row is the baseline that always predicts "
+        "the mean of the training targets."
+    )
+    return Section(
+        "Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), Text(f"Learned by {ways}."), *_penalty(found))
+    )
+
+
+def _penalty(found: Mapping[str, Any]) -> list[Block]:
+    tried = found["penalties"]
+    if not tried:
+        return []
+    l2, rmse = min(tried, key=lambda each: each[1])
+    span = f"l2 from {tried[0][0]:.3g} to {tried[-1][0]:.3g}"
+    said = f"Ridge was tried with {len(tried)} penalties, {span}; {l2:.3g} has the lowest validation RMSE"
+    return [Text(f"{said}, {short(rmse)}.")]
+
+
+def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
+    """Validation RMSE by epoch of descent, and those of the minima as levels beside it."""
+    curves: dict[str, tuple[Any, Any]] = {}
+    last = 1.0
+    for each in found["candidates"]:
+        logged = curves_of(folder / each["name"].replace(" ", "-")).get("rmse/val")
+        if logged is not None and len(logged[0]) > 1:
+            curves[each["name"]], last = logged, float(logged[0][-1])
+    if not curves:
+        return []
+    ends = np.array([1.0, last])
+    levels = {each["name"]: each["validation"].rmse for each in found["candidates"] if each["name"] not in curves}
+    for name, level in levels.items():
+        curves[name] = ends, np.full(2, float(level))
+    display = plots.ComparisonDisplay({drawn([name])[0]: curve for name, curve in curves.items()}, "validation RMSE")
+    went = "; ".join(f"{name} {_went(*curve)}" for name, curve in curves.items())
+    caption = f"The validation RMSE by epoch of descent, beside those that are found in one step: {went}."
+    return [Section("Learning curves", (Picture.of(display.plot().figure_, "The RMSE by epoch.", caption),))]
+
+
+def _went(steps: Any, values: Any) -> str:
+    if values[0] == values[-1]:
+        return short(values[0])
+    return f"from {short(values[0])} in epoch {steps[0]:.0f} to {short(values[-1])} in epoch {steps[-1]:.0f}"
+
+
+def _logged(curves: Curves, data: TabularDataModule) -> list[Block]:
+    shown = {name: curves[tag] for name, tag in _NAMES.items() if tag in curves}
+    if shown and all(len(steps) == 1 for steps, _ in shown.values()):
+        return [Text("None: the minimum was found in one step.")]
+    picture = curve_picture(shown, 1, f"RMSE of {_target(data)}", "RMSE")
+    return [Text("None: nothing was logged while the model was trained.")] if picture is None else [picture]
+
+
+def _learned(module: Regression, data: TabularDataModule, fits: Mapping[str, Fit]) -> Section:
+    model = type(module.net).__name__
+    rows = [("model", f"{model}: {plural(data.width, 'feature')}, predicts {_target(data)}"), *_how(module)]
+    rows += [(f"{name} RMSE and R²", f"{short(fit.rmse)} and {share(fit.r2)}") for name, fit in fits.items()]
+    return Section("What was learned", (Table(("what", "value"), rows), *_weights(module, data)))
+
+
+def _how(module: Regression) -> list[tuple[str, str]]:
+    options = dict(module.hparams)
+    if "l2" in options:
+        penalty = "without penalty" if not options["l2"] else f"with the penalty ½·l2·‖w‖², l2 {number(options['l2'])}"
+        return [("learned by", f"the minimum of the squared error {penalty}")]
+    lr = "the optimizer's" if options["lr"] is None else str(options["lr"])
+    how = f"gradient descent on the squared error, one step per {options['update']}"
+    return [("learned by", how), ("learning rate", lr)]
+
+
+def _weights(module: Regression, data: TabularDataModule) -> list[Block]:
+    """Weights in the units of the table, those with the largest effect first."""
+    try:
+        raw = fitted_model(module, data).raw_weights()
+    except TypeError:  # a net that no file describes
+        raw = None
+    if raw is None:
+        return []
+    weight, bias = raw
+    spread = _spread(data)
+    effect = weight * spread
+    order = effect.abs().argsort(descending=True, stable=True)[:_LISTED].tolist()
+    rows = [(data.names[k], number(weight[k]), short(float(effect[k]))) for k in order]
+    rows.append(("bias", number(bias), ""))
+    more = f" The {_LISTED} largest of {data.width:,} are listed." if data.width > _LISTED else ""
+    said = (
+        f"The prediction is bias + Σ weight·value, in the units of the table. The effect is by how much "
+        f"{_target(data)} changes if the feature grows by its standard deviation over the training set.{more}"
+    )
+    return [Table(("feature", "weight", "effect"), rows), Text(said)]
+
+
+def _spread(data: TabularDataModule) -> Tensor:
+    """The standard deviation of each feature over the training set, in its own units (d,)."""
+    X, scale = data.parts[0][0], data.scaler.scale
+    assert scale is not None
+    if isinstance(X, Tensor):
+        return X.double().std(0, correction=0) * scale
+    mean, squares, count = torch.zeros_like(scale), torch.zeros_like(scale), X.shape[0]
+    for piece in pieces(X)():
+        square = piece.square() if isinstance(piece, Tensor) else piece.power(2)
+        mean += torch.as_tensor(piece.sum(0)).reshape(-1) / count
+        squares += torch.as_tensor(square.sum(0)).reshape(-1) / count
+    return (squares - mean.square()).clamp(min=0).sqrt() * scale
+
+
+def _data(data: TabularDataModule) -> Section:
+    listed = f": {', '.join(data.names)}" if data.width <= _LISTED else ""
+    rows = []
+    for index, name in zip(data.indices, SETS, strict=True):
+        y = data.dataset.y[index]
+        if len(y):
+            figures = (y.min(), y.mean(), y.max(), y.std(correction=0))
+            rows.append((name, f"{len(y):,}", *(short(float(value)) for value in figures)))
+    heads = ("set", "samples", "smallest", "mean", "largest", "standard deviation")
+    target = Text(f"The target, {_target(data)}, in each set:")
+    about = Table(("what", "value"), about_data(data))
+    return Section("Data", (about, Text(f"{plural(data.width, 'feature')}{listed}."), target, Table(heads, rows)))
+
+
+def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: TabularDataModule) -> Section:
+    """Predicted against true and the residuals, of what the model has not seen if there is such a set."""
+    blocks: list[Block] = []
+    for name in [name for name in ("validation", "test") if name in sets] or ["training"]:
+        predicted, y = sets[name]
+        errors = (y - predicted).abs()
+        step = math.ceil(len(y) / _SHOWN)
+        few = "" if step == 1 else f" {len(y[::step]):,} of {len(y):,} samples are drawn."
+        display = plots.ResidualDisplay.from_predictions(y[::step], predicted[::step], target=drawn([_target(data)])[0])
+        half, most = float(errors.median()), float(errors.max())
+        caption = (
+            f"The {name} data: left, true against predicted, on the line where they agree; right, what is left over. "
+            f"Half of the predictions are off by less than {short(half)}, the worst by {short(most)}.{few}"
+        )
+        alt = f"Predicted against true values of the {name} data, and their differences."
+        blocks.append(Picture.of(display.figure_, alt, caption))
+    return Section("Predictions", blocks)
+
+
+def _target(data: TabularDataModule) -> str:
+    return data.dataset.target or "the target"
+
+
+def _results(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+        known = {name: found[name] for name in ("best", "penalties")}
+        known["test"] = None if found["test"] is None else Fit(**found["test"])
+        fits = ("validation", "training")
+        known["candidates"] = [{**each, **{name: Fit(**each[name]) for name in fits}} for each in found["candidates"]]
+        return {**known, "baseline": Fit(**found["baseline"])}
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not what `torchperc learn` writes ({error}); run it again") from None
