@@ -158,7 +158,7 @@ def test_unknown_tags_at_eval_are_counted_and_named(call, folder, model):
     (folder / "x.conll").write_text(conll([[("the", "DET"), ("dog", "ANIMAL")]]))
     code, out, _ = call("tag", "eval", model, "x.conll")
     assert code == 0
-    assert "1 token with tags that did not occur in training count as wrong: 'ANIMAL'" in out
+    assert "1 token whose tag did not occur in training counts as wrong: 'ANIMAL'" in out
 
 
 def test_apply_to_text_and_tokens(call, folder, model):

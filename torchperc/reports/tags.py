@@ -53,7 +53,7 @@ def _figures(scores: Counts | Scores) -> tuple[tuple[str, float], ...]:
 def _strange(found: Evaluation) -> str:
     some = ", ".join(repr(tag) for tag in list(found.strange)[:5]) + (", …" if len(found.strange) > 5 else "")
     tokens = sum(found.strange.values())
-    return f"{plural(tokens, 'token')} with tags that did not occur in training count as wrong: {some}"
+    return f"{plural(tokens, 'token')} whose tag did not occur in training count{'s' * (tokens == 1)} as wrong: {some}"
 
 
 def report_tags(title: str, found: Evaluation, about: Sequence[tuple[str, str]] = (), templates: str = "") -> Report:
