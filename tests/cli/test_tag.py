@@ -176,6 +176,21 @@ def test_apply_to_text_and_tokens(call, folder, model):
     assert (folder / "both.conll").read_text() == with_both
 
 
+def test_other_encodings_are_read_and_utf_8_is_written(call, folder, model):
+    for name, options in (("held.conll", []), ("new.txt", ["--tokenized"])):
+        text = (folder / name).read_text().replace("the", "thé")
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / f"other-{name}").write_text(text, encoding="utf-16")
+        for given, out, more in ((name, "a", []), (f"other-{name}", "b", ["--encoding", "utf-16"])):
+            assert call("tag", "apply", model, given, "-o", out, *options, *more)[0] == 0
+        assert (folder / "a").read_text(encoding="utf-8") == (folder / "b").read_text(encoding="utf-8")
+        assert "thé" in (folder / "b").read_text(encoding="utf-8")
+    both = [call("tag", "eval", model, given, *more)[:2] for given, more in (("held.conll", []), ("other-held.conll", ["--encoding", "utf-16"]))]
+    assert both[0] == both[1]
+    code, _, err = call("tag", "eval", model, "other-held.conll")
+    assert (code, err) == (2, "torchperc: error: other-held.conll is not UTF-8 but UTF-16; read it with --encoding utf-16\n")
+
+
 def test_apply_reads_standard_input(call, folder, model, monkeypatch):
     class Standard:
         def __init__(self, content=b""):
@@ -193,7 +208,7 @@ BAD = {
     "no tags": (b"a\nb\n\nc\n", ["fit"], "one column only, so there is no column of tags"),
     "no tags at eval": (b"a\nb\n\nc\n", ["eval"], "has 1 column and no tags"),
     "widths": (b"a A\nb\n", ["fit", "eval", "apply"], "line 2: found 1 column and 2 in the lines before"),
-    "utf-8": (b"a A\nb\xff B\n", ["fit", "eval", "apply"], "UTF-8"),
+    "utf-8": (b"a A\nb\xff B\n", ["fit", "eval", "apply"], "not valid UTF-8; if the file is in another encoding, name it: --encoding latin-1"),
     "empty": (b"", ["fit", "eval", "apply"], "empty"),
     "blank": (b"\n\n", ["fit", "eval"], "no tokens"),
     "one tag": (b"a A\nb A\n", ["fit"], "one tag only, 'A'"),

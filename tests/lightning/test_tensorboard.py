@@ -346,6 +346,8 @@ def test_hyperparameters_of_model_and_data_are_kept(rule, gradient):
         "seed": 0,
         "split": "None",
         "dtype": "float32",
+        "task": "None",
+        "scale_target": "auto",
     }
     both = {f"net/{name}": value for name, value in net.items()} | {
         f"data/{name}": value for name, value in data.items()

@@ -624,9 +624,9 @@ def test_the_rate_by_itself(head, update, size, classes, tmp_path):
 
 
 def test_the_rate_of_wide_parts_is_bounded(tmp_path, monkeypatch):
-    from torchperc.lightning import classifier
+    from torchperc.lightning import descent
 
-    monkeypatch.setattr(classifier, "_DIRECT", 3)
+    monkeypatch.setattr(descent, "_DIRECT", 3)
     X, y = numbers()
     lit = L.LitClassifier(net(), "lms", lr="auto")
     trainer(1).fit(lit, L.SliceLoader(kept("pieces", X, tmp_path), torch.tensor(y)))

@@ -172,6 +172,17 @@ def test_what_is_not_utf_8_is_named_by_line():
         list(iter_lines(io.BytesIO(b"a\nb\n\xff\n"), name="f", size=3))
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_other_encodings_are_converted(encoding):
+    text = "".join(f"Zeile {k}: äöü.\n" for k in range(50)) + "Ende"
+    for size in (1, 7, 1000):
+        blocks = list(iter_lines(io.BytesIO(text.encode(encoding)), name="f", size=size, encoding=encoding))
+        assert b"".join(blocks).decode() == text
+        assert all(block.endswith(b"\n") for block in blocks[:-1])
+    with pytest.raises(ValueError, match=r"f, line 1 or later: not valid utf-16 .* encoding='utf-8'"):
+        list(iter_lines(io.BytesIO(b"\xff\xfe\x00\xd8\n\x00"), name="f", encoding="utf-16"))
+
+
 def test_a_vocabulary_is_a_set_of_words():
     words = [f"w{k}" for k in range(1000)] + ["é", ""]
     known = Vocabulary.of(words)

@@ -96,7 +96,7 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--out", metavar="OUT", help="write to this file (default: standard output)")
     kinds = "of the file (default: by its name; plain text if that says nothing)"
     parser.add_argument("--format", choices=("text", *_FORMATS), help=kinds)
-    parser.add_argument("--separator", help="between columns (default: blanks or tabs)")
+    _add_text(parser)
     tokenized = "the text has a sentence per line and blanks between its tokens; nothing else is split"
     parser.add_argument("--tokenized", action="store_true", help=tokenized)
     _add_jobs(parser)
@@ -105,7 +105,12 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--column", help="of the tags, by name or position from 1 (default: the last)")
     parser.add_argument("--format", choices=_FORMATS, help="of the file (default: by its name and first lines)")
+    _add_text(parser)
+
+
+def _add_text(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--separator", help="between columns (default: blanks or tabs)")
+    parser.add_argument("--encoding", default="utf-8", help="of the file (default: %(default)s)")
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -257,8 +262,8 @@ def _tagged(arguments: argparse.Namespace, file: str, known: str | None = None) 
     wanted = arguments.column or known
     if wanted is not None and (arguments.format == "conllu" or ".conllu" in Path(file).name.lower()):
         place = int(wanted) - 1 if wanted.isdecimal() else wanted.lower()
-        return formats.read(file, "conllu", columns=["form", place]), -1
-    corpus = formats.read(file, arguments.format, separator=arguments.separator)
+        return formats.read(file, "conllu", columns=["form", place], encoding=arguments.encoding), -1
+    corpus = formats.read(file, arguments.format, separator=arguments.separator, encoding=arguments.encoding)
     return corpus, _column(arguments.column, corpus)
 
 
@@ -287,7 +292,7 @@ def _apply(arguments: argparse.Namespace) -> None:
 
     out = None if arguments.out is None else inputs.output_file(arguments.out)
     tagger = Tagger.load(arguments.model)
-    options = {name: getattr(arguments, name) for name in ("format", "separator", "tokenized")}
+    options = {name: getattr(arguments, name) for name in ("format", "separator", "encoding", "tokenized")}
     pieces = tagger.tagged_lines(_source(arguments.file), **options, n_jobs=arguments.jobs)
     if out is None:
         for piece in pieces:

@@ -162,6 +162,17 @@ def write_conll(stream: IO[str], corpus: Corpus, tags: Iterable[str] | None = No
         stream.write("\n".join(lines[first:stop]) + "\n\n")
 
 
+def check_encoding(encoding: str) -> str:
+    """The name of an encoding of text as Python spells it."""
+    try:
+        bytes(4).decode(encoding, "replace")  # refuses codecs that are not of text
+        return codecs.lookup(encoding).name
+    except (LookupError, TypeError):
+        raise checks.ParameterError(
+            checks.Option("encoding", encoding), " is unknown; 'utf-8', 'latin-1' and 'utf-16' are common"
+        ) from None
+
+
 def _options(
     format: str | None,
     separator: str | None,
@@ -183,19 +194,18 @@ def _options(
         for which in columns:
             if isinstance(which, bool) or not isinstance(which, (int, str, np.integer)):
                 raise TypeError(f"columns must hold names or integers, found {type(which).__name__} {which!r}")
-    try:
-        bytes(4).decode(encoding, "replace")  # refuses codecs that are not of text
-        coding = codecs.lookup(encoding).name
-    except (LookupError, TypeError):
-        raise checks.ParameterError(
-            checks.Option("encoding", encoding), " is unknown; 'utf-8', 'latin-1' and 'utf-16' are common"
-        ) from None
     if comments is not None:
         checks.flag("comments", comments)
     if max_unpacked is not None:
         checks.whole("max_unpacked", max_unpacked, at_least=1)
     return _How(
-        format, separator, None if columns is None else tuple(columns), coding, comments, sentence, max_unpacked
+        format,
+        separator,
+        None if columns is None else tuple(columns),
+        check_encoding(encoding),
+        comments,
+        sentence,
+        max_unpacked,
     )
 
 
@@ -287,13 +297,15 @@ class _Text:
                 data = data + self._take(3) if len(data) < 3 else data
                 data = data.removeprefix(codecs.BOM_UTF8)
                 if data[:2] in _MARKS:
-                    raise ValueError(f"{self.name} is not UTF-8 but UTF-16; read it with encoding='utf-16'")
+                    why = f"{self.name} is not UTF-8 but UTF-16; read it with "
+                    raise checks.ParameterError(why, checks.Option("encoding", "utf-16"))
         if self._decoder is not None:
             try:
                 data = self._decoder.decode(data, self.done).encode()
             except UnicodeError as error:
-                why = f"not valid {self._encoding} ({checks.first_line(error)}); give its encoding with encoding="
-                raise ValueError(f"{self.name}, line {self._decoded + 1} or later: {why}") from None
+                why = f"not valid {self._encoding} ({checks.first_line(error)}); it may be in another "
+                where = f"{self.name}, line {self._decoded + 1} or later: "
+                raise checks.ParameterError(where, why, checks.Option("encoding", "utf-8")) from None
             self._decoded += data.count(b"\n")
         return data
 
@@ -304,18 +316,18 @@ class _Text:
         try:
             _ = data.isascii() or data.decode()
         except UnicodeDecodeError as error:
-            why = f"byte 0x{data[error.start]:02x} is not valid UTF-8; give the file's encoding with encoding="
-            raise self._wrong(data[: error.start], why) from None
+            why = f"byte 0x{data[error.start]:02x} is not valid UTF-8; if the file is in another encoding, name it: "
+            raise self._wrong(data[: error.start], why, checks.Option("encoding", "latin-1")) from None
         if b"\0" in data:
-            why = "a NUL byte, which text does not have; is this a binary file, or UTF-16 (encoding=)?"
-            raise self._wrong(data[: data.index(b"\0")], why)
+            why = "a NUL byte, which text does not have; this is a binary file, or it needs "
+            raise self._wrong(data[: data.index(b"\0")], why, checks.Option("encoding", "utf-16"))
         self.line += data.count(b"\n")
         return data, line
 
-    def _wrong(self, before: bytes, why: str) -> ValueError:
+    def _wrong(self, before: bytes, *why: str | checks.Option) -> ValueError:
         line = self.line + before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].decode()) + 1
-        return ValueError(f"{self.name}, line {line}, column {column}: {why}")
+        return checks.ParameterError(f"{self.name}, line {line}, column {column}: ", *why)
 
 
 def _blocks(

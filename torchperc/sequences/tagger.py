@@ -536,6 +536,7 @@ class Tagger:
         *,
         format: str | None = None,
         separator: str | None = None,
+        encoding: str = "utf-8",
         tokenized: bool = False,
         n_jobs: int | None = None,
     ) -> Iterator[Tagged]:
@@ -546,6 +547,7 @@ class Tagger:
             format: ``"text"`` for plain text, or one of :data:`torchperc.sequences.formats.FORMATS`; by default by the
                 file's name, and text for streams.
             separator: between columns; a tab is written if None.
+            encoding: of the file; what is written is UTF-8.
             tokenized: see :func:`torchperc.sequences.tokens.tokenize`.
             n_jobs: threads, each with a block of its own; by default one per core.
         """
@@ -554,11 +556,11 @@ class Tagger:
         between = (separator or "\t").encode()
         if kind == "text":
             self._check_text(separator)
-            yield from self._tagged_text(source, tokenized, between, jobs)
+            yield from self._tagged_text(source, formats.check_encoding(encoding), tokenized, between, jobs)
             return
         if tokenized:
             raise checks.ParameterError(checks.Option("tokenized", True), f" is for plain text, not for {kind}")
-        blocks = formats.iter_blocks(source, kind, separator=separator, tokens_per_block=_TOKENS)
+        blocks = formats.iter_blocks(source, kind, separator=separator, encoding=encoding, tokens_per_block=_TOKENS)
         yield from _in_order(lambda block: self._lines(block, between), blocks, jobs)
 
     def _format(self, source: str | Path | IO[bytes]) -> str:
@@ -579,7 +581,7 @@ class Tagger:
             )
 
     def _tagged_text(
-        self, source: str | Path | IO[bytes], tokenized: bool, between: bytes, jobs: int
+        self, source: str | Path | IO[bytes], encoding: str, tokenized: bool, between: bytes, jobs: int
     ) -> Iterator[Tagged]:
         def tagged(block: bytes) -> Tagged:
             return self._lines(tokenize(block, self.vocabulary, tokenized=tokenized), between)
@@ -591,7 +593,7 @@ class Tagger:
                 stream: IO[bytes] = stack.enter_context(open_text(Path(source)))
             else:
                 stream = source
-            yield from _in_order(tagged, iter_lines(stream, name=name), jobs)
+            yield from _in_order(tagged, iter_lines(stream, name=name, encoding=encoding), jobs)
 
     def _lines(self, corpus: Corpus, between: bytes) -> Tagged:
         """Each token's columns and its tag in a line."""

@@ -13,6 +13,7 @@ capital letter, and at the end of the line. Tokens stand between blanks, with ma
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -161,18 +162,26 @@ def open_text(path: Path) -> Iterator[Any]:
         yield file
 
 
-def iter_lines(stream: IO[bytes], *, name: str, size: int = _BLOCK) -> Iterator[bytes]:
-    """Blocks of whole lines, checked to be UTF-8; a byte order mark is skipped."""
+def iter_lines(stream: IO[bytes], *, name: str, size: int = _BLOCK, encoding: str = "utf-8") -> Iterator[bytes]:
+    """Blocks of whole lines in UTF-8, checked or converted to it; a byte order mark is skipped."""
     rest: list[bytes] = []
+    convert = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
     line, first = 1, True
     take = getattr(stream, "read1", stream.read)  # what has arrived, so that a pipe is worked on at once
     while True:
-        block = take(size)
-        cut = block.rfind(b"\n") + 1
-        if block and not cut:
+        block = given = take(size)
+        if convert is not None:
+            try:
+                block = convert.decode(given, not given).encode()
+            except UnicodeError as error:
+                why = f"not valid {encoding} ({checks.first_line(error)}); it may be in another "
+                where = f"{name}, line {line} or later: "
+                raise checks.ParameterError(where, why, checks.Option("encoding", "utf-8")) from None
+        cut = block.rfind(b"\n") + 1 if given else len(block)
+        if given and not cut:
             rest.append(block)
             continue
-        whole = b"".join((*rest, block[:cut] if block else b""))
+        whole = b"".join((*rest, block[:cut]))
         rest = [block[cut:]]
         if first:
             whole, first = whole.removeprefix(b"\xef\xbb\xbf"), False
@@ -180,7 +189,7 @@ def iter_lines(stream: IO[bytes], *, name: str, size: int = _BLOCK) -> Iterator[
             check_utf8(whole, name, line)
             line += whole.count(b"\n")
             yield whole
-        if not block:
+        if not given:
             return
 
 
@@ -191,9 +200,8 @@ def check_utf8(content: bytes, name: str | Path, line: int = 1) -> None:
     except UnicodeDecodeError as error:
         number = line + content.count(b"\n", 0, error.start)
         wrong = content[error.start]
-        raise ValueError(
-            f"{name}, line {number}: byte 0x{wrong:02x} is not valid UTF-8; save the text as UTF-8"
-        ) from None
+        why = f"byte 0x{wrong:02x} is not valid UTF-8; if the text is in another encoding, name it: "
+        raise checks.ParameterError(f"{name}, line {number}: ", why, checks.Option("encoding", "latin-1")) from None
 
 
 def _read_only(data: Array) -> Array:
