@@ -56,12 +56,15 @@ class Watch(pl.Callback):
 
 def fit(
     lit: pl.LightningModule,
-    data: pl.LightningDataModule,
+    data: pl.LightningDataModule | tuple[Iterable[Any], Iterable[Any]],
     folder: Path,
     epochs: int,
     callbacks: Sequence[pl.Callback] = (),
 ) -> dict[str, list[float]]:
-    """Train under the Trainer, with event files in the folder; return the curves by their names."""
+    """Train under the Trainer, with event files in the folder; return the curves by their names.
+
+    ``data`` is a data module, or a loader for training and one for validation.
+    """
     for old in (*folder.glob("events.out.tfevents.*"), *folder.glob("*.ckpt")):
         old.unlink()  # TensorBoard would draw this run over the last one
     curves = Curves()
@@ -73,7 +76,7 @@ def fit(
         accelerator="cpu",  # the data are small, and sums come out the same everywhere
         enable_progress_bar=False,
     )
-    trainer.fit(lit, data)
+    trainer.fit(lit, *(data if isinstance(data, tuple) else (data,)))
     return dict(curves.values)
 
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from _common import BLUE, GREEN, ORANGE, RED, command_line, fit, picture, save, show
 from matplotlib.figure import Figure
 
@@ -39,23 +40,23 @@ class Words(NamedTuple):
 def main(folder: Path = FOLDER, quick: bool = False, source: str | None = None) -> dict[str, float]:
     figures, curves, rows = {}, {}, []
     for name, train, test in parts(source, quick):
-        for way, (learned, judged) in {"letters": (alone(train), alone(test)), "words": (train, test)}.items():
-            epochs = 3 if quick else EPOCHS
-            lit, curve = learn(folder / f"{name}-{way}".replace(" ", "-"), learned, judged, epochs)
+        for way, made in {"letters": letters_alone(train, test), "words": words_whole(train, test)}.items():
+            epochs, (net, data) = 3 if quick else EPOCHS, made
+            lit, curve = learn(folder / f"{name}-{way}".replace(" ", "-"), net, data, epochs)
             figures[f"{name}, {way}"] = error = curve[-1]
             curves[f"{name}, {way}"] = curve
-            rows.append((name, way, len(learned.X), epochs, f"{error:.1f}"))
-        said = lit.net.predict(judged.X)
-        figures[f"{name}, words, last epoch"] = 100 * float((np.concatenate(said) != judged.y).mean())
+            rows.append((name, way, len(train.y if way == "letters" else train.X), epochs, f"{error:.1f}"))
+        said = lit.net.predict(test.X)
+        figures[f"{name}, words, last epoch"] = 100 * float((np.concatenate(said) != test.y).mean())
     letters = list(tp.data.LETTERS)
-    truth = np.split(judged.y, judged.X.offsets[1:-1])
+    truth = np.split(test.y, test.X.offsets[1:-1])
     save(
         folder,
         transitions=tp.plots.TransitionDisplay.from_model(lit, labels=letters).figure_,
         positions=tp.plots.PositionErrorDisplay.from_predictions(truth, said, positions=12).figure_,
     )
     title = "wrong letters of the test set in %, averaged weights"
-    show(folder, chart(curves), title, ("trained on", "read as", "sequences", "epochs", "error (%)"), rows)
+    show(folder, chart(curves), title, ("trained on", "read as", "letters or words", "epochs", "error (%)"), rows)
     return figures
 
 
@@ -81,10 +82,18 @@ def some(words: Words, index: np.ndarray) -> Words:
     return Words(words.X.take(index), words.y[np.repeat(index, words.X.lengths)])
 
 
-def alone(words: Words) -> Words:
-    """Each letter as a word of its own, where a chain is a perceptron of 26 classes."""
-    X = words.X
-    return Words(tp.sequences.Sequences(np.arange(X.tokens + 1), X.width, X.dense), words.y)
+def letters_alone(train: Words, test: Words) -> tuple[torch.nn.Module, tuple[Any, Any]]:
+    """A perceptron of 26 classes, which has a bias of its own, and the letters of all words."""
+    loaders = (
+        tp.lightning.SliceLoader(torch.from_numpy(X.dense[:, :-1]), torch.from_numpy(y)) for X, y in (train, test)
+    )
+    return tp.MulticlassPerceptron(train.X.width - 1, len(tp.data.LETTERS)), tuple(loaders)
+
+
+def words_whole(train: Words, test: Words) -> tuple[torch.nn.Module, Any]:
+    """A perceptron over the letters of a word, and the words."""
+    data = tp.lightning.SequenceDataModule(*train, validation=tuple(test))
+    return tp.sequences.ChainPerceptron(data.width, len(tp.data.LETTERS)), data
 
 
 def read_letters(path: str) -> tuple[Words, list[int]]:
@@ -116,10 +125,8 @@ def read_letters(path: str) -> tuple[Words, list[int]]:
     return Words.of(np.stack(X), np.array(y), lengths), folds
 
 
-def learn(folder: Path, train: Words, test: Words, epochs: int) -> tuple[tp.lightning.LitRule, list[float]]:
+def learn(folder: Path, net: torch.nn.Module, data: Any, epochs: int) -> tuple[tp.lightning.LitRule, list[float]]:
     """By rule, in a new order every epoch; the test error in % of the averaged weights after each epoch."""
-    data = tp.lightning.SequenceDataModule(*train, validation=tuple(test))
-    net = tp.sequences.ChainPerceptron(data.width, len(tp.data.LETTERS))
     lit = tp.lightning.LitRule(net, order="shuffled", select="averaged")
     return lit, [100 * value for value in fit(lit, data, folder, epochs)["error/val"]]
 

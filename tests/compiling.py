@@ -1,5 +1,6 @@
 """The compiled loops, shared out to parallel workers, so that in a fresh clone each is compiled once and not by all."""
 
+import io
 from itertools import product
 from pathlib import Path
 
@@ -63,9 +64,15 @@ def chains():
     tp.sequences.ChainPerceptron(4, 3, dtype=torch.float64).predict(list(X))
 
 
-def token_features():
-    import io
+def taggers():
+    corpus = tp.sequences.Corpus.of(tp.data.tagged_sentences(200))
+    for buckets in (None, 2**8):
+        tagger = tp.sequences.Tagger.fit(corpus, epochs=1, buckets=buckets)
+        list(tagger.tagged_lines(io.BytesIO(b"The dog. A cat")))
+    tagger.evaluate(corpus)
 
+
+def token_features():
     from torchperc.sequences import Corpus, FeatureMap, iter_blocks
 
     corpus = Corpus.of([["the", "dög"]])
@@ -79,6 +86,7 @@ def token_features():
 LOOPS = {
     "loops.learn": chains,
     "learn.learn": rule,
+    "token_loops.split_text": taggers,
     "many.sweep_one": sweeps,
     "loops.descend": descent,
     "two_cores.learn_ahead": two_cores,

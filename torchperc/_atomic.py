@@ -27,7 +27,7 @@ class FolderInUseError(ParameterError):
     """Another process writes to the folder."""
 
 
-def checksum(*content: bytes, size: int = 16) -> str:
+def checksum(*content: bytes | memoryview, size: int = 16) -> str:
     """The checksum that torchperc's own files carry: BLAKE2b of so many bytes, in hexadecimal digits."""
     digest = hashlib.blake2b(digest_size=size)
     for piece in content:

@@ -9,6 +9,8 @@ from rich.console import Console
 
 from benchmarks.cases import CASES, about
 from benchmarks.report import summary, table, write
+from benchmarks.tag_cases import BROWN
+from benchmarks.tagged import checked
 from benchmarks.timing import Row, measure
 from torchperc import _checks as checks
 from torchperc.cli import inputs
@@ -25,6 +27,8 @@ def run(arguments: argparse.Namespace) -> None:
             print(f"{name:12}{about(case)}")
         return
     names, rounds, out = _options(arguments)
+    if arguments.brown is not None:
+        BROWN[:] = [checked(arguments.brown)]
     console = inputs.console(width=140)
     rows, absent = _measure(names, rounds, arguments.quick, console)
     files = write(out, rows, absent, rounds=rounds, quick=arguments.quick)

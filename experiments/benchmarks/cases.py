@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import descent_cases, rule_cases
+from benchmarks import descent_cases, rule_cases, tag_cases
 from benchmarks.timing import Comparison, Contender, Finding, Goal
 
 Case = Callable[[bool], Iterator[Comparison]]
@@ -78,6 +78,7 @@ CASES: dict[str, Case] = {
     "validation": rule_cases.validation,
     "growth": rule_cases.growth,
     "orders": rule_cases.orders,
+    "tag": tag_cases.tag,
     "import": importing,
 }
 """Every case by its name."""

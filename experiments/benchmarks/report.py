@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LIBRARIES = (
     "torchperc", "torch", "numpy", "scipy", "numba", "scikit-learn", "pytorch-lightning",
-    "vowpalwabbit", "mlxtend", "river",
+    "vowpalwabbit", "mlxtend", "river", "nltk", "python-crfsuite",
 )  # fmt: skip
 _MET, _MISSED = COLOURS[0], COLOURS[5]
 

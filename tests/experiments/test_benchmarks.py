@@ -1,12 +1,13 @@
 """The benchmarks: the harness against a clock that tells what it is told, every case in its quick form, the command."""
 
 import json
+import tarfile
 import warnings
 
 import numpy as np
 import pytest
 import torch
-from benchmarks import peers, report, samples
+from benchmarks import peers, report, samples, tagged
 from benchmarks.cases import CASES, about
 from benchmarks.timing import Comparison, Contender, Finding, Goal, Row, measure, threads
 
@@ -202,6 +203,23 @@ def test_every_case_runs_and_its_results_are_as_they_should_be(name):
         )
 
 
+def test_brown_is_read_from_a_folder_and_from_an_archive(tmp_path):
+    folder = tmp_path / "brown"
+    folder.mkdir()
+    for number in range(28):
+        (folder / f"ca{number:02}").write_text(f"\n\tThe/at w{number}/nn-tl and/or/cc ./.\n\n\tIt's/pps+bez\n")
+    (folder / "README").write_text("no/document")
+    found = tagged.split(tagged.checked(folder), False)
+    assert found.train[0] == [("The", "at"), ("w0", "nn"), ("and/or", "cc"), (".", ".")]
+    assert found.train[1] == [("It's", "pps")]
+    assert (len(found.train), [sentence[1][0] for sentence in found.held[::2]]) == (10, ["w5"])
+    with tarfile.open(tmp_path / "brown.tgz", "w:gz") as archive:
+        archive.add(folder, "package")
+    assert tagged.split(tmp_path / "brown.tgz", False) == found
+    tagged.write_conll(tmp_path / "x", found.train)
+    assert tagged.read_conll(tmp_path / "x") == found.train
+
+
 def test_every_case_says_what_it_is():
     for name, case in CASES.items():
         assert about(case).endswith("."), name
@@ -296,6 +314,7 @@ def test_the_list(call):
         (["--rounds", "0", "--quick"], "--rounds 0 must be at least 1"),
         (["--rounds", "many"], "invalid int value: 'many'"),
         (["--out", "FILE/x"], "cannot be made"),
+        (["tag", "--brown", "FILE"], "is neither a folder nor an archive of the Brown corpus"),
     ],
 )
 def test_wrong_words(call, tmp_path, monkeypatch, words, message):

@@ -18,6 +18,9 @@ CASES = 150
 COMMANDS = {
     "learn": ["learn", "t.csv", "--out", "run", "--epochs", "2"],
     "apply": ["apply", "m.safetensors", "t.csv", "-o", "out.csv"],
+    "tag fit": ["tag", "fit", "t.conll", "--out", "new.m", "--epochs", "2"],
+    "tag eval": ["tag", "eval", "tagger.m", "t.conll"],
+    "tag apply": ["tag", "apply", "tagger.m", "t.txt", "-o", "out.conll"],
     "export": ["export", "m.safetensors", "--to", "safetensors", "-o", "copy.safetensors"],
     "report": ["report", "run", "--out", "page.html"],
     "separable": ["separable", "t.csv"],
@@ -48,6 +51,10 @@ FILES = {
     "bad.json": b"{",
     "bad.safetensors": b"\x08\x00\x00\x00\x00\x00\x00\x00{}garbage",
     "latin.csv": "a,b,y\n1,2,é\n3,4,q\n".encode("latin-1"),
+    "ragged.conll": b"a A\nb\n\nc C D\n",
+    "no-tags.conll": b"a\nb\n\nc\n",
+    "latin.conll": "é A\nb B\n".encode("latin-1"),
+    "blank.conll": b"\n\n \n",
     "folder.csv": "a folder",
     "forbidden.csv": b"a,b,y\n1,2,p\n3,4,q\n",
 }
@@ -61,6 +68,10 @@ def prepare(folder):
     (folder / "t.csv").write_text("a,b,y\n" + "\n".join(lines) + "\n")
     net = tp.Perceptron(2, init="normal", seed=0)
     tp.FittedModel.of(net, tp.PerceptronHead(), labels=["p", "q"], names=["a", "b"]).save(folder / "m.safetensors")
+    corpus = tp.sequences.Corpus.of([[("the", "D"), ("dog", "N")], [("a", "D")]])
+    tp.sequences.Tagger.fit(corpus, epochs=1).save(folder / "tagger.m")
+    (folder / "t.conll").write_text("the D\ndog N\n\na D\n")
+    (folder / "t.txt").write_text("The dog.\n")
     for name, content in FILES.items():
         if content == "a folder":
             (folder / name).mkdir()
@@ -71,8 +82,11 @@ def prepare(folder):
 
 def options(name):
     """The options of a command."""
+    command, *actions = name.split()
     parser = argparse.ArgumentParser()
-    importlib.import_module(f"torchperc.cli.{name}").add_arguments(parser)
+    importlib.import_module(f"torchperc.cli.{command}").add_arguments(parser)
+    for word in actions:
+        parser = next(found for found in parser._actions if isinstance(found, argparse._SubParsersAction)).choices[word]
     return [action for action in parser._actions if action.option_strings]
 
 
@@ -92,7 +106,7 @@ def option_cases():
                 yield from ([*good, action.option_strings[-1], value] for value in VALUES)
                 yield [*good, action.option_strings[-1]]
         if name not in ("xor", "bench"):  # which need no words
-            yield [name]
+            yield name.split()
         yield [*good, "--no-such-option"]
         yield [*good, "too", "many", "words"]
 
@@ -105,6 +119,12 @@ def file_cases():
             yield [file if word == "t.csv" else word for word in good]
         for name in ("apply", "export", "report"):
             yield [file if word in ("m.safetensors", "run") else word for word in COMMANDS[name]]
+        for name in ("tag fit", "tag eval", "tag apply"):
+            good = COMMANDS[name]
+            yield [file if word in ("t.conll", "t.txt") else word for word in good]
+            yield [file if word == "tagger.m" else word for word in good]
+        yield ["tag", "fit", "t.conll", "--out", "new.m", "--templates", file]
+        yield ["tag", "fit", "t.conll", "--out", "new.m", "--continue", file]
         yield ["separable", "t.csv", "--verify", file]
         yield ["fit", "--config", file]
         yield ["test", "--config", "none.yaml", "--ckpt_path", file]

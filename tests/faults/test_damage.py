@@ -114,6 +114,19 @@ def use_fitted(path):
     return made_of(*read.net.state_dict().values(), read.predict(np.eye(3)), read.names)
 
 
+def tagger(path):
+    from torchperc.sequences import Corpus, Tagger
+
+    Tagger.fit(Corpus.of([[("the", "D"), ("dog", "N")], [("a", "D"), ("cat", "N")]]), epochs=2).save(path)
+
+
+def use_tagger(path):
+    from torchperc.sequences import Tagger
+
+    read = Tagger.load(path)
+    return made_of(repr(read.apply([["a", "dog"], ["the", "bird"]])), read.weights.rows, read.weights.trans, read.tags)
+
+
 def weights(path):
     from torchperc.model.safetensors import save_safetensors
 
@@ -225,6 +238,7 @@ SEALED = {
     "certificate": ("proof.json", certificate, use_certificate),
     "certificate, verifier": ("proof.json", certificate, verified),
     "model": ("m.safetensors", fitted, use_fitted),
+    "tagger": ("t.safetensors", tagger, use_tagger),
     "weights": ("w.safetensors", weights, use_weights),
     "ONNX": ("m.onnx", onnx, use_exported),
     "torch.export": ("m.pt2", exported, use_exported),

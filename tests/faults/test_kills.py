@@ -146,6 +146,36 @@ def cached(folder):
     return {path.name: hashlib.sha256(np.load(path).tobytes()).hexdigest() for path in whole} or None
 
 
+# --- tag ---
+
+
+def conll(path, sentences=400):
+    from torchperc.data import tagged_sentences
+
+    lines = ("".join(f"{word}\t{tag}\n" for word, tag in each) for each in tagged_sentences(sentences))
+    path.write_text("\n".join(lines))
+
+
+def tagger(folder):
+    from torchperc.sequences import Corpus, Tagger
+
+    Tagger.fit(Corpus.of([[("the", "D"), ("dog", "N")], [("a", "D")]]), epochs=2).save(folder / "m.safetensors")
+    (folder / "new.txt").write_text("The dog. A dog in the garden.\n" * 20_000)
+
+
+def tagged(folder):
+    from torchperc.sequences import Tagger
+
+    if not (folder / "m.safetensors").exists():
+        return None
+    Tagger.load(folder / "m.safetensors")
+    return digest(folder / "m.safetensors")
+
+
+TAG = ("tag", "fit", "t.conll", "--out", "m.safetensors", "--epochs", "3")
+TAG_NEW = ("tag", "apply", "m.safetensors", "new.txt", "-o", "out.conll")
+
+
 COMMANDS = {
     "learn": Command(words(*LEARN), words(*LEARN, "--overwrite"), learned, lambda folder: table(folder / "table.csv")),
     "fit by gradient": Command(
@@ -157,6 +187,8 @@ COMMANDS = {
         configured("LitRule", "batch_size: full", "{order: shuffled, select: averaged, net: {class_path: torchperc.Perceptron}}"),
     ),
     "apply": Command(words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), words("apply", "m.safetensors", "new.csv", "-o", "out.csv"), applied, trained),
+    "tag fit": Command(words(*TAG), words(*TAG, "--overwrite"), tagged, lambda folder: conll(folder / "t.conll")),
+    "tag apply": Command(words(*TAG_NEW), words(*TAG_NEW), lambda folder: applied(folder, "out.conll"), tagger),
     "cache": Command(
         lambda folder: (read_into_cache, folder), lambda folder: (read_into_cache, folder), cached,
         lambda folder: table(folder / "table.csv", rows=30_000), tidy=False,

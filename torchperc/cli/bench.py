@@ -23,6 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rounds = f"repetitions, of which the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
     parser.add_argument("--rounds", type=int, help=rounds)
     parser.add_argument("--out", default="runs/bench", help="folder of the files (default: %(default)s)")
+    brown = "the Brown corpus for the case tag: a folder or an archive (default: generated sentences)"
+    parser.add_argument("--brown", metavar="PATH", help=brown)
     parser.add_argument("--list", action="store_true", help="list the cases and exit")
 
 

@@ -24,6 +24,7 @@ _CONFIGURED = {
 _COMMANDS = {
     "learn": "from a file of samples to the best of several linear models",
     "apply": "labels or numbers for new data, by a trained model",
+    "tag": "learn to tag the tokens of sentences, evaluate, tag new text",
     "export": "a run's model as ONNX, torch.export or safetensors",
     "report": "one HTML page of a run: verdict, proof, curves, config",
     "separable": "prove whether a hyperplane separates the classes",

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, nn
 
-from torchperc._atomic import checksum, write_whole
 from torchperc._checks import non_finite
-
-_CHECKSUM = "torchperc.checksum"
-_RESERVED = {"format": "pt"}  # by this entry other readers of safetensors recognise torch tensors
+from torchperc.samples.sealed import RESERVED, read_sealed, write_sealed
 
 
 def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -38,15 +33,9 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
         >>> torch.equal(linear.weight, net.weight)
         True
     """
-    from safetensors.torch import save
-
     tensors = {name: _detached(name, value) for name, value in net.state_dict().items()}
     _refuse_non_finite(tensors, f"cannot save {path}", "train the net again before exporting it")
-    header, data = _parts(save(tensors, {**_texts(metadata), **_RESERVED}))
-    header["__metadata__"][_CHECKSUM] = _checksum(header, data)
-    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()  # the same content is the same bytes
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
-    write_whole(Path(path), len(text).to_bytes(8, "little") + text + data)
+    write_sealed(path, tensors, _texts(metadata))
 
 
 def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
@@ -84,20 +73,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
         >>> sorted(tensors), texts, sealed
         (['bias', 'weight'], {'trained on': 'AND'}, True)
     """
-    from safetensors.torch import load
-
-    content = Path(path).read_bytes()
-    try:
-        tensors = load(content)
-        header, data = _parts(content)
-        metadata: dict[str, str] = header.get("__metadata__", {})
-        checksum = metadata.pop(_CHECKSUM, None)
-        if checksum not in (None, _checksum(header, data)) or (checksum is None and _renamed(header, data)):
-            raise ValueError("its checksum does not match")
-    except Exception as error:  # whatever safetensors and json make of a damaged file
-        raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); export it again") from None
-    texts = {name: text for name, text in metadata.items() if name not in _RESERVED}
-    return tensors, texts, checksum is not None
+    return read_sealed(path)
 
 
 def _detached(name: str, value: object) -> Tensor:
@@ -117,29 +93,9 @@ def _texts(metadata: Mapping[str, str] | None) -> dict[str, str]:
     for name, text in texts.items():
         if not isinstance(name, str) or not isinstance(text, str):
             raise TypeError(f"metadata must map str to str, found {name!r}: {text!r}; write str(...) around it")
-        if name in (*_RESERVED, _CHECKSUM):
+        if name in RESERVED:
             raise ValueError(f"metadata name {name!r} is used by the file itself; choose another")
     return texts
-
-
-def _parts(content: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header and the tensors' bytes: 8 bytes of length, JSON, then the data."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    return json.loads(content[8:end]), content[end:]
-
-
-def _checksum(header: dict[str, Any], data: bytes) -> str:
-    return checksum(json.dumps(header, sort_keys=True).encode(), data)
-
-
-def _renamed(header: dict[str, Any], data: bytes) -> bool:
-    """Whether a text is the checksum of all else: then it is its name that was damaged."""
-    texts: dict[str, str] = header.get("__metadata__", {})
-    for name, text in texts.items():
-        rest = {**header, "__metadata__": {other: texts[other] for other in texts if other != name}}
-        if len(text) == 32 and text == _checksum(rest, data):
-            return True
-    return False
 
 
 def _differences(found: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> Iterable[str]:

@@ -6,6 +6,8 @@ from .crosscheck import ChainCrossCheck as ChainCrossCheck
 from .crosscheck import crosscheck_chains as crosscheck_chains
 from .decoding import ChainScores as ChainScores
 from .dictionaries import DictFeatures as DictFeatures
+from .evaluation import Evaluation as Evaluation
+from .evaluation import evaluate as evaluate
 from .features import FeatureMap as FeatureMap
 from .formats import iter_blocks as iter_blocks
 from .formats import read as read
@@ -19,4 +21,7 @@ from .log import ChainMistake as ChainMistake
 from .log import ChainModel as ChainModel
 from .log import VotedChain as VotedChain
 from .rule import ChainResult as ChainResult
+from .tagger import Tagger as Tagger
 from .templates import Templates as Templates
+from .tokens import Vocabulary as Vocabulary
+from .tokens import tokenize as tokenize

@@ -9,3 +9,4 @@ from .gradient import LMSClassifier as LMSClassifier
 from .gradient import LMSRegressor as LMSRegressor
 from .gradient import LogisticClassifier as LogisticClassifier
 from .rule import PerceptronClassifier as PerceptronClassifier
+from .sequences import SequenceTagger as SequenceTagger

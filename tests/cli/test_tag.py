@@ -1,0 +1,250 @@
+"""``torchperc tag``: fit, eval and apply, what they print, how they fail."""
+
+import io
+import re
+import sys
+
+import pytest
+
+from torchperc.data import tagged_sentences
+from torchperc.sequences import Corpus, Tagger, read
+
+
+def conll(sentences, separator="\t"):
+    return "".join("".join(f"{separator.join(token)}\n" for token in sentence) + "\n" for sentence in sentences)
+
+
+TRAIN, HELD = tagged_sentences(60, seed=0), tagged_sentences(20, seed=1)
+BIO = [[("Anna", "B-PER"), ("Smith", "I-PER"), ("saw", "O"), ("Rome", "B-LOC")], [("he", "O"), ("left", "O")]] * 5
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.conll").write_text(conll(TRAIN))
+    (tmp_path / "held.conll").write_text(conll(HELD))
+    (tmp_path / "new.txt").write_text("".join(" ".join(word for word, _ in each) + "\n" for each in HELD))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tagger") / "m.safetensors"
+    Tagger.fit(Corpus.of(TRAIN), epochs=3).save(path)
+    return path
+
+
+def test_from_a_file_to_a_tagger(call, folder, model):
+    code, out, err = call("tag", "fit", "train.conll", "--dev", "held.conll", "--epochs", "3")
+    assert (code, err) == (0, "")
+    rows = [line.split() for line in out.splitlines()]
+    assert rows[0] == [
+        "epoch",
+        "wrong",
+        "sentences",
+        "wrong",
+        "tokens",
+        "training",
+        "accuracy",
+        "dev",
+        "accuracy",
+        "time",
+    ]
+    assert [row[0] for row in rows[1:4]] == ["1", "2", "3"]
+    assert "runs/train.safetensors" in out
+    assert (folder / "runs/train.safetensors").read_bytes() == model.read_bytes()
+    code, out, _ = call("tag", "fit", "train.conll", "--epochs", "1")
+    assert (code, "runs/train-2.safetensors" in out) == (0, True)
+    dev = re.findall(r"([\d.]+) %", " ".join(rows[3]))[-1]
+    code, out, _ = call("tag", "eval", "runs/train.safetensors", "held.conll")
+    assert out.splitlines()[0].startswith(f"accuracy {dev} % (")
+    assert re.search(r"known words .*\nunknown words .*\nsentences without an error", out)
+
+
+def test_out_is_not_overwritten_silently(call, folder):
+    assert call("tag", "fit", "train.conll", "--out", "m", "--epochs", "1")[0] == 0
+    before = (folder / "m").read_bytes()
+    code, _, err = call("tag", "fit", "held.conll", "--out", "m", "--epochs", "1")
+    assert (code, err) == (2, "torchperc: error: --out m exists already; choose another, or use --overwrite\n")
+    assert (folder / "m").read_bytes() == before
+    assert call("tag", "fit", "held.conll", "--out", "m", "--epochs", "1", "--overwrite")[0] == 0
+    assert (folder / "m").read_bytes() != before
+
+
+def test_options_of_fit(call, folder):
+    (folder / "t.txt").write_text("U0:%x[0,0]\nU1:%x[-1,0]\nB\n")
+    words = ["--templates", "t.txt", "--decode", "beam", "--beam-width", "3", "--select", "last", "--seed", "4"]
+    assert call("tag", "fit", "train.conll", "--out", "m", "--epochs", "2", *words)[0] == 0
+    made = Tagger.load("m")
+    assert (len(made.templates), made.decode, made.beam_width, made.select) == (2, "beam", 3, "last")
+    assert call("tag", "fit", "train.conll", "--out", "h", "--epochs", "1", "--hash", "8")[0] == 0
+    assert Tagger.load("h").buckets == 256
+    (folder / "moved.csv").write_text(conll([[(tag, word) for word, tag in each] for each in TRAIN], ","))
+    code, _, _ = call(
+        "tag",
+        "fit",
+        "moved.csv",
+        "--format",
+        "conll",
+        "--separator",
+        ",",
+        "--column",
+        "1",
+        "--out",
+        "c",
+        "--epochs",
+        "2",
+    )
+    assert code == 0
+    assert Tagger.load("c").layout.place == 0
+
+
+def test_columns_of_conllu(call, folder):
+    rows = [[(word, tag.lower(), tag) for word, tag in each] for each in TRAIN]
+    lines = (
+        "".join(f"{k}\t{word}\t_\t{coarse}\t{tag}" + "\t_" * 5 + "\n" for k, (word, coarse, tag) in enumerate(each, 1))
+        for each in rows
+    )
+    (folder / "x.conllu").write_text("\n".join(lines) + "\n")
+    assert call("tag", "fit", "x.conllu", "--out", "m", "--epochs", "1")[0] == 0
+    assert Tagger.load("m").tags[0].islower()
+    for column, out in (("xpos", "by-name"), ("5", "by-position")):
+        assert call("tag", "fit", "x.conllu", "--column", column, "--out", out, "--epochs", "3")[0] == 0
+        assert Tagger.load(out).tags[0].isupper()
+    code, text, _ = call("tag", "eval", "by-name", "x.conllu")
+    assert (code, "did not occur in training" in text) == (0, False)
+    with pytest.raises(ValueError, match="has no column 'xpos' of tags, found form, upos"):
+        Tagger.load("by-name").evaluate(read("x.conllu"))
+
+
+def test_learning_goes_on(call, folder, model):
+    code, _, err = call("tag", "fit", "held.conll", "--continue", model, "--out", "more", "--epochs", "2")
+    assert (code, err) == (0, "")
+    assert Tagger.load("more").epochs == 5
+    (folder / "t.txt").write_text("U0:%x[0,0]\n")
+    code, _, err = call("tag", "fit", "held.conll", "--continue", model, "--out", "x", "--templates", "t.txt")
+    assert code == 2
+    assert "--templates t.txt is not what" in err
+    assert "trained with" in err
+
+
+def test_eval_of_entities_and_the_page(call, folder):
+    (folder / "bio.conll").write_text(conll(BIO))
+    assert call("tag", "fit", "bio.conll", "--out", "m", "--epochs", "4")[0] == 0
+    broken = [[("Anna", "I-PER"), ("Smith", "I-PER"), ("saw", "X"), ("Rome", "B-LOC")]]
+    (folder / "broken.conll").write_text(conll([*broken, *BIO]))
+    code, out, _ = call("tag", "eval", "m", "bio.conll", "--report", "page.html")
+    assert code == 0
+    assert "accuracy 100.00 % (30 of 30 tokens)" in out
+    assert "entities (IOB2) precision 100.00 %, recall 100.00 %, F1 100.00 % (10 correct, 10 predicted, 10 true)" in out
+    page = (folder / "page.html").read_text()
+    assert "<h2" in page
+    assert "No tag is wrong." in page
+    (folder / "broken.conll").write_text(conll([[("Anna", "I-PER"), ("Rome", "B-LOC")], *BIO]))
+    code, out, err = call("tag", "eval", "m", "broken.conll")
+    assert (code, err) == (0, "")
+    assert "1 true tag begins with I- without a B- before it; it is counted as conlleval counts them" in out
+
+
+def test_the_page_shows_confusions_and_examples(call, folder, model, unpainted):
+    code, out, _ = call("tag", "eval", model, "held.conll", "--report", "page.html")
+    assert (code, "report: page.html" in out) == (0, True)
+    page = (folder / "page.html").read_text()
+    for text in ("Most frequent errors", "Confusion", "words known from training", "Its templates:", "["):
+        assert text in page
+
+
+def test_unknown_tags_at_eval_are_counted_and_named(call, folder, model):
+    (folder / "x.conll").write_text(conll([[("the", "DET"), ("dog", "ANIMAL")]]))
+    code, out, _ = call("tag", "eval", model, "x.conll")
+    assert code == 0
+    assert "1 token whose tag did not occur in training counts as wrong: 'ANIMAL'" in out
+
+
+def test_apply_to_text_and_tokens(call, folder, model):
+    expected = Tagger.load(model).apply([[word for word, _ in each] for each in HELD])
+    text = conll(
+        [[(word, tag) for (word, _), tag in zip(*pair, strict=True)] for pair in zip(HELD, expected, strict=True)]
+    )
+    code, out, _ = call("tag", "apply", model, "new.txt", "--tokenized", "-o", "out.conll", "--jobs", "2")
+    assert (code, out) == (0, f"{sum(map(len, HELD))} tags in out.conll\n")
+    assert (folder / "out.conll").read_text() == text
+    with_both = conll(
+        [[(*token, tag) for token, tag in zip(*pair, strict=True)] for pair in zip(HELD, expected, strict=True)]
+    )
+    assert call("tag", "apply", model, "held.conll", "-o", "both.conll")[0] == 0
+    assert (folder / "both.conll").read_text() == with_both
+
+
+def test_apply_reads_standard_input(call, folder, model, monkeypatch):
+    class Standard:
+        def __init__(self, content=b""):
+            self.buffer = io.BytesIO(content)
+
+    for words in ([], ["-"]):
+        monkeypatch.setattr(sys, "stdin", Standard(b"The dog. The"))
+        code, _, _ = call("tag", "apply", model, *words, "-o", "out")
+        assert code == 0
+        lines = (folder / "out").read_text().split("\n")
+        assert [line.split("\t")[0] for line in lines] == ["The", "dog", ".", "", "The", "", ""]
+
+
+BAD = {
+    "no tags": (b"a\nb\n\nc\n", ["fit"], "one column only, so there is no column of tags"),
+    "no tags at eval": (b"a\nb\n\nc\n", ["eval"], "has 1 column and no tags"),
+    "widths": (b"a A\nb\n", ["fit", "eval", "apply"], "line 2: found 1 column and 2 in the lines before"),
+    "utf-8": (b"a A\nb\xff B\n", ["fit", "eval", "apply"], "UTF-8"),
+    "empty": (b"", ["fit", "eval", "apply"], "empty"),
+    "blank": (b"\n\n", ["fit", "eval"], "no tokens"),
+    "one tag": (b"a A\nb A\n", ["fit"], "one tag only, 'A'"),
+    "other columns": (b"a x y z A\n", ["eval", "apply"], "5 columns, but the tagger was trained on 1 besides the tag"),
+}
+
+
+@pytest.mark.parametrize(("name", "action"), [(name, action) for name in BAD for action in BAD[name][1]])
+def test_bad_files_are_one_line_and_exit_code_two(call, folder, model, name, action):
+    content, _, message = BAD[name]
+    (folder / "bad.conll").write_bytes(content)
+    words = {"fit": ["bad.conll", "--out", "x"], "eval": [model, "bad.conll"], "apply": [model, "bad.conll", "-o", "x"]}
+    code, out, err = call("tag", action, *words[action])
+    assert code == 2, out
+    assert err.startswith("torchperc: error: ")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (folder / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["tag"], "required"),
+        (["tag", "fit"], "required: FILE"),
+        (["tag", "fit", "nowhere.conll"], "cannot read nowhere.conll: No such file"),
+        (["tag", "fit", "train.conll", "--column", "3"], "--column 3 is not in train.conll, which has 2 columns"),
+        (["tag", "fit", "train.conll", "--column", "pos"], "--column pos is not in train.conll"),
+        (["tag", "fit", "train.conll", "--epochs", "0"], "--epochs 0 must be at least 1"),
+        (["tag", "fit", "train.conll", "--hash", "40"], "--hash 40 must lie between 1 and 31"),
+        (["tag", "fit", "train.conll", "--cutoff", "0"], "--cutoff 0 must be at least 1"),
+        (["tag", "fit", "train.conll", "--hash", "8", "--cutoff", "2"], "--cutoff 2 needs the dictionary"),
+        (["tag", "fit", "train.conll", "--templates", "train.conll"], "train.conll, line 1"),
+        (["tag", "fit", "train.conll", "--out", "no/such/folder/m"], "is not a file in a folder that exists"),
+        (["tag", "eval", "train.conll", "held.conll"], "not a safetensors file, or is damaged"),
+        (["tag", "eval", "nowhere", "held.conll"], "no such tagger: nowhere"),
+        (["tag", "apply", "nowhere"], "no such tagger: nowhere"),
+        (["tag", "fit", "train.conll", "--continue", "held.conll"], "not a safetensors file, or is damaged"),
+    ],
+)  # fmt: skip
+def test_wrong_words_are_one_line_and_exit_code_two(call, folder, words, message):
+    code, out, err = call(*words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_options_that_mean_nothing_for_a_model(call, folder, model):
+    code, _, err = call("tag", "apply", model, "held.conll", "--tokenized", "-o", "x")
+    assert (code, err) == (2, "torchperc: error: --tokenized is for plain text, not for conll\n")
+    (folder / "two.conll").write_text(conll([[(word, word, tag) for word, tag in each] for each in TRAIN]))
+    assert call("tag", "fit", "two.conll", "--out", "two", "--epochs", "1")[0] == 0
+    code, _, err = call("tag", "apply", "two", "new.txt", "--format", "text", "-o", "x")
+    assert (code, "the tagger needs 2 columns and plain text has words only" in err) == (2, True)

@@ -1,0 +1,80 @@
+"""Tensors and text in one safetensors file with a checksum, written atomically: what files of models are made of."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from torchperc._atomic import checksum, write_whole
+
+_CHECKSUM = "torchperc.checksum"
+_FORMAT = {"format": "pt"}  # by this entry other readers of safetensors recognise torch tensors
+RESERVED = (*_FORMAT, _CHECKSUM)
+"""Names of text that the file itself uses."""
+
+
+def write_sealed(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
+    """Write tensors and text to a file, with a checksum of all of it; the same content is the same bytes.
+
+    Args:
+        path: the file, in a folder that exists. A file of that name is replaced.
+        tensors: by name, contiguous and on the CPU.
+        texts: by name, none of :data:`RESERVED`.
+    """
+    from safetensors.torch import save
+
+    header, data = _parts(save(dict(tensors), {**texts, **_FORMAT}))
+    header["__metadata__"][_CHECKSUM] = _checksum(header, data)
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
+    write_whole(Path(path), b"".join((len(text).to_bytes(8, "little"), text, data)))
+
+
+def read_sealed(path: str | Path, remedy: str = "export it again") -> tuple[dict[str, Tensor], dict[str, str], bool]:
+    """Tensors and text of a safetensors file, and whether it has a checksum; a wrong one is a ``ValueError``.
+
+    Example:
+        >>> import tempfile, torch
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_sealed(f"{folder}/a.safetensors", {"x": torch.ones(2)}, {"about": "ones"})
+        ...     read_sealed(f"{folder}/a.safetensors")
+        ({'x': tensor([1., 1.])}, {'about': 'ones'}, True)
+    """
+    from safetensors.torch import load
+
+    content = Path(path).read_bytes()
+    try:
+        tensors = load(content)
+        header, data = _parts(content)
+        metadata: dict[str, str] = header.get("__metadata__", {})
+        found = metadata.pop(_CHECKSUM, None)
+        if found not in (None, _checksum(header, data)) or (found is None and _renamed(header, data)):
+            raise ValueError("its checksum does not match")
+    except Exception as error:  # whatever safetensors and json make of a damaged file
+        raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); {remedy}") from None
+    texts = {name: text for name, text in metadata.items() if name not in _FORMAT}
+    return tensors, texts, found is not None
+
+
+def _parts(content: bytes) -> tuple[dict[str, Any], memoryview]:
+    """The header and the tensors' bytes: 8 bytes of length, JSON, then the data."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), memoryview(content)[end:]
+
+
+def _checksum(header: dict[str, Any], data: memoryview) -> str:
+    return checksum(json.dumps(header, sort_keys=True).encode(), data)
+
+
+def _renamed(header: dict[str, Any], data: memoryview) -> bool:
+    """Whether a text is the checksum of all else: then it is its name that was damaged."""
+    texts: dict[str, str] = header.get("__metadata__", {})
+    for name, text in texts.items():
+        rest = {**header, "__metadata__": {other: texts[other] for other in texts if other != name}}
+        if len(text) == 32 and text == _checksum(rest, data):
+            return True
+    return False
