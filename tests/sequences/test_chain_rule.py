@@ -296,6 +296,8 @@ def test_logs_on_disk(tmp_path):
     for name in ("changed", "cut"):
         with pytest.raises(ValueError, match="damaged"):
             ChainLog.load(tmp_path / f"{name}.npz", X, y)
+    with pytest.raises(ValueError, match="is not a mistake log"):
+        tp.MistakeLog.load(tmp_path / "log.npz", [[0.0]], [1])
 
 
 @pytest.mark.parametrize("engine", ENGINES)

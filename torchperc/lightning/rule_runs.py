@@ -47,15 +47,19 @@ class WholeLearning:
         resume: dict[str, Any] | None = None,
     ) -> None:
         self.net, self._samples = net, samples
-        net = _as_at_start(net, resume)
+        net, X, y = self._admitted(_as_at_start(net, resume), samples)
+        trainer = RuleTrainer(max_epochs=max_epochs, **options)
+        self._run = trainer.start(net, X, y, sample_weight=samples.weight, numbers=numbers)
+        self._new: EpochRecord | None = None
+
+    def _admitted(self, net: Any, samples: Samples) -> tuple[Any, Any, Any]:
+        """Net, samples and labels as the rule reads them."""
         X, y = samples.x, samples.y
         if isinstance(X, Mapped):
             X = X.source
         if not isinstance(X, Tensor) or checks.is_sparse(X):  # which the rule reads on the CPU
             net, y = deepcopy(net).cpu(), y.cpu()
-        trainer = RuleTrainer(max_epochs=max_epochs, **options)
-        self._run = trainer.start(net, X, y, sample_weight=samples.weight, numbers=numbers)
-        self._new: EpochRecord | None = None
+        return net, X, y
 
     @property
     def verdict(self) -> Verdict | None:
@@ -221,20 +225,8 @@ class WholeChains(WholeLearning):
 
     _run: ChainRun  # type: ignore[assignment]
 
-    def __init__(
-        self,
-        net: Any,
-        options: dict[str, Any],
-        samples: Samples,
-        max_epochs: int,
-        numbers: Tensor | None = None,
-        resume: dict[str, Any] | None = None,
-    ) -> None:
-        self.net, self._samples, self._new = net, samples, None
-        net = _as_at_start(net, resume)
-        X, y = as_sequences(samples.x, samples.y, net.features)
-        trainer = RuleTrainer(max_epochs=max_epochs, **options)
-        self._run = trainer.start(net, X, y, sample_weight=samples.weight)  # type: ignore[assignment]  # of a chain
+    def _admitted(self, net: Any, samples: Samples) -> tuple[Any, Any, Any]:
+        return net, *as_sequences(samples.x, samples.y, net.features)
 
     def _advance(self, same: list[bool | Tensor]) -> bool:
         if all(map(bool, same)):

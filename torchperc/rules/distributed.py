@@ -206,8 +206,9 @@ class ExactRun(SharedRun):
     def _data(self) -> str:
         return shared(self.rows).fingerprint(self._engine.task.y)
 
-    def _log(self) -> MistakeLog:
-        return _at_hand(super()._log())
+    def log(self) -> MistakeLog:
+        """The mistakes so far, on plain rows if this process holds all of them."""
+        return _at_hand(super().log())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume, with any number of processes: samples that were mistakes are sent again."""
@@ -320,7 +321,7 @@ class MixedRun(SharedRun):
     def _digest(self) -> bytes:
         return digest_of((self._mixed.weight, self._mixed.bias))
 
-    def _log(self) -> MistakeLog:
+    def log(self) -> MistakeLog:
         """The log of all processes; a collective call."""
         whole = self._whole
         made = _in_order(Mistakes.joined(self._mistakes, whole.y.device))

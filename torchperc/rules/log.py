@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import io
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
 _FORMAT = 2
+_M = TypeVar("_M", covariant=True)
 
 
 class Mistake(NamedTuple):
@@ -65,8 +67,60 @@ class Mistakes(NamedTuple):
         return self._replace(step=self.step + steps)
 
 
+class Log(ABC, Generic[_M]):
+    """What logs of samples and of sequences have in common; ``_M`` is what :meth:`state_at` returns."""
+
+    steps: int
+    epoch_ends: Tensor
+
+    if TYPE_CHECKING:  # a field or a property
+
+        @property
+        def step(self) -> Tensor:
+            """How many samples were presented before each mistake."""
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} mistakes in {self.steps} steps, {len(self.epoch_ends)} epochs)"
+
+    @abstractmethod
+    def state_at(self, t: int) -> _M:
+        """The weights after the first ``t`` mistakes; ``state_at(0)`` is the start."""
+
+    @abstractmethod
+    def errors(self) -> Tensor:
+        """The training error of every state, from the start to the last: (len + 1,) in float64."""
+
+    def last(self) -> _M:
+        """The weights at the end of training, bit for bit."""
+        return self.state_at(len(self))
+
+    def pocket(self) -> _M:
+        """The weights with the lowest training error that occurred, the earliest of equals; slow for sequences."""
+        return self.state_at(self.pocket_index())
+
+    def pocket_index(self) -> int:
+        """How many mistakes had been made when the pocket weights came up."""
+        return int(self.errors().argmin())
+
+    def survivals(self) -> Tensor:
+        """The number of samples that each state survived, from the start to the last: (len + 1,)."""
+        return self.step.diff(prepend=self.step.new_zeros(1), append=self.step.new_tensor([self.steps]))
+
+    def mistakes_by_epoch(self) -> Tensor:
+        """Mistakes per epoch: the learning curve."""
+        return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
+
+    def _checked(self, t: int) -> int:
+        if checks.whole("t", t, at_least=0) > len(self):
+            raise ValueError(f"t={t} is beyond the log, which has {len(self)} mistakes")
+        return t
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class MistakeLog:
+class MistakeLog(Log[Model]):
     """The mistakes of a run in order, bound to the data they were made on.
 
     Args:
@@ -120,12 +174,6 @@ class MistakeLog:
             cost = torch.ones((), dtype=torch.float64, device=y.device).expand(len(y))
         return cls(space, y, start, sample, step, coef * space.scale, wrong, steps, ends, cost)
 
-    def __len__(self) -> int:
-        return len(self.index)
-
-    def __repr__(self) -> str:
-        return f"MistakeLog({len(self)} mistakes in {self.steps} steps, {len(self.epoch_ends)} epochs)"
-
     def __getitem__(self, j: int) -> Mistake:
         return Mistake(int(self.index[j]), int(self.step[j]), float(self.coef[j]), int(self.wrong[j]))
 
@@ -143,15 +191,9 @@ class MistakeLog:
 
     # --- the models ---
 
-    def last(self) -> Model:
-        """The weights at the end of training, bit for bit."""
-        return self.state_at(len(self))
-
     def state_at(self, t: int) -> Model:
         """The weights after the first ``t`` mistakes; ``state_at(0)`` is the start."""
-        if checks.whole("t", t, at_least=0) > len(self):
-            raise ValueError(f"t={t} is beyond the log, which has {len(self)} mistakes")
-        return self.space.replay(self.start, self.entries.part(0, t))
+        return self.space.replay(self.start, self.entries.part(0, self._checked(t)))
 
     def averaged(self) -> Model:
         """The mean of the weights after each presented sample: start + Σ cⱼ·(T − tⱼ)/T·x_{iⱼ}."""
@@ -162,10 +204,6 @@ class MistakeLog:
     def voted(self) -> VotedModel:
         """Every weight vector votes, as often as the number of samples it survived."""
         return VotedModel((self,))
-
-    def pocket(self) -> Model:
-        """The weights with the lowest training error of all that occurred, the earliest of equals."""
-        return self.state_at(self.pocket_index())
 
     def best_validation(self, X: checks.Data, y: checks.Data) -> Model:
         """The weights at the end of the epoch with the lowest error on validation data, the earliest of equals."""
@@ -181,14 +219,6 @@ class MistakeLog:
         total = dual(len(self.y), self.entries, self.space.classes) * self.space.scale
         return total.squeeze(-1) if self.space.classes is None else total
 
-    def survivals(self) -> Tensor:
-        """The number of samples that each state survived, from the start to the last: (len + 1,)."""
-        return self.step.diff(prepend=self.step.new_zeros(1), append=self.step.new_tensor([self.steps]))
-
-    def mistakes_by_epoch(self) -> Tensor:
-        """Mistakes per epoch: the learning curve."""
-        return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
-
     def errors(self, X: checks.Data | None = None, y: checks.Data | None = None) -> Tensor:
         """Number of wrong decisions of every state, from the start to the last: (len + 1,) in float64.
 
@@ -200,10 +230,6 @@ class MistakeLog:
         rows = rows_like(self.space.rows, X)
         labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
         return self.local_errors(rows, labels, torch.ones(len(rows), dtype=torch.float64, device=self.y.device))
-
-    def pocket_index(self) -> int:
-        """How many mistakes had been made when the pocket weights came up."""
-        return int(self.errors().argmin())
 
     def equals(self, other: MistakeLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
@@ -248,10 +274,7 @@ class MistakeLog:
         }
         arrays = {name: getattr(self, name).cpu().numpy() for name in _COLUMNS}
         arrays |= {name: getattr(self.start, name).double().cpu().numpy() for name in _START}
-        arrays["about"] = np.array(json.dumps(about))
-        content = io.BytesIO()
-        np.savez_compressed(content, **arrays, checksum=np.array(digest.of_named(arrays)))
-        write_whole(Path(path), content.getvalue())
+        write_arrays(Path(path), about, arrays)
 
     @classmethod
     def load(
@@ -272,7 +295,8 @@ class MistakeLog:
             kernel: your kernel function, if the run used one.
             features: your joint features φ, if the run used any.
         """
-        about, columns = _read(Path(path))
+        about, arrays = read_arrays(Path(path), "mistake log", "classes", (1, _FORMAT))
+        columns = {name: torch.from_numpy(arrays[name]) for name in (*_COLUMNS, *_START)}
         rows = as_rows(X, dtype=getattr(torch, about["dtype"]))
         labels = checks.labels(y, len(rows), about["classes"], both=False)
         if rows.hash(labels, "sha256" if len(about["data"]) == 64 else "blake2b") != about["data"]:
@@ -348,7 +372,18 @@ def _given_as_needed(name: str, value: object, needed: bool) -> None:
         raise ValueError(f"{name} was given, but this log was made without a function of your own; leave it out")
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def write_arrays(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> None:
+    """Write arrays and a description atomically to one ``.npz`` file, with a checksum."""
+    arrays = {**arrays, "about": np.array(json.dumps(about))}
+    content = io.BytesIO()
+    np.savez_compressed(content, **arrays, checksum=np.array(digest.of_named(arrays)))
+    write_whole(path, content.getvalue())
+
+
+def read_arrays(
+    path: Path, kind: str, key: str, formats: tuple[int, ...]
+) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+    """Read what :func:`write_arrays` wrote; ``key`` is what only a description of this kind has."""
     content = path.read_bytes()
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -356,9 +391,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         if str(arrays.pop("checksum")) != digest.of_named(arrays):
             raise ValueError("its checksum does not match")
         about = json.loads(str(arrays.pop("about")))
-        version = about["format"]
+        version, _ = about["format"], about[key]
     except Exception as error:  # whatever zip, zlib, numpy and json make of a damaged file
-        raise ValueError(f"{path} is not a mistake log, or is damaged ({error}); save it again") from None
-    if version not in (1, _FORMAT):
-        raise ValueError(f"{path} has log format {version!r}; this torchperc reads formats 1 and {_FORMAT}")
-    return about, {name: torch.from_numpy(arrays[name]) for name in (*_COLUMNS, *_START)}
+        raise ValueError(f"{path} is not a {kind}, or is damaged ({error}); save it again") from None
+    if version not in formats:
+        known = f"format{'s' * (len(formats) > 1)} {' and '.join(map(str, formats))}"
+        raise ValueError(f"{path} has log format {version!r}; this torchperc reads {known}")
+    return about, arrays

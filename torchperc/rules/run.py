@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -129,12 +130,195 @@ class RuleResult:
         return self.model.predict(X)
 
 
-class RuleRun:
+_R = TypeVar("_R", bound=RuleResult)
+
+
+class Run(ABC, Generic[_R]):
+    """Epochs, verdict, selection and checkpoint of a run, whatever it learns; a subclass makes the passes."""
+
+    _results: type[_R]
+    _misfit = "another lr"  # what else a saved run was made with, if its scale differs
+
+    def __init__(
+        self,
+        engine: Any,
+        start: Any,
+        order: Order,
+        *,
+        max_epochs: int,
+        select: str,
+        cost: Any,
+        scale: float,
+        total: float,
+        seen: dict[bytes, int],
+        validation: tuple[Any, Any] | None,
+    ) -> None:
+        self.verdict: Verdict | None = None
+        self.history: list[EpochRecord] = []
+        self.cycle: tuple[int, int] | None = None
+        self._engine, self._start, self._order = engine, start, order
+        self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
+        self._scale, self._total, self._seen = scale, total, seen
+        self._ends: list[int] = []
+
+    @property
+    @abstractmethod
+    def rows(self) -> Any:
+        """The training samples."""
+
+    @abstractmethod
+    def current(self) -> Any:
+        """The model with the weights as they are now."""
+
+    @abstractmethod
+    def log(self) -> Any:
+        """The mistakes so far."""
+
+    @abstractmethod
+    def _pass(self, presented: int) -> int:
+        """Present all samples, the first of them after so many others; return the number of mistakes."""
+
+    @abstractmethod
+    def _norm(self) -> float:
+        """The norm of the weights before they are scaled."""
+
+    @abstractmethod
+    def _digest(self) -> bytes:
+        """A hash of the weights, by which they are recognised when they come back."""
+
+    @abstractmethod
+    def _any_wrong(self) -> bool:
+        """Whether any sample that takes part is decided wrongly."""
+
+    @abstractmethod
+    def _validation_counts(self, X: Any, y: Any) -> tuple[int, int]:
+        """How many decisions on validation data are wrong, and how many there are."""
+
+    @property
+    def count(self) -> int:
+        """The number of training samples, in all processes."""
+        return len(self.rows)
+
+    @torch.no_grad()
+    def epoch(self) -> EpochRecord:
+        """Make one pass, record what happened, and settle the verdict if possible."""
+        made = self._pass(self._ends[-1] if self._ends else 0)
+        norm = self._norm()
+        if not math.isfinite(norm):
+            raise checks.weights_overflow()
+        upper = norm / self._total if self._total > 0 else None
+        record = EpochRecord(len(self.history) + 1, made, norm * self._scale, self._validation_error(), upper)
+        self.history.append(record)
+        self.verdict = self._judge(record)
+        return record
+
+    @torch.no_grad()
+    def result(self) -> _R:
+        """The log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
+        if not self.history:
+            raise ValueError("the run has made no epoch yet, so there is no result; call epoch() first")
+        log, verdict = self.log(), self.verdict or Verdict.BUDGET
+        model, proof = self._selected(log), self._proof(verdict)
+        return self._results(verdict, log, tuple(self.history), self._select, model, self.cycle, proof)
+
+    def write_to(self, net: Any) -> None:
+        """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
+        (self._averaged() if self._select in ("averaged", "voted") else self.current()).write_to(net)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything needed to resume exactly, as tensors and plain types."""
+        return {
+            "data": self._data,
+            "ends": list(self._ends),
+            "history": [astuple(record) for record in self.history],
+            "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
+            "cycle": self.cycle,
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "scale": self._scale,
+            "order": self._order.state_dict(),
+            "total": self._total,
+        }
+
+    @cached_property
+    def _data(self) -> str:
+        digest: str = self.rows.hash(self._engine.task.y)
+        return digest
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a :meth:`state_dict`, on the same data."""
+        if state["data"] != self._data:
+            raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
+        if state.get("scale", 1.0) != self._scale:
+            raise ValueError(f"the saved run was made with {self._misfit}; start it anew")
+        self._ends = list(state["ends"])
+        self.history = [EpochRecord(*record) for record in state["history"]]
+        self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
+        self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
+        self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
+        self._order.load_state_dict(state["order"])
+        self._total = state["total"]
+
+    def _proof(self, verdict: Verdict) -> Certificate | None:
+        """Whether the samples are separable, if that is to be proved."""
+        return None
+
+    def _judge(self, record: EpochRecord) -> Verdict | None:
+        clean = record.mistakes == 0 or self._order.ran_dry
+        all_seen = clean and self._order.covers(record.epoch - 1)
+        # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
+        sure = self._engine.task.tie != "strict" and all_seen
+        if clean and (sure or not self._any_wrong()):
+            return Verdict.SEPARATED
+        if self._order.repeats or all_seen:
+            before = self._seen.setdefault(self._digest(), record.epoch)
+            self.cycle = (before, record.epoch) if before < record.epoch else None
+        if self.cycle is None and record.epoch < self._max_epochs:
+            return None
+        verdict = Verdict.BUDGET if self.cycle is None else Verdict.CYCLING
+        certificate = self._proof(verdict)
+        if certificate is not None and certificate.separable is False:
+            self.cycle = None
+            return Verdict.NOT_SEPARABLE
+        return verdict
+
+    def _validation_error(self) -> float | None:
+        if self._validation is None:
+            return None
+        wrong, count = self._validation_counts(*self._validation)
+        return wrong / count
+
+    def _selected(self, log: Any) -> Any:
+        if self._select == "last":
+            return self.current()
+        if self._select == "pocket":
+            return log.state_at(self._pocket_index(log))
+        if self._select != "best-validation":
+            return self._averaged() if self._select == "averaged" else log.voted()
+        judged = [record for record in self.history if record.validation_error is not None]
+        if not judged:
+            raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
+        best = min(judged, key=lambda record: (record.validation_error, record.epoch))
+        return self._after_epoch(log, best.epoch)
+
+    def _averaged(self) -> Any:
+        return self.log().averaged()
+
+    def _pocket_index(self, log: Any) -> int:
+        return int(log.pocket_index())
+
+    def _after_epoch(self, log: Any, epoch: int) -> Any:
+        return log.state_at(sum(record.mistakes for record in self.history[:epoch]))
+
+
+class RuleRun(Run[RuleResult]):
     """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`.
 
     ``cost`` is what an error on each sample costs, for the pocket; ``prove`` decides whether the samples are separable,
     if the run ends without separating them.
     """
+
+    _results = RuleResult
+    _misfit = "another lr or by an earlier version"
 
     def __init__(
         self,
@@ -148,37 +332,24 @@ class RuleRun:
         validation: tuple[Rows, Tensor] | None = None,
         prove: Callable[[], Certificate] | None = None,
     ) -> None:
-        self.verdict: Verdict | None = None
-        self.history: list[EpochRecord] = []
-        self.cycle: tuple[int, int] | None = None
-        self._engine, self._start, self._order = engine, start, order
-        self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
+        total = 0.0 if not start.weight.any() and not start.bias.any() else math.nan
+        super().__init__(
+            engine, start, order, max_epochs=max_epochs, select=select, cost=cost, scale=engine.task.space.scale,
+            total=total, seen={engine.digest(): 0}, validation=validation,
+        )  # fmt: skip
+        self._engine: Engine = engine
         self._prove = prove
         self._certificate: Certificate | None = None
         self._mistakes: list[Mistakes] = []
         self._unsaved: list[Mistakes] = []
         self._saved: list[tuple[Tensor, ...]] = []
-        self._total = 0.0 if not start.weight.any() and not start.bias.any() else math.nan
-        self._ends: list[int] = []
-        self._seen = {engine.digest(): 0}
 
-    @torch.no_grad()
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
         self._engine.told = None
-        made = self._pass(self._ends[-1] if self._ends else 0)
-        norm = self._engine.norm()
-        if not math.isfinite(norm):
-            raise checks.weights_overflow()
-        upper = norm / self._total if self._total > 0 else None
-        norm *= self._engine.task.space.scale
-        record = EpochRecord(len(self.history) + 1, made, norm, self._validation_error(), upper)
-        self.history.append(record)
-        self.verdict = self._judge(record)
-        return record
+        return super().epoch()
 
     def _pass(self, presented: int) -> int:
-        """Present all samples, the first of them after so many others; return the number of mistakes."""
         made = 0
         for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
             found = self._engine.run(chunk)
@@ -191,44 +362,23 @@ class RuleRun:
         self._ends.append(presented)
         return made
 
-    @torch.no_grad()
-    def result(self) -> RuleResult:
-        """The log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
-        if not self.history:
-            raise ValueError("the run has made no epoch yet, so there is no result; call epoch() first")
-        log, verdict = self._log(), self.verdict or Verdict.BUDGET
-        model, proof = self._selected(log), self._proof(verdict)
-        return RuleResult(verdict, log, tuple(self.history), self._select, model, self.cycle, proof)
-
     @property
     def rows(self) -> Rows:
         """The training samples."""
         return self._engine.task.space.rows
 
-    @property
-    def count(self) -> int:
-        """The number of training samples, in all processes."""
-        return len(self.rows)
-
     def current(self) -> Model:
         """The model with the weights as they are now."""
         return self._engine.model()
 
-    def write_to(self, net: Net) -> None:
-        """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
-        model = self._averaged() if self._select in ("averaged", "voted") else self.current()
-        assert isinstance(model, LinearModel)
-        model.write_to(net)
-
     def training_scores(self) -> Tensor:
         """Scores of the training samples now: (N, K), K = 1 for two classes."""
-        return self._engine.training_scores() * self._engine.task.space.scale
+        return self._engine.training_scores() * self._scale
 
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack on the training samples now."""
         loss, slack = self._engine.told[:2] if self._engine.told else self._engine.survey()
-        scale = self._engine.task.space.scale
-        return loss * scale, slack * scale
+        return loss * self._scale, slack * self._scale
 
     def watch(self, flags: Tensor) -> None:
         """Have the next epoch read a survey and these flags off the device, in the same wait as its own numbers."""
@@ -241,8 +391,8 @@ class RuleRun:
 
     def weight(self) -> Tensor:
         """The weight as it is now, on the host."""
-        space, (weight, *_) = self._engine.task.space, self._engine._numbers()
-        return weight.to(space.rows.dtype) * space.scale
+        weight, *_ = self._engine._numbers()
+        return weight.to(self.rows.dtype) * self._scale
 
     @cached_property
     def squared_radius(self) -> float:
@@ -271,82 +421,31 @@ class RuleRun:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume exactly, as tensors and plain types."""
-        return {
-            "data": self._data,
-            "engine": self._engine.state_dict(),
-            "mistakes": self._compressed_parts(),
-            "ends": list(self._ends),
-            "history": [astuple(record) for record in self.history],
-            "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
-            "cycle": self.cycle,
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "start": [self._start.weight, self._start.bias],
-            "scale": self._engine.task.space.scale,
-            "order": self._order.state_dict(),
-            "total": self._total,
-        }
-
-    @cached_property
-    def _data(self) -> str:
-        return self.rows.hash(self._engine.task.y)
+        weights = {"engine": self._engine.state_dict(), "start": [self._start.weight, self._start.bias]}
+        return {**super().state_dict(), **weights, "mistakes": self._compressed_parts()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, on the same data."""
-        if state["data"] != self._data:
-            raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
-        if state.get("scale", 1.0) != self._engine.task.space.scale:
-            raise ValueError("the saved run was made with another lr or by an earlier version; start it anew")
+        super().load_state_dict(state)
         self._engine.load_state_dict(state["engine"])
-        self._ends = list(state["ends"])
         self._mistakes, self._saved = [self._decompressed(state["mistakes"])], list(state["mistakes"])
-        self.history = [EpochRecord(*record) for record in state["history"]]
-        self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
-        self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
-        self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
         self._start = Weights(*(values.to(self._engine.task.y.device) for values in state["start"]))
-        self._order.load_state_dict(state["order"])
-        self._total = state["total"]
 
     def _proof(self, verdict: Verdict) -> Certificate | None:
         if self._prove is not None and self._certificate is None and verdict is not Verdict.SEPARATED:
             self._certificate = self._prove()
         return self._certificate
 
-    def _judge(self, record: EpochRecord) -> Verdict | None:
-        clean = record.mistakes == 0 or self._order.ran_dry
-        all_seen = clean and self._order.covers(record.epoch - 1)
-        # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
-        sure = self._engine.task.tie != "strict" and all_seen
-        if clean and (sure or not self._any_wrong()):
-            return Verdict.SEPARATED
-        if self._order.repeats or all_seen:
-            before = self._seen.setdefault(self._digest(), record.epoch)
-            self.cycle = (before, record.epoch) if before < record.epoch else None
-        if self.cycle is None and record.epoch < self._max_epochs:
-            return None
-        verdict = Verdict.BUDGET if self.cycle is None else Verdict.CYCLING
-        certificate = self._proof(verdict)
-        if certificate is not None and certificate.separable is False:
-            self.cycle = None
-            return Verdict.NOT_SEPARABLE
-        return verdict
-
-    def _any_wrong(self) -> bool:
-        """Whether any sample that takes part is decided wrongly."""
-        return bool(self._engine.wrong_decisions()[self._order.ids].any())
+    def _norm(self) -> float:
+        return self._engine.norm()
 
     def _digest(self) -> bytes:
-        """A hash of the weights, by which they are recognised when they come back."""
         return self._engine.digest()
 
-    def _validation_error(self) -> float | None:
-        if self._validation is None:
-            return None
-        wrong, count = self._validation_counts(*self._validation)
-        return wrong / count
+    def _any_wrong(self) -> bool:
+        return bool(self._engine.wrong_decisions()[self._order.ids].any())
 
     def _validation_counts(self, rows: Rows, y: Tensor) -> tuple[int, int]:
-        """How many validation samples are decided wrongly, and how many there are."""
         scores = self._engine.scores(rows)
         if not torch.isfinite(scores).all():
             raise ValueError("scores of the validation samples are not finite; scale validation X down")
@@ -372,29 +471,8 @@ class RuleRun:
         coef = task.coefs[sample] * (1 if wrong else own)
         return Mistakes(sample, step, coef, wrong[0] if wrong else -own)
 
-    def _log(self) -> MistakeLog:
+    def log(self) -> MistakeLog:
+        """The mistakes so far."""
         task = self._engine.task
         self._mistakes = [Mistakes.joined(self._mistakes, task.y.device)]
         return MistakeLog.of(task.space, task.y, self._start, self._mistakes[0], self._ends, self._cost)
-
-    def _selected(self, log: MistakeLog) -> Model:
-        if self._select == "last":
-            return self._engine.model()
-        if self._select == "pocket":
-            return log.state_at(self._pocket_index(log))
-        if self._select != "best-validation":
-            return self._averaged() if self._select == "averaged" else log.voted()
-        judged = [record for record in self.history if record.validation_error is not None]
-        if not judged:
-            raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
-        best = min(judged, key=lambda record: (record.validation_error, record.epoch))
-        return self._after_epoch(log, best.epoch)
-
-    def _averaged(self) -> Model:
-        return self._log().averaged()
-
-    def _pocket_index(self, log: MistakeLog) -> int:
-        return log.pocket_index()
-
-    def _after_epoch(self, log: MistakeLog, epoch: int) -> Model:
-        return log.state_at(sum(record.mistakes for record in self.history[:epoch]))

@@ -192,8 +192,14 @@ def ascii_forms(data, starts, stops, shape, out, begins, ends, other):
 
 
 @njit
-def _look(words, types, places, t, begin, end, left):
-    """The word at each place seen from token t: outside of the sentence, what stands at that distance."""
+def _look(words, types, places, t, offsets, sentence, left):
+    """The word at each place seen from token t: outside of its sentence, what stands at that distance.
+
+    Returns the sentence of t, which is the given one or a later one.
+    """
+    while t >= offsets[sentence + 1]:
+        sentence += 1
+    begin, end = offsets[sentence], offsets[sentence + 1]
     for k in range(len(places)):
         position = t + places[k, 0]
         if position < begin:
@@ -202,6 +208,7 @@ def _look(words, types, places, t, begin, end, left):
             words[k] = left + position - end
         else:
             words[k] = types[places[k, 1], position]
+    return sentence
 
 
 @njit
@@ -258,17 +265,14 @@ def number_features(where, plan, words, slots, keys, count, adding, seen, ids, n
     hashed, strings = np.empty((BATCH, F), np.uint64), np.empty((BATCH, F, P), np.int32)
     open_b, open_f = np.empty(BATCH * F, np.int64), np.empty(BATCH * F, np.int64)
     limit = min(len(slots) // 2, len(keys))
-    first, begin, end, touched = token, offsets[sentence], offsets[sentence + 1], np.uint64(0)
+    first, touched = token, np.uint64(0)
     while token < stop:
         if adding and count + BATCH * F > limit:
             break
         size, opened = min(BATCH, stop - token), 0
         for b in range(size):
             t = token + b
-            while t >= end:
-                sentence += 1
-                begin, end = end, offsets[sentence + 1]
-            _look(at_place, types, places, t, begin, end, left)
+            sentence = _look(at_place, types, places, t, offsets, sentence, left)
             for f in range(F):
                 number = np.int64(UNSEEN)
                 if counts[f] < 2:
@@ -358,12 +362,9 @@ def hash_features(where, plan, words, shift, ids):
     places, patterns, counts, cells, parts = plan
     values, rows = words
     at_place = np.zeros(len(places) + 1, np.int64)
-    begin, end, n = offsets[sentence], offsets[sentence + 1], 0
+    n = 0
     for t in range(token, stop):
-        while t >= end:
-            sentence += 1
-            begin, end = end, offsets[sentence + 1]
-        _look(at_place, types, places, t, begin, end, left)
+        sentence = _look(at_place, types, places, t, offsets, sentence, left)
         for f in range(len(patterns)):
             if counts[f] == 1:
                 h = rows[at_place[parts[f, 0, 0]], cells[f]]
@@ -392,14 +393,10 @@ def collect_hashes(where, plan, words, used, table, count):
     values, rows = words
     mask, limit = np.uint64(len(table) - 1), len(table) // 2
     at_place = np.zeros(len(places) + 1, np.int64)
-    begin, end = offsets[sentence], offsets[sentence + 1]
     for t in range(token, stop):
         if count + len(patterns) > limit:
             return t, count
-        while t >= end:
-            sentence += 1
-            begin, end = end, offsets[sentence + 1]
-        _look(at_place, types, places, t, begin, end, left)
+        sentence = _look(at_place, types, places, t, offsets, sentence, left)
         for f in range(len(patterns)):
             if counts[f] == 1:
                 word = at_place[parts[f, 0, 0]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._atomic import write_whole
-from torchperc.samples import digest
+from torchperc.rules.log import Log, read_arrays, write_arrays
 from torchperc.sequences.decoding import ChainScores, best_others, emissions, score
 from torchperc.sequences.layout import PAD, Array, Sequences, flat_tags, split
 from torchperc.sequences.weights import ChainNet, ChainWeights
@@ -124,7 +120,7 @@ class VotedChain:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ChainLog:
+class ChainLog(Log[ChainModel]):
     """The mistakes of a run over sequences in order, bound to the data they were made on.
 
     Args:
@@ -162,12 +158,6 @@ class ChainLog:
     lr: float
     margin: float
     like: dict[str, Any]
-
-    def __len__(self) -> int:
-        return len(self.found.sequence)
-
-    def __repr__(self) -> str:
-        return f"ChainLog({len(self)} mistakes in {self.steps} steps, {len(self.epoch_ends)} epochs)"
 
     def __getitem__(self, j: int) -> ChainMistake:
         if not -len(self) <= j < len(self):
@@ -216,15 +206,9 @@ class ChainLog:
 
     # --- the models ---
 
-    def last(self) -> ChainModel:
-        """The weights at the end of training, bit for bit."""
-        return self.state_at(len(self))
-
     def state_at(self, t: int) -> ChainModel:
         """The weights after the first ``t`` mistakes; ``state_at(0)`` is the start."""
-        if checks.whole("t", t, at_least=0) > len(self):
-            raise ValueError(f"t={t} is beyond the log, which has {len(self)} mistakes")
-        return self._model(self._moved(self.start.astype(np.float64), 0, t))
+        return self._model(self._moved(self.start.astype(np.float64), 0, self._checked(t)))
 
     def averaged(self, rows: int = 0) -> ChainModel:
         """The mean of the weights after each presented sequence: start + Σ cⱼ·(T − tⱼ)/T·(φ(x, y) − φ(x, ŷ)).
@@ -245,10 +229,6 @@ class ChainLog:
     def voted(self) -> VotedChain:
         """Every state decodes and votes at each position, as often as the number of sequences it survived; slow."""
         return VotedChain((self,))
-
-    def pocket(self) -> ChainModel:
-        """The weights with the fewest wrong tags in training of all that occurred, the earliest of equals; slow."""
-        return self.state_at(self.pocket_index())
 
     def best_validation(self, X: Any, y: Any) -> ChainModel:
         """The weights at the end of the epoch with the fewest wrong tags on validation data, the earliest of equals."""
@@ -282,14 +262,6 @@ class ChainLog:
 
     # --- what happened ---
 
-    def survivals(self) -> Tensor:
-        """The number of sequences that each state survived, from the start to the last: (len + 1,)."""
-        return self.step.diff(prepend=self.step.new_zeros(1), append=self.step.new_tensor([self.steps]))
-
-    def mistakes_by_epoch(self) -> Tensor:
-        """Mistakes per epoch: the learning curve."""
-        return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
-
     def wrong_tags_by_epoch(self) -> Tensor:
         """Wrong tags of the mistakes in each epoch; with a beam, of the prefixes that were compared."""
         places = np.repeat(self.sequences.offsets[self.found.sequence] - self._bounds[:-1], self.found.length)
@@ -308,10 +280,6 @@ class ChainLog:
             tags, cost = flat_tags(y, sequences, self.like["tags"]), np.ones(sequences.tokens)
         wrong = [float(cost @ (each.decode(sequences, self.width) != tags)) for each in self.states()]
         return torch.tensor(wrong, dtype=torch.float64)
-
-    def pocket_index(self) -> int:
-        """How many mistakes had been made when the pocket weights came up."""
-        return int(self.errors().argmin())
 
     def equals(self, other: ChainLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
@@ -346,10 +314,7 @@ class ChainLog:
         active, *weights = self.start.unpacked()
         arrays = dict(zip(Found._fields, self.found, strict=True)) | {"epoch_ends": self.epoch_ends.numpy()}
         arrays |= dict(zip(_START, (active, *weights), strict=True)) | {"cost": self.cost}
-        arrays["about"] = np.array(json.dumps(about))
-        content = io.BytesIO()
-        np.savez_compressed(content, **arrays, checksum=np.array(digest.of_named(arrays)))
-        write_whole(Path(path), content.getvalue())
+        write_arrays(Path(path), about, arrays)
 
     @classmethod
     def load(cls, path: str | Path, X: Any, y: Any) -> ChainLog:
@@ -360,7 +325,7 @@ class ChainLog:
             X: the sequences the log was made on.
             y: their tags.
         """
-        about, arrays = _read(Path(path))
+        about, arrays = read_arrays(Path(path), "log of sequences", "like", (_FORMAT,))
         like = {**about["like"], "dtype": getattr(torch, about["like"]["dtype"])}
         sequences = Sequences.of(X, width=like["features"])
         tags = flat_tags(y, sequences, like["tags"])
@@ -374,22 +339,6 @@ class ChainLog:
 
 
 _START = ("active", "weight", "transition", "end")
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    content = path.read_bytes()
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        if str(arrays.pop("checksum")) != digest.of_named(arrays):
-            raise ValueError("its checksum does not match")
-        about = json.loads(str(arrays.pop("about")))
-        version, _ = about["format"], about["like"]
-    except Exception as error:  # whatever zip, zlib, numpy and json make of a damaged file
-        raise ValueError(f"{path} is not a log of sequences, or is damaged ({error}); save it again") from None
-    if version != _FORMAT:
-        raise ValueError(f"{path} has log format {version!r}; this torchperc reads format {_FORMAT}")
-    return about, arrays
 
 
 def _width(like: dict[str, Any]) -> int:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import astuple, dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +12,8 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.rules.conventions import Verdict
 from torchperc.rules.orders import Order
-from torchperc.rules.run import EpochRecord, RuleResult
+from torchperc.rules.run import RuleResult, Run
 from torchperc.sequences.engines import Engine, Task, engine_of
 from torchperc.sequences.layout import Array, Sequences, flat_tags
 from torchperc.sequences.log import ChainLog, ChainModel, Found, VotedChain
@@ -57,8 +55,10 @@ class ChainResult(RuleResult):
         return self.model.predict(X, n_jobs=n_jobs)
 
 
-class ChainRun:
+class ChainRun(Run[ChainResult]):
     """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`."""
+
+    _results = ChainResult
 
     def __init__(
         self,
@@ -75,60 +75,35 @@ class ChainRun:
         like: dict[str, Any],
         validation: tuple[Sequences, Array] | None = None,
     ) -> None:
-        self.verdict: Verdict | None = None
-        self.history: list[EpochRecord] = []
-        self.cycle: tuple[int, int] | None = None
-        self._engine, self._start, self._order = engine, start, order
-        self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
-        self._scale, self._lr, self._margin, self._like = scale, lr, margin, like
-        self._parts: list[Found] = []
-        self._ends: list[int] = []
         # with a beam the updates are on prefixes, of which the margin may be smaller
-        viterbi = engine.task.width == like["tags"]
-        self._total = 0.0 if not start and viterbi else math.nan
-        self._seen = {start.digest(): 0} if order.repeats else {}
+        total = 0.0 if not start and engine.task.width == like["tags"] else math.nan
+        super().__init__(
+            engine, start, order, max_epochs=max_epochs, select=select, cost=cost, scale=scale, total=total,
+            seen={start.digest(): 0} if order.repeats else {}, validation=validation,
+        )  # fmt: skip
+        self._engine: Engine = engine
+        self._lr, self._margin, self._like = lr, margin, like
+        self._parts: list[Found] = []
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Sequences:
         """The training sequences."""
         return self._engine.task.sequences
-
-    @property
-    def count(self) -> int:
-        """The number of training sequences."""
-        return len(self._engine.task.sequences)
 
     @property
     def weights(self) -> ChainWeights:
         """The weights as they are now, before they are scaled; not to be written to."""
         return self._engine.weights()
 
-    def epoch(self) -> EpochRecord:
-        """Make one pass, record what happened, and settle the verdict if possible."""
-        presented, made = self._ends[-1] if self._ends else 0, 0
+    def _pass(self, presented: int) -> int:
+        made = 0
         for chunk in self._order.epoch(len(self.history)):
-            order = chunk.numpy()
-            found = self._engine.run(order)
+            found = self._engine.run(chunk.numpy())
             self._parts.append(found._replace(step=found.step + presented))
-            made, presented = made + len(found.sequence), presented + len(order)
+            made, presented = made + len(found.sequence), presented + len(chunk)
             self._total += float(self._cost[found.sequence].sum()) * (self._lr / self._scale)
         self._ends.append(presented)
-        norm = self.weights.norm
-        if not math.isfinite(norm):
-            raise checks.weights_overflow()
-        upper = norm / self._total if self._total > 0 else None
-        record = EpochRecord(len(self.history) + 1, made, norm * self._scale, self._validation_error(), upper)
-        self.history.append(record)
-        self.verdict = self._judge(record)
-        return record
-
-    def result(self) -> ChainResult:
-        """The log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
-        if not self.history:
-            raise ValueError("the run has made no epoch yet, so there is no result; call epoch() first")
-        log: Any = self.log()  # of which the class above knows the type
-        model: Any = self._selected(log)
-        return ChainResult(self.verdict or Verdict.BUDGET, log, tuple(self.history), self._select, model, self.cycle)
+        return made
 
     def log(self) -> ChainLog:
         """The mistakes so far."""
@@ -150,91 +125,35 @@ class ChainRun:
         best = weights.decode(task.sequences, task.width)
         return float(weights.leads(task.sequences, best, task.y).clip(0).mean()) * self._scale
 
-    def write_to(self, net: ChainNet) -> None:
-        """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
-        averaged = self._select in ("averaged", "voted")
-        (self.log().averaged(self.weights.used) if averaged else self.current()).write_to(net)
-
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume exactly, as tensors and plain types."""
-        return {
-            "data": self._data,
-            "weights": _tensors(self.weights.unpacked()),
-            "start": _tensors(self._start.unpacked()),
-            "mistakes": [_tensors(part) for part in self._parts],
-            "ends": list(self._ends),
-            "history": [astuple(record) for record in self.history],
-            "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
-            "cycle": self.cycle,
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "scale": self._scale,
-            "order": self._order.state_dict(),
-            "total": self._total,
-        }
-
-    @cached_property
-    def _data(self) -> str:
-        return self._engine.task.sequences.hash(self._engine.task.y)
+        weights = {"weights": _tensors(self.weights.unpacked()), "start": _tensors(self._start.unpacked())}
+        return {**super().state_dict(), **weights, "mistakes": [_tensors(part) for part in self._parts]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, on the same data."""
-        if state["data"] != self._data:
-            raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
-        if state["scale"] != self._scale:
-            raise ValueError("the saved run was made with another lr; start it anew")
-        width = self._engine.task.sequences.width
-        weights, self._start = (
-            ChainWeights.packed(width, *(values.cpu().numpy() for values in state[name]))
-            for name in ("weights", "start")
-        )
+        super().load_state_dict(state)
+        weights, self._start = (_weights(self.rows.width, state[name]) for name in ("weights", "start"))
         self._engine.load(weights)
         self._parts = [Found(*(values.cpu().numpy() for values in part)) for part in state["mistakes"]]
-        self._ends = list(state["ends"])
-        self.history = [EpochRecord(*record) for record in state["history"]]
-        self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
-        self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
-        self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
-        self._order.load_state_dict(state["order"])
-        self._total = state["total"]
 
-    def _judge(self, record: EpochRecord) -> Verdict | None:
-        task, clean = self._engine.task, record.mistakes == 0
-        all_seen = clean and self._order.covers(record.epoch - 1)
-        # a strict tie passes over equal scores that are decided wrongly, and an explicit order may leave some out
-        if clean and ((task.tie != "strict" and all_seen) or not self._any_wrong()):
-            return Verdict.SEPARATED
-        if self._order.repeats or all_seen:
-            before = self._seen.setdefault(self.weights.digest(), record.epoch)
-            self.cycle = (before, record.epoch) if before < record.epoch else None
-        if self.cycle is not None:
-            return Verdict.CYCLING
-        return None if record.epoch < self._max_epochs else Verdict.BUDGET
+    def _norm(self) -> float:
+        return self.weights.norm
+
+    def _digest(self) -> bytes:
+        return self.weights.digest()
 
     def _any_wrong(self) -> bool:
-        """Whether any sequence that takes part is decided wrongly."""
         task = self._engine.task
         wrong = self.weights.decode(task.sequences, task.width) != task.y
         return bool((wrong & np.repeat(self._cost > 0, task.sequences.lengths)).any())
 
-    def _validation_error(self) -> float | None:
-        if self._validation is None:
-            return None
-        sequences, y = self._validation
+    def _validation_counts(self, sequences: Sequences, y: Array) -> tuple[int, int]:
         wrong = self.weights.decode(sequences, self._engine.task.width) != y
-        return float(wrong.mean())
+        return int(wrong.sum()), len(y)
 
-    def _selected(self, log: ChainLog) -> ChainModel | VotedChain:
-        if self._select == "last":
-            return self.current()
-        if self._select == "best-validation":
-            judged = [record for record in self.history if record.validation_error is not None]
-            if not judged:
-                raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
-            best = min(judged, key=lambda record: (record.validation_error, record.epoch))
-            return log.state_at(sum(record.mistakes for record in self.history[: best.epoch]))
-        if self._select == "voted":
-            return log.voted()
-        return log.averaged(self.weights.used) if self._select == "averaged" else log.pocket()
+    def _averaged(self) -> ChainModel:
+        return self.log().averaged(self.weights.used)
 
 
 def _parameters(net: ChainNet) -> tuple[Tensor, ...]:
@@ -243,6 +162,11 @@ def _parameters(net: ChainNet) -> tuple[Tensor, ...]:
 
 def _tensors(arrays: Any) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(np.array(array)) for array in arrays)
+
+
+def _weights(features: int, tensors: Any) -> ChainWeights:
+    """The opposite."""
+    return ChainWeights.packed(features, *(values.cpu().numpy() for values in tensors))
 
 
 class ChainStream:
@@ -304,10 +228,7 @@ class ChainStream:
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         """Resume from a :meth:`state_dict`; the weights are kept on the CPU whatever the device."""
         self._weights, self._sum = (
-            None
-            if state[name] is None
-            else ChainWeights.packed(state["features"], *(values.cpu().numpy() for values in state[name]))
-            for name in ("weights", "sum")
+            None if state[name] is None else _weights(state["features"], state[name]) for name in ("weights", "sum")
         )
         self._steps, self._scale = state["steps"], state["scale"]
 
