@@ -107,6 +107,7 @@ def _two_cores(monkeypatch):
     torch.set_num_threads(1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_two_cores")
 @pytest.mark.parametrize("name", JOBS)
 def test_eight_threads_find_what_one_finds(name):
@@ -373,6 +374,7 @@ def test_a_thousand_fits_leave_nothing_behind():
     assert megabytes < 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS, ids=str)
 def test_a_stream_keeps_nothing_of_calls_without_mistakes(name, monkeypatch):
     """Nothing that a call leaves behind grows with the number of calls."""

@@ -15,6 +15,8 @@ import contextlib, io, json, sys, warnings
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 missing = {*json.loads(sys.argv[1]), "onnxscript"}
 
 class Bare(PathFinder):

@@ -111,6 +111,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(call, tmp_path, folder):
     assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_xor_by_two_layers(call, tmp_path):
     config = CONFIGS / "experiment/xor-mlp.yaml"
     code, out, _ = call("fit", "--config", config, "--out", tmp_path / "run", *QUIET)
@@ -133,6 +134,7 @@ def test_a_checkpoint_is_validated_tested_and_applied(call, tmp_path):
     assert sum(label.strip() == "setosa" for label in labels) == 50
 
 
+@pytest.mark.slow
 def test_a_regression_stops_by_epsilon_and_predicts_in_its_own_units(call, tmp_path):
     words = ("--config", CONFIGS / "experiment/diabetes-regression.yaml", "--out", tmp_path / "run", *QUIET)
     code, out, err = call("fit", *words)

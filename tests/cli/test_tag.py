@@ -185,10 +185,16 @@ def test_other_encodings_are_read_and_utf_8_is_written(call, folder, model):
             assert call("tag", "apply", model, given, "-o", out, *options, *more)[0] == 0
         assert (folder / "a").read_text(encoding="utf-8") == (folder / "b").read_text(encoding="utf-8")
         assert "thé" in (folder / "b").read_text(encoding="utf-8")
-    both = [call("tag", "eval", model, given, *more)[:2] for given, more in (("held.conll", []), ("other-held.conll", ["--encoding", "utf-16"]))]
+    both = [
+        call("tag", "eval", model, given, *more)[:2]
+        for given, more in (("held.conll", []), ("other-held.conll", ["--encoding", "utf-16"]))
+    ]
     assert both[0] == both[1]
     code, _, err = call("tag", "eval", model, "other-held.conll")
-    assert (code, err) == (2, "torchperc: error: other-held.conll is not UTF-8 but UTF-16; read it with --encoding utf-16\n")
+    assert (code, err) == (
+        2,
+        "torchperc: error: other-held.conll is not UTF-8 but UTF-16; read it with --encoding utf-16\n",
+    )
 
 
 def test_apply_reads_standard_input(call, folder, model, monkeypatch):
@@ -208,7 +214,11 @@ BAD = {
     "no tags": (b"a\nb\n\nc\n", ["fit"], "one column only, so there is no column of tags"),
     "no tags at eval": (b"a\nb\n\nc\n", ["eval"], "has 1 column and no tags"),
     "widths": (b"a A\nb\n", ["fit", "eval", "apply"], "line 2: found 1 column and 2 in the lines before"),
-    "utf-8": (b"a A\nb\xff B\n", ["fit", "eval", "apply"], "not valid UTF-8; if the file is in another encoding, name it: --encoding latin-1"),
+    "utf-8": (
+        b"a A\nb\xff B\n",
+        ["fit", "eval", "apply"],
+        "not valid UTF-8; if the file is in another encoding, name it: --encoding latin-1",
+    ),
     "empty": (b"", ["fit", "eval", "apply"], "empty"),
     "blank": (b"\n\n", ["fit", "eval"], "no tokens"),
     "one tag": (b"a A\nb A\n", ["fit"], "one tag only, 'A'"),

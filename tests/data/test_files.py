@@ -818,6 +818,7 @@ def test_temporary_caches_go_away(tmp_path, monkeypatch):
     assert not list((tmp_path / "tmp").iterdir())
 
 
+@pytest.mark.slow
 def test_temporary_caches_go_away_with_the_process(tmp_path):
     write(tmp_path, "a,c\n1,x\n2,y\n")
     code = "from torchperc.data import read; d = read('data.csv', stream=True); print(d.X.filename)"

@@ -66,6 +66,7 @@ def test_processes_read_what_one_does(tmp_path, size, shard):
         assert_same([result[name] for result in results], shard_files.held(read(path, **options)))
 
 
+@pytest.mark.processes
 def test_each_process_reads_its_own_bytes_and_row_groups_only(tmp_path):
     rng = np.random.default_rng(0)
     matrix = np.c_[rng.normal(size=(4000, 2)), rng.integers(0, 2, 4000)]

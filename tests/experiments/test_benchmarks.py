@@ -187,6 +187,7 @@ def test_made_data_are_what_they_say():
 # --- the cases ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_runs_and_its_results_are_as_they_should_be(name):
     with warnings.catch_warnings():

@@ -20,6 +20,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import torchperc as tp
 
+pytestmark = pytest.mark.slow
+
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 plain_lightning = pytest.mark.filterwarnings(*plain.CHATTER)
 SCRIPTS = sorted(path.stem for path in EXPERIMENTS.glob("[!_]*.py"))

@@ -17,6 +17,8 @@ from torchperc.lab import xor as xorlab
 from torchperc.lab import xor_figures as lab_plots
 from torchperc.nn.modules import ACTIVATIONS
 
+pytestmark = pytest.mark.slow
+
 HEADS = {
     "perceptron": tp.PerceptronHead(),
     "lms": tp.LMSHead(),

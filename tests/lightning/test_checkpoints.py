@@ -537,6 +537,7 @@ def killed_while_saving(path, step, count, within):
         os._exit(1)  # never back into the test run
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
 def test_a_process_killed_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path):
     draw, path = random.Random(0), tmp_path / "a.ckpt"

@@ -153,6 +153,7 @@ def _fit_some(rank, size, names):
 BOTH, OTHERS = list(CASES)[:3], list(CASES)[3:]
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("size", "names"),
     [

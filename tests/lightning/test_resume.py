@@ -41,6 +41,7 @@ from torchperc.lightning import (
 from torchperc.lightning.callbacks import SaveOnSignal
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning 2.6 on torch 2.13
     pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning"),  # Python 3.12 and later
 ]

@@ -338,6 +338,7 @@ def test_progress_bars_show_loss_and_errors(tmp_path, capsys, kind, bar):
     assert all(name in shown for name in ("loss/train", "error/train", "error/val"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.filterwarnings("ignore::FutureWarning:mlflow.*", "ignore::ResourceWarning")
 def test_mlflow_has_every_curve_and_the_options(tmp_path, monkeypatch, kind):
@@ -438,6 +439,7 @@ class Batches(pl.Callback):
         self.seen.append(batch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_workers_and_shuffling_give_the_batches_of_the_loader(tmp_path, kind):
     lit, batches, net = made(kind), Batches(), tp.Perceptron(3)
@@ -525,6 +527,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.slow
 def test_scripts_that_import_lightning_pytorch_alone_and_both_packages(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(SCRIPT), tmp_path], capture_output=True, text=True, check=False

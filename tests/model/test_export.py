@@ -276,6 +276,7 @@ def model():
     return FittedModel.of(NETS["perceptron"](), "logistic", scaler=SCALERS["standard"], labels=("no", "yes"))
 
 
+@pytest.mark.slow
 def test_torch_export_in_a_process_of_its_own(tmp_path, model):
     checked = tp.save_exported(model, tmp_path / "m.pt2")
     assert checked.sentence == "checked against torch on 1,000 samples: labels equal, scores equal to the bit"

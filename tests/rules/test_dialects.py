@@ -32,6 +32,7 @@ def test_scikit_learn(seed):
             assert net.bias.tolist() == theirs.intercept_.tolist()
 
 
+@pytest.mark.slow
 def test_scikit_learn_on_digits_and_iris():
     digits, iris = load_digits(), load_iris()
     for X, y in ((digits.data, np.where(digits.target == 3, 1, -1)), (iris.data, np.where(iris.target == 0, 1, -1))):

@@ -141,6 +141,7 @@ def test_the_bar_shows_epochs_and_goes_to_standard_error(tmp_path, small_parts, 
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_what_has_been_read_does_not_stay_in_memory(tmp_path):
     """A file of 400 MB in a process of its own, whose resident memory is looked at as it reads."""
     rows, width = 500_000, 100

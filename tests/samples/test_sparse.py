@@ -145,6 +145,7 @@ def test_a_sparse_tensor_shares_its_memory_with_scipy():
     assert np.shares_memory(X.data, convert.sparse_features(there, dtype=torch.float64).data)
 
 
+@pytest.mark.slow
 def test_no_word_about_beta_reaches_users():
     code = (
         "import warnings; warnings.simplefilter('error')\n"
@@ -385,6 +386,7 @@ def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path):
         assert not list(cache.iterdir())
 
 
+@pytest.mark.slow
 def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
     """A file of 100 MB in a process of its own, whose resident memory is looked at."""
     if not sys.platform.startswith("linux"):

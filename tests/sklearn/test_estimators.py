@@ -97,6 +97,7 @@ OTHERS = [
 SOME = ("sparse_array", "pickle", "n_features", "sample_weights_shape", "idempotent", "overwrite_params", "one_label")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @quietly
 @pytest.mark.parametrize("estimator", OTHERS, ids=str)
@@ -117,6 +118,7 @@ SURPRISING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @quietly
 @pytest.mark.parametrize("estimator", SURPRISING, ids=str)

@@ -56,6 +56,7 @@ OTHERS = [
 ]
 
 
+@pytest.mark.slow
 @quietly
 @pytest.mark.parametrize("estimator", OTHERS, ids=str)
 def test_no_checks_fail_but_those_expected_to(estimator):

@@ -379,6 +379,7 @@ def test_breast_cancer_is_separable_by_a_hair():
     assert 1e16 < mistake_bound(X, y, gamma=best.margin) < 2e16
 
 
+@pytest.mark.slow
 def test_digits_of_ten_classes_have_a_margin():
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
