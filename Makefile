@@ -30,7 +30,7 @@ demo: $(READY)  ## AND by rule and by gradient, side by side; then XOR, which no
 test: $(READY)  ## the test suite: unit, property, oracle and documentation tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m '$(QUICK)'
 
-test-slow: $(READY)  ## the checks that take minutes
+test-slow: $(READY)  ## the tests of several seconds each, and of whole programs
 	$(BIN)/python -m pytest -m slow
 
 test-gpu: $(READY)  ## the GPU tests: on CUDA where there is one, on a device that pretends to be one, and Triton's interpreter
