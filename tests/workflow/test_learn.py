@@ -47,18 +47,6 @@ def people(path, rows=240, seed=0, gaps=0, classes=2):
     return frame
 
 
-@pytest.fixture
-def run(call):
-    """A command's two outputs; its exit code is as expected."""
-
-    def checked(*words, code=0):
-        found, out, err = call(*words)
-        assert found == code, f"{found}: {err}"
-        return out, err
-
-    return checked
-
-
 @pytest.fixture(scope="module")
 def learned(tmp_path_factory):
     folder = tmp_path_factory.mktemp("learn")

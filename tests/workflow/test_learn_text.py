@@ -32,18 +32,6 @@ def learned(tmp_path_factory):
         return path, learn(path, folder=folder / "run", max_epochs=20)
 
 
-@pytest.fixture
-def run(call):
-    """A command's two outputs; its exit code is as expected."""
-
-    def checked(*words, code=0):
-        found, out, err = call(*words)
-        assert found == code, f"{found}: {err}"
-        return out, err
-
-    return checked
-
-
 def test_messages_are_learned_and_the_column_is_named(learned):
     _, found = learned
     assert found.baseline.error > 0.3

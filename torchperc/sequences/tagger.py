@@ -419,7 +419,7 @@ class Tagger:
         watch: Callable[[TaggerEpoch], None] | None,
     ) -> Tagger:
         """The tagger after learning from more sentences."""
-        run, done = self._run(X, y, trainer), 0
+        run = self._run(X, y, trainer)
         while run.verdict is None:
             begun = time.perf_counter()
             record = run.epoch()
@@ -427,7 +427,7 @@ class Tagger:
             if watch is None:
                 continue
             log = run.log()
-            wrong, done = _wrong_tokens(log, done), len(log)
+            wrong = int(log.wrong_tags_by_epoch()[-1])
             held = None
             if dev is not None:
                 now = self._like(self.features, self.tags, self._rest(Sparse.of(run.weights), log), self.vocabulary)
@@ -724,14 +724,6 @@ def _tag_codes(column: Column, known: Sequence[str] | None = None) -> tuple[tupl
     place = np.empty(len(names), np.int64)
     place[order] = np.arange(len(names))
     return tuple(names[number] for number in order), place[codes]
-
-
-def _wrong_tokens(log: ChainLog, first: int) -> int:
-    """How many tags were wrong in the mistakes of a log from one on."""
-    index, length = log.found.sequence[first:], log.found.length[first:]
-    wrong = log.found.wrong[int(log.found.length[:first].sum()) :]
-    shift = log.sequences.offsets[index] - np.concatenate(([0], np.cumsum(length)[:-1])) if len(index) else index
-    return int((log.y[np.arange(len(wrong)) + np.repeat(shift, length)] != wrong).sum())
 
 
 def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int) -> Iterator[_R]:
