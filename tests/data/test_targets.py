@@ -171,6 +171,7 @@ def test_more_numbers_than_are_counted_are_a_quantity(tmp_path, monkeypatch):
 
 BAD = {
     "word": ("a,price\n1,10.5\n2,cheap\n3,12\n", "line 3, column 'price': 'cheap' is not a number; correct it or drop the row, or learn the values as classes with task='classification'"),
+    "thousands": ('a,price\n1,10.5\n2,"358,186"\n', "'358,186' is not a number; write 358186 if the comma separates thousands, or write a point"),
     "comma": ('a,price\n1,10.5\n2,"9,5"\n', "line 3, column 'price': '9,5' is not a number; write a point for the comma"),
     "infinite": ("a,price\n1,10.5\n2,-inf\n", "line 3, column 'price': '-inf' is not a finite number"),
     "too large": ("a,price\n1,10.5\n2,1e999\n", "line 3, column 'price': '1e999' is not a finite number"),

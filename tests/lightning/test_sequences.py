@@ -407,6 +407,14 @@ def test_options_for_linear_nets_are_refused(options, message):
         L.LitClassifier(ChainPerceptron(WIDTH, TAGS), **{"head": "structured", **options})
 
 
+def test_lengths_in_the_place_of_weights_are_refused():
+    listed = Listed(*TRAIN)
+    batch = (listed.x, listed.y, torch.tensor(listed.lengths))
+    with pytest.raises(ValueError, match=r"the loader gives \(x, y, lengths\); lengths belong to x"):
+        chains.chain_batch(batch)
+    assert chains.chain_batch((*batch[:2], batch[2].double()))[2] is not None
+
+
 @pytest.mark.parametrize(
     ("batch", "error", "message"),
     [

@@ -224,3 +224,9 @@ def test_from_nets():
 def test_what_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("update", ["batch", "sample", "optimum"])
+def test_targets_of_float32_are_learned_without_a_warning(update):
+    model = LMSRegressor(update=update, max_iter=500, tol=None).fit(X.astype(np.float32), Y.astype(np.float32))
+    assert model.score(X, Y) > 0.5

@@ -65,7 +65,10 @@ def check_chain(net: nn.Module, head: Head) -> bool:
     """
     chain, inner = isinstance(head, StructuredHead), uncompiled(net)
     if isinstance(inner, ChainPerceptron) and not chain:
-        raise ValueError(f"head={head!r} is for scores of single samples, and the net is a chain; use 'structured'")
+        raise ValueError(
+            f"head={head!r} is for scores of single samples, and the net is a chain; use "
+            "LitClassifier(net, 'structured')"
+        )
     if chain and isinstance(inner, LinearNet | MLP):
         raise ValueError(f"head={head!r} is for chains, found a {type(inner).__name__}; use a ChainPerceptron")
     return chain
@@ -90,6 +93,12 @@ def chain_batch(batch: Any, *, may_be_empty: bool = False) -> tuple[PaddedSequen
     x, y, weight = (*batch, None)[:3]
     if isinstance(weight, Tensor) and weight.dim() == 2 and isinstance(y, Tensor) and y.dim() == 1:
         raise ValueError("the loader gives (x, lengths, y); lengths belong to x, so let it give ((x, lengths), y)")
+    whole = isinstance(weight, Tensor) and not weight.is_floating_point() and isinstance(y, Tensor) and y.dim() == 2
+    if whole and torch.equal(weight, (y != PAD).sum(1)):
+        raise ValueError(
+            "the loader gives (x, y, lengths); lengths belong to x, so let it give ((x, lengths), y), and sample "
+            "weights as floats"
+        )
     x, lengths = x if isinstance(x, tuple | list) and len(x) == 2 else (x, None)
     if not isinstance(y, Tensor) or not isinstance(x, Tensor | WholeSequences):
         raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")

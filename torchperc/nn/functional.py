@@ -359,7 +359,7 @@ def _check_signs(s: Tensor, y: Tensor) -> None:
     if _seen((y != 1) & (y != -1)):
         raise ValueError(
             f"labels must be -1 and +1, found {y.unique().tolist()[:5]}; map your two labels first, and for "
-            "real-valued targets use RegressionHead() or LMSLoss(targets='real')"
+            "real-valued targets use LMSLoss(targets='real'), RegressionHead(), or LitRegressor under a Trainer"
         )
 
 

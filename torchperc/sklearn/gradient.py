@@ -616,7 +616,7 @@ class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
     def _check_targets(self, y: Array) -> None:
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must hold numbers, found {y.tolist()[0]!r}; for classes use LMSClassifier")
-        if np.abs(y).max() > 1e150:
+        if float(np.abs(y).max()) > 1e150:  # as a Python number, which float32 does not overflow on
             raise ValueError(f"y holds values up to {np.abs(y).max():g}, whose squares overflow; scale y")
 
     def _flat(self, steepest: float) -> bool:

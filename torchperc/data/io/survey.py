@@ -232,7 +232,7 @@ class Survey:
 
     def _no_target(self, spot: Spot) -> ValueError:
         finite = "finite " if is_number(spot.cell) else ""
-        comma = "write a point for the comma" if _COMMA.fullmatch(spot.cell) else "correct it or drop the row"
+        comma = _without_comma(spot.cell)
         said = f"{spot.cell!r} is not a {finite}number; {comma}, or learn the values as classes with "
         return self._wrong(spot, self.plan.target, said, Option("task", "classification"))
 
@@ -311,7 +311,7 @@ class Survey:
         seen, name = self._seen[position], self.table.names[position]
         spot = seen.first_other
         assert spot is not None
-        comma = "write a point for the comma" if _COMMA.fullmatch(spot.cell) else "correct it or drop the row"
+        comma = _without_comma(spot.cell)
         rare = seen.others <= _TYPOS * (seen.numbers + seen.others)
         words = () if rare else (", or read the column as categories (", Option("categories", name), ")")
         return self._wrong(spot, position, f"{spot.cell!r} is not a number; {comma}", *words)
@@ -404,3 +404,12 @@ def exact_sum(values: Array) -> int:
     base = lowest - 53 + _POINT
     sums = enumerate(zip(high.tolist(), low.tolist(), strict=True))
     return sum(((int(upper) << 27) + int(lower)) << (base + e) for e, (upper, lower) in sums if upper or lower)
+
+
+def _without_comma(cell: str) -> str:
+    """What to do about a number that is written with a comma, or about another cell that is no number."""
+    if not _COMMA.fullmatch(cell):
+        return "correct it or drop the row"
+    digits = len(cell) - cell.index(",") - 1
+    thousands = f"write {cell.replace(',', '')} if the comma separates thousands, " if digits == 3 else ""
+    return f"{thousands}{'or ' if thousands else ''}write a point for the comma"
