@@ -315,3 +315,16 @@ def test_many_samples_take_one_step_each(tmp_path, monkeypatch, unpainted):
     assert (lms.name, lms.how, lms.epochs) == ("lms", "descent, one step per sample", 3)
     assert lms.validation.rmse < found.baseline.rmse / 2
     assert math.isfinite(found.test.r2)
+
+
+def test_a_model_no_better_than_the_baseline_is_named(tmp_path):
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(60, 8))
+    for target, words in (
+        (rng.normal(size=60), "no model has a lower validation RMSE than the mean"),
+        (rng.permutation(["yes"] * 50 + ["no"] * 10), "no model has a lower validation error than the majority-class"),
+    ):
+        frame = pd.DataFrame(noise, columns=list("abcdefgh")).assign(target=target)
+        frame.to_csv(tmp_path / "noise.csv", index=False)
+        found = learn(tmp_path / "noise.csv", folder=tmp_path / "run", max_epochs=3, overwrite=True)
+        assert any(note.startswith(words) for note in found.notes)

@@ -227,6 +227,8 @@ def _learn(
 
     _by_first(write)
     notes, taken = tuple(_notes(data)), data.dataset.guess
+    if best.validation.error >= baseline.error:
+        notes += ("no model has a lower validation error than the majority-class baseline",)
     return Learned(final, tuple(candidates), best, test, baseline, model, notes, taken)
 
 

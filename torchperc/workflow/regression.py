@@ -84,6 +84,8 @@ def learn_regression(
     again = runs.command_and_config(final, text)
     of_learned(part, module, data, title=final.name, again=again).save(part / "report.html", part / "card.md")
     notes = tuple(_notes(data, small))
+    if best.validation.rmse >= baseline.rmse:
+        notes += ("no model has a lower validation RMSE than the mean of the training targets",)
     taken = data.dataset.guess
     return LearnedRegression(final, tuple(candidates), best, test, baseline, model, notes, taken, penalties)
 
