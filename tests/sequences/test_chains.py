@@ -152,6 +152,12 @@ def test_losses_of_a_batch():
     assert StructuredPerceptronLoss(margin=1)(scores, padded).item() == pytest.approx(
         np.mean([e.item() for e in single])
     )
+    behind = torch.where(padded == -100, 1, padded)
+    for tie in ("update", "strict"):
+        losses = [StructuredPerceptronLoss("none", 1, tie)(scores, tags).tolist() for tags in (padded, behind)]
+        assert losses[0] == losses[1]
+    inside = (behind.to(torch.uint8), behind.int())
+    assert all(torch.equal(net.score(scores, tags), net.score(scores, padded)) for tags in inside)
     assert tp.StructuredPerceptronLoss is StructuredPerceptronLoss
 
 
@@ -240,6 +246,10 @@ def test_a_long_sequence():
     assert net.score(net(x), swapped[None]) <= best
 
 
+def judged(y):
+    return StructuredPerceptronLoss(margin=1)(ChainPerceptron(1, 2)(torch.ones(2, 1)), y)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -285,6 +295,12 @@ def test_a_long_sequence():
         (lambda: ChainPerceptron(1, 2).predict([[[1.0]]], n_jobs=0), "n_jobs=0"),
         (lambda: ChainPerceptron.score(ChainPerceptron(1, 2)(torch.ones(2, 1)), torch.tensor([0, 2])), "position 1 has tag 2"),
         (lambda: ChainPerceptron.score(ChainPerceptron(1, 2)(torch.ones(2, 1)), torch.tensor([0])), "y has shape"),
+        (lambda: judged(torch.tensor([0, 2])), "position 1 has tag 2"),
+        (lambda: judged(torch.tensor([0, -100])), "position 1 has tag -100"),
+        (lambda: judged(torch.tensor([0])), "y has shape"),
+        (lambda: judged(torch.zeros(1, 1, 2, dtype=torch.int64)), "y has shape"),
+        (lambda: judged(torch.tensor([0.0, 1.0])), "y must be a tensor of integers, found torch.float32"),
+        (lambda: judged([0, 1]), "y must be a tensor of integers, found list"),
         (lambda: StructuredPerceptronLoss(margin=-1), "margin=-1"),
         (lambda: StructuredPerceptronLoss(margin=1, tie="sign"), "no effect"),
         (lambda: TWO.take([]), "no sequence"),
