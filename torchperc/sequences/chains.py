@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
-from torchperc.sequences.decoding import ChainScores, batched, best_tags, checked_tags, decode, emissions, runner_up, score
+from torchperc.sequences.decoding import (
+    ChainScores,
+    batched,
+    best_tags,
+    checked_tags,
+    decode,
+    emissions,
+    runner_up,
+    score,
+)
 from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, split
 from torchperc.sequences.log import kept_tags
 from torchperc.sequences.rule import ChainRun, ChainStream, start_run
