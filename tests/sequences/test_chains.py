@@ -333,6 +333,10 @@ def test_scores_that_are_not_finite():
         net.predict([[[1.0], [9.0]]])
     with pytest.raises(ValueError, match="inf"):
         net.predict(torch.tensor([[1.0], [9.0]]))
+    net.weight.data[0, 0] = torch.nan  # which no best score would show
+    with pytest.raises(ValueError, match=r"net\.weight is not finite"):
+        net.predict([[[1.0]]])
+    net.reset_parameters()
     net.end.data[0] = torch.nan
     with pytest.raises(ValueError, match=r"net\.end"):
         net.predict([[[1.0]]])
