@@ -429,6 +429,13 @@ def test_wrong_batches_are_named(batch, error, message):
         lit.validation_step(batch(Listed(*TRAIN)))
 
 
+@pytest.mark.parametrize("wrong", [-7, 2**32])
+def test_wrong_feature_numbers_of_a_batch_are_named(wrong):
+    x = PaddedSequences(torch.tensor([[[2], [0]], [[wrong], [-1]]]), torch.tensor([2, 1]))
+    with pytest.raises(ValueError, match=f"sequence 1, position 0 has feature {wrong}; features run from 0 to 2"):
+        chains.as_sequences(x, torch.zeros(2, 2, dtype=torch.int64), 3)
+
+
 def test_predictions_of_batches_of_every_kind():
     lit, batch = L.LitRule(ChainPerceptron(WIDTH, TAGS)), Listed(*TRAIN)
     tp.RuleTrainer(max_epochs=3).fit(lit.net, *TRAIN)

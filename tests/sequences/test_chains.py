@@ -182,6 +182,15 @@ def test_one_layout_is_another():
     assert net.predict(sparse.take(np.arange(8) == 2))[0].tolist() == expected[2]
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_feature_numbers_of_any_integers(dtype):
+    net, x = net_of(examples()[0]), torch.tensor([[[0, 2], [1, 2]], [[1, 0], [0, 0]]])
+    batch = PaddedSequences(x.to(dtype), torch.tensor([2, 1]))
+    assert torch.equal(net(batch).emission, net(x).emission)
+    assert torch.equal(net.predict(batch), net.predict(PaddedSequences(x, batch.lengths)))
+    assert Sequences.of(batch, width=3).ids.tolist() == [0, 2, 1, 2, 1, 0]
+
+
 def test_a_module_like_any_other():
     weights, X, _ = examples(8)
     net, batch = net_of(weights), Sequences.of(X).padded()
@@ -246,6 +255,10 @@ def test_a_long_sequence():
     assert net.score(net(x), swapped[None]) <= best
 
 
+def unpadded(x):
+    return Sequences.of(PaddedSequences(torch.tensor(x), torch.tensor([2, 1])), width=3)
+
+
 def judged(y):
     return StructuredPerceptronLoss(margin=1)(ChainPerceptron(1, 2)(torch.ones(2, 1)), y)
 
@@ -290,6 +303,10 @@ def judged(y):
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1).double()), "convert one"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1), torch.tensor([3])), "lengths run from 3"),
         (lambda: ChainPerceptron(2, 2)(torch.tensor([[[0], [2]]])), "position 1 has feature 2"),
+        (lambda: ChainPerceptron(2, 2)(torch.tensor([[[0], [-2]]])), "has feature -2; features run from 0 to 1, −1 means no"),
+        (lambda: unpadded([[[0], [2**32]], [[1], [-1]]]), "sequence 0, position 1 has feature 4294967296"),
+        (lambda: unpadded([[[0], [1]], [[-7], [-1]]]), "sequence 1, position 0 has feature -7"),
+        (lambda: unpadded([[[True], [False]], [[True], [True]]]), "found torch.bool"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(0, 1)), "empty"),
         (lambda: ChainPerceptron(1, 2).predict(torch.ones(1, 1), n_jobs=2), "n_jobs"),
         (lambda: ChainPerceptron(1, 2).predict([[[1.0]]], n_jobs=0), "n_jobs=0"),

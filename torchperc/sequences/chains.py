@@ -135,7 +135,8 @@ class ChainPerceptron(nn.Module):
             wrong = ((x >= self.features) | (x < -1)).nonzero()[0].tolist()
             at = f"sequence {wrong[0]}, position {wrong[1]}" if x.dim() == 3 else f"position {wrong[0]}"
             raise ValueError(
-                f"{at} has feature {int(x[tuple(wrong)])}; features run from 0 to {self.features - 1}, −1 is none"
+                f"{at} has feature {int(x[tuple(wrong)])}; features run from 0 to {self.features - 1}, −1 means "
+                "no feature"
             )
         if lengths is None:
             return

@@ -26,7 +26,7 @@ def emissions(x: Tensor, weight: Tensor) -> Tensor:
     """w_k·x for every token and tag: (…, d) or, as numbers of the features that are 1, (…, F) → (…, K)."""
     if x.is_floating_point():
         return F.linear(x, weight)
-    ids = x.flatten(0, -2)
+    ids = x.flatten(0, -2).long()
     ones = (ids >= 0).to(weight.dtype)
     summed: Tensor = F.embedding_bag(ids.clamp(min=0), weight.t(), mode="sum", per_sample_weights=ones)
     return summed.reshape(*x.shape[:-1], len(weight))
