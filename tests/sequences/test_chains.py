@@ -55,6 +55,7 @@ def test_viterbi_is_the_best_of_all_sequences(tags):
     found = net.predict(batch)
     assert [row[:n].tolist() for row, n in zip(found, batch.lengths, strict=True)] == [list(each) for each in expected]
     assert (found[torch.arange(found.shape[1]) >= batch.lengths[:, None]] == -100).all()
+    assert [found.tolist() for found in net.predict(X, n_jobs=-1)] == [list(each) for each in expected]
     assert net.predict(torch.tensor(X[0])).tolist() == list(expected[0])
     assert [found.tolist() for found in net.float().predict(X)] == [list(each) for each in expected]
 

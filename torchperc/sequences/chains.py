@@ -172,7 +172,7 @@ class ChainPerceptron(nn.Module):
             x: a batch (N, T, d) or (N, T, F), or one sequence, decoded in torch where it is; or :class:`Sequences` or a
                 list of sequences, decoded by a compiled loop on the CPU, ``n_jobs`` threads at a time.
             lengths: of the sequences of a batch.
-            n_jobs: so many threads; by default as many as torch may use.
+            n_jobs: so many threads; by default, and by −1, as many as torch may use.
 
         Returns:
             (N, T) int64 with −100 behind the end, (T,) for one sequence; for :class:`Sequences` and lists a list of

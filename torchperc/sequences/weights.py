@@ -220,7 +220,7 @@ class ChainWeights:
 
         tags, (lows, highs) = np.empty(sequences.tokens, np.int64), self.bounds()
         data = plain(sequences, self.trans.dtype)
-        threads = compiling.cores() if n_jobs is None else checks.whole("n_jobs", n_jobs, at_least=1)
+        threads = compiling.threads(n_jobs)
         bad: list[int] = []
 
         def stretch(first: int, end: int) -> None:
