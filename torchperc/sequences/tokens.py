@@ -90,7 +90,7 @@ class Vocabulary:
 
     @property
     def table(self) -> tuple[int, Array, Array, Array]:
-        """What compiled loops look words up in: the bytes of the longest word, at most 256, slots, words, their bounds."""
+        """What compiled loops look words up in: the longest word's bytes, up to 256, slots, words and their bounds."""
         return min(self._longest, _LOOKED_UP), self._slots, self.data, self._bounds
 
 

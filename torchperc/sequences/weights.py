@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
 from torchperc.samples import compiling
 from torchperc.sequences.layout import Array, Sequences
 

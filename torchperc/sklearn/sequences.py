@@ -202,7 +202,7 @@ def _dtype(sequences: Sequences) -> torch.dtype:
 _TAGS = (str, int, float, np.integer, np.floating, np.bool_)  # NaN is none
 
 
-def _flat(y: Sequence[Sequence[Any]]) -> np.ndarray[Any, Any]:
+def _flat(y: Sequence[Any]) -> np.ndarray[Any, Any]:
     if isinstance(y, str | bytes) or not hasattr(y, "__len__") or any(isinstance(each, str) for each in y):
         raise TypeError("y must be a list with a list of tags per sequence")
     try:
