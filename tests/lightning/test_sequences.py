@@ -23,6 +23,7 @@ from torchperc.sequences import ChainPerceptron, PaddedSequences, Sequences, Str
 L = tp.lightning
 pytestmark = [pytest.mark.filterwarnings(each) for each in (*plain.CHATTER, "ignore:Be aware that when using")]
 TAGS, WIDTH = 3, 4
+PAIR = [[[1.0], [2.0]], [[3.0]]]  # sequences of two tokens and one
 
 
 def made(count, seed=0, noise=0.3):
@@ -436,6 +437,13 @@ def test_wrong_batches_are_named(batch, error, message):
         lit.validation_step(batch(Listed(*TRAIN)))
 
 
+@pytest.mark.parametrize("wrong", [-7, 2**32])
+def test_wrong_feature_numbers_of_a_batch_are_named(wrong):
+    x = PaddedSequences(torch.tensor([[[2], [0]], [[wrong], [-1]]]), torch.tensor([2, 1]))
+    with pytest.raises(ValueError, match=f"sequence 1, position 0 has feature {wrong}; features run from 0 to 2"):
+        chains.as_sequences(x, torch.zeros(2, 2, dtype=torch.int64), 3)
+
+
 def test_predictions_of_batches_of_every_kind():
     lit, batch = L.LitRule(ChainPerceptron(WIDTH, TAGS)), Listed(*TRAIN)
     tp.RuleTrainer(max_epochs=3).fit(lit.net, *TRAIN)
@@ -590,7 +598,15 @@ def test_features_come_with_tags_of_any_name(tmp_path):
         (lambda: SequenceDataModule([["the", "dog"]]).parts, ValueError, "source has one column; words and tags"),
         (lambda: SequenceDataModule(TRAIN[0]).parts, TypeError, "with features, give their tags as y"),
         (lambda: SequenceDataModule(*TRAIN, cutoff=2), ValueError, "cutoff are for tokens"),
-        (lambda: SequenceDataModule(TRAIN[0], TRAIN[1][1:]).parts, ValueError, "tags for"),
+        (lambda: SequenceDataModule(TRAIN[0], TRAIN[1][1:]).parts, ValueError, "y has 15 sequences but X has 16"),
+        (lambda: SequenceDataModule(PAIR, [[0], [1, 0]]).parts, ValueError, "sequence 0 has 1 tags for 2 tokens"),
+        (lambda: SequenceDataModule(PAIR, np.array([[0], [1]])).parts, ValueError, "sequence 0 has 1 tags for 2"),
+        (lambda: SequenceDataModule(PAIR, [0, 1]).parts, TypeError, "found int at sequence 0"),
+        (lambda: SequenceDataModule(PAIR, ["AB", "C"]).parts, TypeError, "found str at sequence 0"),
+        (lambda: SequenceDataModule(PAIR, torch.tensor([0, 1])).parts, ValueError, "y has 2 tags for 3 tokens"),
+        (lambda: SequenceDataModule(PAIR, [[0, 1], [-1]]).parts, ValueError, "sequence 1, position 0 has tag -1"),
+        (lambda: SequenceDataModule(PAIR, [[0, 2**70], [1]]).parts, ValueError, "position 1 has tag 11805916"),
+        (lambda: SequenceDataModule([]).parts, ValueError, "source is empty"),
         (lambda: SequenceDataModule(TRAIN[0], [[0.5] * len(t) for t in TRAIN[1]]).parts, TypeError, "found float"),
         (lambda: SequenceDataModule(*TRAIN, validation=3).parts, TypeError, "validation must be a pair"),
         (lambda: SequenceDataModule(*TRAIN, split=(1, 0, 0), validation=VAL), ValueError, "split is for one source"),

@@ -231,6 +231,27 @@ def test_a_later_format_is_named(tmp_path):
         tp.MistakeLog.load(path, X, y)
 
 
+@pytest.mark.parametrize("classes", [None, 3])
+def test_a_log_that_points_outside_its_data_is_refused(classes, tmp_path):
+    X, y = oracles.integers(4, classes=classes)
+    net, path = tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes), tmp_path / "log.npz"
+    tp.RuleTrainer(max_epochs=4).fit(net, X, y).log.save(path)
+    with np.load(path) as file:
+        arrays = {key: file[key] for key in file.files if key != "checksum"}
+    for name, change in (
+        ("index", lambda a: a + 10**6), ("index", lambda a: a - 10**6), ("index", lambda a: a[:-1]),
+        ("index", lambda a: a.astype(float)), ("wrong", lambda a: a + 9), ("wrong", lambda a: a - 9),
+        ("step", lambda a: a + 10**6), ("step", lambda a: -a - 1), ("coef", lambda a: a[:-1]),
+        ("coef", lambda a: a * np.nan), ("epoch_ends", lambda a: a[None]), ("cost", lambda a: a[:-1]),
+        ("weight", lambda a: a[:, :-1]), ("bias", lambda a: a[:0]), ("bias", lambda a: a.astype(str)),
+        ("about", lambda a: np.array(str(a).replace("float32", "nn"))),
+    ):  # fmt: skip
+        changed = {**arrays, name: change(arrays[name])}
+        np.savez(path, **changed, checksum=of_named(changed))
+        with pytest.raises(ValueError, match="does not hold a log that fits its data; save it again"):
+            tp.MistakeLog.load(path, X, y)
+
+
 def test_a_failed_save_keeps_the_old_file(tmp_path, monkeypatch):
     path, X, y = saved(tmp_path)
     before = path.read_bytes()

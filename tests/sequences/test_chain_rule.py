@@ -10,6 +10,7 @@ import scipy.sparse as sp
 import torch
 
 import torchperc as tp
+from torchperc.samples.digest import of_named
 from torchperc.sequences import ChainLog, ChainPerceptron, Sequences, engines
 
 ENGINES = ("reference", "compiled")
@@ -298,6 +299,48 @@ def test_logs_on_disk(tmp_path):
             ChainLog.load(tmp_path / f"{name}.npz", X, y)
     with pytest.raises(ValueError, match="is not a mistake log"):
         tp.MistakeLog.load(tmp_path / "log.npz", [[0.0]], [1])
+
+
+BAD_ARRAYS = {
+    "sequence": (lambda a: a + 1000, lambda a: a - 1000, lambda a: a[:-1], lambda a: a.astype(float)),
+    "step": (lambda a: a + 10**6, lambda a: a[:, None]),
+    "length": (lambda a: a + 1, lambda a: a * 0, lambda a: a.astype(np.int32)),
+    "wrong": (lambda a: a + 99, lambda a: a - 99, lambda a: a[:-1], lambda a: a.astype(np.int64)),
+    "epoch_ends": (lambda a: -a, lambda a: a + 10**6),
+    "active": (lambda a: a + 1000, lambda a: a - 1000, lambda a: a * 0),
+    "weight": (lambda a: a[:, :-1], lambda a: a[:-1], lambda a: a * np.nan),
+    "transition": (lambda a: a[:-1], lambda a: a.astype(np.int64)),
+    "end": (lambda a: a[:-1],),
+    "cost": (lambda a: a[:-1],),
+    "about": tuple(
+        (lambda a, old=old, new=new: np.array(str(a).replace(old, new)))
+        for old, new in (
+            ('"beam_width": 8', '"beam_width": 0'), ('"dtype": "float32"', '"dtype": "nn"'), ('"tags": 3', '"tags": "3"'),
+            ('"decode": "viterbi"', '"decode": "best"'), ('"steps": ', '"steps": -'), ('"lr": ', '"rate": '),
+        )
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD_ARRAYS)
+def test_a_log_that_points_outside_its_data_is_refused(name, tmp_path):
+    X, y = integers(6, 12)
+    net, path = ChainPerceptron(3, 3), tmp_path / "log.npz"
+    net.weight.data[:, 1:] = 0.25
+    tp.RuleTrainer(3).fit(net, X, y).log.save(path)
+    with np.load(path) as file:
+        arrays = {key: file[key] for key in file.files if key != "checksum"}
+    for change in BAD_ARRAYS[name]:
+        changed = {**arrays, name: change(arrays[name])}
+        assert str(changed["about"]) != str(arrays["about"]) or name != "about"
+        np.savez(path, **changed, checksum=of_named(changed))
+        with pytest.raises(ValueError, match="does not hold a log that fits its data; save it again"):
+            ChainLog.load(path, X, y)
+    if name != "about":
+        del changed[name]
+        np.savez(path, **changed, checksum=of_named(changed))
+        with pytest.raises(ValueError, match="does not hold a log that fits"):
+            ChainLog.load(path, X, y)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -55,6 +55,7 @@ def test_viterbi_is_the_best_of_all_sequences(tags):
     found = net.predict(batch)
     assert [row[:n].tolist() for row, n in zip(found, batch.lengths, strict=True)] == [list(each) for each in expected]
     assert (found[torch.arange(found.shape[1]) >= batch.lengths[:, None]] == -100).all()
+    assert [found.tolist() for found in net.predict(X, n_jobs=-1)] == [list(each) for each in expected]
     assert net.predict(torch.tensor(X[0])).tolist() == list(expected[0])
     assert [found.tolist() for found in net.float().predict(X)] == [list(each) for each in expected]
 
@@ -152,6 +153,12 @@ def test_losses_of_a_batch():
     assert StructuredPerceptronLoss(margin=1)(scores, padded).item() == pytest.approx(
         np.mean([e.item() for e in single])
     )
+    behind = torch.where(padded == -100, 1, padded)
+    for tie in ("update", "strict"):
+        losses = [StructuredPerceptronLoss("none", 1, tie)(scores, tags).tolist() for tags in (padded, behind)]
+        assert losses[0] == losses[1]
+    inside = (behind.to(torch.uint8), behind.int())
+    assert all(torch.equal(net.score(scores, tags), net.score(scores, padded)) for tags in inside)
     assert tp.StructuredPerceptronLoss is StructuredPerceptronLoss
 
 
@@ -174,6 +181,15 @@ def test_one_layout_is_another():
         assert [each.tolist() for each in net.predict(other)] == expected
     assert np.array_equal(sparse.take([3, 1]).ids, np.concatenate([sparse.take([3]).ids, sparse.take([1]).ids]))
     assert net.predict(sparse.take(np.arange(8) == 2))[0].tolist() == expected[2]
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+def test_feature_numbers_of_any_integers(dtype):
+    net, x = net_of(examples()[0]), torch.tensor([[[0, 2], [1, 2]], [[1, 0], [0, 0]]])
+    batch = PaddedSequences(x.to(dtype), torch.tensor([2, 1]))
+    assert torch.equal(net(batch).emission, net(x).emission)
+    assert torch.equal(net.predict(batch), net.predict(PaddedSequences(x, batch.lengths)))
+    assert Sequences.of(batch, width=3).ids.tolist() == [0, 2, 1, 2, 1, 0]
 
 
 def test_a_module_like_any_other():
@@ -240,6 +256,14 @@ def test_a_long_sequence():
     assert net.score(net(x), swapped[None]) <= best
 
 
+def unpadded(x):
+    return Sequences.of(PaddedSequences(torch.tensor(x), torch.tensor([2, 1])), width=3)
+
+
+def judged(y):
+    return StructuredPerceptronLoss(margin=1)(ChainPerceptron(1, 2)(torch.ones(2, 1)), y)
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -280,11 +304,21 @@ def test_a_long_sequence():
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1).double()), "convert one"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1), torch.tensor([3])), "lengths run from 3"),
         (lambda: ChainPerceptron(2, 2)(torch.tensor([[[0], [2]]])), "position 1 has feature 2"),
+        (lambda: ChainPerceptron(2, 2)(torch.tensor([[[0], [-2]]])), "has feature -2; features run from 0 to 1, −1 means no"),
+        (lambda: unpadded([[[0], [2**32]], [[1], [-1]]]), "sequence 0, position 1 has feature 4294967296"),
+        (lambda: unpadded([[[0], [1]], [[-7], [-1]]]), "sequence 1, position 0 has feature -7"),
+        (lambda: unpadded([[[True], [False]], [[True], [True]]]), "found torch.bool"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(0, 1)), "empty"),
         (lambda: ChainPerceptron(1, 2).predict(torch.ones(1, 1), n_jobs=2), "n_jobs"),
         (lambda: ChainPerceptron(1, 2).predict([[[1.0]]], n_jobs=0), "n_jobs=0"),
         (lambda: ChainPerceptron.score(ChainPerceptron(1, 2)(torch.ones(2, 1)), torch.tensor([0, 2])), "position 1 has tag 2"),
         (lambda: ChainPerceptron.score(ChainPerceptron(1, 2)(torch.ones(2, 1)), torch.tensor([0])), "y has shape"),
+        (lambda: judged(torch.tensor([0, 2])), "position 1 has tag 2"),
+        (lambda: judged(torch.tensor([0, -100])), "position 1 has tag -100"),
+        (lambda: judged(torch.tensor([0])), "y has shape"),
+        (lambda: judged(torch.zeros(1, 1, 2, dtype=torch.int64)), "y has shape"),
+        (lambda: judged(torch.tensor([0.0, 1.0])), "y must be a tensor of integers, found torch.float32"),
+        (lambda: judged([0, 1]), "y must be a tensor of integers, found list"),
         (lambda: StructuredPerceptronLoss(margin=-1), "margin=-1"),
         (lambda: StructuredPerceptronLoss(margin=1, tie="sign"), "no effect"),
         (lambda: TWO.take([]), "no sequence"),
@@ -317,6 +351,10 @@ def test_scores_that_are_not_finite():
         net.predict([[[1.0], [9.0]]])
     with pytest.raises(ValueError, match="inf"):
         net.predict(torch.tensor([[1.0], [9.0]]))
+    net.weight.data[0, 0] = torch.nan  # which no best score would show
+    with pytest.raises(ValueError, match=r"net\.weight is not finite"):
+        net.predict([[[1.0]]])
+    net.reset_parameters()
     net.end.data[0] = torch.nan
     with pytest.raises(ValueError, match=r"net\.end"):
         net.predict([[[1.0]]])

@@ -384,7 +384,8 @@ def test_more_and_fewer_dictionaries():
         ([[3]], TypeError, "token 0 of sentence 0 must be a dictionary"),
         ([[{}], [{}, {"a": None}]], TypeError, "'a' of token 1 of sentence 1"),
         ([[{1: "a"}]], TypeError, "keys must be strings"),
-        ([[{"a": float("nan")}]], ValueError, "finite"),
+        ([[{"a": float("nan")}]], ValueError, "feature 'a' of token 0 in sentence 0 is nan; it must be finite"),
+        ([[{"a": 10**400}]], ValueError, "it must be finite"),
         ([[{}]], ValueError, "no features"),
     ],
 )

@@ -209,7 +209,7 @@ def test_columns_with_tags_or_without(tagger):
     words = words_of(SENTENCES[:5])
     expected = tagger.apply(words)
     assert tagger.apply(Corpus.of(SENTENCES[:5])) == expected
-    assert tagger.apply(words, n_jobs=2) == expected
+    assert tagger.apply(words, n_jobs=2) == tagger.apply(words, n_jobs=-1) == expected
     with pytest.raises(ValueError, match="3 columns, but the tagger was trained on 1 besides the tag"):
         tagger.apply([[("a", "b", "c")]])
     with pytest.raises(ValueError, match="1 column and no tags"):
@@ -253,7 +253,7 @@ def test_a_sentence_of_a_million_tokens(tagger):
     assert piece.lines.count(b"\n") == 10**6 + 1
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, 2, -1])
 def test_lines_of_text_and_of_tokens(tagger, tmp_path, jobs):
     text = "".join(" ".join(words) + "\n" for words in words_of(SENTENCES) * 40).encode()
     expected = tagger.apply(words_of(SENTENCES)) * 40

@@ -194,3 +194,9 @@ def test_a_vocabulary_is_a_set_of_words():
 
 def test_long_runs_of_marks_take_linear_time():
     assert tokenize("!?" * 100_000 + "a.?" * 100_000).tokens == 2 * 100_000 + 3
+    longest = "x" * 300_000
+    known = Vocabulary.of([longest, "x" * 255 + "."])
+    assert known.table[0] == 256  # so many bytes at most are looked up at each mark
+    assert longest in known
+    assert tokenize("!?" * 30_000, known).tokens == 60_000
+    assert tokenize("x" * 255 + ".", known).tokens == 1

@@ -1,5 +1,6 @@
 """SequenceTagger: three kinds of sequences, and what scikit-learn does with estimators."""
 
+import math
 import pickle
 
 import numpy as np
@@ -89,6 +90,9 @@ def test_scikit_learn_does_what_it_does_with_estimators():
         ([["a", "b"], ["c"]], [["x", "y"], ["x", "y"]], ValueError, "sequence 1 has 1 tokens and 2 tags"),
         ([["a"]], ["x"], TypeError, "y must be a list with a list of tags"),
         ([["a", "b"]], [["x", 1]], TypeError, "several types"),
+        ([["a", "b"], ["c"]], [["x", "y"], [None]], TypeError, "sequence 1, position 0 has tag None; tags must be"),
+        ([["a", "b"], ["c"]], [[0, 1], [math.nan]], TypeError, "sequence 1, position 0 has tag nan"),
+        ([["a", "b"]], [[("x", 1), ("y", 2)]], TypeError, r"sequence 0, position 0 has tag \('x', 1\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(X, y, error, message):

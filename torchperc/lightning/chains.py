@@ -148,9 +148,7 @@ def as_sequences(x: PaddedSequences | WholeSequences, y: Tensor, width: int) -> 
     if tokens.is_floating_point():
         dense = tokens if tokens.dtype in (torch.float32, torch.float64) else tokens.float()
         return Sequences(offsets, x.x.shape[2], dense.numpy()), tags
-    active = (tokens >= 0).numpy()
-    indptr = np.concatenate(([0], active.sum(1).cumsum()))
-    return Sequences(offsets, width, None, indptr, tokens.numpy()[active]), tags
+    return Sequences.of_numbers(tokens, offsets, width), tags
 
 
 def unlabelled(batch: Any) -> PaddedSequences:

@@ -318,6 +318,8 @@ def _tokens(source: Any, options: dict[str, Any], column: int | str) -> tuple[Co
         corpus = formats.read(source, **options)
     elif _is_list(source) and _is_list(source[0]) and source[0] and _is_token(source[0][0]):
         corpus = Corpus.of(source, name="source")
+    elif isinstance(source, list | tuple) and not source:
+        raise ValueError("source is empty; give at least one sentence or file")
     else:
         raise TypeError(
             f"source must be files, a Corpus or a list of sentences of (word, tag), found {type(source).__name__}; "
@@ -344,19 +346,37 @@ def _is_token(token: Any) -> bool:
 
 def _flat(y: Any, X: Sequences) -> list[Any]:
     """Tags of any kind, one per token."""
-    if isinstance(y, Tensor | np.ndarray) and y.ndim == 1 and y.dtype != object:
-        y = [y]
-    if not isinstance(y, Sequence | np.ndarray | Tensor) or isinstance(y, str):
+    if not isinstance(y, Sequence | np.ndarray | Tensor) or isinstance(y, str | bytes):
         raise TypeError(f"y must be a list of sequences of tags, found {type(y).__name__}")
-    if isinstance(y, Tensor | np.ndarray) and y.ndim == 2:
-        y = [row[: int(length)] for row, length in zip(y, X.lengths, strict=True)]
-    flat = [tag for row in y for tag in (row.tolist() if isinstance(row, Tensor | np.ndarray) else row)]
-    if len(flat) != X.tokens:
-        raise ValueError(f"y has {len(flat)} tags for {X.tokens} tokens; they must have the same number")
+    lengths = X.lengths.tolist()
+    if isinstance(y, Tensor | np.ndarray) and y.ndim == 1 and y.dtype != object:
+        if len(y) != X.tokens:
+            raise ValueError(f"y has {len(y)} tags for {X.tokens} tokens; they must have the same number")
+        flat = y.tolist()
+    else:
+        if len(y) != len(X):
+            raise ValueError(f"y has {len(y)} sequences but X has {len(X)}; they must have the same number")
+        padded = isinstance(y, Tensor | np.ndarray) and y.ndim == 2
+        flat = []
+        for i, (row, length) in enumerate(zip(y, lengths, strict=True)):
+            if isinstance(row, str | bytes) or not isinstance(row, Sequence | np.ndarray | Tensor):
+                raise TypeError(f"y must be a list of sequences of tags, found {type(row).__name__} at sequence {i}")
+            tags = row.tolist() if isinstance(row, Tensor | np.ndarray) else list(row)
+            tags = tags[:length] if padded else tags
+            if len(tags) != length:
+                raise ValueError(f"y: sequence {i} has {len(tags)} tags for {length} tokens; give one tag per token")
+            flat += tags
     kinds = {type(tag) for tag in flat}
     if len(kinds) > 1 or not kinds <= {int, str}:
         found = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"y must hold integers, or names of tags as strings, found {found}")
+    if kinds == {int} and (min(flat) < 0 or max(flat) >= _MOST_TAGS):
+        at = next(i for i, tag in enumerate(flat) if not 0 <= tag < _MOST_TAGS)
+        sequence = int(np.searchsorted(X.offsets, at, side="right")) - 1
+        raise ValueError(
+            f"y: sequence {sequence}, position {at - int(X.offsets[sequence])} has tag {flat[at]}; tags run from 0 to "
+            f"{_MOST_TAGS - 1}"
+        )
     return flat
 
 

@@ -296,13 +296,15 @@ class MistakeLog(Log[Model]):
             features: your joint features φ, if the run used any.
         """
         about, arrays = read_arrays(Path(path), "mistake log", "classes", (1, _FORMAT))
+        check_fit(path, lambda: _known(about, arrays))
         columns = {name: torch.from_numpy(arrays[name]) for name in (*_COLUMNS, *_START)}
         rows = as_rows(X, dtype=getattr(torch, about["dtype"]))
         labels = checks.labels(y, len(rows), about["classes"], both=False)
         if rows.hash(labels, "sha256" if len(about["data"]) == 64 else "blake2b") != about["data"]:
             raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
-        weight, bias = (columns.pop(name).to(rows.dtype) for name in _START)
         space = _space(about, rows, kernel, features)
+        check_fit(path, lambda: _fits(arrays, about["steps"], space))
+        weight, bias = (columns.pop(name).to(rows.dtype) for name in _START)
         return cls(space, labels, Weights(weight, bias), steps=about["steps"], **columns)
 
 
@@ -363,6 +365,63 @@ def _space(
         block = partial(tpf.joint_features, num_classes=about["classes"], bias=about["block_bias"])
         return JointSpace(*common, features or block, scale=scale)
     return LinearSpace(*common, scale=scale)
+
+
+def _known(about: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> bool:
+    """Whether a description names a type and classes that there are, and all columns hold numbers."""
+    checks.floating("dtype", getattr(torch, about["dtype"]))
+    if about["classes"] is not None:
+        checks.whole("classes", about["classes"], at_least=2)
+    return all(arrays[name].dtype.kind in "if" for name in (*_COLUMNS, *_START))
+
+
+def _fits(arrays: dict[str, np.ndarray[Any, Any]], steps: object, space: Space) -> bool:
+    """Whether a log read from a file stays within its samples and classes."""
+    count, classes, (weight, bias) = len(arrays["index"]), space.classes, (arrays[name] for name in _START)
+    outputs = 1 if classes is None else classes
+    return (
+        holds_integers(arrays["index"], count, 0, len(space.rows))
+        and holds_integers(arrays["wrong"], count, *((-1, 2) if classes is None else (0, classes)))
+        and holds_moments(arrays, count, steps)
+        and holds_numbers(arrays["coef"], (count,))
+        and holds_numbers(arrays["cost"], (len(space.rows),))
+        and (type(space) is not LinearSpace or weight.shape == (outputs, space.rows.width))
+        and (type(space) is not LinearSpace or bias.shape == (outputs,))
+    )
+
+
+def check_fit(path: str | Path, fits: Callable[[], bool]) -> None:
+    """Refuse a file whose checksum is right and whose arrays are not: loops would read and write outside of them."""
+    try:
+        fine = fits()
+    except (AttributeError, KeyError, TypeError, ValueError):  # something is missing, or of another kind
+        fine = False
+    if not fine:
+        raise ValueError(f"{path} does not hold a log that fits its data; save it again")
+
+
+def holds_integers(
+    array: np.ndarray[Any, Any], count: int, low: int, stop: int, dtype: type[np.signedinteger[Any]] = np.int64
+) -> bool:
+    """Whether an array has so many integers of a type, from ``low`` to ``stop`` − 1.
+
+    Example:
+        >>> holds_integers(np.array([0, 2]), 2, 0, 3), holds_integers(np.array([0, 2]), 2, 0, 2)
+        (True, False)
+    """
+    fine = array.dtype == dtype and array.shape == (count,)
+    return bool(fine and (not count or (array.min() >= low and array.max() < stop)))
+
+
+def holds_numbers(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> bool:
+    """Whether an array has finite numbers of a shape."""
+    return bool(array.dtype == np.float64 and array.shape == shape and np.isfinite(array).all())
+
+
+def holds_moments(arrays: dict[str, np.ndarray[Any, Any]], count: int, steps: object) -> bool:
+    """Whether the steps of mistakes and the ends of epochs lie within the steps of a run."""
+    stop, ends = checks.whole("steps", steps, at_least=0) + 1, arrays["epoch_ends"]
+    return holds_integers(arrays["step"], count, 0, stop) and holds_integers(ends, len(ends), 0, stop)
 
 
 def _given_as_needed(name: str, value: object, needed: bool) -> None:

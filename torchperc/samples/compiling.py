@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchperc import _checks as checks
+
 WORTH_IT = 256  # samples below which a plain loop is done before a compiled one is loaded
 WORTH_TWO = 2**18  # bytes of samples below which two cores are slower than one
 
@@ -45,6 +47,20 @@ def cores() -> int:
     """How many threads may run: what torch was told, and what this process is given."""
     given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(torch.get_num_threads(), given)
+
+
+def threads(n_jobs: int | None, by_default: int | None = None) -> int:
+    """How many threads ``n_jobs`` asks for: −1 is all cores, and so is ``None`` if there is no other default.
+
+    Example:
+        >>> threads(3), threads(None, 1), threads(-1) == threads(None) == cores()
+        (3, 1, True)
+    """
+    if n_jobs is None:
+        return cores() if by_default is None else by_default
+    if checks.whole("n_jobs", n_jobs, at_least=-1) == 0:
+        raise checks.ParameterError(checks.Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
+    return cores() if n_jobs == -1 else int(n_jobs)
 
 
 @cache

@@ -10,7 +10,16 @@ from torch import Tensor, nn
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
-from torchperc.sequences.decoding import ChainScores, batched, best_tags, decode, emissions, runner_up, score
+from torchperc.sequences.decoding import (
+    ChainScores,
+    batched,
+    best_tags,
+    checked_tags,
+    decode,
+    emissions,
+    runner_up,
+    score,
+)
 from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, split
 from torchperc.sequences.log import kept_tags
 from torchperc.sequences.rule import ChainRun, ChainStream, start_run
@@ -126,7 +135,8 @@ class ChainPerceptron(nn.Module):
             wrong = ((x >= self.features) | (x < -1)).nonzero()[0].tolist()
             at = f"sequence {wrong[0]}, position {wrong[1]}" if x.dim() == 3 else f"position {wrong[0]}"
             raise ValueError(
-                f"{at} has feature {int(x[tuple(wrong)])}; features run from 0 to {self.features - 1}, −1 is none"
+                f"{at} has feature {int(x[tuple(wrong)])}; features run from 0 to {self.features - 1}, −1 means "
+                "no feature"
             )
         if lengths is None:
             return
@@ -163,7 +173,7 @@ class ChainPerceptron(nn.Module):
             x: a batch (N, T, d) or (N, T, F), or one sequence, decoded in torch where it is; or :class:`Sequences` or a
                 list of sequences, decoded by a compiled loop on the CPU, ``n_jobs`` threads at a time.
             lengths: of the sequences of a batch.
-            n_jobs: so many threads; by default as many as torch may use.
+            n_jobs: so many threads; by default, and by −1, as many as torch may use.
 
         Returns:
             (N, T) int64 with −100 behind the end, (T,) for one sequence; for :class:`Sequences` and lists a list of
@@ -236,7 +246,7 @@ class StructuredPerceptronLoss(_Loss):
     def against(self, scores: ChainScores, y: Tensor, wrong: Tensor, counts: Tensor) -> Tensor:
         """The loss, if the :meth:`violators` are known."""
         own = score(scores, y)
-        apart = (wrong != y).sum(-1).to(own.dtype) * self.margin
+        apart = ((wrong != y) & (wrong != PAD)).sum(-1).to(own.dtype) * self.margin
         loss = torch.where(counts, (score(scores, wrong) + apart - own).clamp(min=0), own * 0)
         # at 0 the clamp has no slope by itself; the difference has the one that the tie asks for
         if self.tie != "strict":
@@ -248,8 +258,7 @@ class StructuredPerceptronLoss(_Loss):
     def violators(self, scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
         """The tags against which each sequence is compared, and whether that is a mistake."""
         given = batched(ChainScores(*(part.detach() for part in scores)))
-        tags = y if y.dim() == 2 else y.unsqueeze(0)
-        inside = torch.arange(tags.shape[1], device=tags.device) < given.lengths.unsqueeze(1)
+        tags, inside = checked_tags(given, y)
         tags = torch.where(inside, tags, PAD)
         if self.margin:
             cost = torch.full_like(given.emission, self.margin).scatter(2, tags.clamp(min=0).unsqueeze(2), 0.0)

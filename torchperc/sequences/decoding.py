@@ -26,7 +26,7 @@ def emissions(x: Tensor, weight: Tensor) -> Tensor:
     """w_k·x for every token and tag: (…, d) or, as numbers of the features that are 1, (…, F) → (…, K)."""
     if x.is_floating_point():
         return F.linear(x, weight)
-    ids = x.flatten(0, -2)
+    ids = x.flatten(0, -2).long()
     ones = (ids >= 0).to(weight.dtype)
     summed: Tensor = F.embedding_bag(ids.clamp(min=0), weight.t(), mode="sum", per_sample_weights=ones)
     return summed.reshape(*x.shape[:-1], len(weight))
@@ -124,15 +124,15 @@ def batched(scores: ChainScores) -> ChainScores:
     return scores._replace(emission=scores.emission.unsqueeze(0), lengths=scores.lengths.reshape(1))
 
 
-def score(scores: ChainScores, y: Tensor) -> Tensor:
-    """s(x, y) of given tags: (N, T) → (N,), or (T,) → ()."""
-    emission, transition, end, lengths = batched(scores)
-    tags = y if y.dim() == 2 else y.unsqueeze(0)
+def checked_tags(scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Tags of a batch of scores as (N, T) int64, and which of them are not behind the end; wrong tags are refused."""
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        found = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise TypeError(f"y must be a tensor of integers, found {found}; number your tags from 0")
+    emission, tags = scores.emission, (y if y.dim() == 2 else y.unsqueeze(0)).long()
     if tags.shape != emission.shape[:2]:
-        raise ValueError(
-            f"y has shape {tuple(y.shape)} but the scores are for {tuple(scores.emission.shape[:-1])} tokens"
-        )
-    inside = torch.arange(tags.shape[1], device=tags.device) < lengths.unsqueeze(1)
+        raise ValueError(f"y has shape {tuple(y.shape)} but the scores are for {tuple(emission.shape[:2])} tokens")
+    inside = torch.arange(tags.shape[1], device=tags.device) < scores.lengths.unsqueeze(1)
     if not torch.compiler.is_compiling():
         wrong = inside & ((tags < 0) | (tags >= emission.shape[2]))
         if wrong.any():
@@ -140,6 +140,13 @@ def score(scores: ChainScores, y: Tensor) -> Tensor:
             raise ValueError(
                 f"y: sequence {i}, position {t} has tag {int(tags[i, t])}; tags run from 0 to {emission.shape[2] - 1}"
             )
+    return tags, inside
+
+
+def score(scores: ChainScores, y: Tensor) -> Tensor:
+    """s(x, y) of given tags: (N, T) → (N,), or (T,) → ()."""
+    emission, transition, end, lengths = given = batched(scores)
+    tags, inside = checked_tags(given, y)
     known = torch.where(inside, tags, 0)
     single = emission.gather(2, known.unsqueeze(2)).squeeze(2)
     first = torch.full_like(known[:, :1], emission.shape[2])

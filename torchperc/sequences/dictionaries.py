@@ -174,7 +174,12 @@ def _flat(key: Any, value: Any, sentence: int, position: int) -> Iterator[tuple[
         if value:
             yield key, 1.0
     elif isinstance(value, (int, float, np.integer, np.floating)):
-        number = checks.number(f"{key} of {where}", value)
+        try:
+            number = checks.number(key, value)
+        except ValueError:
+            raise ValueError(
+                f"feature {key!r} of token {position} in sentence {sentence} is {value}; it must be finite"
+            ) from None
         if number:
             yield key, number
     elif isinstance(value, Mapping):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from torchperc import _checks as checks
-from torchperc.samples.compiling import cores
+from torchperc.samples.compiling import threads
 from torchperc.sequences import feature_loops as loops
 from torchperc.sequences.corpus import Array, Column, Corpus
 from torchperc.sequences.layout import Sequences
@@ -349,7 +349,7 @@ class FeatureMap:
             columns: names or numbers of the columns that the templates count from 0; all if None.
             n_jobs: threads; −1 for all cores, ``None`` for one.
         """
-        plan, jobs = self._fitted(), _threads(n_jobs)
+        plan, jobs = self._fitted(), threads(n_jobs, 1)
         chosen = _chosen(corpus, columns, plan.columns)
         with self._lock:  # new words are remembered
             if self._words is None or self._words.strings.count > _MOST_WORDS:
@@ -550,14 +550,6 @@ def _where(plan: _Plan, types: Array, offsets: Array, first: int, stop: int) -> 
 
 def _shift(buckets: int) -> np.uint64:
     return np.uint64(65 - buckets.bit_length())
-
-
-def _threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    if checks.whole("n_jobs", n_jobs, at_least=-1) == 0:
-        raise checks.ParameterError(checks.Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
-    return cores() if n_jobs == -1 else n_jobs
 
 
 def _blocks(corpus: Corpus | Iterable[Corpus]) -> Iterator[Corpus]:

@@ -255,10 +255,34 @@ class Sequences:
             return cls._of(parts, width, name)
         if width is None:
             raise ValueError(f"{name} holds feature numbers, of which the width is not known; give width")
-        tokens = torch.cat(parts).numpy()
-        active = tokens >= 0
+        return cls.of_numbers(torch.cat(parts), np.concatenate(([0], counts.cumsum())), width)
+
+    @classmethod
+    def of_numbers(cls, tokens: Tensor, offsets: Array, width: int) -> Sequences:
+        """Sequences of binary features from the feature numbers of all tokens, with −1 for none.
+
+        Args:
+            tokens: (T, F) integers.
+            offsets: where sequences begin and end.
+            width: the number of features.
+
+        Example:
+            >>> Sequences.of_numbers(torch.tensor([[0, 2], [1, -1]]), np.array([0, 1, 2]), 3).ids
+            array([0, 2, 1], dtype=int32)
+        """
+        if tokens.dtype == torch.bool or tokens.is_complex():
+            raise TypeError(f"x must hold numbers, or feature numbers as integers, found {tokens.dtype}")
+        numbers = tokens.numpy()
+        if numbers.size and (numbers.min() < -1 or numbers.max() >= width):
+            token, column = (int(each[0]) for each in ((numbers < -1) | (numbers >= width)).nonzero())
+            sequence = int(np.searchsorted(offsets, token, side="right")) - 1
+            raise ValueError(
+                f"sequence {sequence}, position {token - int(offsets[sequence])} has feature {numbers[token, column]}; "
+                f"features run from 0 to {width - 1}, −1 means no feature"
+            )
+        active = numbers >= 0
         indptr = np.concatenate(([0], active.sum(1).cumsum()))
-        return cls(np.concatenate(([0], counts.cumsum())), width, None, indptr, tokens[active].astype(np.int32))
+        return cls(offsets, width, None, indptr, numbers[active])
 
 
 def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array:

@@ -14,7 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc.rules.log import Log, read_arrays, write_arrays
+from torchperc import _checks as checks
+from torchperc.rules.log import (
+    Log,
+    check_fit,
+    holds_integers,
+    holds_moments,
+    holds_numbers,
+    read_arrays,
+    write_arrays,
+)
 from torchperc.sequences.decoding import ChainScores, best_others, emissions, score
 from torchperc.sequences.layout import PAD, Array, Sequences, flat_tags, split
 from torchperc.sequences.weights import ChainNet, ChainWeights
@@ -326,11 +335,13 @@ class ChainLog(Log[ChainModel]):
             y: their tags.
         """
         about, arrays = read_arrays(Path(path), "log of sequences", "like", (_FORMAT,))
+        check_fit(path, lambda: _known(about))
         like = {**about["like"], "dtype": getattr(torch, about["like"]["dtype"])}
         sequences = Sequences.of(X, width=like["features"])
         tags = flat_tags(y, sequences, like["tags"])
         if sequences.hash(tags) != about["data"]:
             raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
+        check_fit(path, lambda: _fits(arrays, about["steps"], sequences, like["tags"]))
         start = ChainWeights.packed(like["features"], *(arrays[name] for name in _START))
         found = Found(*(arrays[name] for name in Found._fields))
         ends = torch.from_numpy(arrays["epoch_ends"])
@@ -339,6 +350,37 @@ class ChainLog(Log[ChainModel]):
 
 
 _START = ("active", "weight", "transition", "end")
+
+
+def _known(about: dict[str, Any]) -> bool:
+    """Whether a description names a net and options that there are."""
+    like = about["like"]
+    for name, least in (("features", 1), ("tags", 2), ("beam_width", 1)):
+        checks.whole(name, like[name], at_least=least)
+    checks.floating("dtype", getattr(torch, like["dtype"]))
+    checks.number("scale", about["scale"], above=0)
+    checks.number("lr", about["lr"], above=0)
+    checks.number("margin", about["margin"], at_least=0)
+    return like["tags"] <= 2**15 and like["decode"] in ("viterbi", "greedy", "beam")
+
+
+def _fits(arrays: dict[str, Array], steps: object, sequences: Sequences, tags: int) -> bool:
+    """Whether a log read from a file stays within its sequences, features and tags."""
+    count, active, length = len(arrays["sequence"]), arrays["active"], arrays["length"]
+    if not holds_integers(arrays["sequence"], count, 0, len(sequences)):
+        return False
+    return (
+        holds_integers(length, count, 1, int(sequences.lengths.max()) + 1)
+        and bool((length <= sequences.lengths[arrays["sequence"]]).all())
+        and holds_integers(arrays["wrong"], int(length.sum()), 0, tags, np.int16)
+        and holds_moments(arrays, count, steps)
+        and holds_integers(active, len(active), 0, sequences.width)
+        and len(np.unique(active)) == len(active)
+        and holds_numbers(arrays["weight"], (len(active), tags))
+        and holds_numbers(arrays["transition"], (tags + 1, tags))
+        and holds_numbers(arrays["end"], (tags,))
+        and holds_numbers(arrays["cost"], (len(sequences),))
+    )
 
 
 def _width(like: dict[str, Any]) -> int:

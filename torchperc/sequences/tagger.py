@@ -474,7 +474,7 @@ class Tagger:
         if not corpus.tokens:
             return np.zeros(0, np.int64)
         numbers = self.layout.columns(corpus)
-        X = self.features.transform(corpus, numbers, n_jobs=n_jobs or compiling.cores())
+        X = self.features.transform(corpus, numbers, n_jobs=compiling.threads(n_jobs))
         return self.weights.decode(X, self.width, n_jobs)
 
     def apply(self, corpus: Corpus | Sequence[Sequence[Any]], *, n_jobs: int | None = None) -> list[list[str]]:
@@ -551,7 +551,7 @@ class Tagger:
             tokenized: see :func:`torchperc.sequences.tokens.tokenize`.
             n_jobs: threads, each with a block of its own; by default one per core.
         """
-        jobs = compiling.cores() if n_jobs is None else checks.whole("n_jobs", n_jobs, at_least=1)
+        jobs = compiling.threads(n_jobs)
         kind = format or self._format(source)
         between = (separator or "\t").encode()
         if kind == "text":

@@ -31,6 +31,7 @@ from torchperc.sequences.tables import Strings
 
 Array = np.ndarray[Any, Any]
 _BLOCK = 2**17  # bytes that are read at once
+_LOOKED_UP = 256  # bytes of a word up to which a text is searched for it: each mark of a run looks up what is left
 
 
 class Vocabulary:
@@ -84,13 +85,13 @@ class Vocabulary:
         from torchperc.sequences.token_loops import are_known
 
         found = np.empty(len(column), np.bool_)
-        are_known(_read_only(column.data), column.ends, *self.table, found)
+        are_known(_read_only(column.data), column.ends, self._longest, *self.table[1:], found)
         return found
 
     @property
     def table(self) -> tuple[int, Array, Array, Array]:
-        """What compiled loops look words up in: the longest word's bytes, slots, words and their bounds."""
-        return self._longest, self._slots, self.data, self._bounds
+        """What compiled loops look words up in: the longest word's bytes, up to 256, slots, words and their bounds."""
+        return min(self._longest, _LOOKED_UP), self._slots, self.data, self._bounds
 
 
 def tokenize(

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
 from torchperc.samples import compiling
 from torchperc.sequences.layout import Array, Sequences
 
@@ -83,13 +82,15 @@ class ChainWeights:
     @classmethod
     def view(cls, net: ChainNet) -> ChainWeights:
         """The weights of a net, to decode with: in rows per feature."""
+        for name in ("weight", "transition", "end"):
+            values = getattr(net, name).detach()
+            # a finite sum, which is found quickly, has finite terms
+            if not torch.isfinite(values.sum()) and not torch.isfinite(values).all():
+                raise ValueError(f"net.{name} is not finite; reset the weights first")
         weight, trans, end = (
             np.asarray(each.detach().cpu().float() if each.dtype.itemsize < 4 else each.detach().cpu())
             for each in (net.weight, net.transition, net.end)
         )
-        for name, array in (("transition", trans), ("end", end)):
-            if not np.isfinite(array).all():
-                raise ValueError(f"net.{name} is not finite; reset the weights first")
         rows, slot = np.require(weight.T, None, ["C", "W"]), np.arange(net.features, dtype=np.int32)
         return cls(slot, rows, len(rows), _padded(trans), np.require(end, None, ["C", "W"]))
 
@@ -97,8 +98,6 @@ class ChainWeights:
     def of(cls, net: ChainNet) -> ChainWeights:
         """A copy of the weights of a net in float64, without rows of zeros."""
         given = cls.view(net)
-        if not np.isfinite(given.rows).all():
-            raise ValueError("net.weight is not finite; reset the weights first")
         return cls.packed(net.features, np.flatnonzero(given.rows.any(1)), given.rows, given.trans, given.end)
 
     @classmethod
@@ -220,7 +219,7 @@ class ChainWeights:
 
         tags, (lows, highs) = np.empty(sequences.tokens, np.int64), self.bounds()
         data = plain(sequences, self.trans.dtype)
-        threads = compiling.cores() if n_jobs is None else checks.whole("n_jobs", n_jobs, at_least=1)
+        threads = compiling.threads(n_jobs)
         bad: list[int] = []
 
         def stretch(first: int, end: int) -> None:

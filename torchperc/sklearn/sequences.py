@@ -152,11 +152,7 @@ class SequenceTagger(_Fitted):
         return self.model_.flat_predict(sequences, jobs)
 
     def _jobs(self) -> int:
-        if self.n_jobs is None:
-            return 1
-        if checks.whole("n_jobs", self.n_jobs, at_least=-1) == 0:
-            raise checks.ParameterError(checks.Option("n_jobs", self.n_jobs), " must not be 0; -1 means all cores")
-        return compiling.cores() if self.n_jobs == -1 else self.n_jobs
+        return compiling.threads(self.n_jobs, 1)
 
     def _features(self, kind: str) -> FeatureMap | DictFeatures | None:
         """What makes features of such sequences."""
@@ -203,13 +199,22 @@ def _dtype(sequences: Sequences) -> torch.dtype:
     return torch.float64 if numbers is not None and numbers.dtype == np.float64 else torch.float32
 
 
-def _flat(y: Sequence[Sequence[Any]]) -> np.ndarray[Any, Any]:
+_TAGS = (str, int, float, np.integer, np.floating, np.bool_)  # NaN is none
+
+
+def _flat(y: Sequence[Any]) -> np.ndarray[Any, Any]:
     if isinstance(y, str | bytes) or not hasattr(y, "__len__") or any(isinstance(each, str) for each in y):
         raise TypeError("y must be a list with a list of tags per sequence")
     try:
-        tags = list(chain.from_iterable(y))
+        rows = [each.tolist() if isinstance(each, torch.Tensor) else list(each) for each in y]
     except TypeError:
         raise TypeError("y must be a list with a list of tags per sequence") from None
+    tags = list(chain.from_iterable(rows))
+    if not all(issubclass(kind, _TAGS) for kind in set(map(type, tags))) or any(tag != tag for tag in tags):
+        for i, row in enumerate(rows):
+            for t, tag in enumerate(row):
+                if not isinstance(tag, _TAGS) or tag != tag:
+                    raise TypeError(f"y: sequence {i}, position {t} has tag {tag!r}; tags must be strings or integers")
     found = np.asarray(tags)
     if found.dtype.kind in "US" and not all(isinstance(tag, str) for tag in tags):
         raise TypeError("y has tags of several types; use strings, or integers, for all of them")
