@@ -10,12 +10,12 @@ from torchperc._lazy import EXTRAS
 
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")  # which pytest installs
 
+pytestmark = pytest.mark.slow
+
 BARE = """
 import contextlib, io, json, sys, warnings
 from importlib.machinery import PathFinder
 from pathlib import Path
-
-pytestmark = pytest.mark.slow
 
 missing = {*json.loads(sys.argv[1]), "onnxscript"}
 
