@@ -230,6 +230,36 @@ def test_any_column_may_be_the_tag():
         list(made.tagged_lines(io.BytesIO(b"a b"), format="text"))
 
 
+def test_the_true_tags_are_never_features():
+    made = Tagger.fit(Corpus.of(SENTENCES), epochs=2)
+    moved = Corpus.of([[(tag, word) for word, tag in sentence] for sentence in SENTENCES])
+    both = made.evaluate(moved, 0), made.evaluate(Corpus.of(SENTENCES))
+    assert both[0].accuracy == both[1].accuracy
+    assert both[0].known == both[1].known
+    dev = []
+    more = [
+        made.fit_more(corpus, column, dev=corpus, epochs=2, watch=dev.append)
+        for corpus, column in ((moved, 0), (Corpus.of(SENTENCES), None))
+    ]
+    assert more[0].vocabulary.words() == more[1].vocabulary.words()
+    assert np.array_equal(more[0].weights.rows, more[1].weights.rows)
+    assert [each.dev for each in dev[:2]] == [each.dev for each in dev[2:]]
+    with pytest.raises(ValueError, match="1 column, but the tagger was trained on 1 besides the tag"):
+        made.evaluate(Corpus.of(words_of(SENTENCES)), 0)
+    named = Tagger.fit(Corpus.of(SENTENCES, names=["word", "tag"]), epochs=1)
+    with pytest.raises(ValueError, match="'word' was a feature in training, so it cannot be the column of tags"):
+        named.evaluate(Corpus.of(SENTENCES, names=["word", "tag"]), "word")
+
+
+def test_too_many_tags_are_refused_by_number():
+    corpus = Corpus.of([[("a", str(number)) for number in range(2**15 + 1)]], name="x.conll")
+    message = "x.conll has 32,769 different tags, and at most 32,768 are possible; is the right column chosen"
+    with pytest.raises(ValueError, match=message):
+        Tagger.fit(corpus)
+    with pytest.raises(ValueError, match="has 32,772 different tags"):
+        Tagger.fit(Corpus.of(TOY), epochs=1).fit_more(corpus)
+
+
 def test_unknown_tags_count_as_wrong_and_are_named(tagger):
     found = tagger.evaluate(Corpus.of([[("the", "DET"), ("dog", "ANIMAL")], [("dog", "ANIMAL"), ("x", "Z")]]))
     assert found.strange == {"ANIMAL": 2, "Z": 1}

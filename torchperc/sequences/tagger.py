@@ -39,12 +39,14 @@ from torchperc.sequences.weights import ChainWeights
 FORMAT = 1
 DESCRIPTION = "torchperc.tagger"
 SELECTS = ("averaged", "last")
+_ORDERS = ("shuffled", "given")
 _REMEDY = "train it again with `torchperc tag fit`"
 _KEPT = ("decode", "beam_width", "select", "margin", "epochs")  # options that a file of a tagger keeps
 _ENDINGS = {**dict.fromkeys((".conll", ".tsv", ".bio", ".iob", ".iob2", ".iobes"), "conll"), ".conllu": "conllu",
             **dict.fromkeys((".parquet", ".pq"), "parquet")}  # fmt: skip
 _ROWS = 2**13  # of weights that are looked at once
 _TOKENS = 2**14  # in a block that one thread tags
+_MOST_TAGS = 2**15  # that int16 numbers
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -100,14 +102,19 @@ class Layout(NamedTuple):
         place = corpus.number(tag_column)
         return cls(tuple(names[:place] + names[place + 1 :]), names[place], place)
 
-    def columns(self, corpus: Corpus) -> list[int]:
-        """The numbers of the feature columns in another corpus, with tags or without."""
+    def columns(self, corpus: Corpus, tag: int | None = None) -> list[int]:
+        """The numbers of the feature columns in another corpus; ``tag`` is the column of its tags, if they are read."""
         names, count = [column.name for column in corpus.columns], len(self.features)
         if all(name is not None and name in names for name in self.features):
-            return [names.index(name) for name in self.features]
+            found = [names.index(name) for name in self.features]
+            if tag in found:
+                what = f"column {names[found[found.index(tag)]]!r} was a feature in training"
+                raise ValueError(f"{corpus.name}: {what}, so it cannot be the column of tags")
+            return found
         if len(names) == count + 1:
-            return [number for number in range(count + 1) if number != self.place]
-        if len(names) == count:
+            left_out = self.place if tag is None else tag
+            return [number for number in range(count + 1) if number != left_out]
+        if len(names) == count and tag is None:
             return list(range(count))
         raise ValueError(
             f"{corpus.name} has {_columns(len(names))}, but the tagger was trained on {count} besides the tag; "
@@ -354,12 +361,13 @@ class Tagger:
             beam_width: of the beam.
             watch: called after each epoch.
         """
+        checks.one_of("order", order, _ORDERS)
         trainer = RuleTrainer(max_epochs=epochs, order=order, seed=seed, margin=margin)
         corpus = _corpus(corpus)
         layout = Layout.of(corpus, tag_column)
-        tags, y = _tag_codes(corpus.columns[layout.place])
+        tags, y = _tag_codes(corpus, layout.place)
         if len(tags) < 2:
-            raise ValueError(f"{corpus.name} has one tag only, {tags[0]!r}; at least two are required")
+            raise ValueError(f"{corpus.name} has one tag only, {tags[0]!r}; at least two are required; is the right column chosen?")
         features = FeatureMap(templates, buckets=buckets, cutoff=cutoff)
         numbers = layout.columns(corpus)
         X = features.fit_transform(corpus, numbers)
@@ -394,17 +402,19 @@ class Tagger:
             >>> first.fit_more(Corpus.of([[("dogs", "N"), ("run", "V")]]), epochs=2).tags
             ('D', 'N', 'V')
         """
+        checks.one_of("order", order, _ORDERS)
         trainer = RuleTrainer(max_epochs=epochs, order=order, seed=seed, margin=self.margin)
         corpus = _corpus(corpus)
-        place, numbers = self.layout.tag_column(corpus, tag_column), self.layout.columns(corpus)
-        tags, y = _tag_codes(corpus.columns[place], self.tags)
+        place = self.layout.tag_column(corpus, tag_column)
+        numbers = self.layout.columns(corpus, place)
+        tags, y = _tag_codes(corpus, place, self.tags)
         features = FeatureMap.from_state(*self.features.state())  # a copy
         X = features.fit_more(corpus, numbers)
         vocabulary = Vocabulary.of([*self.vocabulary.words(), *corpus.columns[numbers[0]].strings()])
         last, total, steps = self.rest
         rest = Rest(last.with_tags(len(tags)), total.with_tags(len(tags)), steps)
         made = self._like(features, tags, rest, vocabulary)
-        return made._learned(X, y, trainer, None if dev is None else _corpus(dev), watch)
+        return made._learned(X, y, trainer, None if dev is None else _corpus(dev), watch, tag_column)
 
     def _like(self, features: FeatureMap, tags: Sequence[str], rest: Rest, vocabulary: Vocabulary) -> Tagger:
         options = {name: getattr(self, name) for name in _KEPT}
@@ -417,8 +427,9 @@ class Tagger:
         trainer: RuleTrainer,
         dev: Corpus | None,
         watch: Callable[[TaggerEpoch], None] | None,
+        tag_column: int | str | None = None,
     ) -> Tagger:
-        """The tagger after learning from more sentences."""
+        """The tagger after learning from more sentences; ``tag_column`` is that of ``dev``."""
         run = self._run(X, y, trainer)
         while run.verdict is None:
             begun = time.perf_counter()
@@ -431,7 +442,7 @@ class Tagger:
             held = None
             if dev is not None:
                 now = self._like(self.features, self.tags, self._rest(Sparse.of(run.weights), log), self.vocabulary)
-                held = now.evaluate(dev, worst=0).accuracy
+                held = now.evaluate(dev, tag_column, worst=0).accuracy
             watch(TaggerEpoch(record.epoch, record.mistakes, wrong, 1 - wrong / X.tokens, held, seconds))
         log, last, epochs = run.log(), Sparse.of(run.weights), len(run.history)
         del run  # whose weights take as much memory as their sum
@@ -469,11 +480,11 @@ class Tagger:
 
     # --- tags ---
 
-    def codes(self, corpus: Corpus, *, n_jobs: int | None = None) -> Array:
-        """The numbers of the tags of all tokens (T,)."""
+    def codes(self, corpus: Corpus, *, n_jobs: int | None = None, numbers: Sequence[int] | None = None) -> Array:
+        """The numbers of the tags of all tokens (T,); ``numbers`` are the columns of the features, if they are known."""
         if not corpus.tokens:
             return np.zeros(0, np.int64)
-        numbers = self.layout.columns(corpus)
+        numbers = self.layout.columns(corpus) if numbers is None else numbers
         X = self.features.transform(corpus, numbers, n_jobs=n_jobs or compiling.cores())
         return self.weights.decode(X, self.width, n_jobs)
 
@@ -515,12 +526,13 @@ class Tagger:
             n_jobs: threads; by default one per core.
         """
         corpus = _corpus(corpus)
-        place, numbers = self.layout.tag_column(corpus, tag_column), self.layout.columns(corpus)
-        tags, true = _tag_codes(corpus.columns[place], self.tags)
+        place = self.layout.tag_column(corpus, tag_column)
+        numbers = self.layout.columns(corpus, place)
+        tags, true = _tag_codes(corpus, place, self.tags)
         words = corpus.columns[numbers[0]]
         return evaluate_codes(
             true,
-            self.codes(corpus, n_jobs=n_jobs),
+            self.codes(corpus, n_jobs=n_jobs, numbers=numbers),
             tags,
             corpus.offsets,
             word=lambda token: words.taken(token, token + 1).strings()[0],
@@ -584,7 +596,7 @@ class Tagger:
         self, source: str | Path | IO[bytes], encoding: str, tokenized: bool, between: bytes, jobs: int
     ) -> Iterator[Tagged]:
         def tagged(block: bytes) -> Tagged:
-            return self._lines(tokenize(block, self.vocabulary, tokenized=tokenized), between)
+            return self._lines(tokenize(block, self.vocabulary, tokenized=tokenized, checked=True), between)
 
         with contextlib.ExitStack() as stack:
             name = "standard input"
@@ -713,11 +725,16 @@ def _corpus(corpus: Corpus | Sequence[Sequence[Any]]) -> Corpus:
     return corpus if isinstance(corpus, Corpus) else Corpus.of(corpus)
 
 
-def _tag_codes(column: Column, known: Sequence[str] | None = None) -> tuple[tuple[str, ...], Array]:
+def _tag_codes(corpus: Corpus, place: int, known: Sequence[str] | None = None) -> tuple[tuple[str, ...], Array]:
     """The tags of a column, sorted, or new ones behind those that are known; and the number of each token's."""
     table = Strings()
-    for each in (Column.of(known or ()), column):
+    for each in (Column.of(known or ()), corpus.columns[place]):
         codes = table.add(each.data, each.starts, each.ends)
+    if table.count > _MOST_TAGS:
+        raise ValueError(
+            f"{corpus.name} has {table.count:,} different tags, and at most {_MOST_TAGS:,} are possible; "
+            "is the right column chosen?"
+        )
     names = [table.text(number) for number in range(table.count)]
     first = 0 if known is None else len(known)
     order = [*range(first), *sorted(range(first, len(names)), key=names.__getitem__)]
