@@ -128,6 +128,30 @@ def test_learning_goes_on(call, folder, model):
     assert "trained with" in err
 
 
+def test_options_that_a_tagger_to_go_on_from_has_already(call, folder, model):
+    for words in (["--decode", "greedy"], ["--select", "last"], ["--cutoff", "2"]):
+        code, _, err = call("tag", "fit", "held.conll", "--continue", model, "--out", "x", *words)
+        assert (code, f"{' '.join(words)} is not what" in err) == (2, True), err
+    own = ["--decode", "viterbi", "--select", "averaged", "--cutoff", "1"]
+    assert call("tag", "fit", "held.conll", "--continue", model, "--out", "y", "--epochs", "1", *own)[0] == 0
+    for words in (["--continue", model], [], ["--decode", "greedy"]):
+        code, _, err = call("tag", "fit", "held.conll", "--out", "x", *words, "--beam-width", "4")
+        assert (code, err) == (2, "torchperc: error: --beam-width 4 is for --decode beam\n")
+
+
+def test_a_separator_is_written_as_in_a_shell(call, folder):
+    (folder / "t.conll").write_text("New York\tNAME\nis\tVERB\n")
+    assert call("tag", "fit", "t.conll", "--separator", r"\t", "--out", "m", "--epochs", "1")[0] == 0
+    assert "New York" in Tagger.load("m").vocabulary
+
+
+def test_the_column_is_that_of_training_if_none_is_named(call, folder):
+    (folder / "moved.conll").write_text(conll([[(tag, word) for word, tag in each] for each in TRAIN]))
+    assert call("tag", "fit", "moved.conll", "--column", "1", "--out", "m", "--epochs", "1")[0] == 0
+    assert call("tag", "fit", "moved.conll", "--continue", "m", "--out", "n", "--epochs", "1")[0] == 0
+    assert Tagger.load("m").tags == Tagger.load("n").tags
+
+
 def test_eval_of_entities_and_the_page(call, folder):
     (folder / "bio.conll").write_text(conll(BIO))
     assert call("tag", "fit", "bio.conll", "--out", "m", "--epochs", "4")[0] == 0

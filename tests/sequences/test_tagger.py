@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import pickle
+import select
 from collections import defaultdict
 from itertools import pairwise, product
 
@@ -297,6 +299,29 @@ def test_lines_of_text_and_of_tokens(tagger, tmp_path, jobs):
     assert first == [*SENTENCES[0][0], expected[0][0]]
     with pytest.raises(ValueError, match="tokenized=True is for plain text"):
         list(tagger.tagged_lines(path, tokenized=True))
+
+
+@pytest.mark.parametrize("options", [{"tokenized": True}, {"format": "conll"}])
+def test_what_has_arrived_is_tagged_before_more_is_waited_for(tagger, options):
+    ends = os.pipe()
+
+    class Arrived:
+        def fileno(self):
+            return ends[0]
+
+        def read1(self, size):
+            assert select.select([self], [], [], 0)[0], "reading would wait"
+            return os.read(ends[0], size)
+
+        read = read1
+
+    pieces = tagger.tagged_lines(Arrived(), n_jobs=2, **options)
+    for words in (b"the\n\n", b"dog\n\n", b"a\n\n"):
+        os.write(ends[1], words)
+        assert next(pieces).lines.startswith(words.strip() + b"\t")
+    os.close(ends[1])
+    assert list(pieces) == []
+    os.close(ends[0])
 
 
 def test_the_net_and_a_pickle_have_the_same_decisions(tagger):

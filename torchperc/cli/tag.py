@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 OPTIONS = {"max_epochs": "epochs", "tag_column": "column", "n_jobs": "jobs", "buckets": "hash"}
 _FORMATS = ("conll", "conllu", "slash", "parquet")
+_MADE = ("cutoff", "decode", "beam_width", "select")  # what a new tagger is made with
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,29 +59,28 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--templates", metavar="FILE", help=templates)
     bits = "hash features to 2^BITS numbers instead of keeping them in a dictionary"
     parser.add_argument("--hash", type=int, metavar="BITS", help=bits)
-    cutoff = "ignore features that occur fewer than N times (default: %(default)s)"
-    parser.add_argument("--cutoff", type=int, default=1, metavar="N", help=cutoff)
-    decode = "how the best tags are found (default: %(default)s)"
-    parser.add_argument("--decode", choices=("viterbi", "beam", "greedy"), default="viterbi", help=decode)
-    parser.add_argument(
-        "--beam-width", type=int, default=8, metavar="N", help="with --decode beam (default: %(default)s)"
-    )
-    select = "which weights are kept (default: %(default)s)"
-    parser.add_argument("--select", choices=("averaged", "last"), default="averaged", help=select)
-    parser.add_argument("--seed", type=int, default=0, help="of the order of sentences (default: %(default)s)")
-    again = "go on learning from this tagger; new features and tags are added"
+    cutoff = "ignore features that occur fewer than N times (default: 1)"
+    parser.add_argument("--cutoff", type=int, metavar="N", help=cutoff)
+    decode = "how the best tags are found (default: viterbi)"
+    parser.add_argument("--decode", choices=("viterbi", "beam", "greedy"), help=decode)
+    width = "tags kept per token with --decode beam (default: 8)"
+    parser.add_argument("--beam-width", type=int, metavar="N", help=width)
+    parser.add_argument("--select", choices=("averaged", "last"), help="which weights are kept (default: averaged)")
+    seed = "random seed for shuffling sentences (default: %(default)s)"
+    parser.add_argument("--seed", type=int, default=0, help=seed)
+    again = "go on learning from this tagger, with its options; new features and tags are added"
     parser.add_argument("--continue", dest="start", metavar="MODEL", help=again)
 
 
 def _add_eval(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Tags the tokens of a file and compares with its tags: accuracy, on words known and unknown from training, and "
-        "entities if the tags are B-, I-, O or alike."
+        "entities if the tags are B-, I-, O or similar."
     )
     parser.add_argument("model", metavar="MODEL", help="a file written by tag fit")
     parser.add_argument("file", metavar="FILE", help="tokens with tags")
     parser.add_argument("--report", metavar="PAGE", help="write an HTML page with all figures, confusions and examples")
-    strict = "count only entities that are well formed (default: as conlleval counts)"
+    strict = "count only well-formed entities, as seqeval's strict mode (default: as conlleval)"
     parser.add_argument("--strict", action="store_true", help=strict)
     _add_reading(parser)
     _add_jobs(parser)
@@ -94,27 +94,34 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="MODEL", help="a file written by tag fit")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="text or tokens (default: standard input)")
     parser.add_argument("-o", "--out", metavar="OUT", help="write to this file (default: standard output)")
-    kinds = "of the file (default: by its name; plain text if that says nothing)"
+    kinds = "format of the file (default: by its name and first lines; plain text if they say nothing)"
     parser.add_argument("--format", choices=("text", *_FORMATS), help=kinds)
-    _add_text(parser)
+    _add_text(parser, "runs of blanks and tabs are read, a tab is written")
     tokenized = "the text has a sentence per line and blanks between its tokens; nothing else is split"
     parser.add_argument("--tokenized", action="store_true", help=tokenized)
     _add_jobs(parser)
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--column", help="of the tags, by name or position from 1 (default: the last)")
-    parser.add_argument("--format", choices=_FORMATS, help="of the file (default: by its name and first lines)")
-    _add_text(parser)
+    column = "column of the tags, by name or by number from 1 (default: as in training; for a new tagger the last)"
+    parser.add_argument("--column", help=column)
+    formats = "format of the file (default: by its name and first lines)"
+    parser.add_argument("--format", choices=_FORMATS, help=formats)
+    _add_text(parser, "runs of blanks and tabs")
 
 
-def _add_text(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--separator", help="between columns (default: blanks or tabs)")
-    parser.add_argument("--encoding", default="utf-8", help="of the file (default: %(default)s)")
+def _add_text(parser: argparse.ArgumentParser, default: str) -> None:
+    separator = f"what stands between columns, \\t for a tab (default: {default})"
+    parser.add_argument("--separator", type=_separator, help=separator)
+    parser.add_argument("--encoding", default="utf-8", help="encoding of the file (default: %(default)s)")
+
+
+def _separator(given: str) -> str:
+    return given.replace("\\t", "\t")  # a shell has no short way to write a tab
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", type=int, metavar="N", help="threads (default: one per core)")
+    parser.add_argument("--jobs", type=int, metavar="N", help="number of threads (default: one per core)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -136,15 +143,19 @@ def _fit(arguments: argparse.Namespace) -> None:
     if arguments.hash is not None and not 1 <= arguments.hash <= 31:
         raise ParameterError(Option("hash", arguments.hash), " must lie between 1 and 31")
     start = None if arguments.start is None else _continued(arguments, templates)
+    decode = arguments.decode if start is None else start.decode
+    if arguments.beam_width is not None and decode != "beam":
+        raise ParameterError(Option("beam_width", arguments.beam_width), " is for ", Option("decode", "beam"))
     known = None if start is None else start.layout.tag
     corpus, column = _tagged(arguments, arguments.file, known)
     dev = None if arguments.dev is None else _tagged(arguments, arguments.dev, known)[0]
     options = {"dev": dev, "epochs": arguments.epochs, "seed": arguments.seed}
     with _progress(arguments.epochs, dev is not None) as watch:
         if start is not None:
-            tagger = start.fit_more(corpus, column, **options, watch=watch)
+            given = None if arguments.column is None else column
+            tagger = start.fit_more(corpus, given, **options, watch=watch)
         else:
-            made = {name: getattr(arguments, name) for name in ("cutoff", "decode", "beam_width", "select")}
+            made = {name: value for name in _MADE if (value := getattr(arguments, name)) is not None}
             made["buckets"] = None if arguments.hash is None else 2**arguments.hash
             tagger = Tagger.fit(corpus, column, templates=templates, **made, **options, watch=watch)
     if arguments.out is None:
@@ -167,7 +178,12 @@ def _continued(arguments: argparse.Namespace, templates: Templates | None) -> Ta
     known: dict[str, tuple[object, object]] = {
         "hash": (arguments.hash, None if tagger.buckets is None else tagger.buckets.bit_length() - 1),
         "templates": (templates and templates.text, tagger.templates.text),
+        "cutoff": (arguments.cutoff, tagger.features.cutoff),
+        "decode": (arguments.decode, tagger.decode),
+        "select": (arguments.select, tagger.select),
     }
+    if tagger.decode == "beam":
+        known["beam_width"] = (arguments.beam_width, tagger.beam_width)
     for name, (given, own) in known.items():
         if given is not None and given != own:
             shown = getattr(arguments, name)
@@ -297,7 +313,7 @@ def _apply(arguments: argparse.Namespace) -> None:
     if out is None:
         for piece in pieces:
             sys.stdout.buffer.write(piece.lines)
-        sys.stdout.buffer.flush()
+            sys.stdout.buffer.flush()  # what comes through a pipe is passed on at once
         return
     tokens = 0
     with appearing(out) as part, part.open("wb") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -572,8 +573,12 @@ class Tagger:
             return
         if tokenized:
             raise checks.ParameterError(checks.Option("tokenized", True), f" is for plain text, not for {kind}")
-        blocks = formats.iter_blocks(source, kind, separator=separator, encoding=encoding, tokens_per_block=_TOKENS)
-        yield from _in_order(lambda block: self._lines(block, between), blocks, jobs)
+        with contextlib.ExitStack() as stack:
+            if isinstance(source, str | Path) and Path(source).is_fifo():
+                source = stack.enter_context(Path(source).open("rb"))
+            how: dict[str, Any] = {"separator": separator, "encoding": encoding, "tokens_per_block": _TOKENS}
+            blocks = formats.iter_blocks(source, kind, **how)
+            yield from _in_order(lambda block: self._lines(block, between), blocks, jobs, lambda: _waits(source))
 
     def _format(self, source: str | Path | IO[bytes]) -> str:
         """Plain text, unless the name or the number of columns says something else."""
@@ -605,7 +610,8 @@ class Tagger:
                 stream: IO[bytes] = stack.enter_context(open_text(Path(source)))
             else:
                 stream = source
-            yield from _in_order(tagged, iter_lines(stream, name=name, encoding=encoding), jobs)
+            blocks = iter_lines(stream, name=name, encoding=encoding)
+            yield from _in_order(tagged, blocks, jobs, lambda: _waits(stream))
 
     def _lines(self, corpus: Corpus, between: bytes) -> Tagged:
         """Each token's columns and its tag in a line."""
@@ -743,8 +749,26 @@ def _tag_codes(corpus: Corpus, place: int, known: Sequence[str] | None = None) -
     return tuple(names[number] for number in order), place[codes]
 
 
-def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int) -> Iterator[_R]:
-    """What a function gives for each item, in their order; so many at a time, and few more in memory."""
+def _waits(source: object) -> bool:
+    """Whether a stream would have to wait for what comes next; never for files and what is in memory."""
+    try:
+        number = source.fileno()  # type: ignore[attr-defined]
+    except (AttributeError, OSError):
+        return False
+    try:
+        return not select.select([number], [], [], 0)[0]
+    except (OSError, ValueError):  # Windows asks sockets only
+        return True
+
+
+def _in_order(
+    function: Callable[[_T], _R], items: Iterable[_T], jobs: int, waits: Callable[[], bool]
+) -> Iterator[_R]:
+    """What a function gives for each item, in their order; so many at a time, and few more in memory.
+
+    If the next item has to be waited for, all results so far are given first. A thread that reads ahead would do the
+    same, but nothing ends one that waits for standard input.
+    """
     if jobs == 1:
         yield from map(function, items)
         return
@@ -753,7 +777,7 @@ def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int) -> I
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > 2 * jobs:
+                while waiting and (len(waiting) > 2 * jobs or waiting[0].done() or waits()):
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
