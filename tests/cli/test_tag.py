@@ -117,6 +117,50 @@ def test_columns_of_conllu(call, folder):
         Tagger.load("by-name").evaluate(read("x.conllu"))
 
 
+def test_columns_of_conllu_under_any_name(call, folder):
+    lines = "".join(
+        f"{k}\t{word}\t_\t{tag.lower()}\t{tag}" + "\t_" * 5 + "\n" for k, (word, tag) in enumerate(TRAIN[0], 1)
+    )
+    for name in ("x.conllu", "u.txt"):
+        (folder / name).write_text(lines + "\n")
+        for column in ("xpos", "5"):
+            assert call("tag", "fit", name, "--column", column, "--out", "m", "--overwrite", "--epochs", "1")[0] == 0
+            assert Tagger.load("m").layout == (("form",), "xpos", 1)
+        for column in ("0", "99", "form", "2", "pos"):
+            code, _, err = call("tag", "fit", name, "--column", column, "--out", "x")
+            assert (code, err.count("\n")) == (2, 1)
+            assert f"--column {column} is not a column of tags in CoNLL-U; choose one of id, lemma, upos" in err
+    code, _, _ = call("tag", "fit", "x.conllu", "--format", "conll", "--out", "c", "--column", "5", "--epochs", "1")
+    assert (code, len(Tagger.load("c").layout.features)) == (0, 9)
+
+
+@pytest.mark.parametrize("name", ["c.txt", "eng.testa", "plain"])
+def test_tokens_under_any_name_are_tagged_as_tokens(call, folder, model, name):
+    contents = {
+        "conll": [conll(HELD), conll(HELD, " ")],
+        "slash": ["".join(" ".join(map("/".join, each)) + "\n" for each in HELD)],
+        "conllu": ["".join(f"{k}\t{word}" + "\t_" * 8 + "\n" for k, (word, _) in enumerate(HELD[0], 1)) + "\n"],
+    }
+    for kind, texts in contents.items():
+        for text in texts:
+            (folder / name).write_text(text)
+            code, _, err = call("tag", "apply", model, name, "-o", "out")
+            assert (code, err) == (0, f"{name} reads as {kind}; --format text takes it as plain text\n")
+            words = [line.split("\t")[0] for line in (folder / "out").read_text().split("\n") if line]
+            assert words == [word for each in (HELD if kind != "conllu" else HELD[:1]) for word, _ in each]
+            assert call("tag", "apply", model, name, "-o", "out", "--format", "text")[2] == ""
+    for prose in ("The dog.\nA cat.\nWe run.\n", "and/or\neither/or\n", "One line\n", "A\tB C\nD\n", ""):
+        (folder / name).write_text(prose or "x")
+        assert call("tag", "apply", model, name, "-o", "out")[::2] == (0, "")
+
+
+def test_apply_does_not_write_onto_what_it_reads(call, folder, model):
+    before = (folder / "held.conll").read_bytes()
+    code, _, err = call("tag", "apply", model, "held.conll", "-o", "./held.conll")
+    assert (code, err) == (2, "torchperc: error: --out held.conll is the file to be tagged; choose another\n")
+    assert (folder / "held.conll").read_bytes() == before
+
+
 def test_learning_goes_on(call, folder, model):
     code, _, err = call("tag", "fit", "held.conll", "--continue", model, "--out", "more", "--epochs", "2")
     assert (code, err) == (0, "")

@@ -396,8 +396,8 @@ def test_parquet_with_one_row_per_token(tmp_path, block):
 
 
 def test_formats_are_guessed():
-    assert module._guess(b"1/2 CD\n") == "conll"
-    assert module._guess(b"one/CD half/NN\n") == "slash"
-    assert module._guess(CONLLU.encode()) == "conllu"
-    assert module._guess(b"") == "conll"
+    assert module.guess(b"1/2 CD\n") == "conll"
+    assert module.guess(b"one/CD half/NN\n") == "slash"
+    assert module.guess(CONLLU.encode()) == "conllu"
+    assert module.guess(b"") == "conll"
     assert np.array_equal(read(stream("and/or CC\nx Y\n")).lines, [1, 2])

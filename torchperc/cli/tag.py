@@ -89,7 +89,8 @@ def _add_eval(parser: argparse.ArgumentParser) -> None:
 def _add_apply(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Tags text: plain text, a sentence or several per line, or a file of tokens with the columns of training. "
-        "Writes a token and its tag per line and a blank line between sentences; to files of tokens a column is added."
+        "Writes a token and its tag per line and a blank line between sentences; to files of tokens a column is added, "
+        "of CoNLL-U only form, upos and the new tag are written."
     )
     parser.add_argument("model", metavar="MODEL", help="a file written by tag fit")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="text or tokens (default: standard input)")
@@ -275,12 +276,28 @@ def _tagged(arguments: argparse.Namespace, file: str, known: str | None = None) 
     """A file of tokens, and the column of the tags as Python counts it; ``known`` is its name in training."""
     from torchperc.sequences import formats
 
-    wanted = arguments.column or known
-    if wanted is not None and (arguments.format == "conllu" or ".conllu" in Path(file).name.lower()):
-        place = int(wanted) - 1 if wanted.isdecimal() else wanted.lower()
-        return formats.read(file, "conllu", columns=["form", place], encoding=arguments.encoding), -1
-    corpus = formats.read(file, arguments.format, separator=arguments.separator, encoding=arguments.encoding)
+    how = {"separator": arguments.separator, "encoding": arguments.encoding}
+    if (arguments.format or formats.format_of(file, arguments.encoding)) == "conllu":
+        wanted = _conllu_column(arguments.column, known)
+        return formats.read(file, "conllu", columns=["form", wanted], **how), -1
+    corpus = formats.read(file, arguments.format, **how)
     return corpus, _column(arguments.column, corpus)
+
+
+def _conllu_column(given: str | None, known: str | None) -> str:
+    """The name of a column of CoNLL-U, by its name or number from 1; by default that of training, or upos."""
+    from torchperc._checks import Option, ParameterError
+    from torchperc.sequences.formats import CONLLU
+
+    names = [name for name in CONLLU if name != "form"]
+    if given is None:
+        return known if known in names else "upos"
+    numbered = {str(number): name for number, name in enumerate(CONLLU, 1)}
+    name = numbered.get(given, given.lower())
+    if name not in names:
+        why = f" is not a column of tags in CoNLL-U; choose one of {', '.join(names)}, or its number from 1"
+        raise ParameterError(Option("column", given), why)
+    return name
 
 
 def _column(given: str | None, corpus: Corpus) -> int | str:
@@ -304,12 +321,23 @@ def _column(given: str | None, corpus: Corpus) -> int | str:
 
 def _apply(arguments: argparse.Namespace) -> None:
     from torchperc._atomic import appearing
+    from torchperc._checks import Option, ParameterError
     from torchperc.sequences.tagger import Tagger
 
     out = None if arguments.out is None else inputs.output_file(arguments.out)
+    if out is not None and out.exists() and arguments.file != "-":
+        for read, what in ((arguments.file, "file to be tagged"), (arguments.model, "tagger")):
+            if Path(read).exists() and out.samefile(read):
+                raise ParameterError(Option("out", out), f" is the {what}; choose another")
     tagger = Tagger.load(arguments.model)
+    source = _source(arguments.file)
     options = {name: getattr(arguments, name) for name in ("format", "separator", "encoding", "tokenized")}
-    pieces = tagger.tagged_lines(_source(arguments.file), **options, n_jobs=arguments.jobs)
+    if arguments.format is None:
+        options["format"], looked = tagger.format_of(source, arguments.encoding, tokenized=arguments.tokenized)
+        if looked:
+            said = f"{arguments.file} reads as {options['format']}; --format text takes it as plain text"
+            print(visible(said), file=sys.stderr)
+    pieces = tagger.tagged_lines(source, **options, n_jobs=arguments.jobs)
     if out is None:
         for piece in pieces:
             sys.stdout.buffer.write(piece.lines)

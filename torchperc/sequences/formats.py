@@ -36,6 +36,7 @@ from torchperc.samples import streams
 from torchperc.sequences import format_loops as loops
 from torchperc.sequences import parquet
 from torchperc.sequences.corpus import Array, Column, Corpus
+from torchperc.sequences.tokens import open_text
 
 FORMATS = ("conll", "conllu", "slash", "parquet")
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -162,6 +163,33 @@ def write_conll(stream: IO[str], corpus: Corpus, tags: Iterable[str] | None = No
         stream.write("\n".join(lines[first:stop]) + "\n\n")
 
 
+def format_of(path: Source, encoding: str = "utf-8") -> str | None:
+    """The format that :func:`read` finds a file to have; ``None`` for streams and pipes, which are read once only.
+
+    Args:
+        path: as in :func:`read`; the first file counts.
+        encoding: of text.
+    """
+    source = next(_sources(path))
+    if not isinstance(source, Path) or not source.is_file():
+        return None
+    return _ENDINGS.get(_packed(source)[1]) or guess(beginning(source, encoding))
+
+
+def beginning(path: Path, encoding: str = "utf-8") -> bytes:
+    """The first bytes of a file's text, in UTF-8 and without a byte order mark; what cannot be decoded is left out."""
+    with open_text(path) as file:
+        data: bytes = file.read(_LOOK)
+    return data.removeprefix(codecs.BOM_UTF8).decode(check_encoding(encoding), "ignore").encode(errors="ignore")
+
+
+def first_lines(begin: bytes) -> list[bytes]:
+    """Up to 50 whole lines with tokens."""
+    lines = begin.split(b"\n")
+    lines = [line.strip(b" \t\r") for line in lines[: max(1, len(lines) - 1)]]
+    return [line for line in lines if line and not line.startswith((b"#", b"-DOCSTART-"))][:50]
+
+
 def check_encoding(encoding: str) -> str:
     """The name of an encoding of text as Python spells it."""
     try:
@@ -226,9 +254,7 @@ def _read(source: Path | IO[bytes], how: _How, tokens: int | None) -> Iterator[C
         name = name if isinstance(name, str) and name else "the stream"
         yield from _blocks(name, _available(source, name), how, tokens)
         return
-    inner = source.name.lower()
-    ending = next((end for end in streams.PACKED if inner.endswith(end)), "")
-    packing, suffix = streams.PACKED.get(ending), Path(inner.removesuffix(ending)).suffix
+    packing, suffix = _packed(source)
     kind = how.format or _ENDINGS.get(suffix)
     try:
         pipe = source.exists() and not source.is_file() and not source.is_dir()
@@ -248,6 +274,13 @@ def _read(source: Path | IO[bytes], how: _How, tokens: int | None) -> Iterator[C
     limit = how.max_unpacked or streams.most_unpacked(source)
     with streams.Stream(source, packing, limit=limit) as file:
         yield from _blocks(str(source), file.read, how, tokens, kind)
+
+
+def _packed(path: Path) -> tuple[str | None, str]:
+    """How a file is compressed, and the ending of its name before that."""
+    inner = path.name.lower()
+    ending = next((end for end in streams.PACKED if inner.endswith(end)), "")
+    return streams.PACKED.get(ending), Path(inner.removesuffix(ending)).suffix
 
 
 def _available(stream: IO[bytes], name: str) -> Callable[[int], bytes]:
@@ -337,7 +370,7 @@ def _blocks(
     text = _Text(name, take, how.encoding)
     size = 2**24 if tokens is None else min(max(_LOOK, _PER_TOKEN * tokens), 2**26)
     text.more(size)
-    kind = how.format or kind or _guess(text.rest[:_LOOK])
+    kind = how.format or kind or guess(text.rest[:_LOOK])
     if kind == "parquet":
         raise ValueError(f"{name} is a stream, and Parquet is read from files; save it as one first")
     parser = _Slashes(name, how) if kind == "slash" else _Columns(name, how, kind)
@@ -521,11 +554,9 @@ def _corpus(
     return Corpus(columns, offsets[: sentences + 1].copy(), name, lines[:tokens].copy())
 
 
-def _guess(begin: bytes) -> str:
+def guess(begin: bytes) -> str:
     """The format of text by its first lines."""
-    lines = begin.split(b"\n")
-    lines = [line.strip(b" \t\r") for line in lines[: max(1, len(lines) - 1)]]
-    lines = [line for line in lines if line and not line.startswith((b"#", b"-DOCSTART-"))][:50]
+    lines = first_lines(begin)
     if not lines:
         return "conll"
     if all(line.count(b"\t") == 9 and re.match(rb"\d+([-.]\d+)?\t", line) for line in lines):

@@ -43,8 +43,11 @@ SELECTS = ("averaged", "last")
 _ORDERS = ("shuffled", "given")
 _REMEDY = "train it again with `torchperc tag fit`"
 _KEPT = ("decode", "beam_width", "select", "margin", "epochs")  # options that a file of a tagger keeps
-_ENDINGS = {**dict.fromkeys((".conll", ".tsv", ".bio", ".iob", ".iob2", ".iobes"), "conll"), ".conllu": "conllu",
-            **dict.fromkeys((".parquet", ".pq"), "parquet")}  # fmt: skip
+_ENDINGS = {
+    **dict.fromkeys((".conll", ".conllup", ".tsv", ".bio", ".iob", ".iob2", ".iobes"), "conll"),
+    ".conllu": "conllu",
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+}
 _ROWS = 2**13  # of weights that are looked at once
 _TOKENS = 2**14  # in a block that one thread tags
 _MOST_TAGS = 2**15  # that int16 numbers
@@ -368,7 +371,9 @@ class Tagger:
         layout = Layout.of(corpus, tag_column)
         tags, y = _tag_codes(corpus, layout.place)
         if len(tags) < 2:
-            raise ValueError(f"{corpus.name} has one tag only, {tags[0]!r}; at least two are required; is the right column chosen?")
+            raise ValueError(
+                f"{corpus.name} has one tag only, {tags[0]!r}; at least two are required; is the right column chosen?"
+            )
         features = FeatureMap(templates, buckets=buckets, cutoff=cutoff)
         numbers = layout.columns(corpus)
         X = features.fit_transform(corpus, numbers)
@@ -482,7 +487,7 @@ class Tagger:
     # --- tags ---
 
     def codes(self, corpus: Corpus, *, n_jobs: int | None = None, numbers: Sequence[int] | None = None) -> Array:
-        """The numbers of the tags of all tokens (T,); ``numbers`` are the columns of the features, if they are known."""
+        """The numbers of the tags of all tokens (T,); ``numbers`` are the feature columns, if they are known."""
         if not corpus.tokens:
             return np.zeros(0, np.int64)
         numbers = self.layout.columns(corpus) if numbers is None else numbers
@@ -557,15 +562,15 @@ class Tagger:
 
         Args:
             source: a file, or a stream of bytes.
-            format: ``"text"`` for plain text, or one of :data:`torchperc.sequences.formats.FORMATS`; by default by the
-                file's name, and text for streams.
+            format: ``"text"`` for plain text, or one of :data:`torchperc.sequences.formats.FORMATS`; by default by
+                :meth:`format_of`.
             separator: between columns; a tab is written if None.
             encoding: of the file; what is written is UTF-8.
             tokenized: see :func:`torchperc.sequences.tokens.tokenize`.
             n_jobs: threads, each with a block of its own; by default one per core.
         """
         jobs = compiling.cores() if n_jobs is None else checks.whole("n_jobs", n_jobs, at_least=1)
-        kind = format or self._format(source)
+        kind = format or self.format_of(source, encoding, tokenized=tokenized)[0]
         between = (separator or "\t").encode()
         if kind == "text":
             self._check_text(separator)
@@ -580,15 +585,45 @@ class Tagger:
             blocks = formats.iter_blocks(source, kind, **how)
             yield from _in_order(lambda block: self._lines(block, between), blocks, jobs, lambda: _waits(source))
 
-    def _format(self, source: str | Path | IO[bytes]) -> str:
-        """Plain text, unless the name or the number of columns says something else."""
+    def format_of(
+        self, source: str | Path | IO[bytes], encoding: str = "utf-8", *, tokenized: bool = False
+    ) -> tuple[str, bool]:
+        """The format of what is to be tagged, and whether a file's first lines say so, since its name says nothing.
+
+        It is plain text, unless the name, the number of columns of training or the first lines say something else.
+
+        Args:
+            source, encoding, tokenized: as in :meth:`tagged_lines`.
+        """
         name = Path(source).name.lower() if isinstance(source, str | Path) else ""
         for packed in streams.PACKED:
             name = name.removesuffix(packed)
         ending = Path(name).suffix
         if ending in _ENDINGS:
-            return _ENDINGS[ending]
-        return "text" if len(self.layout.features) == 1 else "conll"
+            return _ENDINGS[ending], False
+        if len(self.layout.features) > 1:
+            return "conll", False
+        if tokenized or not isinstance(source, str | Path) or not Path(source).is_file():
+            return "text", False
+        kind = self._kind_of_lines(formats.beginning(Path(source), encoding))
+        return kind, kind != "text"
+
+    def _kind_of_lines(self, begin: bytes) -> str:
+        """The format of a file's first lines for a tagger of words: of tokens if tags are known, or set off by tabs."""
+        kind, lines = formats.guess(begin), formats.first_lines(begin)
+        rows = [line.split() for line in lines]
+        if kind == "conllu":
+            return kind
+        if kind == "slash":
+            tags = [token.rpartition(b"/")[2] for row in rows for token in row]
+        elif len(rows) > 1 and all(len(row) == 2 for row in rows):
+            if all(b"\t" in line for line in lines):
+                return kind
+            tags = [row[self.layout.place] for row in rows]
+        else:
+            return "text"
+        known = {tag.encode() for tag in self.tags}
+        return kind if 2 * sum(tag in known for tag in tags) > len(tags) else "text"
 
     def _check_text(self, separator: str | None) -> None:
         if len(self.layout.features) > 1:
@@ -744,9 +779,9 @@ def _tag_codes(corpus: Corpus, place: int, known: Sequence[str] | None = None) -
     names = [table.text(number) for number in range(table.count)]
     first = 0 if known is None else len(known)
     order = [*range(first), *sorted(range(first, len(names)), key=names.__getitem__)]
-    place = np.empty(len(names), np.int64)
-    place[order] = np.arange(len(names))
-    return tuple(names[number] for number in order), place[codes]
+    moved: Array = np.empty(len(names), np.int64)
+    moved[order] = np.arange(len(names))
+    return tuple(names[number] for number in order), moved[codes]
 
 
 def _waits(source: object) -> bool:
@@ -761,9 +796,7 @@ def _waits(source: object) -> bool:
         return True
 
 
-def _in_order(
-    function: Callable[[_T], _R], items: Iterable[_T], jobs: int, waits: Callable[[], bool]
-) -> Iterator[_R]:
+def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int, waits: Callable[[], bool]) -> Iterator[_R]:
     """What a function gives for each item, in their order; so many at a time, and few more in memory.
 
     If the next item has to be waited for, all results so far are given first. A thread that reads ahead would do the
