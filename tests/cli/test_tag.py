@@ -222,6 +222,11 @@ def test_the_page_shows_confusions_and_examples(call, folder, model, unpainted):
         assert text in page
 
 
+def test_no_line_for_unknown_words_if_there_are_none(call, folder, model):
+    code, out, _ = call("tag", "eval", model, "train.conll")
+    assert (code, "known words" in out, "unknown words" in out) == (0, True, False)
+
+
 def test_unknown_tags_at_eval_are_counted_and_named(call, folder, model):
     (folder / "x.conll").write_text(conll([[("the", "DET"), ("dog", "ANIMAL")]]))
     code, out, _ = call("tag", "eval", model, "x.conll")
@@ -321,10 +326,11 @@ def test_bad_files_are_one_line_and_exit_code_two(call, folder, model, name, act
         (["tag", "fit", "train.conll", "--hash", "8", "--cutoff", "2"], "--cutoff 2 needs the dictionary"),
         (["tag", "fit", "train.conll", "--templates", "train.conll"], "train.conll, line 1"),
         (["tag", "fit", "train.conll", "--out", "no/such/folder/m"], "is not a file in a folder that exists"),
-        (["tag", "eval", "train.conll", "held.conll"], "not a safetensors file, or is damaged"),
+        (["tag", "eval", "train.conll", "held.conll"], "train.conll is not a tagger; give MODEL first, then FILE"),
+        (["tag", "apply", "train.conll", "held.conll"], "train.conll is not a tagger; give MODEL first, then FILE"),
         (["tag", "eval", "nowhere", "held.conll"], "no such tagger: nowhere"),
         (["tag", "apply", "nowhere"], "no such tagger: nowhere"),
-        (["tag", "fit", "train.conll", "--continue", "held.conll"], "not a safetensors file, or is damaged"),
+        (["tag", "fit", "train.conll", "--continue", "held.conll"], "held.conll is not a tagger"),
     ],
 )  # fmt: skip
 def test_wrong_words_are_one_line_and_exit_code_two(call, folder, words, message):

@@ -182,6 +182,13 @@ def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
         (lambda: changed(tensors={"vocabulary.ends": tensors["vocabulary.ends"] + 10**6}), "ends"),
         (lambda: changed(tensors={"total.tags": tensors["total.tags"].double()}), "do not fit"),
         (lambda: changed(layout={}), "missing"),
+        (lambda: changed(layout={**state["layout"], "place": -1}), "place"),
+        (lambda: changed(steps="3"), "steps"),
+        (lambda: changed(epochs=-1), "epochs"),
+        (lambda: changed(tags=[state["tags"][0]] * len(state["tags"])), "tags are not different strings"),
+        (lambda: changed(tags=list(range(len(state["tags"])))), "tags are not different strings"),
+        (lambda: changed(tensors={"total.features": tensors["total.features"].flip(0)}), "do not fit"),
+        (lambda: changed(tensors={"total.values": tensors["total.values"][:, None]}), "do not fit"),
         (lambda: changed(decode="best"), "decode"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -339,9 +346,27 @@ def test_options_are_checked():
         {"epochs": 0},
         {"margin": -1},
         {"cutoff": 0},
+        {"order": "random-mistake"},
     ):
         with pytest.raises(ValueError, match=next(iter(options)).replace("epochs", "max_epochs")):
             Tagger.fit(Corpus.of(TOY), **options)
+
+
+def test_what_is_compared_is_checked(tagger):
+    with pytest.raises(ValueError, match="worst=-1 must be at least 0"):
+        tagger.evaluate(Corpus.of(SENTENCES), worst=-1)
+    with pytest.raises(TypeError, match="tags must be strings, found int 1"):
+        evaluate([["A", 1]], [["A", "B"]])
+    with pytest.raises(ValueError, match="predicted and true differ in sentences or tokens"):
+        evaluate([["A"]], [["A", "B"]])
+    with pytest.raises(ValueError, match="is empty; give at least one sentence"):
+        Tagger.fit([])
+    with pytest.raises(ValueError, match="token 1 of X has 1 column and token 0 has 2"):
+        Tagger.fit([[("a", "b"), ("c",)]])
+    iob1 = [["I-PER", "I-PER", "B-PER"]]
+    assert list(evaluate(iob1, iob1, strict=True).entities.notes()) == [
+        "every sequence of IOB1 tags is well formed, so strict counts as conlleval does"
+    ]
 
 
 @pytest.mark.parametrize("cutoff", [1, 3])

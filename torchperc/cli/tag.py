@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -173,9 +173,8 @@ def _fit(arguments: argparse.Namespace) -> None:
 def _continued(arguments: argparse.Namespace, templates: Templates | None) -> Tagger:
     """The tagger to go on from, if the options of a new one are not in contradiction to it."""
     from torchperc._checks import Option, ParameterError
-    from torchperc.sequences.tagger import Tagger
 
-    tagger = Tagger.load(arguments.start)
+    tagger = _loaded(arguments.start, "name a file that tag fit wrote")
     known: dict[str, tuple[object, object]] = {
         "hash": (arguments.hash, None if tagger.buckets is None else tagger.buckets.bit_length() - 1),
         "templates": (templates and templates.text, tagger.templates.text),
@@ -192,6 +191,20 @@ def _continued(arguments: argparse.Namespace, templates: Templates | None) -> Ta
                 Option(name, shown), f" is not what {arguments.start} was trained with; leave it out, or train anew"
             )
     return tagger
+
+
+def _loaded(path: str, remedy: str) -> Tagger:
+    """The tagger of a file; a file of another kind may be named in its place."""
+    from torchperc.sequences.tagger import Tagger
+
+    try:
+        return Tagger.load(path)
+    except ValueError:
+        with suppress(OSError), Path(path).open("rb") as file:
+            begin = file.read(9)
+            if begin and begin[8:] != b"{":  # with which the description of a safetensors file begins
+                raise ValueError(f"{path} is not a tagger; {remedy}") from None
+        raise
 
 
 def _model_file(arguments: argparse.Namespace) -> Path:
@@ -255,10 +268,9 @@ def _progress(epochs: int, dev: bool) -> Iterator[Callable[[TaggerEpoch], None]]
 
 def _evaluate(arguments: argparse.Namespace) -> None:
     from torchperc.reports.tags import lines
-    from torchperc.sequences.tagger import Tagger
 
     page = None if arguments.report is None else inputs.output_file(arguments.report, "report")
-    tagger = Tagger.load(arguments.model)
+    tagger = _loaded(arguments.model, "give MODEL first, then FILE")
     corpus, column = _tagged(arguments, arguments.file, tagger.layout.tag)
     given = None if arguments.column is None else column
     found = tagger.evaluate(corpus, given, strict=arguments.strict, n_jobs=arguments.jobs)
@@ -322,14 +334,13 @@ def _column(given: str | None, corpus: Corpus) -> int | str:
 def _apply(arguments: argparse.Namespace) -> None:
     from torchperc._atomic import appearing
     from torchperc._checks import Option, ParameterError
-    from torchperc.sequences.tagger import Tagger
 
     out = None if arguments.out is None else inputs.output_file(arguments.out)
     if out is not None and out.exists() and arguments.file != "-":
         for read, what in ((arguments.file, "file to be tagged"), (arguments.model, "tagger")):
             if Path(read).exists() and out.samefile(read):
                 raise ParameterError(Option("out", out), f" is the {what}; choose another")
-    tagger = Tagger.load(arguments.model)
+    tagger = _loaded(arguments.model, "give MODEL first, then FILE")
     source = _source(arguments.file)
     options = {name: getattr(arguments, name) for name in ("format", "separator", "encoding", "tokenized")}
     if arguments.format is None:

@@ -368,6 +368,8 @@ class Tagger:
         checks.one_of("order", order, _ORDERS)
         trainer = RuleTrainer(max_epochs=epochs, order=order, seed=seed, margin=margin)
         corpus = _corpus(corpus)
+        if not corpus.tokens:
+            raise ValueError(f"{corpus.name} is empty; give at least one sentence")
         layout = Layout.of(corpus, tag_column)
         tags, y = _tag_codes(corpus, layout.place)
         if len(tags) < 2:
@@ -736,9 +738,14 @@ def _tagger(state: dict[str, Any], arrays: dict[str, Array]) -> Tagger:
     layout = Layout(tuple(state["layout"]["features"]), state["layout"]["tag"], state["layout"]["place"])
     vocabulary = Vocabulary(arrays["vocabulary.data"], arrays["vocabulary.ends"])
     options = {name: state[name] for name in _KEPT}
+    tags = state["tags"]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) < len(tags):
+        raise TypeError("its tags are not different strings")
+    for name, number in (("steps", state["steps"]), ("epochs", state["epochs"]), ("place", layout.place)):
+        checks.whole(name, number, at_least=0)
     for weights in (last, total):
-        _check_weights(weights, features.width, len(state["tags"]))
-    return Tagger(features, state["tags"], Rest(last, total, state["steps"]), vocabulary, layout, **options)
+        _check_weights(weights, features.width, len(tags))
+    return Tagger(features, tags, Rest(last, total, state["steps"]), vocabulary, layout, **options)
 
 
 def _check_weights(weights: Sparse, features: int, tags: int) -> None:
@@ -746,6 +753,7 @@ def _check_weights(weights: Sparse, features: int, tags: int) -> None:
     numbers, bounds = weights.features, weights.indptr
     kinds = "".join(array.dtype.kind for array in weights)
     fits = kinds[:3] == "iiu" and set(kinds[3:]) <= set("if") and all(np.isfinite(array).all() for array in weights[3:])
+    fits &= all(array.ndim == 1 for array in weights[:4]) and bool((numbers[1:] > numbers[:-1]).all())
     fits &= weights.trans.shape == (tags + 1, tags) and weights.end.shape == (tags,)
     fits &= len(bounds) == len(numbers) + 1 and bounds[0] == 0 and bool((np.diff(bounds) >= 0).all())
     fits &= bounds[-1] == len(weights.values) == len(weights.tags)
