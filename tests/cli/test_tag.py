@@ -287,6 +287,7 @@ BAD = {
     "no tags": (b"a\nb\n\nc\n", ["fit"], "one column only, so there is no column of tags"),
     "no tags at eval": (b"a\nb\n\nc\n", ["eval"], "has 1 column and no tags"),
     "widths": (b"a A\nb\n", ["fit", "eval", "apply"], "line 2: found 1 column and 2 in the lines before"),
+    "tabs": (b"a b\tA\nc\tB\n", ["fit"], r"if columns are separated by tabs and hold blanks, use --separator '\t'"),
     "utf-8": (
         b"a A\nb\xff B\n",
         ["fit", "eval", "apply"],

@@ -16,6 +16,7 @@ from torchperc.cli import inputs
 from torchperc.reports.text import percent, plural, visible
 
 if TYPE_CHECKING:
+    from torchperc._checks import Option
     from torchperc.sequences.corpus import Corpus
     from torchperc.sequences.tagger import Tagger, TaggerEpoch
     from torchperc.sequences.templates import Templates
@@ -104,8 +105,8 @@ def _add_apply(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
-    column = "column of the tags, by name or by number from 1 (default: as in training; for a new tagger the last)"
-    parser.add_argument("--column", help=column)
+    default = "as in training; for a new tagger the last, in CoNLL-U upos"
+    parser.add_argument("--column", help=f"column of the tags, by name or by number from 1 (default: {default})")
     formats = "format of the file (default: by its name and first lines)"
     parser.add_argument("--format", choices=_FORMATS, help=formats)
     _add_text(parser, "runs of blanks and tabs")
@@ -127,8 +128,21 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Learn, evaluate or tag."""
+    from torchperc._checks import ParameterError
+
     inputs.one_line_warnings()
-    {"fit": _fit, "eval": _evaluate, "apply": _apply}[arguments.action](arguments)
+    try:
+        {"fit": _fit, "eval": _evaluate, "apply": _apply}[arguments.action](arguments)
+    except ParameterError as error:
+        raise ParameterError(*map(_shown, error.args)) from None
+
+
+def _shown(part: str | Option) -> str | Option:
+    """A separator as it is written in a shell."""
+    from torchperc._checks import Option
+
+    tab = isinstance(part, Option) and part.name == "separator" and part.value == "\t"
+    return Option("separator", r"\t") if tab else part
 
 
 # --- fit ---
