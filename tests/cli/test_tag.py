@@ -117,6 +117,50 @@ def test_columns_of_conllu(call, folder):
         Tagger.load("by-name").evaluate(read("x.conllu"))
 
 
+def test_columns_of_conllu_under_any_name(call, folder):
+    lines = "".join(
+        f"{k}\t{word}\t_\t{tag.lower()}\t{tag}" + "\t_" * 5 + "\n" for k, (word, tag) in enumerate(TRAIN[0], 1)
+    )
+    for name in ("x.conllu", "u.txt"):
+        (folder / name).write_text(lines + "\n")
+        for column in ("xpos", "5"):
+            assert call("tag", "fit", name, "--column", column, "--out", "m", "--overwrite", "--epochs", "1")[0] == 0
+            assert Tagger.load("m").layout == (("form",), "xpos", 1)
+        for column in ("0", "99", "form", "2", "pos"):
+            code, _, err = call("tag", "fit", name, "--column", column, "--out", "x")
+            assert (code, err.count("\n")) == (2, 1)
+            assert f"--column {column} is not a column of tags in CoNLL-U; choose one of id, lemma, upos" in err
+    code, _, _ = call("tag", "fit", "x.conllu", "--format", "conll", "--out", "c", "--column", "5", "--epochs", "1")
+    assert (code, len(Tagger.load("c").layout.features)) == (0, 9)
+
+
+@pytest.mark.parametrize("name", ["c.txt", "eng.testa", "plain"])
+def test_tokens_under_any_name_are_tagged_as_tokens(call, folder, model, name):
+    contents = {
+        "conll": [conll(HELD), conll(HELD, " ")],
+        "slash": ["".join(" ".join(map("/".join, each)) + "\n" for each in HELD)],
+        "conllu": ["".join(f"{k}\t{word}" + "\t_" * 8 + "\n" for k, (word, _) in enumerate(HELD[0], 1)) + "\n"],
+    }
+    for kind, texts in contents.items():
+        for text in texts:
+            (folder / name).write_text(text)
+            code, _, err = call("tag", "apply", model, name, "-o", "out")
+            assert (code, err) == (0, f"{name} reads as {kind}; --format text takes it as plain text\n")
+            words = [line.split("\t")[0] for line in (folder / "out").read_text().split("\n") if line]
+            assert words == [word for each in (HELD if kind != "conllu" else HELD[:1]) for word, _ in each]
+            assert call("tag", "apply", model, name, "-o", "out", "--format", "text")[2] == ""
+    for prose in ("The dog.\nA cat.\nWe run.\n", "and/or\neither/or\n", "One line\n", "A\tB C\nD\n", ""):
+        (folder / name).write_text(prose or "x")
+        assert call("tag", "apply", model, name, "-o", "out")[::2] == (0, "")
+
+
+def test_apply_does_not_write_onto_what_it_reads(call, folder, model):
+    before = (folder / "held.conll").read_bytes()
+    code, _, err = call("tag", "apply", model, "held.conll", "-o", "./held.conll")
+    assert (code, err) == (2, "torchperc: error: --out held.conll is the file to be tagged; choose another\n")
+    assert (folder / "held.conll").read_bytes() == before
+
+
 def test_learning_goes_on(call, folder, model):
     code, _, err = call("tag", "fit", "held.conll", "--continue", model, "--out", "more", "--epochs", "2")
     assert (code, err) == (0, "")
@@ -126,6 +170,30 @@ def test_learning_goes_on(call, folder, model):
     assert code == 2
     assert "--templates t.txt is not what" in err
     assert "trained with" in err
+
+
+def test_options_that_a_tagger_to_go_on_from_has_already(call, folder, model):
+    for words in (["--decode", "greedy"], ["--select", "last"], ["--cutoff", "2"]):
+        code, _, err = call("tag", "fit", "held.conll", "--continue", model, "--out", "x", *words)
+        assert (code, f"{' '.join(words)} is not what" in err) == (2, True), err
+    own = ["--decode", "viterbi", "--select", "averaged", "--cutoff", "1"]
+    assert call("tag", "fit", "held.conll", "--continue", model, "--out", "y", "--epochs", "1", *own)[0] == 0
+    for words in (["--continue", model], [], ["--decode", "greedy"]):
+        code, _, err = call("tag", "fit", "held.conll", "--out", "x", *words, "--beam-width", "4")
+        assert (code, err) == (2, "torchperc: error: --beam-width 4 is for --decode beam\n")
+
+
+def test_a_separator_is_written_as_in_a_shell(call, folder):
+    (folder / "t.conll").write_text("New York\tNAME\nis\tVERB\n")
+    assert call("tag", "fit", "t.conll", "--separator", r"\t", "--out", "m", "--epochs", "1")[0] == 0
+    assert "New York" in Tagger.load("m").vocabulary
+
+
+def test_the_column_is_that_of_training_if_none_is_named(call, folder):
+    (folder / "moved.conll").write_text(conll([[(tag, word) for word, tag in each] for each in TRAIN]))
+    assert call("tag", "fit", "moved.conll", "--column", "1", "--out", "m", "--epochs", "1")[0] == 0
+    assert call("tag", "fit", "moved.conll", "--continue", "m", "--out", "n", "--epochs", "1")[0] == 0
+    assert Tagger.load("m").tags == Tagger.load("n").tags
 
 
 def test_eval_of_entities_and_the_page(call, folder):
@@ -152,6 +220,11 @@ def test_the_page_shows_confusions_and_examples(call, folder, model, unpainted):
     page = (folder / "page.html").read_text()
     for text in ("Most frequent errors", "Confusion", "words known from training", "Its templates:", "["):
         assert text in page
+
+
+def test_no_line_for_unknown_words_if_there_are_none(call, folder, model):
+    code, out, _ = call("tag", "eval", model, "train.conll")
+    assert (code, "known words" in out, "unknown words" in out) == (0, True, False)
 
 
 def test_unknown_tags_at_eval_are_counted_and_named(call, folder, model):
@@ -214,6 +287,7 @@ BAD = {
     "no tags": (b"a\nb\n\nc\n", ["fit"], "one column only, so there is no column of tags"),
     "no tags at eval": (b"a\nb\n\nc\n", ["eval"], "has 1 column and no tags"),
     "widths": (b"a A\nb\n", ["fit", "eval", "apply"], "line 2: found 1 column and 2 in the lines before"),
+    "tabs": (b"a b\tA\nc\tB\n", ["fit"], r"if columns are separated by tabs and hold blanks, use --separator '\t'"),
     "utf-8": (
         b"a A\nb\xff B\n",
         ["fit", "eval", "apply"],
@@ -253,10 +327,11 @@ def test_bad_files_are_one_line_and_exit_code_two(call, folder, model, name, act
         (["tag", "fit", "train.conll", "--hash", "8", "--cutoff", "2"], "--cutoff 2 needs the dictionary"),
         (["tag", "fit", "train.conll", "--templates", "train.conll"], "train.conll, line 1"),
         (["tag", "fit", "train.conll", "--out", "no/such/folder/m"], "is not a file in a folder that exists"),
-        (["tag", "eval", "train.conll", "held.conll"], "not a safetensors file, or is damaged"),
+        (["tag", "eval", "train.conll", "held.conll"], "train.conll is not a tagger; give MODEL first, then FILE"),
+        (["tag", "apply", "train.conll", "held.conll"], "train.conll is not a tagger; give MODEL first, then FILE"),
         (["tag", "eval", "nowhere", "held.conll"], "no such tagger: nowhere"),
         (["tag", "apply", "nowhere"], "no such tagger: nowhere"),
-        (["tag", "fit", "train.conll", "--continue", "held.conll"], "not a safetensors file, or is damaged"),
+        (["tag", "fit", "train.conll", "--continue", "held.conll"], "held.conll is not a tagger"),
     ],
 )  # fmt: skip
 def test_wrong_words_are_one_line_and_exit_code_two(call, folder, words, message):

@@ -144,7 +144,7 @@ def test_the_worst_confusions_have_words_and_examples():
 
 
 def test_what_does_not_fit_together_is_refused():
-    with pytest.raises(ValueError, match="predicted has not the sentences and tokens of true"):
+    with pytest.raises(ValueError, match="predicted and true differ in sentences or tokens"):
         evaluate([["a"]], [["a", "a"]])
     with pytest.raises(ValueError, match="there are no tokens"):
         evaluate([], [])

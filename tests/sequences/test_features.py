@@ -436,7 +436,7 @@ def test_a_corpus_of_lists():
         (lambda: Corpus.of(["the dog"]), TypeError, "split it into words"),
         (lambda: Corpus.of([["a"], []]), ValueError, "sentence 1 of X is empty"),
         (lambda: Corpus.of([["a", 3]]), TypeError, "found int 3"),
-        (lambda: Corpus.of([[("a", "b"), ("a",)]]), ValueError, "token 1 of X has 1 columns"),
+        (lambda: Corpus.of([[("a", "b"), ("a",)]]), ValueError, "token 1 of X has 1 column and"),
         (lambda: Corpus.of([[("a", "b"), "c"]]), TypeError, "token 1 of X must be a tuple"),
         (lambda: Corpus.of([["\ud800"]]), ValueError, "surrogate"),
         (lambda: Corpus.of([["a"]], names=["a", "b"]), ValueError, "2 names for 1 columns"),

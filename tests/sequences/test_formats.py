@@ -396,8 +396,55 @@ def test_parquet_with_one_row_per_token(tmp_path, block):
 
 
 def test_formats_are_guessed():
-    assert module._guess(b"1/2 CD\n") == "conll"
-    assert module._guess(b"one/CD half/NN\n") == "slash"
-    assert module._guess(CONLLU.encode()) == "conllu"
-    assert module._guess(b"") == "conll"
+    assert module.guess(b"1/2 CD\n") == "conll"
+    assert module.guess(b"one/CD half/NN\n") == "slash"
+    assert module.guess(CONLLU.encode()) == "conllu"
+    assert module.guess(b"") == "conll"
     assert np.array_equal(read(stream("and/or CC\nx Y\n")).lines, [1, 2])
+
+
+class Pieces(io.BytesIO):
+    """A stream of which a read gives what was written at once."""
+
+    def __init__(self, *pieces):
+        super().__init__()
+        self.pieces = list(pieces)
+
+    def read1(self, size=-1):
+        return self.pieces.pop(0) if self.pieces else b""
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        (b"# X\n\n", b"a A\n"),
+        (b"# a comment\n", b"# X\n\n", b"# x y\na A\n"),
+        (b"\n", b"a/A b", b"/B\n"),
+        (b"\xef", b"\xbb", b"\xbf", b"a A\n"),
+        (b"# c\n", b"1\ta\t_\tX" + b"\t_" * 6 + b"\n"),
+    ],
+)
+def test_a_stream_in_pieces_reads_as_a_whole(pieces):
+    whole = read(io.BytesIO(b"".join(pieces)))
+    found = Corpus.joined(list(iter_blocks(Pieces(*pieces))))
+    assert table(found) == table(whole)
+    assert found.lines.tolist() == whole.lines.tolist()
+
+
+def test_words_of_the_slash_format_stand_between_blanks_only():
+    with pytest.raises(ValueError, match=r"line 1, token 1: '\\x0c' has no '/' between"):
+        read(io.BytesIO(b"\x0c\n"), "slash")
+    with pytest.raises(ValueError, match=r"line 1, token 2: 'c' has no '/' between"):
+        read(io.BytesIO(b"a\x0cb/X c\n"), "slash")
+    for separator in (" ", "\t", "/ "):
+        with pytest.raises(ValueError, match="must have no blank or tab, which stand between tokens"):
+            read(io.BytesIO(b"a/X\n"), "slash", separator=separator)
+
+
+def test_numbers_of_conllu_and_begins_of_documents_are_exact():
+    rest = "\tform\t_\tX" + "\t_" * 6 + "\n"
+    for number in ("-", ".", "-."):
+        with pytest.raises(ValueError, match="line 2, column 1: not the number of a token"):
+            read(io.BytesIO(f"1{rest}{number}{rest}".encode()), "conllu")
+    assert table(read(io.BytesIO(b"-DOCSTART-X A\nb B\n"), "conll")) == [[("-DOCSTART-X", "A"), ("b", "B")]]
+    assert table(read(io.BytesIO(b"-DOCSTART- O O\n-DOCSTART-X A\n"), "conll")) == [[("-DOCSTART-X", "A")]]

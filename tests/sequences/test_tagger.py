@@ -2,7 +2,9 @@
 
 import io
 import json
+import os
 import pickle
+import select
 from collections import defaultdict
 from itertools import pairwise, product
 
@@ -180,6 +182,13 @@ def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
         (lambda: changed(tensors={"vocabulary.ends": tensors["vocabulary.ends"] + 10**6}), "ends"),
         (lambda: changed(tensors={"total.tags": tensors["total.tags"].double()}), "do not fit"),
         (lambda: changed(layout={}), "missing"),
+        (lambda: changed(layout={**state["layout"], "place": -1}), "place"),
+        (lambda: changed(steps="3"), "steps"),
+        (lambda: changed(epochs=-1), "epochs"),
+        (lambda: changed(tags=[state["tags"][0]] * len(state["tags"])), "tags are not different strings"),
+        (lambda: changed(tags=list(range(len(state["tags"])))), "tags are not different strings"),
+        (lambda: changed(tensors={"total.features": tensors["total.features"].flip(0)}), "do not fit"),
+        (lambda: changed(tensors={"total.values": tensors["total.values"][:, None]}), "do not fit"),
         (lambda: changed(decode="best"), "decode"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -230,6 +239,36 @@ def test_any_column_may_be_the_tag():
         list(made.tagged_lines(io.BytesIO(b"a b"), format="text"))
 
 
+def test_the_true_tags_are_never_features():
+    made = Tagger.fit(Corpus.of(SENTENCES), epochs=2)
+    moved = Corpus.of([[(tag, word) for word, tag in sentence] for sentence in SENTENCES])
+    both = made.evaluate(moved, 0), made.evaluate(Corpus.of(SENTENCES))
+    assert both[0].accuracy == both[1].accuracy
+    assert both[0].known == both[1].known
+    dev = []
+    more = [
+        made.fit_more(corpus, column, dev=corpus, epochs=2, watch=dev.append)
+        for corpus, column in ((moved, 0), (Corpus.of(SENTENCES), None))
+    ]
+    assert more[0].vocabulary.words() == more[1].vocabulary.words()
+    assert np.array_equal(more[0].weights.rows, more[1].weights.rows)
+    assert [each.dev for each in dev[:2]] == [each.dev for each in dev[2:]]
+    with pytest.raises(ValueError, match="1 column, but the tagger was trained on 1 besides the tag"):
+        made.evaluate(Corpus.of(words_of(SENTENCES)), 0)
+    named = Tagger.fit(Corpus.of(SENTENCES, names=["word", "tag"]), epochs=1)
+    with pytest.raises(ValueError, match="'word' was a feature in training, so it cannot be the column of tags"):
+        named.evaluate(Corpus.of(SENTENCES, names=["word", "tag"]), "word")
+
+
+def test_too_many_tags_are_refused_by_number():
+    corpus = Corpus.of([[("a", str(number)) for number in range(2**15 + 1)]], name="x.conll")
+    message = "x.conll has 32,769 different tags, and at most 32,768 are possible; is the right column chosen"
+    with pytest.raises(ValueError, match=message):
+        Tagger.fit(corpus)
+    with pytest.raises(ValueError, match="has 32,772 different tags"):
+        Tagger.fit(Corpus.of(TOY), epochs=1).fit_more(corpus)
+
+
 def test_unknown_tags_count_as_wrong_and_are_named(tagger):
     found = tagger.evaluate(Corpus.of([[("the", "DET"), ("dog", "ANIMAL")], [("dog", "ANIMAL"), ("x", "Z")]]))
     assert found.strange == {"ANIMAL": 2, "Z": 1}
@@ -269,6 +308,29 @@ def test_lines_of_text_and_of_tokens(tagger, tmp_path, jobs):
         list(tagger.tagged_lines(path, tokenized=True))
 
 
+@pytest.mark.parametrize("options", [{"tokenized": True}, {"format": "conll"}])
+def test_what_has_arrived_is_tagged_before_more_is_waited_for(tagger, options):
+    ends = os.pipe()
+
+    class Arrived:
+        def fileno(self):
+            return ends[0]
+
+        def read1(self, size):
+            assert select.select([self], [], [], 0)[0], "reading would wait"
+            return os.read(ends[0], size)
+
+        read = read1
+
+    pieces = tagger.tagged_lines(Arrived(), n_jobs=2, **options)
+    for words in (b"the\n\n", b"dog\n\n", b"a\n\n"):
+        os.write(ends[1], words)
+        assert next(pieces).lines.startswith(words.strip() + b"\t")
+    os.close(ends[1])
+    assert list(pieces) == []
+    os.close(ends[0])
+
+
 def test_the_net_and_a_pickle_have_the_same_decisions(tagger):
     corpus = Corpus.of(words_of(SENTENCES[:10]))
     X = tagger.features.transform(corpus)
@@ -284,9 +346,27 @@ def test_options_are_checked():
         {"epochs": 0},
         {"margin": -1},
         {"cutoff": 0},
+        {"order": "random-mistake"},
     ):
         with pytest.raises(ValueError, match=next(iter(options)).replace("epochs", "max_epochs")):
             Tagger.fit(Corpus.of(TOY), **options)
+
+
+def test_what_is_compared_is_checked(tagger):
+    with pytest.raises(ValueError, match="worst=-1 must be at least 0"):
+        tagger.evaluate(Corpus.of(SENTENCES), worst=-1)
+    with pytest.raises(TypeError, match="tags must be strings, found int 1"):
+        evaluate([["A", 1]], [["A", "B"]])
+    with pytest.raises(ValueError, match="predicted and true differ in sentences or tokens"):
+        evaluate([["A"]], [["A", "B"]])
+    with pytest.raises(ValueError, match="is empty; give at least one sentence"):
+        Tagger.fit([])
+    with pytest.raises(ValueError, match="token 1 of X has 1 column and token 0 has 2"):
+        Tagger.fit([[("a", "b"), ("c",)]])
+    iob1 = [["I-PER", "I-PER", "B-PER"]]
+    assert list(evaluate(iob1, iob1, strict=True).entities.notes()) == [
+        "every sequence of IOB1 tags is well formed, so strict counts as conlleval does"
+    ]
 
 
 @pytest.mark.parametrize("cutoff", [1, 3])

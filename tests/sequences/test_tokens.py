@@ -200,3 +200,15 @@ def test_long_runs_of_marks_take_linear_time():
     assert longest in known
     assert tokenize("!?" * 30_000, known).tokens == 60_000
     assert tokenize("x" * 255 + ".", known).tokens == 1
+
+
+@pytest.mark.parametrize("tokenized", [False, True])
+def test_what_is_not_utf_8_is_refused(tokenized):
+    for ending in (b"\xf0", b"\xe2\x82", b"\xff", b" \xc3"):
+        with pytest.raises(ValueError, match=r"the text, line 2: byte 0x.. is not valid UTF-8"):
+            tokenize(b"a\n" + b"b" * 5 + ending, tokenized=tokenized)
+    with pytest.raises(ValueError, match="half a surrogate pair"):
+        tokenize("a \ud800", tokenized=tokenized)
+    for wrong in (None, 3, ["a"]):
+        with pytest.raises(TypeError, match="text must be a string or bytes, found"):
+            tokenize(wrong, tokenized=tokenized)

@@ -30,7 +30,8 @@ def lines(found: Evaluation) -> Iterator[str]:
     yield f"accuracy {_ratio(found.correct, found.tokens, 'tokens')}"
     if found.known is not None and found.unknown is not None:
         yield f"known words {_ratio(*found.known)}"
-        yield f"unknown words {_ratio(*found.unknown)}"
+        if found.unknown[1]:
+            yield f"unknown words {_ratio(*found.unknown)}"
     yield f"sentences without an error {_ratio(found.right_sentences, found.sentences)}"
     if found.entities is not None:
         all_ = found.entities.micro
@@ -83,7 +84,9 @@ def report_tags(title: str, found: Evaluation, about: Sequence[tuple[str, str]] 
 def _accuracy(found: Evaluation) -> Section:
     rows = [("all tokens", *_row(found.correct, found.tokens))]
     if found.known is not None and found.unknown is not None:
-        rows += [("words known from training", *_row(*found.known)), ("unknown words", *_row(*found.unknown))]
+        rows.append(("words known from training", *_row(*found.known)))
+        if found.unknown[1]:
+            rows.append(("unknown words", *_row(*found.unknown)))
     rows.append(("sentences without an error", *_row(found.right_sentences, found.sentences)))
     notes = [Text(f"{_strange(found)}.")] if found.strange else []
     return Section("Accuracy", (Table(("of", "accuracy", "correct", "all"), rows), *notes))

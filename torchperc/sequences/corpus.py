@@ -157,7 +157,7 @@ class Corpus:
         for number, token in enumerate(tokens):
             found = len(_fields(token, number, name))
             if found != width:
-                why = f"has {found} columns and token 0 has {width}; all need the same"
+                why = f"has {found} column{'s' * (found != 1)} and token 0 has {width}; all need the same"
                 raise ValueError(f"token {number} of {name} {why}")
         columns = tuple(
             Column.of((token[number] for token in tokens), names[number] if names else None) for number in range(width)

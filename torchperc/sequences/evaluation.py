@@ -120,7 +120,9 @@ class Entities(PerKind):
 
     def notes(self) -> Iterator[str]:
         """A sentence for each kind of malformed tags."""
-        counted = "ignored, as strict=True asks" if self.strict else "counted as conlleval counts them"
+        counted = "ignored, as strict asks" if self.strict else "counted as conlleval counts them"
+        if self.strict and self.scheme == "IOB1":
+            yield "every sequence of IOB1 tags is well formed, so strict counts as conlleval does"
         for where, found in (("true", self.malformed), ("predicted", self.malformed_predictions)):
             for what, count in found.items():
                 one = count == 1
@@ -259,7 +261,11 @@ def evaluate(
     lengths = [len(sentence) for sentence in true]
     for name, other in (("predicted", predicted), ("words", words)):
         if other is not None and [len(sentence) for sentence in other] != lengths:
-            raise ValueError(f"{name} has not the sentences and tokens of true; give one per token of each sentence")
+            why = "differ in sentences or tokens; give one per token of each sentence"
+            raise ValueError(f"{name} and true {why}")
+    for tag in chain.from_iterable((*true, *predicted)):
+        if not isinstance(tag, str):
+            raise TypeError(f"tags must be strings, found {type(tag).__name__} {tag!r}")
     numbers: dict[str, int] = {}
     own, others = (
         np.array([numbers.setdefault(tag, len(numbers)) for tag in chain.from_iterable(tags)], np.int64)
@@ -303,6 +309,7 @@ def evaluate_codes(
         worst: how many confusions are listed.
     """
     checks.flag("strict", strict)
+    checks.whole("worst", worst, at_least=0)
     if not len(true):
         raise ValueError("there are no tokens to evaluate; give at least one sentence")
     size, right = len(tags), true == predicted
@@ -437,7 +444,7 @@ def count_entities(
     )
     rows = np.stack(columns, axis=1).tolist()
     counts = {name: Counts(*row) for name, row in zip(names, rows, strict=True) if any(row)}
-    return Entities(counts, scheme, strict_here, _malformed(both[0], scheme), _malformed(both[1], scheme))
+    return Entities(counts, scheme, strict, _malformed(both[0], scheme), _malformed(both[1], scheme))
 
 
 def _split(tag: str) -> tuple[int, str]:

@@ -222,7 +222,7 @@ class FeatureMap:
         self.cutoff = checks.whole("cutoff", cutoff, at_least=1)
         if buckets is not None and cutoff > 1:
             raise checks.ParameterError(
-                checks.Option("cutoff", cutoff), " needs the dictionary, which buckets= replaces; leave one out"
+                checks.Option("cutoff", cutoff), " needs the dictionary, which hashing replaces; leave one out"
             )
         self._collisions: int | None = None
         self._forget()

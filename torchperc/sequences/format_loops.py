@@ -140,13 +140,17 @@ def parse_columns(data, separator, slots, comments, numbered, line, out, ends, o
                 continue
             return tokens, sentences, WIDTH, line, 0, found
         if numbered:
-            part = False
+            part = digit = False
             for j in range(begins[0], stops[0]):
                 letter = data[j]
                 if letter == 45 or letter == 46:
                     part = True
                 elif letter < 48 or letter > 57:
                     return tokens, sentences, NO_NUMBER, line, 1, found
+                else:
+                    digit = True
+            if part and not digit:
+                return tokens, sentences, NO_NUMBER, line, 1, found
             if part:
                 continue
         for field in range(width):

@@ -36,6 +36,7 @@ from torchperc.samples import streams
 from torchperc.sequences import format_loops as loops
 from torchperc.sequences import parquet
 from torchperc.sequences.corpus import Array, Column, Corpus
+from torchperc.sequences.tokens import open_text
 
 FORMATS = ("conll", "conllu", "slash", "parquet")
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
@@ -162,6 +163,33 @@ def write_conll(stream: IO[str], corpus: Corpus, tags: Iterable[str] | None = No
         stream.write("\n".join(lines[first:stop]) + "\n\n")
 
 
+def format_of(path: Source, encoding: str = "utf-8") -> str | None:
+    """The format that :func:`read` finds a file to have; ``None`` for streams and pipes, which are read once only.
+
+    Args:
+        path: as in :func:`read`; the first file counts.
+        encoding: of text.
+    """
+    source = next(_sources(path))
+    if not isinstance(source, Path) or not source.is_file():
+        return None
+    return _ENDINGS.get(_packed(source)[1]) or guess(beginning(source, encoding))
+
+
+def beginning(path: Path, encoding: str = "utf-8") -> bytes:
+    """The first bytes of a file's text, in UTF-8 and without a byte order mark; what cannot be decoded is left out."""
+    with open_text(path) as file:
+        data: bytes = file.read(_LOOK)
+    return data.removeprefix(codecs.BOM_UTF8).decode(check_encoding(encoding), "ignore").encode(errors="ignore")
+
+
+def first_lines(begin: bytes) -> list[bytes]:
+    """Up to 50 whole lines with tokens."""
+    lines = begin.split(b"\n")
+    lines = [line.strip(b" \t\r") for line in lines[: max(1, len(lines) - 1)]]
+    return [line for line in lines if line and not line.startswith((b"#", b"-DOCSTART-"))][:50]
+
+
 def check_encoding(encoding: str) -> str:
     """The name of an encoding of text as Python spells it."""
     try:
@@ -226,9 +254,7 @@ def _read(source: Path | IO[bytes], how: _How, tokens: int | None) -> Iterator[C
         name = name if isinstance(name, str) and name else "the stream"
         yield from _blocks(name, _available(source, name), how, tokens)
         return
-    inner = source.name.lower()
-    ending = next((end for end in streams.PACKED if inner.endswith(end)), "")
-    packing, suffix = streams.PACKED.get(ending), Path(inner.removesuffix(ending)).suffix
+    packing, suffix = _packed(source)
     kind = how.format or _ENDINGS.get(suffix)
     try:
         pipe = source.exists() and not source.is_file() and not source.is_dir()
@@ -248,6 +274,13 @@ def _read(source: Path | IO[bytes], how: _How, tokens: int | None) -> Iterator[C
     limit = how.max_unpacked or streams.most_unpacked(source)
     with streams.Stream(source, packing, limit=limit) as file:
         yield from _blocks(str(source), file.read, how, tokens, kind)
+
+
+def _packed(path: Path) -> tuple[str | None, str]:
+    """How a file is compressed, and the ending of its name before that."""
+    inner = path.name.lower()
+    ending = next((end for end in streams.PACKED if inner.endswith(end)), "")
+    return streams.PACKED.get(ending), Path(inner.removesuffix(ending)).suffix
 
 
 def _available(stream: IO[bytes], name: str) -> Callable[[int], bytes]:
@@ -294,7 +327,8 @@ class _Text:
         if not self._begun and data:
             self._begun = True
             if self._decoder is None:
-                data = data + self._take(3) if len(data) < 3 else data
+                while len(data) < 3 and (more := self._take(3 - len(data))):
+                    data += more
                 data = data.removeprefix(codecs.BOM_UTF8)
                 if data[:2] in _MARKS:
                     why = f"{self.name} is not UTF-8 but UTF-16; read it with "
@@ -324,6 +358,10 @@ class _Text:
         self.line += data.count(b"\n")
         return data, line
 
+    def put_back(self, data: bytes) -> None:
+        """Undo :meth:`taken`."""
+        self.rest, self.line = data + self.rest, self.line - data.count(b"\n")
+
     def _wrong(self, before: bytes, *why: str | checks.Option) -> ValueError:
         line = self.line + before.count(b"\n") + 1
         column = len(before[before.rfind(b"\n") + 1 :].decode()) + 1
@@ -337,7 +375,10 @@ def _blocks(
     text = _Text(name, take, how.encoding)
     size = 2**24 if tokens is None else min(max(_LOOK, _PER_TOKEN * tokens), 2**26)
     text.more(size)
-    kind = how.format or kind or _guess(text.rest[:_LOOK])
+    kind = how.format or kind
+    while not kind and not text.done and len(text.rest) < _LOOK and not (b"\n" in text.rest and first_lines(text.rest)):
+        text.more(size)  # a pipe may give its first token later
+    kind = kind or guess(text.rest[:_LOOK])
     if kind == "parquet":
         raise ValueError(f"{name} is a stream, and Parquet is read from files; save it as one first")
     parser = _Slashes(name, how) if kind == "slash" else _Columns(name, how, kind)
@@ -352,6 +393,9 @@ def _blocks(
             if block is not None:
                 found += block.tokens
                 yield block
+            elif parser.undecided:
+                text.put_back(data)
+                end = 0
         if text.done:
             break
         text.more(size, 0 if end else len(text.rest))
@@ -377,6 +421,7 @@ class _Columns:
         self._comments = loops.ALWAYS if self._conllu else modes[how.comments]
         self._slots: Array | None = None
         self._names: list[str | None] = []
+        self.undecided = False  # lines with # so far, of which the first token tells whether they are comments
 
     def parse(self, data: bytes, line: int, last: bool) -> Corpus | None:
         """The tokens of some lines; nothing if there are only blanks and comments."""
@@ -397,7 +442,7 @@ class _Columns:
         """Find the first token, and with it the number of columns."""
         first = None
         for number, text in enumerate(data.split(b"\n"), line + 1):
-            if not text.strip(b" \t\r") or text.startswith(b"-DOCSTART-"):
+            if not text.strip(b" \t\r") or self._begins_document(text):
                 continue
             if text.startswith(b"#") and self._comments == loops.ALWAYS:
                 continue
@@ -405,8 +450,10 @@ class _Columns:
                 first = number, text
             if not text.startswith(b"#") or self._comments == loops.NEVER:
                 break
-        if first is None or (first[1].startswith(b"#") and self._comments == loops.BY_WIDTH and not last):
-            return  # only comments so far
+        undecided = first is not None and first[1].startswith(b"#") and self._comments == loops.BY_WIDTH
+        self.undecided = undecided and not last
+        if first is None or self.undecided:
+            return
         number, text = first
         row = np.frombuffer(text, np.uint8)
         begins = np.empty(len(row) + 1, np.int64)
@@ -414,8 +461,14 @@ class _Columns:
         width = loops.split_fields(row, 0, stop, self._separator, begins, begins.copy())
         if self._conllu and width != len(CONLLU):
             why = f"found {width} column{'s' * (width != 1)}, and CoNLL-U has ten, separated by tabs"
-            raise ValueError(f"{self._name}, line {number}: {why}; use format='conll' for other columns")
+            where = f"{self._name}, line {number}: "
+            raise checks.ParameterError(where, why, "; use ", checks.Option("format", "conll"), " for other columns")
         self._slots = self._chosen(width, number)
+
+    def _begins_document(self, text: bytes) -> bool:
+        separator = self._separator.tobytes()
+        first = text.split(separator, 1)[0] if separator else _words(text)[0]
+        return first.strip(b"\r") == b"-DOCSTART-"
 
     def _chosen(self, width: int, line: int) -> Array:
         known: tuple[str | None, ...] = CONLLU if self._conllu else (None,) * width
@@ -445,19 +498,22 @@ class _Columns:
         assert self._slots is not None
         width, where = len(self._slots), f"{self._name}, line {line}"
         if wrong == loops.WIDTH:
-            remedy = "every token needs the same, and an empty line separates sentences"
-            if not len(self._separator) and b"\t" in data:
-                remedy = "if columns are separated by tabs and hold blanks, use separator='\\t'"
-            if self._conllu:
-                remedy = "columns are separated by tabs"
-            raise ValueError(
-                f"{where}: found {found} column{'s' * (found != 1)} and {width} in the lines before; {remedy}"
+            remedy: tuple[str | checks.Option, ...] = (
+                "every token needs the same, and an empty line separates sentences",
             )
+            if not len(self._separator) and b"\t" in data:
+                option = checks.Option("separator", "\t")
+                remedy = ("if columns are separated by tabs and hold blanks, use ", option)
+            if self._conllu:
+                remedy = ("columns are separated by tabs",)
+            there = f"found {found} column{'s' * (found != 1)} and {width} in the lines before"
+            raise checks.ParameterError(f"{where}: {there}; ", *remedy)
         where = f"{where}, column {column}"
         if wrong == loops.EMPTY:
             raise ValueError(f"{where}: the column is empty; write _ where there is no value")
         if wrong == loops.NO_NUMBER:
-            raise ValueError(f"{where}: not the number of a token, such as 3, 3-4 or 3.1; use format='conll'")
+            why = f"{where}: not the number of a token, such as 3, 3-4 or 3.1; for other columns use "
+            raise checks.ParameterError(why, checks.Option("format", "conll"))
         raise _carriage_return(where)
 
 
@@ -465,7 +521,10 @@ class _Slashes:
     """One sentence per line, of tokens word/TAG."""
 
     def __init__(self, name: str, how: _How) -> None:
-        self._name, self._mark = name, how.separator or "/"
+        self._name, self._mark, self.undecided = name, how.separator or "/", False
+        if set(self._mark) & set(" \t"):
+            why = " must have no blank or tab, which stand between tokens"
+            raise checks.ParameterError(checks.Option("separator", how.separator), why)
         self._wanted: list[int] = []
         for which in how.columns or (0, 1):
             number = {"word": 0, "tag": 1}.get(which, -9) if isinstance(which, str) else int(which)
@@ -482,7 +541,7 @@ class _Slashes:
         given = (np.frombuffer(data, np.uint8), mark, line)
         tokens, sentences, wrong, line, column, _ = loops.parse_slashes(*given, out, ends, offsets, lines)
         if wrong:
-            text = data.split(b"\n")[line - given[2] - 1].split()[column - 1].decode()
+            text = _words(data.split(b"\n")[line - given[2] - 1])[column - 1].decode()
             what = {
                 loops.NO_MARK: f"{text!r} has no {self._mark!r} between word and tag",
                 loops.NO_WORD: f"{text!r} has no word before {self._mark!r}",
@@ -497,6 +556,11 @@ class _Slashes:
             return corpus
         chosen = tuple(corpus.columns[number] for number in self._wanted)
         return Corpus(chosen, corpus.offsets, corpus.name, corpus.lines)
+
+
+def _words(line: bytes) -> list[bytes]:
+    """What stands between blanks and tabs; ``bytes.split`` knows more blanks."""
+    return re.split(rb"[ \t]+", line.strip(b" \t\r"))
 
 
 def _carriage_return(where: str) -> ValueError:
@@ -521,15 +585,13 @@ def _corpus(
     return Corpus(columns, offsets[: sentences + 1].copy(), name, lines[:tokens].copy())
 
 
-def _guess(begin: bytes) -> str:
+def guess(begin: bytes) -> str:
     """The format of text by its first lines."""
-    lines = begin.split(b"\n")
-    lines = [line.strip(b" \t\r") for line in lines[: max(1, len(lines) - 1)]]
-    lines = [line for line in lines if line and not line.startswith((b"#", b"-DOCSTART-"))][:50]
+    lines = first_lines(begin)
     if not lines:
         return "conll"
     if all(line.count(b"\t") == 9 and re.match(rb"\d+([-.]\d+)?\t", line) for line in lines):
         return "conllu"
-    if all(re.fullmatch(rb"\S+/\S+", word) for line in lines for word in line.split()):
+    if all(re.fullmatch(rb"\S+/\S+", word) for line in lines for word in _words(line)):
         return "slash"
     return "conll"

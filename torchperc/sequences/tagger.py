@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,12 +40,17 @@ from torchperc.sequences.weights import ChainWeights
 FORMAT = 1
 DESCRIPTION = "torchperc.tagger"
 SELECTS = ("averaged", "last")
+_ORDERS = ("shuffled", "given")
 _REMEDY = "train it again with `torchperc tag fit`"
 _KEPT = ("decode", "beam_width", "select", "margin", "epochs")  # options that a file of a tagger keeps
-_ENDINGS = {**dict.fromkeys((".conll", ".tsv", ".bio", ".iob", ".iob2", ".iobes"), "conll"), ".conllu": "conllu",
-            **dict.fromkeys((".parquet", ".pq"), "parquet")}  # fmt: skip
+_ENDINGS = {
+    **dict.fromkeys((".conll", ".conllup", ".tsv", ".bio", ".iob", ".iob2", ".iobes"), "conll"),
+    ".conllu": "conllu",
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+}
 _ROWS = 2**13  # of weights that are looked at once
 _TOKENS = 2**14  # in a block that one thread tags
+_MOST_TAGS = 2**15  # that int16 numbers
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -100,14 +106,19 @@ class Layout(NamedTuple):
         place = corpus.number(tag_column)
         return cls(tuple(names[:place] + names[place + 1 :]), names[place], place)
 
-    def columns(self, corpus: Corpus) -> list[int]:
-        """The numbers of the feature columns in another corpus, with tags or without."""
+    def columns(self, corpus: Corpus, tag: int | None = None) -> list[int]:
+        """The numbers of the feature columns in another corpus; ``tag`` is the column of its tags, if they are read."""
         names, count = [column.name for column in corpus.columns], len(self.features)
         if all(name is not None and name in names for name in self.features):
-            return [names.index(name) for name in self.features]
+            found = [names.index(name) for name in self.features]
+            if tag in found:
+                what = f"column {names[found[found.index(tag)]]!r} was a feature in training"
+                raise ValueError(f"{corpus.name}: {what}, so it cannot be the column of tags")
+            return found
         if len(names) == count + 1:
-            return [number for number in range(count + 1) if number != self.place]
-        if len(names) == count:
+            left_out = self.place if tag is None else tag
+            return [number for number in range(count + 1) if number != left_out]
+        if len(names) == count and tag is None:
             return list(range(count))
         raise ValueError(
             f"{corpus.name} has {_columns(len(names))}, but the tagger was trained on {count} besides the tag; "
@@ -354,12 +365,17 @@ class Tagger:
             beam_width: of the beam.
             watch: called after each epoch.
         """
+        checks.one_of("order", order, _ORDERS)
         trainer = RuleTrainer(max_epochs=epochs, order=order, seed=seed, margin=margin)
         corpus = _corpus(corpus)
+        if not corpus.tokens:
+            raise ValueError(f"{corpus.name} is empty; give at least one sentence")
         layout = Layout.of(corpus, tag_column)
-        tags, y = _tag_codes(corpus.columns[layout.place])
+        tags, y = _tag_codes(corpus, layout.place)
         if len(tags) < 2:
-            raise ValueError(f"{corpus.name} has one tag only, {tags[0]!r}; at least two are required")
+            raise ValueError(
+                f"{corpus.name} has one tag only, {tags[0]!r}; at least two are required; is the right column chosen?"
+            )
         features = FeatureMap(templates, buckets=buckets, cutoff=cutoff)
         numbers = layout.columns(corpus)
         X = features.fit_transform(corpus, numbers)
@@ -394,17 +410,19 @@ class Tagger:
             >>> first.fit_more(Corpus.of([[("dogs", "N"), ("run", "V")]]), epochs=2).tags
             ('D', 'N', 'V')
         """
+        checks.one_of("order", order, _ORDERS)
         trainer = RuleTrainer(max_epochs=epochs, order=order, seed=seed, margin=self.margin)
         corpus = _corpus(corpus)
-        place, numbers = self.layout.tag_column(corpus, tag_column), self.layout.columns(corpus)
-        tags, y = _tag_codes(corpus.columns[place], self.tags)
+        place = self.layout.tag_column(corpus, tag_column)
+        numbers = self.layout.columns(corpus, place)
+        tags, y = _tag_codes(corpus, place, self.tags)
         features = FeatureMap.from_state(*self.features.state())  # a copy
         X = features.fit_more(corpus, numbers)
         vocabulary = Vocabulary.of([*self.vocabulary.words(), *corpus.columns[numbers[0]].strings()])
         last, total, steps = self.rest
         rest = Rest(last.with_tags(len(tags)), total.with_tags(len(tags)), steps)
         made = self._like(features, tags, rest, vocabulary)
-        return made._learned(X, y, trainer, None if dev is None else _corpus(dev), watch)
+        return made._learned(X, y, trainer, None if dev is None else _corpus(dev), watch, tag_column)
 
     def _like(self, features: FeatureMap, tags: Sequence[str], rest: Rest, vocabulary: Vocabulary) -> Tagger:
         options = {name: getattr(self, name) for name in _KEPT}
@@ -417,8 +435,9 @@ class Tagger:
         trainer: RuleTrainer,
         dev: Corpus | None,
         watch: Callable[[TaggerEpoch], None] | None,
+        tag_column: int | str | None = None,
     ) -> Tagger:
-        """The tagger after learning from more sentences."""
+        """The tagger after learning from more sentences; ``tag_column`` is that of ``dev``."""
         run = self._run(X, y, trainer)
         while run.verdict is None:
             begun = time.perf_counter()
@@ -431,7 +450,7 @@ class Tagger:
             held = None
             if dev is not None:
                 now = self._like(self.features, self.tags, self._rest(Sparse.of(run.weights), log), self.vocabulary)
-                held = now.evaluate(dev, worst=0).accuracy
+                held = now.evaluate(dev, tag_column, worst=0).accuracy
             watch(TaggerEpoch(record.epoch, record.mistakes, wrong, 1 - wrong / X.tokens, held, seconds))
         log, last, epochs = run.log(), Sparse.of(run.weights), len(run.history)
         del run  # whose weights take as much memory as their sum
@@ -469,11 +488,11 @@ class Tagger:
 
     # --- tags ---
 
-    def codes(self, corpus: Corpus, *, n_jobs: int | None = None) -> Array:
-        """The numbers of the tags of all tokens (T,)."""
+    def codes(self, corpus: Corpus, *, n_jobs: int | None = None, numbers: Sequence[int] | None = None) -> Array:
+        """The numbers of the tags of all tokens (T,); ``numbers`` are the feature columns, if they are known."""
         if not corpus.tokens:
             return np.zeros(0, np.int64)
-        numbers = self.layout.columns(corpus)
+        numbers = self.layout.columns(corpus) if numbers is None else numbers
         X = self.features.transform(corpus, numbers, n_jobs=compiling.threads(n_jobs))
         return self.weights.decode(X, self.width, n_jobs)
 
@@ -515,12 +534,13 @@ class Tagger:
             n_jobs: threads; by default one per core.
         """
         corpus = _corpus(corpus)
-        place, numbers = self.layout.tag_column(corpus, tag_column), self.layout.columns(corpus)
-        tags, true = _tag_codes(corpus.columns[place], self.tags)
+        place = self.layout.tag_column(corpus, tag_column)
+        numbers = self.layout.columns(corpus, place)
+        tags, true = _tag_codes(corpus, place, self.tags)
         words = corpus.columns[numbers[0]]
         return evaluate_codes(
             true,
-            self.codes(corpus, n_jobs=n_jobs),
+            self.codes(corpus, n_jobs=n_jobs, numbers=numbers),
             tags,
             corpus.offsets,
             word=lambda token: words.taken(token, token + 1).strings()[0],
@@ -544,15 +564,15 @@ class Tagger:
 
         Args:
             source: a file, or a stream of bytes.
-            format: ``"text"`` for plain text, or one of :data:`torchperc.sequences.formats.FORMATS`; by default by the
-                file's name, and text for streams.
+            format: ``"text"`` for plain text, or one of :data:`torchperc.sequences.formats.FORMATS`; by default by
+                :meth:`format_of`.
             separator: between columns; a tab is written if None.
             encoding: of the file; what is written is UTF-8.
             tokenized: see :func:`torchperc.sequences.tokens.tokenize`.
             n_jobs: threads, each with a block of its own; by default one per core.
         """
         jobs = compiling.threads(n_jobs)
-        kind = format or self._format(source)
+        kind = format or self.format_of(source, encoding, tokenized=tokenized)[0]
         between = (separator or "\t").encode()
         if kind == "text":
             self._check_text(separator)
@@ -560,18 +580,52 @@ class Tagger:
             return
         if tokenized:
             raise checks.ParameterError(checks.Option("tokenized", True), f" is for plain text, not for {kind}")
-        blocks = formats.iter_blocks(source, kind, separator=separator, encoding=encoding, tokens_per_block=_TOKENS)
-        yield from _in_order(lambda block: self._lines(block, between), blocks, jobs)
+        with contextlib.ExitStack() as stack:
+            if isinstance(source, str | Path) and Path(source).is_fifo():
+                source = stack.enter_context(Path(source).open("rb"))
+            how: dict[str, Any] = {"separator": separator, "encoding": encoding, "tokens_per_block": _TOKENS}
+            blocks = formats.iter_blocks(source, kind, **how)
+            yield from _in_order(lambda block: self._lines(block, between), blocks, jobs, lambda: _waits(source))
 
-    def _format(self, source: str | Path | IO[bytes]) -> str:
-        """Plain text, unless the name or the number of columns says something else."""
+    def format_of(
+        self, source: str | Path | IO[bytes], encoding: str = "utf-8", *, tokenized: bool = False
+    ) -> tuple[str, bool]:
+        """The format of what is to be tagged, and whether a file's first lines say so, since its name says nothing.
+
+        It is plain text, unless the name, the number of columns of training or the first lines say something else.
+
+        Args:
+            source, encoding, tokenized: as in :meth:`tagged_lines`.
+        """
         name = Path(source).name.lower() if isinstance(source, str | Path) else ""
         for packed in streams.PACKED:
             name = name.removesuffix(packed)
         ending = Path(name).suffix
         if ending in _ENDINGS:
-            return _ENDINGS[ending]
-        return "text" if len(self.layout.features) == 1 else "conll"
+            return _ENDINGS[ending], False
+        if len(self.layout.features) > 1:
+            return "conll", False
+        if tokenized or not isinstance(source, str | Path) or not Path(source).is_file():
+            return "text", False
+        kind = self._kind_of_lines(formats.beginning(Path(source), encoding))
+        return kind, kind != "text"
+
+    def _kind_of_lines(self, begin: bytes) -> str:
+        """The format of a file's first lines for a tagger of words: of tokens if tags are known, or set off by tabs."""
+        kind, lines = formats.guess(begin), formats.first_lines(begin)
+        rows = [line.split() for line in lines]
+        if kind == "conllu":
+            return kind
+        if kind == "slash":
+            tags = [token.rpartition(b"/")[2] for row in rows for token in row]
+        elif len(rows) > 1 and all(len(row) == 2 for row in rows):
+            if all(b"\t" in line for line in lines):
+                return kind
+            tags = [row[self.layout.place] for row in rows]
+        else:
+            return "text"
+        known = {tag.encode() for tag in self.tags}
+        return kind if 2 * sum(tag in known for tag in tags) > len(tags) else "text"
 
     def _check_text(self, separator: str | None) -> None:
         if len(self.layout.features) > 1:
@@ -584,7 +638,7 @@ class Tagger:
         self, source: str | Path | IO[bytes], encoding: str, tokenized: bool, between: bytes, jobs: int
     ) -> Iterator[Tagged]:
         def tagged(block: bytes) -> Tagged:
-            return self._lines(tokenize(block, self.vocabulary, tokenized=tokenized), between)
+            return self._lines(tokenize(block, self.vocabulary, tokenized=tokenized, checked=True), between)
 
         with contextlib.ExitStack() as stack:
             name = "standard input"
@@ -593,7 +647,8 @@ class Tagger:
                 stream: IO[bytes] = stack.enter_context(open_text(Path(source)))
             else:
                 stream = source
-            yield from _in_order(tagged, iter_lines(stream, name=name, encoding=encoding), jobs)
+            blocks = iter_lines(stream, name=name, encoding=encoding)
+            yield from _in_order(tagged, blocks, jobs, lambda: _waits(stream))
 
     def _lines(self, corpus: Corpus, between: bytes) -> Tagged:
         """Each token's columns and its tag in a line."""
@@ -683,9 +738,14 @@ def _tagger(state: dict[str, Any], arrays: dict[str, Array]) -> Tagger:
     layout = Layout(tuple(state["layout"]["features"]), state["layout"]["tag"], state["layout"]["place"])
     vocabulary = Vocabulary(arrays["vocabulary.data"], arrays["vocabulary.ends"])
     options = {name: state[name] for name in _KEPT}
+    tags = state["tags"]
+    if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags) or len(set(tags)) < len(tags):
+        raise TypeError("its tags are not different strings")
+    for name, number in (("steps", state["steps"]), ("epochs", state["epochs"]), ("place", layout.place)):
+        checks.whole(name, number, at_least=0)
     for weights in (last, total):
-        _check_weights(weights, features.width, len(state["tags"]))
-    return Tagger(features, state["tags"], Rest(last, total, state["steps"]), vocabulary, layout, **options)
+        _check_weights(weights, features.width, len(tags))
+    return Tagger(features, tags, Rest(last, total, state["steps"]), vocabulary, layout, **options)
 
 
 def _check_weights(weights: Sparse, features: int, tags: int) -> None:
@@ -693,6 +753,7 @@ def _check_weights(weights: Sparse, features: int, tags: int) -> None:
     numbers, bounds = weights.features, weights.indptr
     kinds = "".join(array.dtype.kind for array in weights)
     fits = kinds[:3] == "iiu" and set(kinds[3:]) <= set("if") and all(np.isfinite(array).all() for array in weights[3:])
+    fits &= all(array.ndim == 1 for array in weights[:4]) and bool((numbers[1:] > numbers[:-1]).all())
     fits &= weights.trans.shape == (tags + 1, tags) and weights.end.shape == (tags,)
     fits &= len(bounds) == len(numbers) + 1 and bounds[0] == 0 and bool((np.diff(bounds) >= 0).all())
     fits &= bounds[-1] == len(weights.values) == len(weights.tags)
@@ -713,21 +774,42 @@ def _corpus(corpus: Corpus | Sequence[Sequence[Any]]) -> Corpus:
     return corpus if isinstance(corpus, Corpus) else Corpus.of(corpus)
 
 
-def _tag_codes(column: Column, known: Sequence[str] | None = None) -> tuple[tuple[str, ...], Array]:
+def _tag_codes(corpus: Corpus, place: int, known: Sequence[str] | None = None) -> tuple[tuple[str, ...], Array]:
     """The tags of a column, sorted, or new ones behind those that are known; and the number of each token's."""
     table = Strings()
-    for each in (Column.of(known or ()), column):
+    for each in (Column.of(known or ()), corpus.columns[place]):
         codes = table.add(each.data, each.starts, each.ends)
+    if table.count > _MOST_TAGS:
+        raise ValueError(
+            f"{corpus.name} has {table.count:,} different tags, and at most {_MOST_TAGS:,} are possible; "
+            "is the right column chosen?"
+        )
     names = [table.text(number) for number in range(table.count)]
     first = 0 if known is None else len(known)
     order = [*range(first), *sorted(range(first, len(names)), key=names.__getitem__)]
-    place = np.empty(len(names), np.int64)
-    place[order] = np.arange(len(names))
-    return tuple(names[number] for number in order), place[codes]
+    moved: Array = np.empty(len(names), np.int64)
+    moved[order] = np.arange(len(names))
+    return tuple(names[number] for number in order), moved[codes]
 
 
-def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int) -> Iterator[_R]:
-    """What a function gives for each item, in their order; so many at a time, and few more in memory."""
+def _waits(source: object) -> bool:
+    """Whether a stream would have to wait for what comes next; never for files and what is in memory."""
+    try:
+        number = source.fileno()  # type: ignore[attr-defined]
+    except (AttributeError, OSError):
+        return False
+    try:
+        return not select.select([number], [], [], 0)[0]
+    except (OSError, ValueError):  # Windows asks sockets only
+        return True
+
+
+def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int, waits: Callable[[], bool]) -> Iterator[_R]:
+    """What a function gives for each item, in their order; so many at a time, and few more in memory.
+
+    If the next item has to be waited for, all results so far are given first. A thread that reads ahead would do the
+    same, but nothing ends one that waits for standard input.
+    """
     if jobs == 1:
         yield from map(function, items)
         return
@@ -736,7 +818,7 @@ def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int) -> I
         try:
             for item in items:
                 waiting.append(pool.submit(function, item))
-                if len(waiting) > 2 * jobs:
+                while waiting and (len(waiting) > 2 * jobs or waiting[0].done() or waits()):
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()

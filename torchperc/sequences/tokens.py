@@ -95,7 +95,12 @@ class Vocabulary:
 
 
 def tokenize(
-    text: str | bytes, vocabulary: Vocabulary | None = None, *, tokenized: bool = False, name: str = "the text"
+    text: str | bytes,
+    vocabulary: Vocabulary | None = None,
+    *,
+    tokenized: bool = False,
+    name: str = "the text",
+    checked: bool = False,
 ) -> Corpus:
     """The sentences and tokens of a text, as this module describes.
 
@@ -104,6 +109,7 @@ def tokenize(
         vocabulary: words that stay as they are.
         tokenized: the text has a sentence per line and its tokens between blanks; nothing else is split.
         name: of the text, for errors.
+        checked: the bytes are known to be UTF-8, as those of :func:`iter_lines` are, so that nobody checks them twice.
 
     Example:
         >>> tokenize('He said: "Stop!" Then Mr. J. Smith (of the U.N.) left...').sentences()
@@ -115,7 +121,18 @@ def tokenize(
     """
     from torchperc.sequences import token_loops
 
-    content = text.encode() if isinstance(text, str) else text
+    if not isinstance(text, str | bytes):
+        raise TypeError(f"text must be a string or bytes, found {type(text).__name__} {text!r}")
+    if isinstance(text, bytes):
+        content = text
+        if not checked:  # the loops trust the first byte of a character
+            check_utf8(content, name)
+    else:
+        try:
+            content = text.encode()
+        except UnicodeEncodeError as error:
+            wrong = f"{text[error.start]!r}, which is half a surrogate pair and has no UTF-8"
+            raise ValueError(f"{name} has {wrong}; decode its file as UTF-8") from None
     data = np.frombuffer(content, np.uint8)
     out, ends = np.empty(len(data), np.uint8), np.zeros(len(data) + 1, np.int64)
     offsets = np.zeros(len(data) + 1, np.int64)
@@ -143,7 +160,7 @@ def iter_text(
         [[['One', '.'], ['Two', '.']], [['Three', '.']]]
     """
     for block in iter_lines(stream, name=name):
-        corpus = tokenize(block, vocabulary, tokenized=tokenized, name=name)
+        corpus = tokenize(block, vocabulary, tokenized=tokenized, name=name, checked=True)
         if len(corpus):
             yield corpus
 
