@@ -37,7 +37,9 @@ def model(tmp_path_factory):
 def test_from_a_file_to_a_tagger(call, folder, model):
     code, out, err = call("tag", "fit", "train.conll", "--dev", "held.conll", "--epochs", "3")
     assert (code, err) == (0, "")
-    rows = [line.split() for line in out.splitlines()]
+    read, *lines = out.splitlines()
+    assert re.fullmatch(r"train.conll: \d+ sentences, [\d,]+ tokens; tags in column 2, features of column 1", read)
+    rows = [line.split() for line in lines]
     assert rows[0] == [
         "epoch",
         "wrong",
@@ -59,6 +61,15 @@ def test_from_a_file_to_a_tagger(call, folder, model):
     code, out, _ = call("tag", "eval", "runs/train.safetensors", "held.conll")
     assert out.splitlines()[0].startswith(f"accuracy {dev} % (")
     assert re.search(r"known words .*\nunknown words .*\nsentences without an error", out)
+
+
+def test_what_was_read_and_what_comes_next_are_said(call, folder):
+    (folder / "wide.conll").write_text("".join(f"w{k} p{k % 3} {'AB'[k % 2]}\n" for k in range(201)))
+    code, out, _ = call("tag", "fit", "wide.conll", "--column", "2", "--out", "wide", "--epochs", "1")
+    assert code == 0
+    assert "wide.conll: 1 sentence, 201 tokens; tags in column 2, features of columns 1, 3\n" in out
+    assert "Note: all tokens are one sentence; sentences are separated by empty lines." in out
+    assert "tag new tokens     torchperc tag apply wide new.conll, with the feature columns of training" in out
 
 
 def test_out_is_not_overwritten_silently(call, folder):

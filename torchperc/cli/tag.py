@@ -165,6 +165,7 @@ def _fit(arguments: argparse.Namespace) -> None:
     corpus, column = _tagged(arguments, arguments.file, known)
     dev = None if arguments.dev is None else _tagged(arguments, arguments.dev, known)[0]
     options = {"dev": dev, "epochs": arguments.epochs, "seed": arguments.seed}
+    _say_read(arguments.file, corpus, column)
     with _progress(arguments.epochs, dev is not None) as watch:
         if start is not None:
             given = None if arguments.column is None else column
@@ -181,7 +182,20 @@ def _fit(arguments: argparse.Namespace) -> None:
     inputs.say(f"The tagger ({size}) is in {out}, {out.stat().st_size:,} bytes. Next steps:")
     named = shlex.quote(str(out))
     inputs.say(f"  evaluate it        torchperc tag eval {named} other{Path(arguments.file).suffix}")
-    inputs.say(f"  tag new text       torchperc tag apply {named} new.txt")
+    if len(tagger.layout.features) == 1:
+        inputs.say(f"  tag new text       torchperc tag apply {named} new.txt")
+    else:  # which plain text does not have
+        inputs.say(f"  tag new tokens     torchperc tag apply {named} new.conll, with the feature columns of training")
+
+
+def _say_read(file: str, corpus: Corpus, column: int | str) -> None:
+    """What was read, and which columns are what."""
+    names = [each.name or str(number) for number, each in enumerate(corpus.columns, 1)]
+    tags = names.pop(column) if isinstance(column, int) else names.pop(names.index(column))
+    words = f"tags in column {tags}, features of column{'s' * (len(names) > 1)} {', '.join(names)}"
+    inputs.say(f"{file}: {plural(len(corpus), 'sentence')}, {plural(corpus.tokens, 'token')}; {words}")
+    if len(corpus) == 1 and corpus.tokens > 200:
+        inputs.say("Note: all tokens are one sentence; sentences are separated by empty lines.")
 
 
 def _continued(arguments: argparse.Namespace, templates: Templates | None) -> Tagger:

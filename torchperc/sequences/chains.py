@@ -143,8 +143,8 @@ class ChainPerceptron(nn.Module):
         if not isinstance(lengths, Tensor):
             raise TypeError(f"lengths must be a tensor of integers, found {type(lengths).__name__}")
         if lengths.shape != x.shape[:-2] or lengths.is_floating_point():
-            found = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
-            raise ValueError(f"lengths must be integers of shape {tuple(x.shape[:-2])}, found {found}")
+            given = f"{lengths.dtype} of shape {tuple(lengths.shape)}"
+            raise ValueError(f"lengths must be integers of shape {tuple(x.shape[:-2])}, found {given}")
         if int(lengths.min()) < 1 or int(lengths.max()) > x.shape[-2]:
             raise ValueError(
                 f"lengths run from {int(lengths.min())} to {int(lengths.max())}; they must lie between 1 and "
