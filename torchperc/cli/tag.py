@@ -149,10 +149,11 @@ def _shown(part: str | Option) -> str | Option:
 
 
 def _fit(arguments: argparse.Namespace) -> None:
-    from torchperc._checks import Option, ParameterError
+    from torchperc._checks import Option, ParameterError, whole
     from torchperc.sequences.tagger import Tagger
     from torchperc.sequences.templates import Templates
 
+    whole("epochs", arguments.epochs, at_least=1)
     out = _model_file(arguments)
     templates = None if arguments.templates is None else Templates.read(arguments.templates)
     if arguments.hash is not None and not 1 <= arguments.hash <= 31:
