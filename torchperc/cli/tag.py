@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -149,11 +150,10 @@ def _shown(part: str | Option) -> str | Option:
 
 
 def _fit(arguments: argparse.Namespace) -> None:
-    from torchperc._checks import Option, ParameterError, whole
+    from torchperc._checks import Option, ParameterError
     from torchperc.sequences.tagger import Tagger
     from torchperc.sequences.templates import Templates
 
-    whole("epochs", arguments.epochs, at_least=1)
     out = _model_file(arguments)
     templates = None if arguments.templates is None else Templates.read(arguments.templates)
     if arguments.hash is not None and not 1 <= arguments.hash <= 31:
@@ -166,8 +166,8 @@ def _fit(arguments: argparse.Namespace) -> None:
     corpus, column = _tagged(arguments, arguments.file, known)
     dev = None if arguments.dev is None else _tagged(arguments, arguments.dev, known)[0]
     options = {"dev": dev, "epochs": arguments.epochs, "seed": arguments.seed}
-    _say_read(arguments.file, corpus, column)
-    with _progress(arguments.epochs, dev is not None) as watch:
+    read = partial(_say_read, arguments.file, corpus, column)
+    with _progress(arguments.epochs, dev is not None, read) as watch:
         if start is not None:
             given = None if arguments.column is None else column
             tagger = start.fit_more(corpus, given, **options, watch=watch)
@@ -255,8 +255,8 @@ def _free(path: Path) -> Path:
 
 
 @contextmanager
-def _progress(epochs: int, dev: bool) -> Iterator[Callable[[TaggerEpoch], None]]:
-    """A row of a table per epoch on standard output, and a bar on standard error if that is a terminal."""
+def _progress(epochs: int, dev: bool, begin: Callable[[], None]) -> Iterator[Callable[[TaggerEpoch], None]]:
+    """What was read and a row per epoch on standard output, and a bar on standard error if that is a terminal."""
     heads = [
         "epoch",
         "wrong sentences",
@@ -268,6 +268,7 @@ def _progress(epochs: int, dev: bool) -> Iterator[Callable[[TaggerEpoch], None]]
 
     def show(epoch: TaggerEpoch) -> None:
         if epoch.epoch == 1:
+            begin()
             print("  ".join(heads))
         cells = [str(epoch.epoch), f"{epoch.wrong_sentences:,}", f"{epoch.wrong_tokens:,}"]
         cells.append(percent(epoch.accuracy, ".2f"))
