@@ -374,7 +374,7 @@ def test_compiled_loops_count_as_torch_does(monkeypatch, decode, weighted):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda net: L.LitClassifier(net), "single samples, and the net is a chain; use 'structured'"),
+        (lambda net: L.LitClassifier(net), "single samples, and the net is a chain; use LitClassifier"),
         (lambda net: L.LitClassifier(tp.Perceptron(2), "structured"), "is for chains, found a Perceptron"),
         (
             lambda net: L.LitClassifier(net, "structured", class_weight="balanced"),
