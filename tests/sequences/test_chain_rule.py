@@ -487,3 +487,39 @@ def test_a_difference_is_found(monkeypatch):
     assert check.first_difference.epoch == 1
     with pytest.raises(ValueError, match="random-mistake"):
         tp.sequences.crosscheck_chains(X, y, 3, order="random-mistake")
+
+
+def test_every_way_to_give_a_padded_batch_is_the_same():
+    generator = torch.Generator().manual_seed(0)
+    lengths = torch.tensor([3, 1, 4, 2])
+    ids, y = (torch.randint(0, high, (4, 4, *more), generator=generator) for high, more in ((5, (2,)), (3, ())))
+    behind = torch.arange(4) >= lengths[:, None]
+    padded, numbers = y.masked_fill(behind, -100), torch.nn.functional.one_hot(ids, 5).sum(2).float()
+    listed = [row[:n] for row, n in zip(y, lengths, strict=True)]
+    logs, losses = [], []
+    for X, tags in (
+        ([x[:n] for x, n in zip(numbers, lengths, strict=True)], listed),
+        (numbers, padded),
+        ((numbers, lengths), padded),
+        (ids, padded),
+        ((ids, lengths), listed),
+        (numbers.numpy(), padded.numpy()),
+    ):
+        logs.append(tp.RuleTrainer(4).fit(ChainPerceptron(5, 3), X, tags, validation=(X, tags)).log)
+        assert logs[-1].found.sequence.tolist() == logs[0].found.sequence.tolist()
+        assert logs[-1].found.wrong.tolist() == logs[0].found.wrong.tolist()
+    assert len(logs[0])
+    net = ChainPerceptron(5, 3)
+    tp.RuleTrainer(1).fit(net, numbers, padded)
+    for margin in (0.0, 1.0):
+        loss = tp.StructuredPerceptronLoss("none", margin=margin)
+        losses = [loss(net(numbers, lengths), padded), loss(net(numbers), padded), loss(net(ids), padded)]
+        assert torch.equal(losses[0], losses[1])
+        assert torch.equal(losses[0], losses[2])
+    assert torch.equal(net.score(net(numbers, lengths), y), net.score(net(numbers), padded))
+    with pytest.raises(ValueError, match="sequence 0, position 1 has tag -100"):
+        loss(net(numbers), padded.index_fill(1, torch.tensor([1]), -100))
+    with pytest.raises(ValueError, match="has tag -100"):
+        loss(net(numbers, lengths), padded.index_fill(1, torch.tensor([0]), -100))
+    with pytest.raises(ValueError, match="of a batch has -100 before its end"):
+        tp.RuleTrainer(1).fit(net, numbers, padded.index_fill(1, torch.tensor([0]), -100))

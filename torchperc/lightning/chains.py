@@ -18,7 +18,7 @@ from torchperc.nn.modules import MLP, LinearNet
 from torchperc.samples import shards
 from torchperc.sequences.chains import ChainPerceptron
 from torchperc.sequences.heads import StructuredHead
-from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, flat_tags
+from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, flat_tags, tag_lengths
 from torchperc.sequences.weights import ChainWeights
 
 _WORTH_IT = 10**6  # steps of Viterbi from which compiled loops are used
@@ -116,17 +116,7 @@ def chain_batch(batch: Any, *, may_be_empty: bool = False) -> tuple[PaddedSequen
             f"a batch must have x of shape (N, T, d) and tags of shape (N, T), at least one, found {tuple(x.shape)} "
             f"and {tuple(y.shape)}"
         )
-    return PaddedSequences(x, _lengths(y) if lengths is None else lengths), y, weight
-
-
-def _lengths(y: Tensor) -> Tensor:
-    inside = y != PAD
-    lengths = inside.sum(1)
-    gaps = inside != (torch.arange(y.shape[1], device=y.device) < lengths[:, None])
-    if gaps.any():
-        row = int(gaps.any(1).nonzero()[0])
-        raise ValueError(f"sequence {row} of a batch has {PAD} before its end; pad tags behind the end only")
-    return lengths
+    return PaddedSequences(x, tag_lengths(y) if lengths is None else lengths), y, weight
 
 
 def as_sequences(x: PaddedSequences | WholeSequences, y: Tensor, width: int) -> tuple[Sequences, Tensor]:

@@ -244,7 +244,7 @@ class RuleTrainer:
         do not follow one another.
         """
         if isinstance(net, OwnRule):
-            own = {"sample_weight": sample_weight, "num_classes": num_classes, "online": online, "numbers": numbers}
+            own = {"sample_weight": sample_weight, "num_classes": num_classes, "online": online}
             run: RuleRun = net.start_rule(self, X, y, validation=validation, **own)
             return run
         if self.distributed:

@@ -220,7 +220,8 @@ class StructuredPerceptronLoss(_Loss):
             ``"strict"`` 0, ``"sign"`` that of the decision, which is 0 if it is y.
 
     Shape:
-        scores as :class:`ChainPerceptron` gives them, y (N, T) or (T,); tags behind the end are ignored.
+        scores as :class:`ChainPerceptron` gives them, y (N, T) or (T,); tags behind the end are ignored. Where the net
+        was given no lengths, a sequence ends before the −100 behind its tags.
 
     Example:
         >>> net = ChainPerceptron(1, 2)
@@ -257,8 +258,7 @@ class StructuredPerceptronLoss(_Loss):
     @torch.no_grad()
     def violators(self, scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
         """The tags against which each sequence is compared, and whether that is a mistake."""
-        given = batched(ChainScores(*(part.detach() for part in scores)))
-        tags, inside = checked_tags(given, y)
+        given, tags, inside = checked_tags(batched(ChainScores(*(part.detach() for part in scores))), y)
         tags = torch.where(inside, tags, PAD)
         if self.margin:
             cost = torch.full_like(given.emission, self.margin).scatter(2, tags.clamp(min=0).unsqueeze(2), 0.0)

@@ -124,14 +124,20 @@ def batched(scores: ChainScores) -> ChainScores:
     return scores._replace(emission=scores.emission.unsqueeze(0), lengths=scores.lengths.reshape(1))
 
 
-def checked_tags(scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Tags of a batch of scores as (N, T) int64, and which of them are not behind the end; wrong tags are refused."""
+def checked_tags(scores: ChainScores, y: Tensor) -> tuple[ChainScores, Tensor, Tensor]:
+    """A batch of scores, its tags as (N, T) int64, and which of them are not behind the end; wrong tags are refused.
+
+    In a batch, a sequence as long as the batch, as all are if no lengths were given, ends where its tags are padded.
+    """
     if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
         found = y.dtype if isinstance(y, Tensor) else type(y).__name__
         raise TypeError(f"y must be a tensor of integers, found {found}; number your tags from 0")
     emission, tags = scores.emission, (y if y.dim() == 2 else y.unsqueeze(0)).long()
     if tags.shape != emission.shape[:2]:
         raise ValueError(f"y has shape {tuple(y.shape)} but the scores are for {tuple(emission.shape[:2])} tokens")
+    if y.dim() == 2:  # a sequence by itself is not padded
+        marked = (tags != PAD).sum(1).clamp(min=1)
+        scores = scores._replace(lengths=torch.where(scores.lengths == tags.shape[1], marked, scores.lengths))
     inside = torch.arange(tags.shape[1], device=tags.device) < scores.lengths.unsqueeze(1)
     if not torch.compiler.is_compiling():
         wrong = inside & ((tags < 0) | (tags >= emission.shape[2]))
@@ -140,13 +146,12 @@ def checked_tags(scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
             raise ValueError(
                 f"y: sequence {i}, position {t} has tag {int(tags[i, t])}; tags run from 0 to {emission.shape[2] - 1}"
             )
-    return tags, inside
+    return scores, tags, inside
 
 
 def score(scores: ChainScores, y: Tensor) -> Tensor:
     """s(x, y) of given tags: (N, T) → (N,), or (T,) → ()."""
-    emission, transition, end, lengths = given = batched(scores)
-    tags, inside = checked_tags(given, y)
+    (emission, transition, end, lengths), tags, inside = checked_tags(batched(scores), y)
     known = torch.where(inside, tags, 0)
     single = emission.gather(2, known.unsqueeze(2)).squeeze(2)
     first = torch.full_like(known[:, :1], emission.shape[2])

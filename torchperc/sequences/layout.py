@@ -207,7 +207,8 @@ class Sequences:
 
         Args:
             X: a list of arrays, tensors or lists (T_i, d), a list of scipy sparse matrices or sparse tensors, an array
-                or tensor (N, T, d), a :class:`PaddedSequences`, or sequences, which are returned as they are.
+                or tensor (N, T, d), an integer tensor (N, T, F) of feature numbers as a net reads it, (x, lengths) with
+                one of these, or sequences, which are returned as they are.
             width: the number of features they must have, if known.
             name: the parameter's name for error messages.
         """
@@ -220,6 +221,10 @@ class Sequences:
     def _of(cls, X: Any, width: int | None, name: str) -> Sequences:
         if isinstance(X, Sequences):
             return X
+        if isinstance(X, tuple) and len(X) == 2 and all(isinstance(each, Tensor) for each in X) and X[0].dim() == 3:
+            X = PaddedSequences(*X)
+        elif isinstance(X, Tensor) and X.dim() == 3 and not X.is_floating_point():  # feature numbers, as for a net
+            X = PaddedSequences(X, torch.full((len(X),), X.shape[1]))
         if isinstance(X, PaddedSequences):
             return cls._unpadded(X, width, name)
         if isinstance(X, Tensor | np.ndarray) and X.dtype != object:
@@ -342,6 +347,25 @@ def _unpadded_tags(y: Array, lengths: Array, name: str) -> Array:
         raise ValueError(f"{name}: sequence {row} has tags behind its end; pad with {PAD}")
     flat: Array = y[~behind]
     return flat
+
+
+def tag_lengths(y: Tensor) -> Tensor:
+    """The lengths of sequences whose tags (N, T) have −100 behind the end."""
+    inside = y != PAD
+    lengths = inside.sum(1)
+    gaps = inside != (torch.arange(y.shape[1], device=y.device) < lengths[:, None])
+    if gaps.any():
+        row = int(gaps.any(1).nonzero()[0])
+        raise ValueError(f"sequence {row} of a batch has {PAD} before its end; pad tags behind the end only")
+    return lengths
+
+
+def with_lengths(X: Any, y: Any) -> Any:
+    """A batch (N, T, …) without lengths, with those of its tags (N, T) if they are padded; all else as it is."""
+    arrays = all(isinstance(each, Tensor | np.ndarray) and each.dtype != object for each in (X, y))
+    if not arrays or X.ndim != 3 or y.ndim != 2 or X.shape[:2] != y.shape or not (y == PAD).any():
+        return X
+    return PaddedSequences(torch.as_tensor(X), tag_lengths(torch.as_tensor(y)))
 
 
 def split(flat: Array, sequences: Sequences) -> list[Tensor]:

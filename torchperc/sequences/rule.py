@@ -15,7 +15,7 @@ from torchperc import _checks as checks
 from torchperc.rules.orders import Order
 from torchperc.rules.run import RuleResult, Run
 from torchperc.sequences.engines import Engine, Task, engine_of
-from torchperc.sequences.layout import Array, Sequences, flat_tags
+from torchperc.sequences.layout import Array, Sequences, flat_tags, with_lengths
 from torchperc.sequences.log import ChainLog, ChainModel, Found, VotedChain
 from torchperc.sequences.weights import ChainNet, ChainWeights
 
@@ -257,17 +257,16 @@ def start_run(
     sample_weight: Any = None,
     num_classes: int | None = None,
     online: ChainStream | None = None,
-    numbers: Any = None,
 ) -> ChainRun:
     """A run of a trainer on a chain before its first epoch; everything is checked, nothing is changed."""
     check_options(trainer, net, num_classes)
-    sequences = Sequences.of(X, width=net.features)
+    sequences = Sequences.of(with_lengths(X, y), width=net.features)
     tags = flat_tags(y, sequences, net.tags)
     held = None
     if validation is not None:
         if not isinstance(validation, tuple | list) or len(validation) != 2:
             raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
-        given = Sequences.of(validation[0], width=net.features, name="validation X")
+        given = Sequences.of(with_lengths(*validation), width=net.features, name="validation X")
         held = given, flat_tags(validation[1], given, net.tags, "validation y")
     cost = np.ones(len(sequences))
     if sample_weight is not None:
