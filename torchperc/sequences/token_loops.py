@@ -127,6 +127,17 @@ def _put(data, start, stop, out, out_ends, n):
     return n + 1
 
 
+@njit
+def _word_end(data, at, table):
+    """Where the next blank is, or the end."""
+    while at < len(data):
+        kind, after = _class(data, at, table)
+        if kind & SPACE:
+            break
+        at = after
+    return at
+
+
 @njit(cache=True, nogil=True)
 def split_blanks(data, table, out, out_ends, offsets):
     """Tokens between blanks, a sentence per line that has some; how many tokens and sentences there are."""
@@ -140,12 +151,7 @@ def split_blanks(data, table, out, out_ends, offsets):
                 offsets[sentences] = n
             at = after
             continue
-        start = at
-        while at < size:
-            kind, after = _class(data, at, table)
-            if kind & SPACE:
-                break
-            at = after
+        start, at = at, _word_end(data, at, table)
         n = _put(data, start, at, out, out_ends, n)
     if n > offsets[sentences]:
         sentences += 1
@@ -169,12 +175,7 @@ def split_text(data, table, longest, slots, known, ends, out, out_ends, offsets)
                 ended = False
             at = after
             continue
-        start = at
-        while at < size:
-            kind, after = _class(data, at, table)
-            if kind & SPACE:
-                break
-            at = after
+        start, at = at, _word_end(data, at, table)
         stop = at
         if ended and not _only(data, start, stop, CLOSES, table):
             if _begins_sentence(data, start, size, table):
