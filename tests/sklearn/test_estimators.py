@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 import torch
+from estimator_checks import named, pairs
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
@@ -60,25 +61,11 @@ CHECKED = [
     LogisticClassifier(),
     LogisticClassifier(update="optimum", l2=0.01),
 ]
-PAIRS = [
-    pair
-    for estimator in CHECKED
-    for pair in estimator_checks_generator(
-        estimator, expected_failed_checks=expected_failed_checks(estimator), mark="xfail"
-    )
-]
-
-
-def named(value):
-    """A check is a partial whose function has a name."""
-    while hasattr(value, "func"):
-        value = value.func
-    return getattr(value, "__name__", str(value))
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @quietly
-@pytest.mark.parametrize(("estimator", "check"), PAIRS, ids=named)
+@pytest.mark.parametrize(("estimator", "check"), pairs(CHECKED), ids=named)
 def test_what_scikit_learn_asks_of_estimators(estimator, check):
     check(estimator)
 

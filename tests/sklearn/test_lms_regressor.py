@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import torch
+from estimator_checks import named, pairs
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -27,23 +28,10 @@ Y = X @ [3.0, -2.0, 0.5, 0.0] + 60 + rng.normal(size=80)
 WEIGHT = rng.integers(0, 4, 80) / 2
 
 CHECKED = [LMSRegressor(), LMSRegressor(update="optimum")]
-PAIRS = [
-    pair
-    for estimator in CHECKED
-    for pair in estimator_checks_generator(
-        estimator, expected_failed_checks=expected_failed_checks(estimator), mark="xfail"
-    )
-]
-
-
-def named(value):
-    while hasattr(value, "func"):
-        value = value.func
-    return getattr(value, "__name__", str(value))
 
 
 @quietly
-@pytest.mark.parametrize(("estimator", "check"), PAIRS, ids=named)
+@pytest.mark.parametrize(("estimator", "check"), pairs(CHECKED), ids=named)
 def test_what_scikit_learn_asks_of_estimators(estimator, check):
     check(estimator)
 
