@@ -1,9 +1,11 @@
-"""Work that is spread by joblib: over processes here, or over machines, as ``joblib.parallel_config`` says."""
+"""Work that is spread: by joblib over processes here or over machines, as ``joblib.parallel_config`` says; by threads."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -47,3 +49,26 @@ def spread(function: Callable[..., R], items: Sequence[T], n_jobs: int | None, *
     bounds = [len(items) * number // count for number in range(count + 1)]
     calls = (joblib.delayed(function)(items[a:b], *args) for a, b in pairwise(bounds))
     return list(joblib.Parallel(n_jobs=n_jobs)(calls))
+
+
+def in_order(function: Callable[[T], R], items: Iterable[T], jobs: int, waits: Callable[[], bool]) -> Iterator[R]:
+    """What a function gives for each item, in their order; so many at a time, and few more in memory.
+
+    If the next item has to be waited for, all results so far are given first. A thread that reads ahead would do the
+    same, but nothing ends one that waits for standard input.
+    """
+    if jobs == 1:
+        yield from map(function, items)
+        return
+    with ThreadPoolExecutor(jobs) as pool:
+        waiting: deque[Future[R]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(function, item))
+                while waiting and (len(waiting) > 2 * jobs or waiting[0].done() or waits()):
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for left in waiting:
+                left.cancel()

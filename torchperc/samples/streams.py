@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import math
+import select
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -221,3 +222,15 @@ class Stream:
     def __exit__(self, *error: object) -> None:
         self._file.close()
         self._raw.close()
+
+
+def waits(source: object) -> bool:
+    """Whether a stream would have to wait for what comes next; never for files and what is in memory."""
+    try:
+        number = source.fileno()  # type: ignore[attr-defined]
+    except (AttributeError, OSError):
+        return False
+    try:
+        return not select.select([number], [], [], 0)[0]
+    except (OSError, ValueError):  # Windows asks sockets only
+        return True

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import select
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,6 +19,7 @@ from torchperc import _checks as checks
 from torchperc.rules.orders import Order
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import compiling, streams
+from torchperc.samples.jobs import in_order
 from torchperc.samples.sealed import read_sealed, write_sealed
 from torchperc.sequences import formats
 from torchperc.sequences.chains import DECODES, ChainPerceptron
@@ -32,6 +30,7 @@ from torchperc.sequences.features import FeatureMap
 from torchperc.sequences.layout import Sequences
 from torchperc.sequences.log import ChainLog
 from torchperc.sequences.rule import ChainRun
+from torchperc.sequences.sparse import Sparse
 from torchperc.sequences.tables import Strings
 from torchperc.sequences.templates import Templates
 from torchperc.sequences.tokens import Vocabulary, iter_lines, open_text, tokenize
@@ -48,11 +47,8 @@ _ENDINGS = {
     ".conllu": "conllu",
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
 }
-_ROWS = 2**13  # of weights that are looked at once
 _TOKENS = 2**14  # in a block that one thread tags
 _MOST_TAGS = 2**15  # that int16 numbers
-_T = TypeVar("_T")
-_R = TypeVar("_R")
 
 
 class TaggerEpoch(NamedTuple):
@@ -144,82 +140,6 @@ class Layout(NamedTuple):
 
 def _columns(count: int) -> str:
     return f"{count} column{'s' * (count != 1)}"
-
-
-class Sparse(NamedTuple):
-    """Weights without their zeros: rows of some features, each with some tags; transitions and ends of all.
-
-    Args:
-        features: numbers of the features that have a row, ascending: (R,).
-        indptr: where each row begins and ends: (R + 1,).
-        tags: the tag of each value: (nnz,).
-        values: (nnz,).
-        trans: (K + 1, K), row K for the start.
-        end: (K,).
-    """
-
-    features: Array
-    indptr: Array
-    tags: Array
-    values: Array
-    trans: Array
-    end: Array
-
-    @classmethod
-    def of(cls, weights: ChainWeights) -> Sparse:
-        """The weights as they are, in the smallest type that holds them exactly."""
-        count, active = len(weights.end), np.flatnonzero(weights.slot >= 0)
-        pieces = []
-        for first in range(0, len(active), _ROWS):
-            block = weights.rows[weights.slot[active[first : first + _ROWS]], :count]
-            row, tag = block.nonzero()
-            pieces.append((row + first, tag.astype(np.uint16), block[row, tag]))
-        rows, tags, values = (
-            np.concatenate([piece[k] for piece in pieces]) if pieces else np.zeros(0, kind)
-            for k, kind in enumerate((np.int64, np.uint16, np.float64))
-        )
-        sizes = np.bincount(rows, minlength=len(active)) if len(active) else np.zeros(0, np.int64)
-        kept = np.flatnonzero(sizes)
-        indptr = np.concatenate(([0], np.cumsum(sizes[kept])))
-        trans = weights.trans[:, :count]
-        return cls(active[kept], indptr, tags, *map(_smallest, (values, trans, weights.end)))
-
-    def dense(self, features: int, dtype: Any, over: float = 1.0) -> ChainWeights:
-        """All divided by a number, as decoding needs them."""
-        made = ChainWeights.zeros(features, len(self.end), dtype)
-        made.slot[self.features] = np.arange(len(self.features), dtype=np.int32)
-        made.rows, made.used = np.zeros((len(self.features), made.trans.shape[1]), dtype), len(self.features)
-        made.rows[np.repeat(np.arange(made.used), np.diff(self.indptr)), self.tags] = self.values / over
-        made.trans[:, : len(self.end)] = self.trans / over
-        made.end[:] = self.end / over
-        return made
-
-    def add_to(self, weights: ChainWeights) -> None:
-        """Add these to other weights, in place."""
-        new = self.features[weights.slot[self.features] < 0]
-        weights.ensure(len(new))
-        weights.slot[new] = weights.used + np.arange(len(new))
-        weights.used += len(new)
-        weights.rows[np.repeat(weights.slot[self.features], np.diff(self.indptr)), self.tags] += self.values
-        weights.trans[:, : len(self.end)] += self.trans
-        weights.end += self.end
-
-    def with_tags(self, count: int) -> Sparse:
-        """The same with zeros for more tags."""
-        own = len(self.end)
-        trans, end = np.zeros((count + 1, count), self.trans.dtype), np.zeros(count, self.end.dtype)
-        trans[:own, :own], trans[count, :own], end[:own] = self.trans[:own], self.trans[own], self.end
-        return self._replace(trans=trans, end=end)
-
-
-def _smallest(values: Array) -> Array:
-    """The same numbers in the smallest type that holds them exactly."""
-    for kind in (np.int8, np.int16, np.int32, np.float32):
-        with np.errstate(invalid="ignore", over="ignore"):
-            small = values.astype(kind)
-        if np.array_equal(small.astype(np.float64), values):
-            return small
-    return np.ascontiguousarray(values, np.float64)
 
 
 class Rest(NamedTuple):
@@ -575,7 +495,7 @@ class Tagger:
         kind = format or self.format_of(source, encoding, tokenized=tokenized)[0]
         between = (separator or "\t").encode()
         if kind == "text":
-            self._check_text(separator)
+            self._check_text()
             yield from self._tagged_text(source, formats.check_encoding(encoding), tokenized, between, jobs)
             return
         if tokenized:
@@ -585,7 +505,7 @@ class Tagger:
                 source = stack.enter_context(Path(source).open("rb"))
             how: dict[str, Any] = {"separator": separator, "encoding": encoding, "tokens_per_block": _TOKENS}
             blocks = formats.iter_blocks(source, kind, **how)
-            yield from _in_order(lambda block: self._lines(block, between), blocks, jobs, lambda: _waits(source))
+            yield from in_order(lambda block: self._lines(block, between), blocks, jobs, lambda: streams.waits(source))
 
     def format_of(
         self, source: str | Path | IO[bytes], encoding: str = "utf-8", *, tokenized: bool = False
@@ -627,7 +547,7 @@ class Tagger:
         known = {tag.encode() for tag in self.tags}
         return kind if 2 * sum(tag in known for tag in tags) > len(tags) else "text"
 
-    def _check_text(self, separator: str | None) -> None:
+    def _check_text(self) -> None:
         if len(self.layout.features) > 1:
             raise ValueError(
                 f"the tagger needs {len(self.layout.features)} columns and plain text has words only; give a file with "
@@ -648,7 +568,7 @@ class Tagger:
             else:
                 stream = source
             blocks = iter_lines(stream, name=name, encoding=encoding)
-            yield from _in_order(tagged, blocks, jobs, lambda: _waits(stream))
+            yield from in_order(tagged, blocks, jobs, lambda: streams.waits(stream))
 
     def _lines(self, corpus: Corpus, between: bytes) -> Tagged:
         """Each token's columns and its tag in a line."""
@@ -744,23 +664,8 @@ def _tagger(state: dict[str, Any], arrays: dict[str, Array]) -> Tagger:
     for name, number in (("steps", state["steps"]), ("epochs", state["epochs"]), ("place", layout.place)):
         checks.whole(name, number, at_least=0)
     for weights in (last, total):
-        _check_weights(weights, features.width, len(tags))
+        weights.check(features.width, len(tags))
     return Tagger(features, tags, Rest(last, total, state["steps"]), vocabulary, layout, **options)
-
-
-def _check_weights(weights: Sparse, features: int, tags: int) -> None:
-    """Refuse weights that would lead compiled loops out of their arrays."""
-    numbers, bounds = weights.features, weights.indptr
-    kinds = "".join(array.dtype.kind for array in weights)
-    fits = kinds[:3] == "iiu" and set(kinds[3:]) <= set("if") and all(np.isfinite(array).all() for array in weights[3:])
-    fits &= all(array.ndim == 1 for array in weights[:4]) and bool((numbers[1:] > numbers[:-1]).all())
-    fits &= weights.trans.shape == (tags + 1, tags) and weights.end.shape == (tags,)
-    fits &= len(bounds) == len(numbers) + 1 and bounds[0] == 0 and bool((np.diff(bounds) >= 0).all())
-    fits &= bounds[-1] == len(weights.values) == len(weights.tags)
-    fits &= not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < features)
-    fits &= not len(weights.tags) or int(weights.tags.max()) < tags
-    if not fits:
-        raise TypeError("its weights do not fit its features and tags")
 
 
 def _storable(array: Array) -> Array:
@@ -790,38 +695,3 @@ def _tag_codes(corpus: Corpus, place: int, known: Sequence[str] | None = None) -
     moved: Array = np.empty(len(names), np.int64)
     moved[order] = np.arange(len(names))
     return tuple(names[number] for number in order), moved[codes]
-
-
-def _waits(source: object) -> bool:
-    """Whether a stream would have to wait for what comes next; never for files and what is in memory."""
-    try:
-        number = source.fileno()  # type: ignore[attr-defined]
-    except (AttributeError, OSError):
-        return False
-    try:
-        return not select.select([number], [], [], 0)[0]
-    except (OSError, ValueError):  # Windows asks sockets only
-        return True
-
-
-def _in_order(function: Callable[[_T], _R], items: Iterable[_T], jobs: int, waits: Callable[[], bool]) -> Iterator[_R]:
-    """What a function gives for each item, in their order; so many at a time, and few more in memory.
-
-    If the next item has to be waited for, all results so far are given first. A thread that reads ahead would do the
-    same, but nothing ends one that waits for standard input.
-    """
-    if jobs == 1:
-        yield from map(function, items)
-        return
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting: deque[Future[_R]] = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(function, item))
-                while waiting and (len(waiting) > 2 * jobs or waiting[0].done() or waits()):
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            for left in waiting:
-                left.cancel()
