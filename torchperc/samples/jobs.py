@@ -1,4 +1,4 @@
-"""Work that is spread: by joblib over processes here or over machines, as ``joblib.parallel_config`` says; by threads."""
+"""Work that is spread: by joblib over processes or machines, as ``joblib.parallel_config`` says; over threads."""
 
 from __future__ import annotations
 
