@@ -99,6 +99,24 @@ def scikit_learn(estimator: str, X: Any, y: Array, **options: Any) -> Call:
     return call
 
 
+def estimator(X: Any, y: Array, epochs: int, *, bias: bool = True) -> Call:
+    """Ours as a scikit-learn user calls it: ``PerceptronClassifier.fit``, samples in the given order.
+
+    Example:
+        >>> estimator(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]), epochs=2)().weight
+        array([[-1.,  1.]])
+    """
+    make = import_module("torchperc.sklearn").PerceptronClassifier
+
+    def call() -> Learned:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = make(max_iter=epochs, order="given", fit_intercept=bias).fit(X, y)
+        return Learned(model.coef_, np.atleast_1d(model.intercept_))
+
+    return call
+
+
 def torch_loop(X: Array, y: Array, epochs: int) -> Call:
     """The rule as a bare loop over the rows of tensors.
 
@@ -249,7 +267,7 @@ def same_mistakes(found: Learned, reference: Learned, epochs: int) -> Finding:
     Example:
         >>> X, y = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([1, -1, 1])
         >>> same_mistakes(by_rule(X, y, 1)(), by_rule(X[:2], y[:2], 1, engine="reference")(), epochs=1)
-        Finding(ok=True, text='100 % mistakes a row; the first 2 rows as the reference')
+        Finding(ok=True, text='100 % mistakes per row; the first 2 rows as the reference')
     """
     assert found.result is not None
     assert reference.result is not None
@@ -257,7 +275,7 @@ def same_mistakes(found: Learned, reference: Learned, epochs: int) -> Finding:
     first = log.step < expected.steps
     pairs = ((log.index, expected.index), (log.step, expected.step), (log.wrong, expected.wrong))
     share = len(log) / log.steps
-    rate = f"{100 * share:.{0 if share >= 0.095 else 1 if share >= 0.01 else 2}f} % mistakes a row"
+    rate = f"{100 * share:.{0 if share >= 0.095 else 1 if share >= 0.01 else 2}f} % mistakes per row"
     if not all(torch.equal(a[first], b) for a, b in pairs):
         return Finding(False, f"{rate}; not the mistakes of the reference on the first {expected.steps:,} rows")
     if found.result.epochs != epochs:

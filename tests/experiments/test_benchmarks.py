@@ -331,7 +331,8 @@ def test_the_command(call, tmp_path):
     assert "same weights" in out
     assert "results: none differs" in out
     found = json.loads((tmp_path / "a/b/bench.json").read_text())
-    assert [len(row["seconds"]) for row in found["rows"]] == [2, 2, 2, 2]
+    assert {len(row[times]) for row in found["rows"] for times in ("seconds", "seconds_with_a_busy_core")} == {2}
+    assert len(found["rows"]) == 3 * 3 * 2  # contenders, kinds of data, types
     assert found["quick"]
 
 
