@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -61,7 +62,12 @@ def _measure(
         for name in names:
             status.update(f"{name}: data")
             for comparison in CASES[name](quick):
-                how = {"warm_up": not quick, "judge": not quick, "busy": busy, "progress": status.update}
+                how: dict[str, Any] = {
+                    "warm_up": not quick,
+                    "judge": not quick,
+                    "busy": busy,
+                    "progress": status.update,
+                }
                 found = measure(comparison, case=name, rounds=rounds, **how)
                 console.print(table(found))
                 rows += found

@@ -43,10 +43,8 @@ class Learned(NamedTuple):
 Call = Callable[[], Learned]
 
 
-def by_rule(
-    X: Any, y: Array, epochs: int, *, classes: int | None = None, bias: bool = True, engine: str = "auto"
-) -> Call:
-    """Ours: ``RuleTrainer.fit`` on a new net of the data's dtype.
+def by_rule(X: Any, y: Array, epochs: int, *, classes: int | None = None, bias: bool = True, **options: Any) -> Call:
+    """Ours: ``RuleTrainer(**options).fit`` on a new net of the data's dtype.
 
     Example:
         >>> call = by_rule(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]), epochs=2)
@@ -61,7 +59,7 @@ def by_rule(
             net: Perceptron | MulticlassPerceptron = Perceptron(width, bias=bias, dtype=dtype)
         else:
             net = MulticlassPerceptron(width, classes, bias=bias, dtype=dtype)
-        result = RuleTrainer(max_epochs=epochs, engine=engine).fit(net, X, y)
+        result = RuleTrainer(max_epochs=epochs, **options).fit(net, X, y)
         return learned(net, result)
 
     return call
@@ -95,6 +93,37 @@ def scikit_learn(estimator: str, X: Any, y: Array, **options: Any) -> Call:
             warnings.simplefilter("ignore")  # that the epochs did not suffice, which is meant
             model = make(**options).fit(X, y)
         return Learned(np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
+
+    return call
+
+
+def compiled_loop(X: Any, y: Array, *, classes: int | None = None, bias: bool = True) -> Call:
+    """The loop that ``fit`` calls for an epoch, on samples that were checked and laid out before.
+
+    Example:
+        >>> compiled_loop(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]))().weight
+        array([[-1.,  1.]])
+    """
+    from torchperc.rules.engines.compiled import nearness
+    from torchperc.rules.loops.learn import learn
+    from torchperc.rules.spaces import LinearSpace
+    from torchperc.samples import compiling
+    from torchperc.samples.parts import as_rows
+
+    dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+    space = LinearSpace(as_rows(X, dtype=dtype), classes, float(bias))
+    near, at = nearness(space), np.arange(len(y), dtype=np.uint64)
+    loop: Any = learn
+    found, coefs, zero = (
+        np.empty((2, len(y)), np.int64),
+        np.ones(1),
+        torch.zeros(space.outputs, X.shape[1], dtype=dtype),
+    )
+
+    def call() -> Learned:
+        laid, b = compiling.laid_out(zero, space.rows.sparse), np.zeros(space.outputs, X.dtype)
+        loop(space.rows.plain(), at, at, y, coefs, laid.loop, b, float(bias), 0, 0.0, near, 0, *found, 0)
+        return Learned(laid.tensor.numpy(), b)
 
     return call
 

@@ -236,25 +236,56 @@ def _limit_check(X: Array, reference: Learned, epochs: int) -> Callable[[Results
     return check
 
 
-def validation(quick: bool) -> Iterator[Comparison]:
-    """What a call costs beside its epochs, the checks of its input above all: it may not double the calls timed here.
+def first_epoch(quick: bool) -> Iterator[Comparison]:
+    """What ``fit`` costs beside its loop: a call of one epoch against the compiled loop alone, dense and CSR rows."""
+    for title, X, y, many, bias in _first_epochs(quick):
+        reference = peers.by_rule(X[:_FEW], y[:_FEW], 1, classes=many, bias=bias, engine="reference")()
+        loop = "the compiled loop alone"
+        contenders = [
+            Contender(OURS, peers.by_rule(X, y, 1, classes=many, bias=bias, engine="compiled"), len(y)),
+            Contender(loop, peers.compiled_loop(X, y, classes=many, bias=bias), len(y), Goal("at most", 1.3)),
+            Contender(ESTIMATOR, peers.estimator(X, y, 1, bias=bias), len(y)),
+        ]
 
-    A call of E epochs takes F + E·m. Calls of ten times as many epochs have next to no F for a row, so that the
-    quotient of the two times for a row is about 1 + F/(E·m).
-    """
-    rows, width, epochs = (1_000, 20, 2) if quick else (100_000, 100, 10)
-    X, y = samples.planes(rows, width, flips=0.003, gap=60)
-    reference = peers.by_rule(X[:_FEW], y[:_FEW], 1, engine="reference")()
-    lengths = {f"{OURS}, {many} epoch{'s' * (many > 1)}": many for many in (epochs, 10 * epochs, 1)}
-    goals = {10 * epochs: Goal("at most", 2)}
+        def check(results: Results, reference: Learned = reference, loop: str = loop) -> dict[str, Finding]:
+            findings = {name: peers.same_weights(results[OURS], results[name]) for name in (loop, ESTIMATOR)}
+            return {OURS: peers.same_mistakes(results[OURS], reference, 1), **findings}
+
+        yield Comparison(f"one epoch, {title}", contenders, check)
+
+
+def _first_epochs(quick: bool) -> Iterator[tuple[str, Any, Array, int | None, bool]]:
+    """Title, samples, labels, number of classes, whether there is a bias."""
+    for rows, width in ((1_000, 20), (500, 50)) if quick else ((100_000, 100), (40_000, 784)):
+        for dtype in _DTYPES:
+            X, y = samples.planes(rows, width, flips=0.1, dtype=dtype)
+            yield f"{rows:,} × {width} {dtype}", X, y, None, True
+    rows, width = (500, 50) if quick else (40_000, 784)
+    X, y = samples.pictures(rows, width, 10)
+    yield f"10 classes, {rows:,} × {width} float32", X, y, 10, True
+    rows, width, filled = (500, 1_000, 10) if quick else (100_000, 50_000, 50)
+    for classes in (2, 10):
+        X, y = samples.words(rows, width, filled, classes, flips=0.02)
+        title = f"{classes} classes, CSR {rows:,} × {width:,}, {filled} entries per row"
+        yield title, X, y, None if classes == 2 else classes, False
+
+
+def pocket(quick: bool) -> Iterator[Comparison]:
+    """``select="pocket"`` on noisy data, 50,000 × 50, against the weights after the last epoch."""
+    rows, width, epochs = (500, 10, 2) if quick else (50_000, 50, 5)
+    X, y = samples.planes(rows, width, flips=0.1)
+    plain = f"{OURS}, last weights"
     contenders = [
-        Contender(name, peers.by_rule(X, y, many), many * rows, goals.get(many)) for name, many in lengths.items()
+        Contender(f"{OURS}, pocket", peers.by_rule(X, y, epochs, select="pocket"), epochs * rows),
+        Contender(plain, peers.by_rule(X, y, epochs), epochs * rows, Goal("at most", 3)),
     ]
 
     def check(results: Results) -> dict[str, Finding]:
-        return {name: peers.same_mistakes(found, reference, lengths[name]) for name, found in results.items()}
+        kept, last = (peers.errors(found, X, y) for found in results.values())
+        text = f"{100 * kept:.1f} % training errors, the last weights {100 * last:.1f} %"
+        return {contenders[0].name: Finding(kept <= last, text)}
 
-    yield Comparison(f"checks of the input, {rows:,} × {width} float64", contenders, check)
+    yield Comparison(f"noisy, {rows:,} × {width}, {epochs} epochs", contenders, check)
 
 
 # --- growth and many orders ---------------------------------------------------------------------------------------
