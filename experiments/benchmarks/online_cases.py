@@ -87,7 +87,7 @@ def census(quick: bool) -> Iterator[Comparison]:
         ]
 
         def check(results: Results) -> dict[str, Finding]:
-            ours, read_first, theirs = results
+            ours, read_first, theirs = (contender.name for contender in contenders)
             wrong = {name: 100 * peers.errors(found, *new) for name, found in results.items()}
             same = peers.same_weights(results[ours], results[read_first])
             return {

@@ -281,7 +281,7 @@ def pocket(quick: bool) -> Iterator[Comparison]:
     ]
 
     def check(results: Results) -> dict[str, Finding]:
-        kept, last = (peers.errors(found, X, y) for found in results.values())
+        kept, last = (peers.errors(results[contender.name], X, y) for contender in contenders)
         text = f"{100 * kept:.1f} % training errors, the last weights {100 * last:.1f} %"
         return {contenders[0].name: Finding(kept <= last, text)}
 
