@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -29,8 +30,8 @@ def run(arguments: argparse.Namespace) -> None:
     names, rounds, out = _options(arguments)
     if arguments.brown is not None:
         BROWN[:] = [checked(arguments.brown)]
-    console = inputs.console(width=140)
-    rows, absent = _measure(names, rounds, arguments.quick, console)
+    console = inputs.console(width=160)
+    rows, absent = _measure(names, rounds, arguments, console)
     files = write(out, rows, absent, rounds=rounds, quick=arguments.quick)
     for line in summary(rows, absent):
         console.print(line)
@@ -50,8 +51,10 @@ def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
     return names, rounds, inputs.output_folder(arguments.out)
 
 
-def _measure(names: list[str], rounds: int, quick: bool, console: Console) -> tuple[list[Row], dict[str, str]]:
-
+def _measure(
+    names: list[str], rounds: int, arguments: argparse.Namespace, console: Console
+) -> tuple[list[Row], dict[str, str]]:
+    quick, busy = arguments.quick, not arguments.idle_only
     errors = Console(stderr=True)
     rows: list[Row] = []
     absent: dict[str, str] = {}
@@ -59,9 +62,13 @@ def _measure(names: list[str], rounds: int, quick: bool, console: Console) -> tu
         for name in names:
             status.update(f"{name}: data")
             for comparison in CASES[name](quick):
-                found = measure(
-                    comparison, case=name, rounds=rounds, warm_up=not quick, judge=not quick, progress=status.update
-                )
+                how: dict[str, Any] = {
+                    "warm_up": not quick,
+                    "judge": not quick,
+                    "busy": busy,
+                    "progress": status.update,
+                }
+                found = measure(comparison, case=name, rounds=rounds, **how)
                 console.print(table(found))
                 rows += found
                 absent.update(comparison.absent)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import descent_cases, rule_cases, tag_cases
+import numpy as np
+
+from benchmarks import descent_cases, online_cases, rule_cases, samples, tag_cases
 from benchmarks.timing import Comparison, Contender, Finding, Goal
 
 Case = Callable[[bool], Iterator[Comparison]]
@@ -48,21 +51,51 @@ def _import(statement: str) -> Callable[[], dict[str, Any]]:
         f"{statement}\n"
         "print(time.perf_counter() - start, *{name.split('.')[0] for name in sys.modules})\n"
     )
-    # the package that runs here, wherever the new process would look first
-    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
 
     def call() -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)},
-        )
-        seconds, *loaded = done.stdout.split()
+        seconds, *loaded = _output(["-c", code]).split()
         return {"seconds": float(seconds), "loaded": set(loaded)}
 
     return call
+
+
+def _output(arguments: list[str]) -> str:
+    """What a new Python process prints."""
+    # the package that runs here, wherever the new process would look first
+    path = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    env = {**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)}
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True, env=env)
+    return done.stdout
+
+
+def commands(quick: bool) -> Iterator[Comparison]:
+    """``torchperc learn`` from start to end: a data set of 569 rows, and a CSV file of 100,000 × 30."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = 300 if quick else 100_000
+        X, y = samples.bell(rows, 30, flips=0.05)
+        table = Path(folder, "table.csv")
+        header = ",".join([*(f"x{column}" for column in range(30)), "label"])
+        np.savetxt(
+            table, np.column_stack([X, y]), fmt=["%.5g"] * 30 + ["%d"], delimiter=",", header=header, comments=""
+        )
+        for title, data, most in (
+            ("breast-cancer", ["breast-cancer"], 4.0),
+            (f"a CSV file of {rows:,} × 30", [str(table), "--target", "label"], 12.0),
+        ):
+            ours = Contender("torchperc learn", _learning(data, folder), 1, Goal("seconds", most))
+            bare = Contender("without a report", _learning([*data, "--report", "no"], folder), 1)
+            yield Comparison(title, [ours, bare], _same_model)
+
+
+def _learning(data: list[str], folder: str) -> Callable[[], str]:
+    return lambda: _output(["-m", "torchperc", "learn", *data, "--out", f"{folder}/run", "--overwrite"])
+
+
+def _same_model(results: Mapping[str, Any]) -> dict[str, Finding]:
+    """Each says how good its model is, and the same."""
+    said = [[line for line in text.splitlines() if line.startswith("On the held-out")] for text in results.values()]
+    same = len(said[0]) == 1 and all(lines == said[0] for lines in said)
+    return dict.fromkeys(results, Finding(same, said[0][0].partition(" has ")[2] if said[0] else "says no test error"))
 
 
 CASES: dict[str, Case] = {
@@ -75,11 +108,15 @@ CASES: dict[str, Case] = {
     "full-batch": descent_cases.full_batch,
     "optimum": descent_cases.optimum,
     "limit": rule_cases.limit,
-    "validation": rule_cases.validation,
+    "first-epoch": rule_cases.first_epoch,
     "growth": rule_cases.growth,
     "orders": rule_cases.orders,
+    "pocket": rule_cases.pocket,
+    "online": online_cases.online,
+    "census": online_cases.census,
     "tag": tag_cases.tag,
     "import": importing,
+    "commands": commands,
 }
 """Every case by its name."""
 
@@ -89,6 +126,6 @@ def about(case: Case) -> str:
 
     Example:
         >>> about(CASES["dense-784"])
-        'The rule on 50,000 × 784.'
+        'The rule on 50,000 × 784: noisy labels, and data with at most 1 % mistakes per row.'
     """
     return (case.__doc__ or "").split("\n")[0].replace("``", "")

@@ -43,10 +43,8 @@ class Learned(NamedTuple):
 Call = Callable[[], Learned]
 
 
-def by_rule(
-    X: Any, y: Array, epochs: int, *, classes: int | None = None, bias: bool = True, engine: str = "auto"
-) -> Call:
-    """Ours: ``RuleTrainer.fit`` on a new net of the data's dtype.
+def by_rule(X: Any, y: Array, epochs: int, *, classes: int | None = None, bias: bool = True, **options: Any) -> Call:
+    """Ours: ``RuleTrainer(**options).fit`` on a new net of the data's dtype.
 
     Example:
         >>> call = by_rule(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]), epochs=2)
@@ -61,7 +59,7 @@ def by_rule(
             net: Perceptron | MulticlassPerceptron = Perceptron(width, bias=bias, dtype=dtype)
         else:
             net = MulticlassPerceptron(width, classes, bias=bias, dtype=dtype)
-        result = RuleTrainer(max_epochs=epochs, engine=engine).fit(net, X, y)
+        result = RuleTrainer(max_epochs=epochs, **options).fit(net, X, y)
         return learned(net, result)
 
     return call
@@ -95,6 +93,55 @@ def scikit_learn(estimator: str, X: Any, y: Array, **options: Any) -> Call:
             warnings.simplefilter("ignore")  # that the epochs did not suffice, which is meant
             model = make(**options).fit(X, y)
         return Learned(np.atleast_2d(model.coef_), np.atleast_1d(model.intercept_))
+
+    return call
+
+
+def compiled_loop(X: Any, y: Array, *, classes: int | None = None, bias: bool = True) -> Call:
+    """The loop that ``fit`` calls for an epoch, on samples that were checked and laid out before.
+
+    Example:
+        >>> compiled_loop(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]))().weight
+        array([[-1.,  1.]])
+    """
+    from torchperc.rules.engines.compiled import nearness
+    from torchperc.rules.loops.learn import learn
+    from torchperc.rules.spaces import LinearSpace
+    from torchperc.samples import compiling
+    from torchperc.samples.parts import as_rows
+
+    dtype = torch.float32 if X.dtype == np.float32 else torch.float64
+    space = LinearSpace(as_rows(X, dtype=dtype), classes, float(bias))
+    near, at = nearness(space), np.arange(len(y), dtype=np.uint64)
+    loop: Any = learn
+    found, coefs, zero = (
+        np.empty((2, len(y)), np.int64),
+        np.ones(1),
+        torch.zeros(space.outputs, X.shape[1], dtype=dtype),
+    )
+
+    def call() -> Learned:
+        laid, b = compiling.laid_out(zero, space.rows.sparse), np.zeros(space.outputs, X.dtype)
+        loop(space.rows.plain(), at, at, y, coefs, laid.loop, b, float(bias), 0, 0.0, near, 0, *found, 0)
+        return Learned(laid.tensor.numpy(), b)
+
+    return call
+
+
+def estimator(X: Any, y: Array, epochs: int, *, bias: bool = True) -> Call:
+    """Ours as a scikit-learn user calls it: ``PerceptronClassifier.fit``, samples in the given order.
+
+    Example:
+        >>> estimator(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]), epochs=2)().weight
+        array([[-1.,  1.]])
+    """
+    make = import_module("torchperc.sklearn").PerceptronClassifier
+
+    def call() -> Learned:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = make(max_iter=epochs, order="given", fit_intercept=bias).fit(X, y)
+        return Learned(model.coef_, np.atleast_1d(model.intercept_))
 
     return call
 
@@ -249,7 +296,7 @@ def same_mistakes(found: Learned, reference: Learned, epochs: int) -> Finding:
     Example:
         >>> X, y = np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([1, -1, 1])
         >>> same_mistakes(by_rule(X, y, 1)(), by_rule(X[:2], y[:2], 1, engine="reference")(), epochs=1)
-        Finding(ok=True, text='100 % mistakes a row; the first 2 rows as the reference')
+        Finding(ok=True, text='100 % mistakes per row; the first 2 rows as the reference')
     """
     assert found.result is not None
     assert reference.result is not None
@@ -257,7 +304,7 @@ def same_mistakes(found: Learned, reference: Learned, epochs: int) -> Finding:
     first = log.step < expected.steps
     pairs = ((log.index, expected.index), (log.step, expected.step), (log.wrong, expected.wrong))
     share = len(log) / log.steps
-    rate = f"{100 * share:.{0 if share >= 0.095 else 1 if share >= 0.01 else 2}f} % mistakes a row"
+    rate = f"{100 * share:.{0 if share >= 0.095 else 1 if share >= 0.01 else 2}f} % mistakes per row"
     if not all(torch.equal(a[first], b) for a, b in pairs):
         return Finding(False, f"{rate}; not the mistakes of the reference on the first {expected.steps:,} rows")
     if found.result.epochs != epochs:

@@ -9,6 +9,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ def table(rows: Sequence[Row]) -> Table:
     Example:
         >>> row = Row("dense", "1,000 × 20", "ours", 1000, (0.25, 0.2), 1.0, None, None, None)
         >>> [column.header for column in table([row]).columns]
-        ['contender', 'best', 'median', 'spread', 'a row', 'ratio', 'target', 'results']
+        ['contender', 'best', 'median', 'spread', 'per row', 'ratio', 'busy core', 'ratio', 'target', 'results']
     """
     from rich import box
     from rich.table import Table
@@ -67,7 +68,7 @@ def table(rows: Sequence[Row]) -> Table:
     title = f"{first.case}: {first.comparison}"
     shown = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
     shown.add_column("contender", max_width=38)
-    for heading in ("best", "median", "spread", "a row", "ratio", "target"):
+    for heading in ("best", "median", "spread", "per row", "ratio", "busy core", "ratio", "target"):
         shown.add_column(heading, justify="right", no_wrap=True)
     shown.add_column("results")
     for row in rows:
@@ -78,6 +79,8 @@ def table(rows: Sequence[Row]) -> Table:
             f"{100 * row.spread:.0f} %",
             duration(row.best / row.rows),
             "" if row is first else times(row.ratio),
+            duration(min(row.busy)) if row.busy else "",
+            "" if row is first or row.busy_ratio is None else times(row.busy_ratio),
             _target(row),
             ("DIFFERENT: " if row.differs else "") + ("" if row.finding is None else row.finding.text),
         )
@@ -117,25 +120,27 @@ def _reached(row: Row) -> str:
     if row.goal.kind == "seconds":
         return f"{duration(row.best)}, target {row.goal.text}"
     cost = row.goal.kind != "at least"
-    return f"{'cost ' if cost else ''}{times(1 / row.ratio if cost else row.ratio)}, target {row.goal.text}"
+    reached = [times(1 / ratio if cost else ratio) for ratio in (row.ratio, row.busy_ratio) if ratio is not None]
+    busy = f" ({reached[1]} with a busy core)" if len(reached) > 1 else ""
+    return f"{'cost ' if cost else ''}{reached[0]}{busy}, target {row.goal.text}"
 
 
 # --- files --------------------------------------------------------------------------------------------------------
 
 
 def write(folder: Path, rows: Sequence[Row], absent: Mapping[str, str], *, rounds: int, quick: bool) -> list[Path]:
-    """Write ``bench.json``, and ``bench.png`` if there is a ratio to draw; each whole or not at all.
+    """Write ``bench.json`` and ``bench.md``, and ``bench.png`` if there is a ratio to draw; each atomically.
 
     Example:
         >>> import tempfile
         >>> row = Row("dense", "1,000 × 20", "ours", 1000, (0.25, 0.2), 1.0, None, None, None)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     [path.name for path in write(Path(folder), [row], {}, rounds=2, quick=True)]
-        ['bench.json']
+        ['bench.json', 'bench.md']
     """
     found = report(rows, absent, rounds=rounds, quick=quick)
     text = json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False)
-    files = {"bench.json": f"{text}\n".encode()}
+    files = {"bench.json": f"{text}\n".encode(), "bench.md": markdown(rows).encode()}
     figure = chart(rows)
     if figure is not None:
         picture = io.BytesIO()
@@ -144,6 +149,25 @@ def write(folder: Path, rows: Sequence[Row], absent: Mapping[str, str], *, round
     for name, content in files.items():
         write_whole(folder / name, content, make_folder=True)
     return [folder / name for name in files]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The ratios as a table for a page: what was compared, with whom, idle and with a busy core.
+
+    Example:
+        >>> ours = Row("dense", "1,000 × 20", "ours", 1000, (0.2,), 1.0, None, None, None, (0.3,), 1.0)
+        >>> peer = Row("dense", "1,000 × 20", "peer", 1000, (0.8,), 4.0, None, None, None, (0.9,), 3.0)
+        >>> print(markdown([ours, peer]), end="")
+        | | against | times as fast | with a busy core |
+        |---|---|---|---|
+        | dense: 1,000 × 20 | peer | 4.00 | 3.00 |
+    """
+    lines = ["| | against | times as fast | with a busy core |", "|---|---|---|---|"]
+    for before, row in pairwise(rows):
+        if (row.case, row.comparison) == (before.case, before.comparison):  # else it is ours, and the first
+            ratios = ("" if ratio is None else times(ratio)[:-1] for ratio in (row.ratio, row.busy_ratio))
+            lines.append(f"| {row.case}: {row.comparison} | {row.contender} | {' | '.join(ratios)} |")
+    return "\n".join(lines) + "\n"
 
 
 def report(rows: Sequence[Row], absent: Mapping[str, str], *, rounds: int, quick: bool) -> dict[str, Any]:
@@ -195,6 +219,8 @@ def _plain(row: Row) -> dict[str, Any]:
         "spread": row.spread,
         "microseconds_a_row": row.microseconds,
         "ratio_to_ours": row.ratio,
+        "seconds_with_a_busy_core": list(row.busy),
+        "ratio_with_a_busy_core": row.busy_ratio,
         "results_ok": None if row.finding is None else row.finding.ok,
         "results": None if row.finding is None else row.finding.text,
         "target": None if row.goal is None else row.goal.text,

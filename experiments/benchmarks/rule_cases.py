@@ -21,7 +21,7 @@ from torchperc.rules.trainer import RuleTrainer
 Array = npt.NDArray[Any]
 Results = Mapping[str, Any]
 
-OURS = "RuleTrainer.fit"
+OURS, ESTIMATOR = "RuleTrainer.fit", "PerceptronClassifier.fit"
 _SKLEARN = "scikit-learn Perceptron"
 _PLAIN = {"shuffle": False, "tol": None}  # the same order, and all the epochs
 _FEW = 2_000  # rows for contenders that take a row at a time in Python, and for the reference engine
@@ -30,32 +30,46 @@ _SOME = 10_000  # rows for contenders that take long
 
 # --- dense rows, two classes --------------------------------------------------------------------------------------
 
-_KINDS: dict[str, tuple[dict[str, Any], tuple[float, float]]] = {
-    "noisy": ({"flips": 0.1}, (3, 5)),
-    "clean": ({"flips": 0.0}, (3, 5)),
-    "few mistakes": ({"flips": 0.003, "gap": 60}, (5, 8)),
+_KINDS: dict[str, dict[str, Any]] = {
+    "noisy": {"flips": 0.1},
+    "clean": {"flips": 0.0},
+    "few mistakes": {"flips": 0.003, "gap": 0.6},
+    "few mistakes, fractions": {"flips": 0.003, "gap": 0.6, "fractions": True},
 }
+_FACTORS = {"noisy": (3, 5), "clean": (3, 5), "few mistakes": (7, 7), "few mistakes, fractions": (7, 7)}
+_WIDE = {"noisy": (2.5, 4), "few mistakes": (7, 7), "few mistakes, fractions": (7, 7)}
 _DTYPES = ("float64", "float32")
 
 
 def dense_100(quick: bool) -> Iterator[Comparison]:
-    """The rule on 100,000 × 100: noisy labels, clean ones, and data with under 1 % mistakes a row."""
-    rows, width, epochs = (1_000, 20, 3) if quick else (100_000, 100, 10)
-    for kind, (options, factors) in _KINDS.items():
-        for dtype, factor in zip(_DTYPES, factors, strict=True):
-            X, y = samples.planes(rows, width, dtype=dtype, **options)
-            title = f"{kind}, {rows:,} × {width} {dtype}, {epochs} epochs"
-            more = (kind, dtype) == ("noisy", "float64")
-            share = 0.01 if kind == "few mistakes" and not quick else 1.0
-            yield _dense(title, X, y, epochs, factor, more=more, share=share)
+    """The rule on 100,000 × 100: noisy labels, clean ones, and data with at most 1 % mistakes per row."""
+    rows, width, epochs = (1_000, 20, 3) if quick else (100_000, 100, 5)
+    yield from _kinds(rows, width, epochs, _FACTORS, more="noisy", judge=not quick)
 
 
 def dense_784(quick: bool) -> Iterator[Comparison]:
-    """The rule on 50,000 × 784."""
+    """The rule on 50,000 × 784: noisy labels, and data with at most 1 % mistakes per row."""
     rows, width, epochs = (500, 50, 2) if quick else (50_000, 784, 5)
-    for dtype, factor in zip(_DTYPES, (2.5, 4), strict=True):
-        X, y = samples.planes(rows, width, flips=0.1, dtype=dtype)
-        yield _dense(f"noisy, {rows:,} × {width} {dtype}, {epochs} epochs", X, y, epochs, factor)
+    yield from _kinds(rows, width, epochs, _WIDE, judge=not quick)
+
+
+def _kinds(
+    rows: int,
+    width: int,
+    epochs: int,
+    factors: Mapping[str, tuple[float, float]],
+    *,
+    judge: bool,
+    more: str | None = None,
+) -> Iterator[Comparison]:
+    """A comparison for each kind of data and type."""
+    for kind, both in factors.items():
+        for dtype, factor in zip(_DTYPES, both, strict=True):
+            options = {**_KINDS[kind], "gap": int(_KINDS[kind].get("gap", 0) * width)}
+            X, y = samples.planes(rows, width, dtype=dtype, **options)
+            title = f"{kind}, {rows:,} × {width} {dtype}, {epochs} epochs"
+            share = 0.01 if judge and kind.startswith("few mistakes") else 1.0
+            yield _dense(title, X, y, epochs, factor, more=(kind, dtype) == (more, "float64"), share=share)
 
 
 def _dense(
@@ -70,12 +84,13 @@ def _dense(
     contenders = [
         Contender(OURS, peers.by_rule(X, y, epochs), total),
         Contender(_SKLEARN, peers.scikit_learn("Perceptron", X, y, **options), total, Goal("at least", factor)),
+        Contender(ESTIMATOR, peers.estimator(X, y, epochs), total),
     ]
 
     def check(results: Results) -> dict[str, Finding]:
         ours = results[OURS]
         findings = {OURS: _allowed(peers.same_mistakes(ours, reference, epochs), ours, share)}
-        findings[_SKLEARN] = peers.same_weights(ours, results[_SKLEARN])
+        findings |= {name: peers.same_weights(ours, results[name]) for name in (_SKLEARN, ESTIMATOR)}
         for name in results.keys() & {contender.name for contender in loops}:
             findings[name] = peers.same_weights(reference, results[name])
         for name in results.keys() & {contender.name for contender in others}:
@@ -110,7 +125,7 @@ def _allowed(finding: Finding, found: Learned, share: float) -> Finding:
     assert found.result is not None
     log = found.result.log
     if len(log) > share * log.steps:
-        return Finding(False, f"{finding.text}; this case is of at most {100 * share:g} % mistakes a row")
+        return Finding(False, f"{finding.text}; this case is of at most {100 * share:g} % mistakes per row")
     return finding
 
 
@@ -128,23 +143,24 @@ def classes(quick: bool) -> Iterator[Comparison]:
 def sparse(quick: bool) -> Iterator[Comparison]:
     """CSR rows, 100,000 × 50,000 with 50 entries each; two classes and ten; no bias, as scikit-learn slows it."""
     rows, width, filled, epochs = (500, 1_000, 10, 2) if quick else (100_000, 50_000, 50, 5)
-    size = f"CSR {rows:,} × {width:,}, {filled} entries a row, {epochs} epochs"
+    size = f"CSR {rows:,} × {width:,}, {filled} entries per row, {epochs} epochs"
     X, y = samples.words(rows, width, filled, 2, flips=0.02)
     reference = peers.by_rule(X[:_FEW], y[:_FEW], 1, bias=False, engine="reference")()
     theirs = peers.scikit_learn("Perceptron", X, y, max_iter=epochs, fit_intercept=False, **_PLAIN)
     contenders = [
         Contender(OURS, peers.by_rule(X, y, epochs, bias=False), epochs * rows),
-        Contender(_SKLEARN, theirs, epochs * rows, Goal("at least", 1.5)),
+        Contender(_SKLEARN, theirs, epochs * rows, Goal("at least", 3)),
+        Contender(ESTIMATOR, peers.estimator(X, y, epochs, bias=False), epochs * rows),
     ]
 
     def check(results: Results) -> dict[str, Finding]:
         ours = results[OURS]
-        same = peers.same_weights(ours, results[_SKLEARN])
-        return {OURS: peers.same_mistakes(ours, reference, epochs), _SKLEARN: same}
+        findings = {name: peers.same_weights(ours, results[name]) for name in (_SKLEARN, ESTIMATOR)}
+        return {OURS: peers.same_mistakes(ours, reference, epochs), **findings}
 
     yield Comparison(f"2 classes, {size}", contenders, check)
     X, y = samples.words(rows, width, filled, 10, flips=0.02)
-    yield _many(f"10 classes, {size}", X, y, epochs, Goal("at least", 5), fewer=False, bias=False)
+    yield _many(f"10 classes, {size}", X, y, epochs, Goal("at least", 6), fewer=False, bias=False)
 
 
 def _many(title: str, X: Any, y: Array, epochs: int, goal: Goal, *, fewer: bool, bias: bool = True) -> Comparison:
@@ -220,25 +236,56 @@ def _limit_check(X: Array, reference: Learned, epochs: int) -> Callable[[Results
     return check
 
 
-def validation(quick: bool) -> Iterator[Comparison]:
-    """What a call costs beside its epochs, the checks of its input above all: it may not double the calls timed here.
+def first_epoch(quick: bool) -> Iterator[Comparison]:
+    """What ``fit`` costs beside its loop: a call of one epoch against the compiled loop alone, dense and CSR rows."""
+    for title, X, y, many, bias in _first_epochs(quick):
+        reference = peers.by_rule(X[:_FEW], y[:_FEW], 1, classes=many, bias=bias, engine="reference")()
+        loop = "the compiled loop alone"
+        contenders = [
+            Contender(OURS, peers.by_rule(X, y, 1, classes=many, bias=bias, engine="compiled"), len(y)),
+            Contender(loop, peers.compiled_loop(X, y, classes=many, bias=bias), len(y), Goal("at most", 1.3)),
+            Contender(ESTIMATOR, peers.estimator(X, y, 1, bias=bias), len(y)),
+        ]
 
-    A call of E epochs takes F + E·m. Calls of ten times as many epochs have next to no F for a row, so that the
-    quotient of the two times for a row is about 1 + F/(E·m).
-    """
-    rows, width, epochs = (1_000, 20, 2) if quick else (100_000, 100, 10)
-    X, y = samples.planes(rows, width, flips=0.003, gap=60)
-    reference = peers.by_rule(X[:_FEW], y[:_FEW], 1, engine="reference")()
-    lengths = {f"{OURS}, {many} epoch{'s' * (many > 1)}": many for many in (epochs, 10 * epochs, 1)}
-    goals = {10 * epochs: Goal("at most", 2)}
+        def check(results: Results, reference: Learned = reference, loop: str = loop) -> dict[str, Finding]:
+            findings = {name: peers.same_weights(results[OURS], results[name]) for name in (loop, ESTIMATOR)}
+            return {OURS: peers.same_mistakes(results[OURS], reference, 1), **findings}
+
+        yield Comparison(f"one epoch, {title}", contenders, check)
+
+
+def _first_epochs(quick: bool) -> Iterator[tuple[str, Any, Array, int | None, bool]]:
+    """Title, samples, labels, number of classes, whether there is a bias."""
+    for rows, width in ((1_000, 20), (500, 50)) if quick else ((100_000, 100), (40_000, 784)):
+        for dtype in _DTYPES:
+            X, y = samples.planes(rows, width, flips=0.1, dtype=dtype)
+            yield f"{rows:,} × {width} {dtype}", X, y, None, True
+    rows, width = (500, 50) if quick else (40_000, 784)
+    X, y = samples.pictures(rows, width, 10)
+    yield f"10 classes, {rows:,} × {width} float32", X, y, 10, True
+    rows, width, filled = (500, 1_000, 10) if quick else (100_000, 50_000, 50)
+    for classes in (2, 10):
+        X, y = samples.words(rows, width, filled, classes, flips=0.02)
+        title = f"{classes} classes, CSR {rows:,} × {width:,}, {filled} entries per row"
+        yield title, X, y, None if classes == 2 else classes, False
+
+
+def pocket(quick: bool) -> Iterator[Comparison]:
+    """``select="pocket"`` on noisy data, 50,000 × 50, against the weights after the last epoch."""
+    rows, width, epochs = (500, 10, 2) if quick else (50_000, 50, 5)
+    X, y = samples.planes(rows, width, flips=0.1)
+    plain = f"{OURS}, last weights"
     contenders = [
-        Contender(name, peers.by_rule(X, y, many), many * rows, goals.get(many)) for name, many in lengths.items()
+        Contender(f"{OURS}, pocket", peers.by_rule(X, y, epochs, select="pocket"), epochs * rows),
+        Contender(plain, peers.by_rule(X, y, epochs), epochs * rows, Goal("at most", 3)),
     ]
 
     def check(results: Results) -> dict[str, Finding]:
-        return {name: peers.same_mistakes(found, reference, lengths[name]) for name, found in results.items()}
+        kept, last = (peers.errors(results[contender.name], X, y) for contender in contenders)
+        text = f"{100 * kept:.1f} % training errors, the last weights {100 * last:.1f} %"
+        return {contenders[0].name: Finding(kept <= last, text)}
 
-    yield Comparison(f"checks of the input, {rows:,} × {width} float64", contenders, check)
+    yield Comparison(f"noisy, {rows:,} × {width}, {epochs} epochs", contenders, check)
 
 
 # --- growth and many orders ---------------------------------------------------------------------------------------

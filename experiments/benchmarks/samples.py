@@ -19,7 +19,14 @@ Array = npt.NDArray[Any]
 
 
 def planes(
-    rows: int, width: int, *, flips: float, gap: int = 0, dtype: str = "float64", seed: int = 0
+    rows: int,
+    width: int,
+    *,
+    flips: float,
+    gap: int = 0,
+    fractions: bool = False,
+    dtype: str = "float64",
+    seed: int = 0,
 ) -> tuple[Array, Array]:
     """Two classes on the two sides of a plane through the origin: sign(u·x), a fraction of the labels turned round.
 
@@ -28,11 +35,12 @@ def planes(
         width: d.
         flips: fraction of wrong labels.
         gap: the first ``gap`` features move by ±1 away from the plane, which leaves a strip about it empty.
+        fractions: add a random multiple of 1/1024 between −1/2 and 1/2 to every feature, which no 8 bits hold.
         dtype: of X.
         seed: of the generator.
 
     Shape:
-        X (N, d) of whole numbers −5 to 5 (−6 to 6 with a gap), y (N,) int64 of −1/+1.
+        X (N, d) of integers −5 to 5 (−6 to 6 with a gap), y (N,) int64 of −1/+1.
 
     Example:
         >>> X, y = planes(1000, 20, flips=0.0)
@@ -45,6 +53,8 @@ def planes(
     y = np.where(X @ normal >= 0, 1, -1)
     gap = min(gap, width)
     X[:, :gap] += y.astype(dtype)[:, None] * np.sign(normal[:gap])
+    if fractions:
+        X += rng.integers(-512, 513, size=X.shape, dtype=np.int16).astype(dtype) / 1024
     return X, np.where(rng.random(rows) < checks.number("flips", flips, at_least=0), -y, y)
 
 
@@ -95,6 +105,38 @@ def words(
     X = csr_array((counts, columns.ravel().astype(np.int32), ends), shape=(rows, width))
     y = np.where(rng.random(rows) < flips, rng.integers(classes, size=rows), y)
     return X, 2 * y - 1 if classes == 2 else y
+
+
+_CENSUS = (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41)  # values of each attribute, 123 in all
+
+
+def census(rows: int, *, dtype: str = "float64", seed: int = 0) -> tuple[csr_array, Array]:
+    """Rows of fourteen attributes, each as one 1 among its columns, as a9a has them; about a quarter are positive.
+
+    Labels are drawn by a logistic model, so that the best linear model errs on about 15 % of new rows.
+
+    Shape:
+        X (N, 123) scipy CSR of ones, y (N,) int64 of −1/+1.
+
+    Example:
+        >>> X, y = census(1000)
+        >>> X.shape, X.nnz, set(X.data.tolist()), sorted(set(y.tolist()))
+        ((1000, 123), 14000, {1.0}, [-1, 1])
+    """
+    from scipy.sparse import csr_array
+
+    fixed = np.random.default_rng(123)  # the same model for every sample of it
+    weight = fixed.normal(scale=1.15, size=sum(_CENSUS))
+    chances = [fixed.dirichlet(np.full(size, 0.7)) for size in _CENSUS]
+    rng = np.random.default_rng(seed)
+    starts = np.concatenate(([0], np.cumsum(_CENSUS)[:-1]))
+    values = [start + rng.choice(len(p), size=rows, p=p) for start, p in zip(starts, chances, strict=True)]
+    columns = np.stack(values, axis=1).astype(np.int32)
+    middle = sum(p @ weight[start : start + len(p)] for start, p in zip(starts, chances, strict=True))
+    scores = weight[columns].sum(1) - middle - 2.1
+    y = np.where(rng.random(rows) < 1 / (1 + np.exp(-scores)), 1, -1)
+    ends = np.arange(rows + 1, dtype=np.int32) * len(_CENSUS)
+    return csr_array((np.ones(columns.size, dtype), columns.ravel(), ends), shape=(rows, sum(_CENSUS))), y
 
 
 def bell(rows: int, width: int, *, flips: float, dtype: str = "float64", seed: int = 0) -> tuple[Array, Array]:

@@ -3,12 +3,16 @@
 A ratio of two times says something only if both ran under the same conditions and did the same work. So the contenders
 of a comparison run round by round, each once a round, the first place going round; the best of the rounds counts, and
 how far the worst is from it is told. Each round's results are compared, outside the times.
+
+Each round is made twice: on an idle machine, and beside a process that keeps one core busy, as other work does on most
+machines. Calls that wait for a thread pool show it there.
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +27,7 @@ from torchperc import _checks as checks
 
 GOALS = ("at least", "at most", "within", "seconds")
 Clock = Callable[[], float]
+Times = Mapping[str, list[float]]
 Progress = Callable[[str], None]
 
 
@@ -168,6 +173,8 @@ class Row:
         finding: what the comparison of results said, ``None`` if nothing.
         goal: what was asked.
         met: whether our side did it; ``None`` if nothing was asked.
+        busy: the same seconds with a busy core; none if that was not measured.
+        busy_ratio: the ratio of those, ``None`` without them.
 
     Example:
         >>> row = Row("case", "data", "ours", 1000, (0.25, 0.2, 0.3), 1.0, None, None, None)
@@ -184,6 +191,8 @@ class Row:
     finding: Finding | None
     goal: Goal | None
     met: bool | None
+    busy: tuple[float, ...] = ()
+    busy_ratio: float | None = None
 
     @property
     def best(self) -> float:
@@ -218,6 +227,7 @@ def measure(
     rounds: int = 5,
     warm_up: bool = True,
     judge: bool = True,
+    busy: bool = False,
     clock: Clock = time.perf_counter,
     progress: Progress | None = None,
 ) -> list[Row]:
@@ -228,7 +238,9 @@ def measure(
         case: the name that the rows carry.
         rounds: how often each is timed.
         warm_up: run everything once before, so that no time includes what is compiled or loaded at first use.
-        judge: hold the times against the goals; without, the goals are left out.
+        judge: hold the times against the goals; without, the goals are left out. Goals are about an idle machine,
+            those of kind ``"at most"`` about one with a busy core, too.
+        busy: make each round once more beside a :func:`neighbour`.
         clock: seconds.
         progress: told what runs.
 
@@ -246,22 +258,30 @@ def measure(
     """
     checks.whole("rounds", rounds, at_least=1)
     contenders = comparison.present
-    times: dict[str, list[float]] = {contender.name: [] for contender in contenders}
+    idle: Times = {contender.name: [] for contender in contenders}
+    loaded: Times = {contender.name: [] for contender in contenders}
     findings: dict[str, Finding] = {}
-    for number in range(-1 if warm_up else 0, rounds):
+
+    def turn(number: int, times: Times, what: str) -> None:
         results = {}
-        if number < 0:
-            gc.collect()  # once is enough: the calls leave little, and collecting takes a moment in a large process
         for contender in _turns(contenders, number):
             if progress is not None:
-                progress(f"{comparison.title}: {contender.name}, {'warm-up' if number < 0 else f'round {number + 1}'}")
+                progress(f"{comparison.title}: {contender.name}, {what}")
             seconds, results[contender.name] = _timed(contender, clock)
-            if number >= 0:
-                times[contender.name].append(seconds)
+            times[contender.name].append(seconds)
         for name, finding in comparison.check(results).items():
             if findings.get(name) is None or findings[name].ok is not False:  # a difference once found stays
                 findings[name] = finding
-    return _rows(comparison, case, times, findings, judge)
+
+    if warm_up:
+        gc.collect()  # once is enough: the calls leave little, and collecting takes a moment in a large process
+        turn(-1, {contender.name: [] for contender in contenders}, "warm-up")
+    for number in range(rounds):
+        turn(number, idle, f"round {number + 1}")
+        if busy:
+            with neighbour():
+                turn(number, loaded, f"round {number + 1}, with a busy core")
+    return _rows(comparison, case, idle, loaded, findings, judge)
 
 
 def _turns(contenders: Sequence[Contender], number: int) -> list[Contender]:
@@ -279,19 +299,47 @@ def _timed(contender: Contender, clock: Clock) -> tuple[float, Any]:
 
 
 def _rows(
-    comparison: Comparison, case: str, times: Mapping[str, list[float]], findings: Mapping[str, Finding], judge: bool
+    comparison: Comparison, case: str, idle: Times, loaded: Times, findings: Mapping[str, Finding], judge: bool
 ) -> list[Row]:
     ours = comparison.contenders[0]
-    own = min(times[ours.name])
+
+    def ratio(contender: Contender, times: Times) -> float:
+        return (min(times[contender.name]) / contender.rows) / (min(times[ours.name]) / ours.rows)
+
     rows = []
     for contender in comparison.present:
-        ratio = (min(times[contender.name]) / contender.rows) / (own / ours.rows)
-        goal = contender.goal if judge else None
-        met = None if goal is None else goal.met(ratio, own)
-        finding = findings.get(contender.name)
-        taken = tuple(times[contender.name])
-        rows.append(Row(case, comparison.title, contender.name, contender.rows, taken, ratio, finding, goal, met))
+        name, goal = contender.name, contender.goal if judge else None
+        taken, with_load = tuple(idle[name]), tuple(loaded[name])
+        own, busy_ratio = ratio(contender, idle), ratio(contender, loaded) if with_load else None
+        met = None if goal is None else goal.met(own, min(idle[ours.name]))
+        if goal is not None and goal.kind == "at most" and busy_ratio is not None:
+            met = met and goal.met(busy_ratio, min(loaded[ours.name]))
+        found = findings.get(name)
+        rows.append(
+            Row(case, comparison.title, name, contender.rows, taken, own, found, goal, met, with_load, busy_ratio)
+        )
     return rows
+
+
+_SPIN = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(10**5))"
+
+
+@contextmanager
+def neighbour() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that keeps one core busy, for as long as this lasts; it also ends if this process does.
+
+    Example:
+        >>> with neighbour() as process:
+        ...     process.poll() is None
+        True
+        >>> process.poll() is None
+        False
+    """
+    with subprocess.Popen([sys.executable, "-S", "-c", _SPIN]) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager

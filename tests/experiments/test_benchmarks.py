@@ -3,13 +3,14 @@
 import json
 import tarfile
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 from benchmarks import peers, report, samples, tagged
 from benchmarks.cases import CASES, about
-from benchmarks.timing import Comparison, Contender, Finding, Goal, Row, measure, threads
+from benchmarks.timing import Comparison, Contender, Finding, Goal, Row, measure, neighbour, threads
 
 import torchperc as tp
 
@@ -131,6 +132,47 @@ def test_calls_that_bring_their_own_time():
     assert row.times == (0.125, 0.125)
 
 
+def test_every_round_is_made_again_with_a_busy_core(monkeypatch):
+    """With one, ours takes four times as long and theirs twice."""
+    clock, neighbours = Clock(), []
+
+    @contextmanager
+    def beside():
+        neighbours.append(len(clock.calls))
+        yield
+
+    monkeypatch.setattr("benchmarks.timing.neighbour", beside)
+    ours = clock.contender("ours", [9.0, 1.0, 4.0, 1.5, 5.0])
+    theirs = clock.contender("theirs", [9.0, 3.0, 6.0, 3.0, 6.0], goal=Goal("at least", 3))
+    slow = clock.contender("slow", [9.0, 3.0, 2.0, 3.0, 2.0], goal=Goal("at most", 1.25))
+    rows = measure(Comparison("data", [ours, theirs, slow], nothing), rounds=2, busy=True, clock=clock)
+    assert neighbours == [6, 12]  # after the warm-up and the first idle round, and so on
+    assert [row.times for row in rows] == [(1.0, 1.5), (3.0, 3.0), (3.0, 3.0)]
+    assert [row.busy for row in rows] == [(4.0, 5.0), (6.0, 6.0), (2.0, 2.0)]
+    assert [row.busy_ratio for row in rows] == [1.0, 1.5, 0.5]
+    assert [row.met for row in rows] == [None, True, False]  # a cost counts with a busy core, too
+    assert report.summary(rows, {})[-1].endswith("slow: cost 0.33× (2.00× with a busy core), target cost ≤ 1.25×")
+    assert report.markdown(rows).splitlines()[2:] == [
+        "| : data | theirs | 3.00 | 1.50 |",
+        "| : data | slow | 3.00 | 0.50 |",
+    ]
+
+
+def test_a_neighbour_ends_even_if_what_it_is_beside_fails():
+    started = []
+
+    def failing():
+        with neighbour() as process:
+            started.append((process, process.poll()))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        failing()
+    ((process, at_first),) = started
+    assert at_first is None
+    assert process.poll() is not None
+
+
 def test_threads_are_set_and_given_back():
     before = torch.get_num_threads()
     seen = []
@@ -238,7 +280,7 @@ def made(ratio, goal=None, finding=None, contender="theirs"):
 def test_the_report_has_all_that_was_measured(tmp_path):
     rows = [made(1.0, contender="ours"), made(4.0, Goal("at least", 3), Finding(True, "same weights"))]
     files = report.write(tmp_path / "new", rows, {"vw": "not installed"}, rounds=2, quick=False)
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["bench.json", "bench.png"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["bench.json", "bench.md", "bench.png"]
     found = json.loads(files[0].read_text())
     assert found["versions"]["torchperc"] == tp.__version__
     assert found["machine"]["cpus"] >= 1
@@ -247,6 +289,7 @@ def test_the_report_has_all_that_was_measured(tmp_path):
     assert found["rows"][1] == {
         "case": "case", "comparison": "data", "contender": "theirs", "rows": 10, "seconds": [0.1, 0.15], "best": 0.1,
         "median": 0.125, "spread": pytest.approx(0.5), "microseconds_a_row": pytest.approx(1e4), "ratio_to_ours": 4.0,
+        "seconds_with_a_busy_core": [], "ratio_with_a_busy_core": None,
         "results_ok": True, "results": "same weights", "target": "≥ 3×", "target_met": True,
     }  # fmt: skip
 
@@ -288,7 +331,8 @@ def test_the_command(call, tmp_path):
     assert "same weights" in out
     assert "results: none differs" in out
     found = json.loads((tmp_path / "a/b/bench.json").read_text())
-    assert [len(row["seconds"]) for row in found["rows"]] == [2, 2, 2, 2]
+    assert {len(row[times]) for row in found["rows"] for times in ("seconds", "seconds_with_a_busy_core")} == {2}
+    assert len(found["rows"]) == 3 * 3 * 2  # contenders, kinds of data, types
     assert found["quick"]
 
 

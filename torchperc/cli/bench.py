@@ -14,12 +14,14 @@ _HOME = Path(__file__).parents[2] / "experiments"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the command."""
     parser.description = (
-        "Times torchperc and its peers in turns, in one process, and compares what they learned beside every time. "
-        "Prints a table for each comparison; writes bench.json and bench.png. Exit code 1 if results differ that "
-        "should be equal, 0 otherwise, targets met or missed."
+        "Times torchperc and its peers in turns, in one process, on the machine as it is and with one core kept busy "
+        "besides, and compares what they learned beside every time. Prints a table for each comparison; writes "
+        "bench.json, bench.md and bench.png. Exit code 1 if results differ that should be equal, 0 otherwise, targets "
+        "met or missed."
     )
     parser.add_argument("cases", nargs="*", metavar="CASE", help="which of them (default: all; see --list)")
     parser.add_argument("--quick", action="store_true", help="tiny sizes and one round, to see that it runs")
+    parser.add_argument("--idle-only", action="store_true", help="leave out the rounds with a busy core")
     rounds = f"repetitions, of which the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
     parser.add_argument("--rounds", type=int, help=rounds)
     parser.add_argument("--out", default="runs/bench", help="folder of the files (default: %(default)s)")
