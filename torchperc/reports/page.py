@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 _DOTS = 160  # an inch, so that pictures are sharp on fine screens; they are shown at 100
+_PACKED = 3  # how much work goes into making a picture's bytes fewer: 9 takes six times as long for a tenth less
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1b1f24; --soft: #59636e; --line: #d1d9e0; --back: #fff; --shade: #f5f7f9; }
 @media (prefers-color-scheme: dark) {
@@ -142,14 +143,19 @@ class Picture:
 
     @classmethod
     def of(cls, figure: Figure | SubFigure, alt: str, caption: str) -> Picture:
-        """Draw a matplotlib figure; the same figure gives the same bytes."""
+        """Draw a matplotlib figure, once; the same figure gives the same bytes."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as WholeFigure
+        from PIL import Image
 
         assert isinstance(figure, WholeFigure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=_DOTS, metadata={"Software": None})
-        width, height = (round(100 * inches) for inches in figure.get_size_inches())
-        return cls(buffer.getvalue(), alt, caption, (width, height))
+        size = tuple(round(100 * inches) for inches in figure.get_size_inches())
+        figure.set_dpi(_DOTS)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()  # savefig would draw a second time, to find the layout first
+        image, buffer = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()), io.BytesIO()
+        image.convert("RGB").save(buffer, format="png", compress_level=_PACKED, dpi=(_DOTS, _DOTS))
+        return cls(buffer.getvalue(), alt, caption, (size[0], size[1]))
 
     def html(self) -> str:
         """As HTML."""
