@@ -17,7 +17,6 @@ from torchperc.data.tabular import SplitTable
 from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
 from torchperc.lightning.loader import SliceLoader
-from torchperc.lightning.metrics import EpochSums, RegressionSums, Sums, moments, tally
 from torchperc.lightning.outcome import divergence
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead, RegressionHead
@@ -157,17 +156,17 @@ class _Recorder:
         self.X = loader.X
         self.samples: tuple[Tensor, Tensor] = next(iter(loader))
         self._validation = next(iter(SliceLoader(*data.parts[1], sharding="none")), None)
-        self._measures = ("rmse", "loss") if isinstance(head, RegressionHead) else ("error", "loss")
         self._unit = data.target_unit
         self._curves: dict[str, list[float]] = defaultdict(list)
 
     def measured(self, scores: Tensor, y: Tensor, losses: Tensor | None = None) -> dict[str, float]:
         """Loss and error or RMSE of samples with these scores, RMSE in the target's own units."""
-        real = isinstance(self.head, RegressionHead)
-        sums: Sums = RegressionSums() if real else EpochSums()
-        sums.add(len(y), (moments if real else tally)(self.head, scores, y, None, losses), None)
-        means = sums.means()
-        return {name: means[name] * (self._unit if name == "rmse" else 1) for name in self._measures}
+        losses = self.head.loss(scores, y, reduction="none") if losses is None else losses
+        loss = float(losses.sum(dtype=torch.float64)) / len(y)
+        if isinstance(self.head, RegressionHead):
+            squares = (y.double() - scores.double()).square().mean()
+            return {"rmse": self._unit * math.sqrt(squares), "loss": loss}
+        return {"error": int((self.head.decide(scores) != y).sum()) / len(y), "loss": loss}
 
     @torch.no_grad()
     def after_epoch(self, training: Mapping[str, float]) -> None:
