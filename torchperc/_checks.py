@@ -11,18 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
+
+from torchperc._lazy import Late
 
 if TYPE_CHECKING:
+    import torch
     from scipy.sparse import csr_array
+    from torch import Tensor
+else:
+    torch = Late("torch")
 
 Data: TypeAlias = Any
 """What data may come as: a tensor, a numpy array or nested lists; where sparse samples are accepted, also a scipy
 sparse matrix or a tensor of the layout ``torch.sparse_csr`` or ``torch.sparse_coo``."""
 
 _REGRESSION = "for real-valued targets use RegressionHead(), or LMSRegressor of torchperc.sklearn"
-_SPARSE_LAYOUTS = (torch.sparse_csr, torch.sparse_coo)
 
 
 # --- parameters ---------------------------------------------------------------------------------------------------
@@ -252,8 +255,8 @@ def _some(values: list[Any]) -> str:
 
 def is_sparse(X: object) -> bool:
     """Whether ``X`` is a scipy sparse matrix or a sparse tensor (CSR or COO); does not import scipy to find out."""
-    if isinstance(X, Tensor):
-        return X.layout in _SPARSE_LAYOUTS
+    if isinstance(X, torch.Tensor):
+        return X.layout in (torch.sparse_csr, torch.sparse_coo)
     module = sys.modules.get("scipy.sparse")
     return module is not None and bool(module.issparse(X))
 
@@ -285,10 +288,10 @@ def as_csr(X: Data, name: str = "X") -> csr_array:
 
     if len(X.shape) != 2:
         shape(tuple(X.shape), name=name)
-    if isinstance(X, Tensor) and X.is_meta:
+    if isinstance(X, torch.Tensor) and X.is_meta:
         raise TypeError(f"{name} is on the meta device, which holds no numbers; move it to the CPU first")
     try:
-        if isinstance(X, Tensor):
+        if isinstance(X, torch.Tensor):
             values, size = X.detach().cpu(), tuple(X.shape)
             if values.layout == torch.sparse_coo:
                 return csr_array(coo_array((values._values().numpy(), tuple(values._indices().numpy())), shape=size))
@@ -309,8 +312,8 @@ def as_csr(X: Data, name: str = "X") -> csr_array:
 
 def as_tensor(values: Data, name: str) -> Tensor:
     """Dense real numbers as a detached tensor, on their own memory where that is possible; not to be written to."""
-    if isinstance(values, Tensor):
-        if values.layout in _SPARSE_LAYOUTS:
+    if isinstance(values, torch.Tensor):
+        if values.layout in (torch.sparse_csr, torch.sparse_coo):
             raise TypeError(f"{name} is a sparse tensor, which is not accepted here; pass {name}.to_dense()")
         if values.is_complex() or values.layout != torch.strided or values.is_meta or values.is_quantized:
             raise TypeError(

@@ -84,6 +84,23 @@ EXTRAS = {
 """Packages that only some functions need, each with the extra that installs it."""
 
 
+class Late:
+    """A module that is imported when something of it is first used: a file is refused before torch is there.
+
+    Example:
+        >>> Late("math").sqrt(4.0)
+        2.0
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        value = getattr(importlib.import_module(self._name), attribute)
+        setattr(self, attribute, value)  # found at once the next time
+        return value
+
+
 class MissingPackageError(ModuleNotFoundError, ValueError):
     """A package of an extra is not installed; also a ``ValueError``, which commands print in one line."""
 

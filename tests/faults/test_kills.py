@@ -76,7 +76,7 @@ def learned(folder):
     if not kinds:  # at most the claim of a run that is no more
         return None
     FittedModel.load(run / "weights.safetensors")
-    missing = {"config.yaml", "weights.safetensors", "report.html", "last.ckpt"} - kinds
+    missing = {"config.yaml", "weights.safetensors", "report.html", "metrics.csv"} - kinds
     assert not missing, f"the run has no {missing}"
     return digest(run / "weights.safetensors")
 

@@ -58,12 +58,15 @@ def test_the_folder_holds_what_was_promised(learned):
     _, _, found = learned
     names = {path.name for path in found.folder.iterdir()}
     assert names == {
-        "card.md", "config.yaml", "last.ckpt", "lms", "logistic", "perceptron", "report.html", "results.json", "rule",
+        "card.md", "config.yaml", "lms", "logistic", "metrics.csv", "perceptron", "report.html", "results.json", "rule",
         "weights.safetensors",
     }  # fmt: skip
     for each in found.candidates:
-        below = {path.name.split(".")[0] for path in (found.folder / each.name).iterdir()}
-        assert {"events", "last", "config", "weights"} <= below
+        below = {path.name for path in (found.folder / each.name).iterdir()}
+        assert below == {"config.yaml", "metrics.csv", "weights.safetensors"}
+        rows = list(csv.DictReader((found.folder / each.name / "metrics.csv").read_text().splitlines()))
+        assert len(rows) == each.epochs
+        assert float(rows[-1]["error/val"]) == each.validation.error
     assert not list(found.folder.parent.glob(".torchperc-*"))
 
 
@@ -293,7 +296,7 @@ def test_bad_input_is_one_line(learned, tmp_path, run, monkeypatch, words, part)
 
 
 def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, run, monkeypatch, unpainted):
-    monkeypatch.setattr("torchperc.workflow.learn.MANY", 100)
+    monkeypatch.setattr("torchperc.workflow.classes.MANY", 100)
     people(tmp_path / "a.csv")
     found = learn(tmp_path / "a.csv", folder=tmp_path / "run", max_epochs=3, dtype="float64")
     options = {
@@ -329,7 +332,7 @@ def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeyp
     X = csr_array(random_array((300, 500), density=0.02, rng=rng, format="csr"))
     y = np.where(X @ rng.normal(size=500) >= 0, "spam", "ham")
     dump_svmlight_file(X, np.where(y == "spam", 1, -1), str(tmp_path / "mail.svm"), zero_based=False)
-    monkeypatch.setattr("torchperc.reports.runs._LOOKED_AT", 400)  # a page looks at so many numbers of the samples
+    monkeypatch.setattr("torchperc.reports.trained._LOOKED_AT", 400)  # a page looks at so many numbers of the samples
     found = learn(tmp_path / "mail.svm", folder=tmp_path / "run", max_epochs=3)
     page = (found.folder / "card.md").read_text()
     assert f"({found.best.validation.wrong} of 60); test error" in page
@@ -411,14 +414,18 @@ def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, run, u
     assert "part" not in (tmp_path / "page.html").read_text().partition("All runs")[0]
 
 
-def test_an_interrupted_run_says_so(tmp_path, run, monkeypatch, unpainted):
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [("torchperc.workflow.direct._step", []), ("torchperc.lightning.LitClassifier.training_step", ["--curves"])],
+)
+def test_an_interrupted_run_says_so(tmp_path, run, monkeypatch, unpainted, step, words):
     people(tmp_path / "a.csv")
 
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("torchperc.lightning.LitClassifier.training_step", stop)
-    _, err = run("learn", tmp_path / "a.csv", "--out", tmp_path / "run", code=130)
+    monkeypatch.setattr(step, stop)
+    _, err = run("learn", tmp_path / "a.csv", "--out", tmp_path / "run", *words, code=130)
     assert err.splitlines()[-1] == "torchperc: interrupted"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
@@ -592,11 +599,12 @@ def test_apply_from_python(learned, tmp_path):
     assert (caught.value.name, caught.value.value) == ("out", tmp_path / "labels.txt")
 
 
-def test_options_with_dashes_and_underscores(learned, call):
+def test_options_with_dashes_and_underscores(learned, call, tmp_path):
     """Those of configs have underscores, as Lightning writes them; both are accepted."""
-    config = learned[2].folder / "rule" / "config.yaml"
+    logged = learn(learned[1], folder=tmp_path / "run", max_epochs=1, curves=True, report=False)
+    config = logged.folder / "rule" / "config.yaml"
     said = [
-        call("test", "--config", config, option, learned[2].folder / "rule" / "last.ckpt")
+        call("test", "--config", config, option, logged.folder / "rule" / "last.ckpt")
         for option in ("--ckpt_path", "--ckpt-path")
     ]
     assert said[0] == said[1]

@@ -43,7 +43,7 @@ def alone(tmp_path_factory):
     folder = tmp_path_factory.mktemp("alone")
     save(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("torchperc.workflow.learn.PROVED_UP_TO", 0)  # a proof needs all samples in one process
+        patch.setattr("torchperc.reports.budget.ENTRIES", 0)  # a proof needs all samples in one process
         return folder, tp.learn(folder / "part-*.parquet", folder=folder / "run", **OPTIONS)
 
 

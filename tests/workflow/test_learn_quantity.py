@@ -100,10 +100,10 @@ def test_the_folder_holds_what_was_promised(learned):
     _, found, _ = learned
     assert isinstance(found, tp.LearnedRegression)
     names = {path.name for path in found.folder.iterdir()}
-    assert names == {"card.md", "config.yaml", "last.ckpt", "least-squares", "lms", "report.html", "results.json", "ridge", "weights.safetensors"}  # fmt: skip
+    assert names == {"card.md", "config.yaml", "least-squares", "lms", "metrics.csv", "report.html", "results.json", "ridge", "weights.safetensors"}  # fmt: skip
     for name in ("least-squares", "ridge", "lms"):
-        below = {path.name.split(".tfevents")[0] for path in (found.folder / name).iterdir()}
-        assert {"config.yaml", "last.ckpt", "weights.safetensors", "events.out"} <= below
+        below = {path.name for path in (found.folder / name).iterdir()}
+        assert below == {"config.yaml", "metrics.csv", "weights.safetensors"}
     written = json.loads((found.folder / "results.json").read_text())
     assert written["test"] == {"rmse": found.test.rmse, "r2": found.test.r2, "count": found.test.count}
     assert found.taken == "target 'price' has 119 different numbers: regression"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 from torchperc.cli import inputs
 from torchperc.reports.text import plural, visible
@@ -32,8 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Label the rows, write them, and say how many there were."""
+    from torchperc.data.io.opening import found
+    from torchperc.model.places import model_file
+
+    model_file(Path(arguments.run))  # what is not there is refused before torch is imported
+    found(arguments.data)
     from torchperc.model.fitted import FittedModel
-    from torchperc.reports.learned import Tally
+    from torchperc.reports.judged import Tally
     from torchperc.workflow.apply import apply
 
     inputs.one_line_warnings()

@@ -35,13 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Run the comparison and print what it found; exit code 1 if the two sides differ."""
+    data = inputs.load_dense(arguments)
     import torch
     from rich.table import Table
 
     from torchperc.rules.crosscheck import crosscheck
     from torchperc.rules.models import LinearModel
 
-    data = inputs.load_dense(arguments)
     names = ("lr", "epochs", "tie", "order", "seed", "bias_step", "mode")
     given = {name: getattr(arguments, name) for name in names}
     check = crosscheck(data.X, data.y, dtype=getattr(torch, arguments.dtype), num_classes=data.classes, **given)

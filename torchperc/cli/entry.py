@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import os
 import shlex
@@ -75,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 raise
             ending.say()  # whatever became of the exception on its way
             raise SystemExit(ending.code) from None
+        finally:
+            if argv is None:  # a program, which ends here: its objects need not be looked through for garbage first
+                gc.freeze()
 
 
 def _run(words: list[str], ending: Ending) -> None:

@@ -27,13 +27,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read the model, write the file, say how it was checked; or check a file that was written."""
-    from torchperc.model.export import check_file, save_exported, save_model
-    from torchperc.model.fitted import FittedModel
-    from torchperc.model.onnx import save_onnx
+    from torchperc.model.places import model_file
 
     if arguments.check is not None:
         if (arguments.run, arguments.to, arguments.out) != (None, None, None):
             raise ValueError(f"--check {arguments.check} stands alone; leave out RUN, --to and --out")
+        from torchperc.model.export import check_file
+
         inputs.say(f"{arguments.check}: {check_file(arguments.check)}")
         return
     lost = [name for name, value in (("RUN", arguments.run), ("--to", arguments.to)) if value is None]
@@ -41,6 +41,11 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"the following arguments are required: {', '.join(lost)}")
     source = Path(arguments.run)
     folder = source if source.is_dir() else source.parent
+    model_file(source)  # what is not there is refused before torch is imported
+    from torchperc.model.export import save_exported, save_model
+    from torchperc.model.fitted import FittedModel
+    from torchperc.model.onnx import save_onnx
+
     model = FittedModel.load(source)
     target = inputs.output_file(arguments.out or folder / _FILES[arguments.to])
     checked = {"onnx": save_onnx, "safetensors": save_model, "torch": save_exported}[arguments.to](model, target)

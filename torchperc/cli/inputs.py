@@ -84,13 +84,13 @@ def load(arguments: argparse.Namespace) -> Dataset:
 
 def load_dense(arguments: argparse.Namespace) -> Dataset:
     """The table, sparse samples made dense."""
+    table = load(arguments)
     from dataclasses import replace
 
     import torch
 
     from torchperc import _checks as checks
 
-    table = load(arguments)
     if not checks.is_sparse(table.X):
         return table
     rows, width = table.X.shape

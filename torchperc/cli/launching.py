@@ -73,8 +73,10 @@ def _wait(started: list[subprocess.Popen[bytes]]) -> None:
 
 def join() -> None:
     """Make one group of the processes that were started together, by :func:`starts` or ``torchrun``."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return
     import torch.distributed as dist
 
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and not dist.is_initialized():
+    if not dist.is_initialized():
         seconds = float(os.environ.get(TIMEOUT, "1800"))
         dist.init_process_group("gloo", timeout=timedelta(seconds=seconds))

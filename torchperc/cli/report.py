@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torchperc._lazy import requires
 from torchperc.cli import inputs
@@ -75,11 +75,14 @@ def _of_run(folder: Path, trust: bool) -> Report:
     again = runs.command_and_config(folder, path.read_text())
     compared = (folder / learned.RESULTS).is_file()
     if isinstance(module, Regression) and compared:
-        return regression.of_learned(folder, module, data, title=_title(folder), again=again)
+        how = runs.how_of_regression(module)
+        return regression.of_learned(folder, module, data, title=_title(folder), how=how, again=again)
     if isinstance(module, Regression):
-        return regression.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
+        told: dict[str, Any] = {"how": runs.how_of_regression(module), "again": again, "sentence": sentence}
+        return regression.of_module(_title(folder), module, data, folder=folder, **told)
     if compared:
-        return learned.of_learned(folder, module, data, title=_title(folder), again=again, sentence=sentence)
+        known = {**runs.known(module), "again": again, "sentence": sentence}
+        return learned.of_learned(folder, module, data, title=_title(folder), **known)
     return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
 
 

@@ -70,11 +70,11 @@ def _verify_encoded(arguments: argparse.Namespace) -> int:
 
 
 def _decide(arguments: argparse.Namespace) -> None:
-    from torchperc.theory.separability.decide import separability
-
     if arguments.out is not None:
         inputs.output_file(arguments.out)
     table = inputs.load_dense(arguments)
+    from torchperc.theory.separability.decide import separability
+
     asked = {"bias": not arguments.no_bias, "num_classes": table.classes, "time_limit": arguments.time_limit}
     certificate = replace(separability(table.X, table.y, progress=True, **asked), labels=table.labels)
     samples, features = table.X.shape

@@ -15,6 +15,7 @@ from torchperc import _checks as checks
 from torchperc._checks import Data
 from torchperc._lazy import old_names
 from torchperc.data.encoding import Encoding, codes_of, in_order, is_number, shortest
+from torchperc.data.io.blocks import small_indices
 from torchperc.data.task import TASKS
 from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts as CsrParts
@@ -173,13 +174,6 @@ def samples(X: Data) -> Any:
     if checks.is_sparse(X):
         return small_indices(convert.sparse_features(X, dtype=torch.float64))
     return convert.features(X, dtype=torch.float64, convert=True)
-
-
-def small_indices(X: Any) -> Any:
-    """A CSR array with indices of 32 bits if they fit: scikit-learn refuses longer ones, and they take less memory."""
-    if X.indices.dtype == X.indptr.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
-        return X
-    return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)
 
 
 def _gaps(gaps: Data | None, shape: tuple[int, ...]) -> Tensor | None:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from torchperc._lazy import Late
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = Late("torch")
 
 _GATES: dict[str, Callable[[int, int], bool]] = {
     "AND": lambda a, b: a + b == 2,

@@ -5,30 +5,34 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from torchperc import _checks as checks
-from torchperc._lazy import requires
-from torchperc.data.dataset import Dataset
+from torchperc._lazy import Late
+from torchperc.data.classics import NAMES, classic
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import read
 from torchperc.data.io.opening import is_pattern, is_table
-from torchperc.data.synthetic import circles, moons, noisy_blobs, separable_blobs
 from torchperc.data.task import TASKS
 
-__all__ = ["SOURCES", "Dataset", "load"]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
-_SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
-    "separable-blobs": separable_blobs,
-    "noisy-blobs": noisy_blobs,
-    "moons": moons,
-    "circles": circles,
+    from torchperc.data.dataset import Dataset
+else:
+    torch = Late("torch")
+
+__all__ = ["SOURCES", "load"]
+
+_SYNTHETIC = {
+    "separable-blobs": "separable_blobs",
+    "noisy-blobs": "noisy_blobs",
+    "moons": "moons",
+    "circles": "circles",
 }
-_SKLEARN = {"iris": "load_iris", "wine": "load_wine", "breast-cancer": "load_breast_cancer", "digits": "load_digits"}
 _REAL = ("diabetes",)
+_SKLEARN = tuple(name for name in NAMES if name not in _REAL)
 
 SOURCES = (*GATES, *_SYNTHETIC, *_SKLEARN, *_REAL)
 
@@ -68,14 +72,18 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
         name = source.upper() if source.upper() in GATES else source.lower()
         return _two_signs(*gate(source, dtype=torch.float64), name)
     if source in _SYNTHETIC:
-        _check_options(source, options, _arguments(_SYNTHETIC[source]))
-        return _two_signs(*_SYNTHETIC[source](**options), source)
+        from torchperc.data import synthetic
+
+        make = getattr(synthetic, _SYNTHETIC[source])
+        _check_options(source, options, _arguments(make))
+        return _two_signs(*make(**options), source)
     if source in _SKLEARN:
         _check_options(source, options, ("positive",))
-        return _classic(source, **options)
+        made = classic(source)
+        return made.against_rest(options["positive"]) if options.get("positive") is not None else made
     if source in _REAL:
         _check_options(source, options, ())
-        return _diabetes()
+        return classic(source)
     raise ValueError(
         f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file "
         "or another kind of table (.tsv, .parquet, .svm, .npy, .npz, …)"
@@ -105,26 +113,6 @@ def _check_options(source: object, options: dict[str, Any], known: Sequence[str]
 
 
 def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:
+    from torchperc.data.dataset import Dataset
+
     return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
-
-
-def _diabetes() -> Dataset:
-    """The features as they were measured, not as scikit-learn scales them by all samples."""
-    requires("the data set 'diabetes'", "sklearn")
-    from sklearn.datasets import load_diabetes
-
-    bunch = load_diabetes(scaled=False)
-    return Dataset.of(
-        bunch.data, bunch.target, names=bunch.feature_names, name="diabetes", task="regression", target="progression"
-    )
-
-
-def _classic(source: str, positive: str | int | None = None) -> Dataset:
-    requires(f"the data set {source!r}", "sklearn")
-    from sklearn import datasets
-
-    bunch = getattr(datasets, _SKLEARN[source])()
-    image_shape = (8, 8) if source == "digits" else None
-    labels = bunch.target_names[bunch.target]
-    made = Dataset.of(bunch.data, labels, names=bunch.feature_names, image_shape=image_shape, name=source)
-    return made if positive is None else made.against_rest(positive)

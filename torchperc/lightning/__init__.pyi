@@ -8,11 +8,11 @@ from .classifier import LitClassifier as LitClassifier
 from .datamodule import TabularDataModule as TabularDataModule
 from .least_squares import LitLeastSquares as LitLeastSquares
 from .loader import SliceLoader as SliceLoader
+from .outcome import fitted_model as fitted_model
 from .regressor import LitRegressor as LitRegressor
 from .rule import LitRule as LitRule
 from .sequences import SequenceDataModule as SequenceDataModule
 from .sequences import SequenceLoader as SequenceLoader
 from .tensorboard import Board as Board
-from .trainer import fitted_model as fitted_model
 from .trainer import make_trainer as make_trainer
 from .trainer import quiet as quiet

@@ -14,6 +14,8 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.lightning._pl import pl
+from torchperc.lightning.outcome import DivergenceWarning as DivergenceWarning
+from torchperc.lightning.outcome import divergence
 from torchperc.samples import shards
 
 
@@ -89,10 +91,6 @@ class RestoreBest(pl.Callback):
         self.best, self.epoch, self._weights = state_dict["best"], state_dict["epoch"], state_dict["weights"]
 
 
-class DivergenceWarning(UserWarning):
-    """The loss or the weights of a run stopped being finite."""
-
-
 class StopOnDivergence(pl.Callback):
     """Stop when the loss or a weight is not finite, keep the last finite weights, and warn.
 
@@ -122,13 +120,7 @@ class StopOnDivergence(pl.Callback):
         self.diverged = trainer.should_stop = True
         if not trainer.is_global_zero:  # all processes see the same, and one says so
             return
-        warnings.warn(
-            f"the run diverged in epoch {trainer.current_epoch + 1}: "
-            f"{'the loss' if finite else 'a weight'} is not finite any more. The last finite weights are kept. "
-            "Try a smaller lr, or scaled data (scale='standard').",
-            DivergenceWarning,
-            stacklevel=2,
-        )
+        warnings.warn(divergence(trainer.current_epoch + 1, finite), stacklevel=2)
 
 
 class SaveOnSignal(pl.Callback):

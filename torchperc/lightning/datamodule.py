@@ -10,26 +10,18 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.data.dataset import Dataset
-from torchperc.data.encoding import Encoding
-from torchperc.data.gates import is_gate
-from torchperc.data.partition import Partition, make_partition, whole
-from torchperc.data.scaling import SCALINGS, Scaler, make_scaler, pieces
-from torchperc.data.sources import load
-from torchperc.data.splits import split as split_rows
-from torchperc.data.task import TASKS
+from torchperc.data.partition import whole
+from torchperc.data.scaling import pieces
+from torchperc.data.tabular import SplitTable
 from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
 from torchperc.samples import shards
 from torchperc.samples.digest import of_cells
-from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
-from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 _SHARDS = "shards-"  # before the hash of a data set that several processes have together
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
-class TabularDataModule(pl.LightningDataModule):
+class TabularDataModule(SplitTable, pl.LightningDataModule):
     """A table with train, validation and test splits.
 
     The split is stratified and seeded, missing values are filled and features scaled by the training set alone, and
@@ -77,122 +69,12 @@ class TabularDataModule(pl.LightningDataModule):
         task: str | None = None,
         scale_target: str = "auto",
     ) -> None:
-        super().__init__()
-        self.source, self.options = source, dict(options or {})
+        super().__init__(source, options, split, scale, seed, dtype, task, scale_target)
         check_batch_size(batch_size, 1)
         self.batch_size = batch_size
         self.order = checks.one_of("order", order, LOADER_ORDERS)
-        self.split = split
-        self.seed = checks.whole("seed", seed, at_least=0)
-        self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
-        self.scale = checks.one_of("scale", scale, (*SCALINGS, "auto"))
-        if task is not None:
-            checks.one_of("task", task, TASKS)
-            if "task" in self.options:
-                raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
-            self.options["task"] = task
-        self.scale_target = checks.one_of("scale_target", scale_target, (*SCALINGS, "auto"))
-        split_list = None if split is None else list(split)
-        named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
-        kept: dict[str, Any] = {"source": named, "options": dict(options or {}), "batch_size": batch_size}
-        kept |= {"order": order, "split": split_list, "scale": scale, "seed": seed, "dtype": dtype}
-        kept |= {"task": task, "scale_target": scale_target}
+        kept = {**self.settings, "batch_size": batch_size, "order": order}
         self.save_hyperparameters(kept, logger=False)  # as LitRule has order and seed, too
-
-    @cached_property
-    def dataset(self) -> Dataset:
-        """The whole source, unscaled."""
-        made = load(self.source, **self.options)
-        if made.labels and self.scale_target != "auto":
-            why = f" needs real targets, but {self.source} has labels; leave it out"
-            raise checks.ParameterError(checks.Option("scale_target", self.scale_target), why)
-        return made
-
-    @property
-    def task(self) -> str:
-        """``"classification"``, or ``"regression"`` if the targets are real numbers."""
-        return self.dataset.task
-
-    @property
-    def width(self) -> int:
-        """The number of features."""
-        return int(self.dataset.X.shape[1])
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the features."""
-        return self.dataset.names
-
-    @property
-    def sparse(self) -> bool:
-        """Whether samples are sparse."""
-        return checks.is_sparse(self.dataset.X) or isinstance(self.dataset.X, CsrParts)
-
-    @property
-    def classes(self) -> int | None:
-        """``None`` for two labels and for real targets, else the number of labels."""
-        return self.dataset.classes
-
-    @cached_property
-    def indices(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Which samples are in the train, validation and test set."""
-        fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(str(self.source)) else (0.6, 0.2, 0.2))
-        stratify, sharded = self.task == "classification", self.dataset.shard is not None
-        return split_rows(self.dataset.y, fractions, self.seed, stratify, together=sharded)
-
-    @cached_property
-    def partition(self) -> Partition:
-        """The three sets, and the scaling and missing values of the training set."""
-        kind = ("maxabs" if self.sparse else "standard") if self.scale == "auto" else self.scale
-        cache = self.options.get("cache")
-        return make_partition(self.dataset, self.indices, make_scaler(kind), dtype=self.dtype, cache=cache)
-
-    @property
-    def scaler(self) -> Scaler:
-        """The scaling, fitted on the training set."""
-        return self.partition.scaler
-
-    @property
-    def encoding(self) -> Encoding | None:
-        """How the columns of the file became features, missing values filled as in the training set."""
-        return self.partition.encoding
-
-    @cached_property
-    def parts(self) -> tuple[tuple[Any, Tensor], ...]:
-        """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
-        return tuple((X, self._scaled(y)) for X, y in self.partition.parts)
-
-    @cached_property
-    def target_scaler(self) -> Scaler | None:
-        """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
-        if self.task == "classification":
-            return None
-        kind = "standard" if self.scale_target == "auto" else self.scale_target
-        given = pieces(self.partition.parts[0][1][:, None])
-        return make_scaler(kind).fit_pieces(given, together=self.dataset.shard is not None)
-
-    @property
-    def target_unit(self) -> float:
-        """What an error of 1 in the scaled target is in the target's own units; 1 for labels."""
-        scale = None if self.target_scaler is None else self.target_scaler.scale
-        return 1.0 if scale is None else float(scale)
-
-    def _scaled(self, y: Tensor) -> Tensor:
-        scaler = self.target_scaler
-        if scaler is None or not len(y):
-            return y
-        scaled: Tensor = scaler.transform(y)
-        return scaled
-
-    def unscaled(self, y: Tensor) -> Tensor:
-        """Predictions, or targets as ``parts`` has them, in the target's own units (N,)."""
-        if self.target_scaler is None:
-            raise ValueError("the data have labels, which are not scaled; decode gives their names")
-        return self.target_scaler.inverse(y.double()) if len(y) else y
-
-    def decode(self, codes: Tensor) -> list[str]:
-        """Labels by the names the source gives them."""
-        return self.dataset.decode(codes)
 
     def train_dataloader(self) -> SliceLoader:
         """The training set in batches."""
@@ -233,24 +115,11 @@ class TabularDataModule(pl.LightningDataModule):
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        labels, hashed = list(self.dataset.labels), self._hash_of_shards if self.dataset.shard else self._hash
+        labels, hashed = list(self.dataset.labels), self._hash_of_shards if self.dataset.shard else self.digest
         state = {"scaler": self.scaler.state(), "labels": labels, "data": hashed, "seed": self.seed}
         if self.target_scaler is not None:
             state["target_scaler"] = self.target_scaler.state()
         return state if self.encoding is None else {**state, "encoding": self.encoding.state()}
-
-    @cached_property
-    def _hash(self) -> str:
-        """Of samples, labels and split."""
-        X = self.dataset.X
-        rows: Rows
-        if in_parts(X):
-            rows = rows_as_read(X)
-        elif checks.is_sparse(X):
-            rows = CsrRows(X)
-        else:
-            rows = DenseRows(X if isinstance(X, Tensor) else checks.shared(X))  # a small mapped file
-        return rows.hash(torch.cat([self.dataset.y, *self.indices]))
 
     @cached_property
     def _hash_of_shards(self) -> str:

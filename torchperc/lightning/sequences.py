@@ -13,10 +13,10 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.data.splits import split as split_numbers
+from torchperc.data.tabular import DTYPES
 from torchperc.lightning._pl import pl
 from torchperc.lightning.chains import WholeSequences
 from torchperc.lightning.checkpoints import plain
-from torchperc.lightning.datamodule import DTYPES
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size
 from torchperc.sequences import formats
 from torchperc.sequences.corpus import Corpus
@@ -175,7 +175,7 @@ class SequenceDataModule(pl.LightningDataModule):
         self.batch_size = batch_size
         self.order = checks.one_of("order", order, LOADER_ORDERS)
         self.seed = checks.whole("seed", seed, at_least=0)
-        self.dtype = DTYPES[checks.one_of("dtype", dtype, tuple(DTYPES))]
+        self.dtype: torch.dtype = getattr(torch, checks.one_of("dtype", dtype, DTYPES))
         self.tag_column = tag_column
         self.templates = Templates(templates) if isinstance(templates, str) else templates
         if (validation is not None or test is not None) and split is not None:

@@ -1,4 +1,4 @@
-"""A Trainer with torchperc's callbacks in one call, and the fitted model of a run."""
+"""A Trainer with torchperc's callbacks in one call."""
 
 from __future__ import annotations
 
@@ -10,21 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from torchperc._lazy import requires
 from torchperc.lightning._pl import pl
 from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
 from torchperc.lightning.checkpoints import SafeCheckpointIO
-from torchperc.lightning.classifier import LitClassifier
-from torchperc.lightning.datamodule import TabularDataModule
-from torchperc.lightning.loader import SliceLoader, part_size
-from torchperc.lightning.regressor import Regression
-from torchperc.lightning.rule import LitRule
+from torchperc.lightning.names import LAST as LAST
+from torchperc.lightning.outcome import fitted_model as fitted_model
+from torchperc.lightning.outcome import predictions as predictions
+from torchperc.lightning.outcome import wrong_decisions as wrong_decisions
 from torchperc.lightning.tensorboard import Board
-from torchperc.model.fitted import FittedModel
 
-LAST = "last.ckpt"
 _ONE_NODE = {"num_nodes": 1}  # what a Trainer takes if it is told nothing
 _CHATTER = (
     r".*isinstance\(treespec, LeafSpec\).*",
@@ -93,71 +89,6 @@ def _launched(options: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     found = {"devices": here, "num_nodes": processes // here, "strategy": "ddp"}
     return {name: value for name, value in found.items() if options.get(name, "auto") in ("auto", _ONE_NODE.get(name))}
-
-
-def fitted_model(
-    module: LitRule | LitClassifier | Regression, data: TabularDataModule, about: Mapping[str, str] | None = None
-) -> FittedModel:
-    """The trained module with the labels or the target, the encoding and the scaling of its data.
-
-    Args:
-        module: after training; a net that no file can describe is a ``TypeError``.
-        data: that it was trained on.
-        about: notes to keep with the model, beside the name of the data.
-
-    Example:
-        >>> import torchperc as tp
-        >>> lit = tp.lightning.LitClassifier(tp.Perceptron(4), "logistic")
-        >>> fitted_model(lit, tp.lightning.TabularDataModule("iris", {"positive": "setosa"})).labels
-        ('not setosa', 'setosa')
-    """
-    table = data.dataset
-    return FittedModel.of(
-        module.net,
-        module.head,
-        scaler=data.scaler,
-        labels=table.labels,
-        names=table.names,
-        encoding=data.encoding,
-        about={"data": table.name, "seed": str(data.seed), **(about or {})},
-        target=table.target,
-        target_scaler=data.target_scaler,
-    )
-
-
-@torch.no_grad()
-def wrong_decisions(module: LitRule | LitClassifier, X: Any, y: Tensor) -> int:
-    """Number of wrong decisions of a module on scaled samples, as a data module has them in ``parts``.
-
-    Example:
-        >>> import torchperc as tp
-        >>> wrong_decisions(tp.lightning.LitRule(tp.Perceptron(2)), *tp.data.gate("AND"))
-        3
-    """
-    wrong = 0
-    for some, labels in SliceLoader(X, y, part_size(X), sharding="none"):
-        wrong += int((module.predict_step(some.to(module.device)).cpu() != labels).sum())
-    return wrong
-
-
-@torch.no_grad()
-def predictions(module: Regression, data: TabularDataModule, which: int) -> tuple[Tensor, Tensor]:
-    """Predictions and targets of a set of the data, 0 for training, 1 for validation, 2 for test, in raw units.
-
-    Shape:
-        (N,) and (N,), float64.
-
-    Example:
-        >>> import torchperc as tp
-        >>> data = tp.lightning.TabularDataModule("diabetes")
-        >>> predicted, y = predictions(tp.lightning.LitRegressor(tp.Perceptron(10)), data, 1)
-        >>> len(predicted), bool((predicted == data.unscaled(torch.zeros(1))).all())  # the mean of the training targets
-        (89, True)
-    """
-    X, y = data.parts[which]
-    loader = SliceLoader(X, y, part_size(X), sharding="none")
-    found = [data.unscaled(module.predict_step(some.to(module.device)).cpu()) for some, _ in loader]
-    return torch.cat(found) if found else y.double(), data.dataset.y[data.indices[which]]
 
 
 def quiet() -> None:

@@ -12,10 +12,11 @@ from torch import nn
 
 from torchperc import _checks as checks
 from torchperc.model.describe import NETS, as_net, described_net
+from torchperc.model.places import MODEL as MODEL
+from torchperc.model.places import model_file
 from torchperc.model.safetensors import load_safetensors, read_safetensors
 from torchperc.nn.modules import MLP
 
-MODEL = "weights.safetensors"  # the name of the model's file in the folder of a run
 FORMAT = 2  # the newest that is read
 WITHOUT_TEXT = 1  # the format of models that need nothing newer, so that older programs read them
 DESCRIPTION = "torchperc.model"
@@ -24,7 +25,7 @@ _T = TypeVar("_T")
 
 def read_model(path: Path, make: Callable[[nn.Module, dict[str, Any]], _T]) -> _T:
     """What a function makes of the net and the description in a file, or in that of a run's folder."""
-    path = _model_file(path)
+    path = model_file(path)
     tensors, texts, sealed = read_safetensors(path)
     state = _described(path, texts, sealed)
     try:
@@ -41,16 +42,6 @@ def read_model(path: Path, make: Callable[[nn.Module, dict[str, Any]], _T]) -> _
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else error
         raise ValueError(f"{path} does not hold a model that can be used: {what}; export it again") from None
-
-
-def _model_file(path: Path) -> Path:
-    if path.is_dir():
-        if not (path / MODEL).is_file():
-            raise ValueError(f"{path} has no {MODEL}; `torchperc fit` and `torchperc learn` write one when they finish")
-        return path / MODEL
-    if not path.is_file():
-        raise ValueError(f"no such run or model: {path}; name the folder of a run, or its {MODEL}")
-    return path
 
 
 def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, Any]:

@@ -5,63 +5,29 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from torchperc.lightning import LitClassifier, LitRule, TabularDataModule
+from torchperc.data.tabular import SplitTable
 from torchperc.model.fitted import FittedModel, linear_layers
-from torchperc.reports import runs
+from torchperc.reports.folders import RESULTS as RESULTS
+from torchperc.reports.folders import curves_of
+from torchperc.reports.judged import Tally as Tally
 from torchperc.reports.page import Block, Section, Table, Text
 from torchperc.reports.report import Report
 from torchperc.reports.sections import strongest
-from torchperc.reports.text import percent
-from torchperc.theory.bounds import wilson
-
-RESULTS = "results.json"
+from torchperc.reports.trained import compared, compared_curves, of_model
 
 
-class Tally(NamedTuple):
-    """Wrong decisions among samples, and the error with its 95 % interval.
+def of_learned(folder: Path, module: Any, data: SplitTable, *, title: str, **known: Any) -> Report:
+    """Report the classifier that was kept, after a comparison with the others: those in ``results.json``.
 
-    Example:
-        >>> print(Tally(3, 114))
-        2.6 % (0.9–7.5)
-        >>> Tally(3, 114).error
-        0.02631578947368421
+    ``known`` is what :func:`torchperc.reports.trained.of_model` is told of it.
     """
-
-    wrong: int
-    samples: int
-
-    @property
-    def error(self) -> float:
-        """The fraction of wrong decisions."""
-        return self.wrong / self.samples
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Wilson's 95 % interval of the error, see :func:`torchperc.theory.bounds.wilson`."""
-        return wilson(self.wrong, self.samples)
-
-    def __str__(self) -> str:
-        low, high = self.interval
-        return f"{percent(self.error, '.1f')} ({low * 100:.1f}–{high * 100:.1f})"
-
-
-def of_learned(
-    folder: Path,
-    module: LitRule | LitClassifier,
-    data: TabularDataModule,
-    *,
-    title: str,
-    again: Sequence[Block] = (),
-    sentence: str = "",
-) -> Report:
-    """Report the classifier that was kept, after a comparison with the others: those in ``results.json``."""
     found = _results(folder / RESULTS)
     best = found["best"]
-    report = runs.of_module(title, module, data, folder=folder / best, again=again, sentence=sentence)
-    names = [candidate["name"] for candidate in found["candidates"]]
-    first = [_compared(found), *runs.compared({name: folder / name for name in names})]
+    curves = {each["name"]: curves_of(folder / each["name"]) for each in found["candidates"]}
+    report = of_model(title, module, data, **known, curves=curves[best])
+    first = [_compared(found), *compared_curves(curves)]
     return Report(title, f"Kept: {best}. {report.lead}", (*first, *report.sections))
 
 
@@ -71,7 +37,7 @@ def of_shards(folder: Path, *, title: str, again: Sequence[Block] = ()) -> Repor
     names = [candidate["name"] for candidate in found["candidates"]]
     model = FittedModel.load(folder)
     words = strongest(linear_layers(model.net)[0][0], model.names, model.labels)
-    sections = [_compared(found), *runs.compared({name: folder / name for name in names})]
+    sections = [_compared(found), *compared({name: folder / name for name in names})]
     sections.append(Section("What was learned", words))
     repeat = [Section("How to reproduce it", tuple(again))] if again else []
     return Report(title, f"Kept: {found['best']}. Learned in several processes.", (*sections, *repeat))

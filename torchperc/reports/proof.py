@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torchperc import plots, theory
+from torchperc.reports.budget import COMPARED, ENTRIES, moderate
 from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.subject import Subject
 from torchperc.reports.text import exact, number, plural
@@ -10,23 +11,26 @@ from torchperc.rules.run import RuleResult
 from torchperc.theory.certificate import Certificate, Hyperplane
 
 _LISTED = 20  # features or rows that are listed one by one
-SAMPLES, ENTRIES = 5000, 400_000  # up to which data are moderate enough to be proved separable on the way
 _SECONDS = 30.0  # that a proof may take
 
 
 def certificate(subject: Subject) -> Certificate | str:
     """The proof that a hyperplane separates the training data, or that none does; or why there is no proof."""
-    X, y, result = subject.X, subject.y, subject.result
-    known = None if result is None else result.certificate
+    X, y, known = subject.X, subject.y, subject.certificate
     if known is not None and known.separable is not None and known.samples == len(y):  # of no fewer, weighted 0
         return known
     if not subject.linear:
         return "Left out: the model is not linear; proof and bound are about a hyperplane."
     if len(y.unique()) < 2:
         return "Left out: the training data have one class only; at least two classes are required."
-    if X.shape[0] > SAMPLES or X.shape[0] * X.shape[1] > ENTRIES:
+    if not moderate(X.shape, subject.classes):
         size = f"{X.shape[0]:,} samples with {plural(X.shape[1], 'feature')}"
-        return f"Left out: {size} are many; torchperc separable, or theory.separability, decides without a time limit."
+        size += f" in {subject.classes} classes" if subject.classes else ""
+        limit = f"{ENTRIES:,} numbers and {COMPARED:,} numbers times classes"
+        return (
+            f"Left out: {size} are beyond the budget of a proof in a report, {limit}; torchperc separable, or "
+            "theory.separability, decides without a limit."
+        )
     bias = subject.bias_step != "none"
     return theory.separability(X.cpu(), y, bias=bias, num_classes=subject.classes, time_limit=_SECONDS)
 

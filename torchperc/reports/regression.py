@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,91 +12,43 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
 from torchperc import plots
 from torchperc.data.scaling import pieces
-from torchperc.lightning import TabularDataModule, fitted_model
-from torchperc.lightning.regressor import Regression
-from torchperc.lightning.trainer import predictions
+from torchperc.data.tabular import SplitTable
+from torchperc.lightning.outcome import Learned, fitted_model, predictions
+from torchperc.reports.folders import RESULTS, curves_of
+from torchperc.reports.judged import Fit as Fit
+from torchperc.reports.judged import share as share
+from torchperc.reports.judged import short as short
 from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.report import Report
-from torchperc.reports.runs import SETS, about_data, curves_of
 from torchperc.reports.sections import curve_picture, drawn, versions
-from torchperc.reports.subject import Curves
+from torchperc.reports.subject import Curves, Rows
 from torchperc.reports.text import number, plural
+from torchperc.reports.trained import SETS, about_data
 
 _LISTED = 20  # features whose weights are listed
 _SHOWN = 2000  # samples in a picture
 _NAMES = {"training": "rmse/train", "validation": "rmse/val"}
 
 
-@dataclass(frozen=True)
-class Fit:
-    """How predictions fit targets: RMSE in the target's units, R², and the number of samples.
-
-    RMSE = √(mean (y − p)²) and R² = 1 − Σ(y − p)²/Σ(y − ȳ)²; where all targets are equal, R² is 1 if all are met,
-    else 0.
-
-    Example:
-        >>> print(Fit.of([2.0, 4.0], [1.0, 5.0]))
-        RMSE 1.000, R² 0.750
-    """
-
-    rmse: float
-    r2: float
-    count: int
-
-    @classmethod
-    def of(cls, predicted: checks.Data, y: checks.Data) -> Fit:
-        """Of predictions (N,) for targets (N,)."""
-        targets = checks.as_tensor(y, "y").double()
-        errors = targets - checks.as_tensor(predicted, "predicted").double()
-        squares, spread = float(errors.square().sum()), float((targets - targets.mean()).square().sum())
-        r2 = 1 - squares / spread if spread else float(squares == 0)
-        return cls(math.sqrt(squares / len(targets)), r2, len(targets))
-
-    def __str__(self) -> str:
-        return f"RMSE {short(self.rmse)}, R² {share(self.r2)}"
-
-
-def short(value: float) -> str:
-    """Four figures.
-
-    Example:
-        >>> short(1234.56), short(54.6), short(0.0123456)
-        ('1,235', '54.60', '0.01235')
-    """
-    return (f"{value:,.0f}" if 999.5 <= abs(value) < 1e9 else f"{value:#.4g}").replace("-", "−")
-
-
-def share(r2: float) -> str:
-    """R² with three decimals.
-
-    Example:
-        >>> share(-0.0316), share(-0.0001)
-        ('−0.032', '0.000')
-    """
-    return f"{round(r2, 3) + 0.0:.3f}".replace("-", "−")
-
-
 def of_learned(
-    folder: Path, module: Regression, data: TabularDataModule, *, title: str, again: Sequence[Block] = ()
+    folder: Path, module: Learned, data: SplitTable, *, title: str, how: Rows, again: Sequence[Block] = ()
 ) -> Report:
     """Report the regression that was kept, after a comparison with the others: those in ``results.json``."""
-    from torchperc.reports.learned import RESULTS
-
     found = _results(folder / RESULTS)
     best = found["best"]
-    one = of_module(title, module, data, folder=folder / best.replace(" ", "-"), again=again)
+    one = of_module(title, module, data, how=how, folder=folder / best.replace(" ", "-"), again=again)
     sections = [section for section in one.sections if section.title != "Learning curves"]
     return Report(title, f"Kept: {best}. {one.lead}", (_compared(found, data), *_curves(folder, found), *sections))
 
 
 def of_module(
     title: str,
-    module: Regression,
-    data: TabularDataModule,
+    module: Learned,
+    data: SplitTable,
     *,
+    how: Rows,
     folder: Path | None = None,
     again: Sequence[Block] = (),
     sentence: str = "",
@@ -110,7 +61,7 @@ def of_module(
     curves = {} if folder is None else curves_of(folder)
     repeat = again or (Text("The page was made from a model in memory, whose config is not known."),)
     sections = (
-        _learned(module, data, fits),
+        _learned(module, data, how, fits),
         _data(data),
         Section("Learning curves", _logged(curves, data)),
         _predicted(sets, data),
@@ -120,7 +71,7 @@ def of_module(
     return Report(title, lead, sections)
 
 
-def _compared(found: Mapping[str, Any], data: TabularDataModule) -> Section:
+def _compared(found: Mapping[str, Any], data: SplitTable) -> Section:
     rows = []
     for each in found["candidates"]:
         validation, training = each["validation"], each["training"]
@@ -178,7 +129,7 @@ def _went(steps: Any, values: Any) -> str:
     return f"from {short(values[0])} in epoch {steps[0]:.0f} to {short(values[-1])} in epoch {steps[-1]:.0f}"
 
 
-def _logged(curves: Curves, data: TabularDataModule) -> list[Block]:
+def _logged(curves: Curves, data: SplitTable) -> list[Block]:
     shown = {name: curves[tag] for name, tag in _NAMES.items() if tag in curves}
     if shown and all(len(steps) == 1 for steps, _ in shown.values()):
         return [Text("None: the minimum was found in one step.")]
@@ -186,24 +137,26 @@ def _logged(curves: Curves, data: TabularDataModule) -> list[Block]:
     return [Text("None: nothing was logged while the model was trained.")] if picture is None else [picture]
 
 
-def _learned(module: Regression, data: TabularDataModule, fits: Mapping[str, Fit]) -> Section:
+def _learned(module: Learned, data: SplitTable, how: Rows, fits: Mapping[str, Fit]) -> Section:
     model = type(module.net).__name__
-    rows = [("model", f"{model}: {plural(data.width, 'feature')}, predicts {_target(data)}"), *_how(module)]
+    rows = [("model", f"{model}: {plural(data.width, 'feature')}, predicts {_target(data)}"), *how]
     rows += [(f"{name} RMSE and R²", f"{short(fit.rmse)} and {share(fit.r2)}") for name, fit in fits.items()]
     return Section("What was learned", (Table(("what", "value"), rows), *_weights(module, data)))
 
 
-def _how(module: Regression) -> list[tuple[str, str]]:
-    options = dict(module.hparams)
-    if "l2" in options:
-        penalty = "without penalty" if not options["l2"] else f"with the penalty ½·l2·‖w‖², l2 {number(options['l2'])}"
-        return [("learned by", f"the minimum of the squared error {penalty}")]
-    lr = "the optimizer's" if options["lr"] is None else str(options["lr"])
-    how = f"gradient descent on the squared error, one step per {options['update']}"
-    return [("learned by", how), ("learning rate", lr)]
+def by_minimum(l2: float) -> Rows:
+    """How least squares and ridge regression were found, in words."""
+    penalty = f"with the penalty ½·l2·‖w‖², l2 {number(l2)}" if l2 else "without penalty"
+    return [("learned by", f"the minimum of the squared error {penalty}")]
 
 
-def _weights(module: Regression, data: TabularDataModule) -> list[Block]:
+def by_descent(update: str, lr: object) -> Rows:
+    """How a regression was trained by gradient descent, in words."""
+    how = f"gradient descent on the squared error, one step per {update}"
+    return [("learned by", how), ("learning rate", "the optimizer's" if lr is None else str(lr))]
+
+
+def _weights(module: Learned, data: SplitTable) -> list[Block]:
     """Weights in the units of the table, those with the largest effect first."""
     try:
         raw = fitted_model(module, data).raw_weights()
@@ -225,7 +178,7 @@ def _weights(module: Regression, data: TabularDataModule) -> list[Block]:
     return [Table(("feature", "weight", "effect"), rows), Text(said)]
 
 
-def _spread(data: TabularDataModule) -> Tensor:
+def _spread(data: SplitTable) -> Tensor:
     """The standard deviation of each feature over the training set, in its own units (d,)."""
     X, scale = data.parts[0][0], data.scaler.scale
     assert scale is not None
@@ -239,7 +192,7 @@ def _spread(data: TabularDataModule) -> Tensor:
     return (squares - mean.square()).clamp(min=0).sqrt() * scale
 
 
-def _data(data: TabularDataModule) -> Section:
+def _data(data: SplitTable) -> Section:
     listed = f": {', '.join(data.names)}" if data.width <= _LISTED else ""
     rows = []
     for index, name in zip(data.indices, SETS, strict=True):
@@ -253,7 +206,7 @@ def _data(data: TabularDataModule) -> Section:
     return Section("Data", (about, Text(f"{plural(data.width, 'feature')}{listed}."), target, Table(heads, rows)))
 
 
-def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: TabularDataModule) -> Section:
+def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: SplitTable) -> Section:
     """Predicted against true and the residuals, of what the model has not seen if there is such a set."""
     blocks: list[Block] = []
     for name in [name for name in ("validation", "test") if name in sets] or ["training"]:
@@ -272,7 +225,7 @@ def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: TabularDataModul
     return Section("Predictions", blocks)
 
 
-def _target(data: TabularDataModule) -> str:
+def _target(data: SplitTable) -> str:
     return data.dataset.target or "the target"
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.nn.heads import Head
+from torchperc.reports.budget import ENTRIES
 from torchperc.reports.page import Code, Section, Text, report_card, report_page
-from torchperc.reports.proof import ENTRIES
 from torchperc.reports.sections import sections, versions
 from torchperc.reports.subject import Subject
 from torchperc.rules.run import RuleResult

@@ -20,6 +20,7 @@ from torchperc.reports.text import percent
 from torchperc.rules.models import LinearModel
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace
+from torchperc.theory.certificate import Certificate
 
 Rows = Sequence[tuple[str, str]]
 Curves = Mapping[str, tuple[Curve, Curve]]  # epochs and values by name
@@ -43,6 +44,7 @@ class Subject:
     sentence: str = ""  # how the run ended; by default what a result says of itself
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Wrong decisions and samples of those sets of which only some samples are given."""
+    certificate: Certificate | None = None  # a proof about the training data, made before
 
     def __post_init__(self) -> None:
         self.known = classifier(self.model, self.head)
@@ -64,6 +66,8 @@ class Subject:
         self.class_names = label_names(self.labels, self.codes, self.classes is not None)
         if self.result is not None and not self.sentence:
             self.sentence = self.result.sentence
+        if self.certificate is None and self.result is not None:
+            self.certificate = self.result.certificate
 
     @property
     def linear(self) -> bool:

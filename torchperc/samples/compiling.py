@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc._lazy import Late
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = Late("torch")
 
 WORTH_IT = 256  # samples below which a plain loop is done before a compiled one is loaded
+WORTH_LOADING = 2**16  # samples below which torch makes one pass before numba itself is imported, in half a second
 WORTH_TWO = 2**18  # bytes of samples below which two cores are slower than one
 
 
 def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
-    """Whether a compiled loop can go through so many samples, and is faster than loading it."""
-    return dtype in (torch.float32, torch.float64) and device.type == "cpu" and count >= WORTH_IT
+    """Whether a compiled loop can go through so many samples once, and is faster than loading it."""
+    least = WORTH_IT if "numba" in sys.modules else WORTH_LOADING
+    return dtype in (torch.float32, torch.float64) and device.type == "cpu" and count >= least
 
 
 class Laid(NamedTuple):
@@ -46,7 +54,8 @@ TIES = {"update": 0, "sign": 1, "strict": 2}
 def cores() -> int:
     """How many threads may run: what torch was told, and what this process is given."""
     given = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(torch.get_num_threads(), given)
+    told = torch.get_num_threads() if "torch" in sys.modules else int(os.environ.get("OMP_NUM_THREADS") or given)
+    return min(told, given)
 
 
 def threads(n_jobs: int | None, by_default: int | None = None) -> int:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import torch
-import torch.distributed as dist
-from torch import Tensor
+from torchperc._lazy import Late
+
+if TYPE_CHECKING:
+    import torch
+    import torch.distributed as dist
+    from torch import Tensor
+else:
+    torch, dist = Late("torch"), Late("torch.distributed")
 
 T = TypeVar("T")
 _LOST = re.compile(r"gloo/|connectFullMesh|NCCL|Connection (closed|reset|refused)|Broken pipe|[Tt]imed out")
@@ -63,7 +69,7 @@ def here() -> tuple[int, int]:
         >>> here()
         (0, 1)
     """
-    if not dist.is_available() or not dist.is_initialized():
+    if "torch.distributed" not in sys.modules or not dist.is_available() or not dist.is_initialized():
         return 0, 1
     return dist.get_rank(), dist.get_world_size()
 
@@ -193,6 +199,18 @@ def _check_equal(name: str, texts: list[str]) -> None:
                 f"{name} differs between processes: {texts[0]} in process 0, {other} in process {number}; "
                 "start all processes with the same options and data of the same kind"
             )
+
+
+def by_first(act: Callable[[], T]) -> T:
+    """What the first process's action returns, or its error, in all of them; only it acts on files.
+
+    Example:
+        >>> by_first(lambda: 1)
+        1
+    """
+    first = here()[0] == 0
+    done = together(lambda: act() if first else None)
+    return cast(T, gathered(done)[0])
 
 
 def _collective(call: Callable[..., Any], value: Any, *args: Any) -> Any:

@@ -22,7 +22,7 @@ from torchperc.data.encoding import Column, Encoding, is_number
 from torchperc.data.io.opening import found
 from torchperc.data.task import is_finite
 from torchperc.model.fitted import FittedModel
-from torchperc.reports.regression import Fit
+from torchperc.reports.judged import Fit
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files that are written
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from torchperc.model.fitted import FittedModel
-from torchperc.reports.learned import Tally
-from torchperc.reports.regression import Fit
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torchperc.model.fitted import FittedModel
+    from torchperc.reports.learned import Tally
+    from torchperc.reports.regression import Fit
 
 
 @dataclass(frozen=True)
@@ -16,6 +19,7 @@ class Candidate:
     """One of the classifiers that :func:`learn` compared: its name, errors, verdict and time.
 
     Example:
+        >>> from torchperc.reports.learned import Tally
         >>> Candidate("rule", Tally(1, 30), Tally(0, 90), "SEPARATED", 2, 0.1).validation.error
         0.03333333333333333
     """
@@ -74,6 +78,7 @@ class Regressor:
     """One of the regressions that :func:`learn` compared: its name, how it fits, how it was found, and its time.
 
     Example:
+        >>> from torchperc.reports.regression import Fit
         >>> Regressor("ridge", Fit(54.2, 0.48, 89), Fit(53.1, 0.52, 264), "l2 0.01", 1, 0.1).validation.rmse
         54.2
     """

@@ -7,16 +7,13 @@ import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-import torch
-import yaml
-from torch.optim.lr_scheduler import CosineAnnealingLR
+from typing import TYPE_CHECKING, Any
 
 from torchperc._atomic import LOCK, FolderInUseError, claimed
 from torchperc._checks import Option, ParameterError
-from torchperc.lightning import TabularDataModule
-from torchperc.reports import runs
+
+if TYPE_CHECKING:
+    from torchperc.data.tabular import SplitTable
 
 
 def claimed_folder(
@@ -53,29 +50,40 @@ def _is_free(path: Path) -> bool:
 def _check_free(path: Path, overwrite: bool) -> None:
     if _is_free(path):
         return
-    if not (path.is_dir() and runs.is_run(path)):
+    from torchperc.reports.folders import is_run
+
+    if not (path.is_dir() and is_run(path)):
         raise ParameterError(Option("folder", path), " exists and is not a run; choose another")
     if not overwrite:
         remedy = Option("overwrite", True)
         raise ParameterError(Option("folder", path), " exists already; choose another, or use ", remedy)
 
 
-def config(
-    kind: type, options: dict[str, Any], data: TabularDataModule, settings: dict[str, Any], folder: Path, epochs: int
-) -> str:
+def cosine(epochs: int) -> dict[str, Any]:
+    """Learning rates that fall to 0 in so many epochs, as a config describes them.
+
+    Example:
+        >>> cosine(50)["init_args"]
+        {'T_max': 50}
+    """
+    return {"class_path": "torch.optim.lr_scheduler.CosineAnnealingLR", "init_args": {"T_max": epochs}}
+
+
+def config(kind: str, options: dict[str, Any], data: SplitTable, folder: Path, epochs: int) -> str:
     """A run as ``torchperc fit --config`` reads it: its module by class and options, its data by their settings."""
-    if "scheduler" in options:
-        path = f"{CosineAnnealingLR.__module__}.{CosineAnnealingLR.__name__}"
-        options = {**options, "scheduler": {"class_path": path, "init_args": {"T_max": epochs}}}
-    net = "Perceptron" if data.classes is None else "MulticlassPerceptron"
-    dtype = {} if data.dtype == torch.float32 else {"dtype": str(data.dtype)}
+    import yaml
+
+    net, settings = "Perceptron" if data.classes is None else "MulticlassPerceptron", data.settings
+    dtype = {} if settings["dtype"] == "float32" else {"dtype": f"torch.{settings['dtype']}"}
+    task = {"task": data.task} if data.task == "regression" or settings["task"] else {}  # not to be guessed again
+    given = {name: settings[name] for name in ("source", "options", "split", "scale", "seed", "dtype")}
     content = {
         "seed_everything": 0,
         "out": str(folder),
         "trainer": {"max_epochs": epochs},
-        "data": {**settings, "split": list(settings["split"]), "batch_size": "full", "order": "given"},
+        "data": {**given, **task, "batch_size": "full", "order": "given"},
         "model": {
-            "class_path": f"torchperc.lightning.{kind.__name__}",
+            "class_path": f"torchperc.lightning.{kind}",
             "init_args": {**options, "net": {"class_path": f"torchperc.{net}", "init_args": dtype}},
         },
     }

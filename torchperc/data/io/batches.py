@@ -11,10 +11,9 @@ import torch
 
 from torchperc import _checks as checks
 from torchperc._lazy import old_names
-from torchperc.data.dataset import small_indices
 from torchperc.data.encoding import Encoding, is_absent, listed, shortest, word
 from torchperc.data.io import opening
-from torchperc.data.io.blocks import Numbers, Words, block_of, cells_of, from_values
+from torchperc.data.io.blocks import Numbers, Words, block_of, cells_of, from_values, small_indices
 from torchperc.data.io.features import Encoder
 from torchperc.data.io.files import load_archive, sparse_rows
 from torchperc.data.io.opening import Watch

@@ -174,3 +174,10 @@ def from_values(values: Array, words: bool) -> Cells:
     numbering: dict[str, int] = {}
     known = [-1 if is_absent(text) else numbering.setdefault(text, len(numbering)) for text in texts]
     return Words(np.array(known, np.int64)[codes], tuple(numbering))
+
+
+def small_indices(X: Any) -> Any:
+    """A CSR array with indices of 32 bits if they fit: scikit-learn refuses longer ones, and they take less memory."""
+    if X.indices.dtype == X.indptr.dtype == np.int32 or max(X.nnz, *X.shape) > np.iinfo(np.int32).max:
+        return X
+    return type(X)((X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)), shape=X.shape)

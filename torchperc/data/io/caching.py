@@ -9,13 +9,15 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from torchperc._atomic import hidden, remove, temporary
 from torchperc.data.io.blocks import Array
-from torchperc.samples.parts import CsrParts
+
+if TYPE_CHECKING:
+    from torchperc.samples.parts import CsrParts
 
 
 class DenseFile:
@@ -117,6 +119,8 @@ class Cache:
         finally:
             for part in files.paths:
                 remove(part)
+        from torchperc.samples.parts import CsrParts  # which needs torch, and the survey does without
+
         X = CsrParts(complete)
         if self.temporary:
             remove_with(X, self.folder)

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from torchperc._checks import Option, ParameterError
-from torchperc.data.dataset import small_indices
 from torchperc.data.encoding import Encoding, codes_of, is_number, listed
-from torchperc.data.io.blocks import Array, Block, Numbers, Words
+from torchperc.data.io.blocks import Array, Block, Numbers, Words, small_indices
 
 
 class Encoder:
@@ -102,6 +100,8 @@ class Encoder:
             return small_indices(self.sparse(block)[0])
         out = np.empty((block.count, self.encoding.width))
         self.write(block, out)
+        import torch
+
         return torch.from_numpy(out)
 
     def check(self, block: Block) -> None:

@@ -9,18 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import torch
 
 from torchperc import _checks as checks
 from torchperc._checks import Option, ParameterError
-from torchperc._lazy import old_names
-from torchperc.data.dataset import Dataset, small_indices
+from torchperc._lazy import Late, old_names
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed, word
 from torchperc.data.io import opening
-from torchperc.data.io.blocks import Array, Block, Numbers, block_of
+from torchperc.data.io.blocks import Array, Block, Numbers, block_of, small_indices
 from torchperc.data.io.caching import Cache, stacked
 from torchperc.data.io.cutting import Shard, shard_of
 from torchperc.data.io.features import Encoder, targets
@@ -30,6 +28,13 @@ from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
 from torchperc.data.io.tables import Table, open_tables, text_ranges
 from torchperc.data.task import LABELS, TASKS, guessed, is_regression
 from torchperc.samples.shards import agreed, gathered
+
+if TYPE_CHECKING:
+    import torch
+
+    from torchperc.data.dataset import Dataset
+else:
+    torch = Late("torch")
 
 SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
@@ -313,6 +318,8 @@ def _table(table: Table, everything: Table | None, plan: Plan, how: _How) -> Dat
 def _encoded(
     table: Table, plan: Plan, how: _How, encoding: Encoding, survey: Survey, held: deque[Block] | None
 ) -> Dataset:
+    from torchperc.data.dataset import Dataset  # which needs torch; most files are refused before
+
     _check_width(table.path, encoding.width, encoding.labels, how.max_features)
     encoder = Encoder(encoding, plan.features, plan.target, table.path)
     y = np.empty(survey.rows, np.int64 if encoding.labels else np.float64)
@@ -482,6 +489,8 @@ def _scanned(files: Sequence[SvmlightFile], path: Path, how: _How) -> _Seen:
 
 
 def _joined_samples(files: Sequence[SvmlightFile], seen: _Seen, path: Path, encoding: Encoding, how: _How) -> Dataset:
+    from torchperc.data.dataset import Dataset
+
     labels = encoding.labels
     _check_width(path, encoding.size, labels, how.max_features)
     y: list[Array] = []
@@ -532,6 +541,8 @@ _CSR = {"data", "indices", "indptr", "shape"}
 
 def _archive(path: Path, target: str | None, limit: int | None, how: _How) -> Dataset:
     """Arrays X and y of an ``.npz`` file; X may be the parts of a CSR array."""
+    from torchperc.data.dataset import Dataset
+
     X, y, name, held = load_archive(path, limit, target)
     _check_width(path, X.shape[1], (), how.max_features)
     if y is None:

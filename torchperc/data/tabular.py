@@ -1,0 +1,193 @@
+"""A table that is learned from: read, split and scaled by its training set."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torchperc import _checks as checks
+from torchperc._lazy import Late
+from torchperc.data.gates import is_gate
+from torchperc.data.sources import load
+from torchperc.data.task import TASKS
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from torchperc.data.dataset import Dataset
+    from torchperc.data.encoding import Encoding
+    from torchperc.data.partition import Partition
+    from torchperc.data.scaling import Scaler
+    from torchperc.samples.rows import Rows
+else:
+    torch = Late("torch")
+
+DTYPES = ("float32", "float64")
+SCALES = ("none", "minmax", "standard", "maxabs", "auto")
+
+
+class SplitTable:
+    """A table with train, validation and test splits; what :class:`~torchperc.lightning.TabularDataModule` is without
+    a Trainer, with the same arguments.
+
+    Example:
+        >>> table = SplitTable("iris", {"positive": "setosa"}, scale="standard")
+        >>> table.width, table.classes, [len(part[1]) for part in table.parts]
+        (4, None, [90, 30, 30])
+    """
+
+    def __init__(
+        self,
+        source: str | Path | list[str] = "AND",
+        options: dict[str, Any] | None = None,
+        split: tuple[float, float, float] | None = None,
+        scale: str = "none",
+        seed: int = 0,
+        dtype: str = "float32",
+        task: str | None = None,
+        scale_target: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.source, self.options = source, dict(options or {})
+        self.split = split
+        self.seed = checks.whole("seed", seed, at_least=0)
+        checks.one_of("dtype", dtype, DTYPES)
+        self.scale = checks.one_of("scale", scale, SCALES)
+        if task is not None:
+            checks.one_of("task", task, TASKS)
+            if "task" in self.options:
+                raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
+            self.options["task"] = task
+        self.scale_target = checks.one_of("scale_target", scale_target, SCALES)
+        named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
+        self.settings: dict[str, Any] = {"source": named, "options": dict(options or {})}
+        self.settings |= {"split": None if split is None else list(split), "scale": scale, "seed": seed}
+        self.settings |= {"dtype": dtype, "task": task, "scale_target": scale_target}
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the scaled samples."""
+        made: torch.dtype = getattr(torch, self.settings["dtype"])
+        return made
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The whole source, unscaled."""
+        made = load(self.source, **self.options)
+        if made.labels and self.scale_target != "auto":
+            why = f" needs real targets, but {self.source} has labels; leave it out"
+            raise checks.ParameterError(checks.Option("scale_target", self.scale_target), why)
+        return made
+
+    @property
+    def task(self) -> str:
+        """``"classification"``, or ``"regression"`` if the targets are real numbers."""
+        return self.dataset.task
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return int(self.dataset.X.shape[1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the features."""
+        return self.dataset.names
+
+    @property
+    def sparse(self) -> bool:
+        """Whether samples are sparse."""
+        from torchperc.samples.parts import CsrParts
+
+        return checks.is_sparse(self.dataset.X) or isinstance(self.dataset.X, CsrParts)
+
+    @property
+    def classes(self) -> int | None:
+        """``None`` for two labels and for real targets, else the number of labels."""
+        return self.dataset.classes
+
+    @cached_property
+    def indices(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Which samples are in the train, validation and test set."""
+        fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(str(self.source)) else (0.6, 0.2, 0.2))
+        from torchperc.data.splits import split as split_rows
+
+        stratify, sharded = self.task == "classification", self.dataset.shard is not None
+        return split_rows(self.dataset.y, fractions, self.seed, stratify, together=sharded)
+
+    @cached_property
+    def partition(self) -> Partition:
+        """The three sets, and the scaling and missing values of the training set."""
+        from torchperc.data.partition import make_partition
+        from torchperc.data.scaling import make_scaler
+
+        kind = ("maxabs" if self.sparse else "standard") if self.scale == "auto" else self.scale
+        cache = self.options.get("cache")
+        return make_partition(self.dataset, self.indices, make_scaler(kind), dtype=self.dtype, cache=cache)
+
+    @property
+    def scaler(self) -> Scaler:
+        """The scaling, fitted on the training set."""
+        return self.partition.scaler
+
+    @property
+    def encoding(self) -> Encoding | None:
+        """How the columns of the file became features, missing values filled as in the training set."""
+        return self.partition.encoding
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Any, Tensor], ...]:
+        """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
+        return tuple((X, self._scaled(y)) for X, y in self.partition.parts)
+
+    @cached_property
+    def target_scaler(self) -> Scaler | None:
+        """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
+        if self.task == "classification":
+            return None
+        from torchperc.data.scaling import make_scaler, pieces
+
+        kind = "standard" if self.scale_target == "auto" else self.scale_target
+        given = pieces(self.partition.parts[0][1][:, None])
+        return make_scaler(kind).fit_pieces(given, together=self.dataset.shard is not None)
+
+    @property
+    def target_unit(self) -> float:
+        """What an error of 1 in the scaled target is in the target's own units; 1 for labels."""
+        scale = None if self.target_scaler is None else self.target_scaler.scale
+        return 1.0 if scale is None else float(scale)
+
+    def _scaled(self, y: Tensor) -> Tensor:
+        scaler = self.target_scaler
+        if scaler is None or not len(y):
+            return y
+        scaled: Tensor = scaler.transform(y)
+        return scaled
+
+    def unscaled(self, y: Tensor) -> Tensor:
+        """Predictions, or targets as ``parts`` has them, in the target's own units (N,)."""
+        if self.target_scaler is None:
+            raise ValueError("the data have labels, which are not scaled; decode gives their names")
+        return self.target_scaler.inverse(y.double()) if len(y) else y
+
+    def decode(self, codes: Tensor) -> list[str]:
+        """Labels by the names the source gives them."""
+        return self.dataset.decode(codes)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of samples, labels and split."""
+        from torchperc.samples.parts import in_parts, rows_as_read
+        from torchperc.samples.rows import CsrRows, DenseRows
+
+        X = self.dataset.X
+        rows: Rows
+        if in_parts(X):
+            rows = rows_as_read(X)
+        elif checks.is_sparse(X):
+            rows = CsrRows(X)
+        else:
+            rows = DenseRows(X if isinstance(X, torch.Tensor) else checks.shared(X))  # a small mapped file
+        return rows.hash(torch.cat([self.dataset.y, *self.indices]))

@@ -1,0 +1,4 @@
+"""Names of files that a run under a Trainer leaves in its folder."""
+
+LAST = "last.ckpt"
+"""The checkpoint, from which a run resumes."""

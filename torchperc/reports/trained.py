@@ -1,0 +1,133 @@
+"""The report of a net after its training and of its data, however it was trained."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc import _checks as checks
+from torchperc.data.tabular import SplitTable
+from torchperc.lightning.outcome import wrong_decisions
+from torchperc.reports.budget import ENTRIES
+from torchperc.reports.folders import curves_of
+from torchperc.reports.page import Block, Section
+from torchperc.reports.report import Report
+from torchperc.reports.sections import curve_picture
+from torchperc.reports.subject import Curves, Rows, Subject
+from torchperc.reports.text import number
+from torchperc.rules.run import RuleResult
+from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
+from torchperc.theory.certificate import Certificate
+
+SETS = ("training", "validation", "test")
+_LOOKED_AT = 2 * 10**7
+"""How many numbers of a sparse set, or of one that is larger than memory, a page looks at: more than a proof needs."""
+_STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
+_COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
+_COMPARED |= {"rmse/train": (1, "RMSE", "training RMSE"), "rmse/val": (1, "RMSE", "validation RMSE")}
+
+
+def by_rule(options: Mapping[str, Any]) -> Rows:
+    """How a run by rule was trained, in words, by the options of its trainer."""
+    shown = (f"{name} {word(value)}" for name, value in options.items() if name != "select" and value is not None)
+    return [("learned by", "the perceptron rule"), ("options", ", ".join(shown))]
+
+
+def by_descent(head: object, update: str, lr: object) -> Rows:
+    """How a classifier was trained by gradient descent, in words."""
+    how = f"gradient descent, {head} head, one step per {update}"
+    return [("learned by", how), ("learning rate", "the optimizer's" if lr is None else word(lr))]
+
+
+def of_model(
+    title: str,
+    module: Any,
+    data: SplitTable,
+    *,
+    how: Rows,
+    result: RuleResult | None = None,
+    margin: float = 0.0,
+    curves: Curves | None = None,
+    again: Sequence[Block] = (),
+    sentence: str = "",
+    certificate: Certificate | None = None,
+) -> Report:
+    """Report a module with ``net`` and ``head``, and the data it was trained on.
+
+    ``certificate`` is a proof about the training data that was made before.
+    """
+    every = {name: given for name, given in zip(SETS, data.parts, strict=True) if len(given[1])}
+    parts = {name: _looked_at(*given) for name, given in every.items()}
+    some = {name: (len(y), len(every[name][1])) for name, (_, y) in parts.items() if len(y) < len(every[name][1])}
+    few = [f"{count:,} of {total:,} {name} samples" for name, (count, total) in some.items()]
+    table, kind = data.dataset, data.scaler.kind
+    scaled = [] if kind == "none" else [("weights", f"of the features as scaled ({kind}, by the training set)")]
+    looked_at = [("looked at for this page", f"{', '.join(few)}, evenly spaced")] if few else []
+    subject = Subject(
+        module if result is None else result,
+        parts,
+        names=table.names,
+        labels=table.labels,
+        how=[*how, *scaled],
+        about=[*about_data(data), *looked_at],
+        curves=curves or {},
+        margin=margin,
+        image_shape=table.image_shape,
+        again=again,
+        sentence=sentence,
+        counted={name: (wrong_decisions(module, *every[name]), total) for name, (_, total) in some.items()},
+        certificate=certificate,
+    )
+    return Report.of_subject(title, subject)
+
+
+def about_data(data: SplitTable) -> list[tuple[str, str]]:
+    """Where data come from, and how they were split, scaled and cut into batches if they were."""
+    batches = {name: getattr(data, name, usual) for name, usual in (("batch_size", "full"), ("order", "given"))}
+    cut = batches if tuple(batches.values()) != ("full", "given") else {}
+    real = {"task": data.task} if data.task == "regression" else {"scale_target": None}
+    known = {**data.settings, **cut, **data.options, **real}.items()
+    return [(name, word(value)) for name, value in known if name != "options" and value is not None]
+
+
+def compared(folders: Mapping[str, Path]) -> list[Section]:
+    """The errors of several runs on one chart each."""
+    return compared_curves({name: curves_of(folder) for name, folder in folders.items()})
+
+
+def compared_curves(found: Mapping[str, Curves]) -> list[Section]:
+    """The same of curves by the name of the run."""
+    pictures = []
+    for tag, (scale, ylabel, what) in _COMPARED.items():
+        curves = {name: curves[tag] for name, curves in found.items() if tag in curves}
+        if (picture := curve_picture(curves, scale, ylabel, what)) is not None:
+            pictures.append(picture)
+    return [Section("All runs", pictures)] if pictures else []
+
+
+def word(value: object) -> str:
+    """A value as a page shows it."""
+    return number(value) if isinstance(value, float) else str(value)
+
+
+def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
+    """Samples as a page shows them, in memory: all of them, or evenly spaced ones if they have too many numbers.
+
+    Sparse ones stay sparse unless they are so small that a proof is to be found.
+    """
+    if isinstance(X, Tensor):
+        return X, y
+    stored = X.nnz if checks.is_sparse(X) else X.shape[0] * min(X.shape[1], _STORED if _sparse(X) else X.shape[1])
+    index = torch.arange(0, X.shape[0], max(1, math.ceil(stored / _LOOKED_AT)))
+    some = rows_as_read(X).take(index).raw() if in_parts(X) else X[index.numpy()]
+    small = checks.is_sparse(some) and math.prod(some.shape) <= ENTRIES
+    return torch.from_numpy(some.toarray()) if small else some, y[index]
+
+
+def _sparse(X: Any) -> bool:
+    return checks.is_sparse(X) or isinstance(X, CsrParts)
