@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import torchperc as tp
-from torchperc.descent import least_squares, loops, newton
+from torchperc.descent import least_squares, newton, passes
 from torchperc.descent import objective as objectives
 from torchperc.descent.minimise import Optimum, minimise
 from torchperc.samples import compiling
@@ -201,7 +201,7 @@ def test_the_compiled_loops_are_what_they_are_in_plain_python(bias, count):
     loss, gradient, curvature, margin = plain.slopes(weights)
     product, reach = plain.bends(curvature, weights)
     squares = plain.squares(curvature, 1)[0]
-    compiled = (loops.slope_rows, loops.bend_rows, loops.square_rows, loops.cholesky_in_place)
+    compiled = (passes.slope_rows, passes.bend_rows, passes.square_rows, passes.cholesky_in_place)
     for slope, bend, square, cholesky in (compiled, [loop.py_func for loop in compiled]):
         bent, total, across, lower = np.empty(count), np.zeros(width), np.zeros(width), np.zeros((width, width))
         assert slope(X, signs.numpy(), bent, weights[0].numpy(), total) == pytest.approx((loss, margin), rel=1e-13)
@@ -554,10 +554,10 @@ def test_weights_that_are_not_finite_are_refused():
 
 
 def test_small_problems_load_no_compiler(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchperc.descent.loops", None)  # an import of the compiled loops fails
+    monkeypatch.setitem(sys.modules, "torchperc.descent.passes", None)  # an import of the compiled loops fails
     X, y = samples(52, 5000, 3)
     assert minimise(make(3), tp.LogisticHead(), X, y).converged
-    with pytest.raises(ModuleNotFoundError, match=r"torchperc\.descent\.loops"):
+    with pytest.raises(ModuleNotFoundError, match=r"torchperc\.descent\.passes"):
         minimise(make(3), tp.LogisticHead(), np.tile(X, (300, 1)), np.tile(y, 300))
 
 

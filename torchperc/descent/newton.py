@@ -18,7 +18,7 @@ from torchperc.descent.objective import Objective, Point, Squares
 
 Solve: TypeAlias = Callable[[Tensor], Tensor]
 
-DENSE_UP_TO = 1024  # parameters per class up to which Hessians are written down; beyond, their diagonals
+DENSE_UP_TO = 1024  # parameters up to which the Hessian's blocks are written down; beyond, its diagonal
 SAMPLED = 16  # one row in so many goes into the sample
 FAR, FLAT, DRIFTS = 0.5, 1e-6, 5  # scores moving so far, the relative gap being so small, so many steps long: a drift
 
@@ -141,7 +141,7 @@ def _preconditioner(objective: Objective, point: Point) -> Solve:
 
     Steps are centred: the loss does not see what K classes have in common, and the penalty wants none of it.
     """
-    if objective.width > DENSE_UP_TO:
+    if objective.width * objective.units > DENSE_UP_TO:
         diagonal = objective.diagonal(point)
         diagonal = diagonal.clamp(min=_least_positive(diagonal))
         return lambda v: _centred(v / diagonal)

@@ -8,9 +8,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torchperc.samples import compiling
 from torchperc.samples.rows import CsrRows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
+_Result = TypeVar("_Result")
 
 COMPILED_FROM = 2**22  # numbers in X from which compiled passes repay loading the compiler
 SHARE = 2**20  # numbers in X that a thread is given at a time
@@ -56,15 +57,14 @@ class Objective(ABC):
     ) -> None:
         self.rows: Any = rows
         self.targets, self.units, self.bias, self.l2, self.counts = targets, units, bias, l2, counts
-        self.sparse = isinstance(rows, CsrRows)
         self.width = (rows.shape[1] if isinstance(rows, Tensor) else rows.width) + bias
         self.penalty = torch.full((self.width,), l2, dtype=torch.float64, device=rows.device)
         if bias:
             self.penalty[-1] = 0.0
 
     @abstractmethod
-    def terms(self, s: Tensor, t: Tensor) -> tuple[Terms, float]:
-        """Of scores (n, K) and targets: loss, slope and curvature, and the least margin.
+    def terms(self, s: Any, t: Any) -> tuple[Terms, float]:
+        """Of scores (n, K) and targets, tensors or arrays: loss, slope and curvature, and the least margin.
 
         The margin is what a sample's score is on its right side by; it means something without penalty only.
         """
@@ -74,11 +74,11 @@ class Objective(ABC):
     def zero_loss(self) -> float:
         """The loss of zero weights."""
 
-    def own_curvature(self, curvature: Tensor) -> Tensor:
+    def own_curvature(self, curvature: Any) -> Any:
         """∂²loss/∂s_k²."""
         return curvature
 
-    def bent(self, curvature: Tensor, u: Tensor) -> Tensor:
+    def bent(self, curvature: Any, u: Any) -> Any:
         """How the losses' slopes change as the scores change by u, all (n, K)."""
         return curvature * u
 
@@ -90,11 +90,12 @@ class Objective(ABC):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def counted(self, values: Tensor, part: slice) -> Tensor:
+    def counted(self, values: Any, part: slice = slice(None)) -> Any:
         """Values of some rows, (n,) or (n, K), each as often as its row counts."""
         if self.counts is None:
             return values
-        return values * (self.counts[part] if values.dim() == 1 else self.counts[part, None])
+        counts = self.counts[part] if isinstance(values, Tensor) else self.counts[part].numpy()
+        return values * (counts if values.ndim == 1 else counts[:, None])
 
     def zeros(self) -> Tensor:
         """Zero weights (K, D)."""
@@ -130,14 +131,7 @@ class Objective(ABC):
 
     def diagonal(self, point: Point) -> Tensor:
         """The Hessian's diagonal, (K, D)."""
-        result = self.zeros()
-        for x, part in self._chunks():
-            factors, x = self.counted(self.own_curvature(point.curvature[part]), part), self._with_ones(x)
-            if self.sparse:
-                result += torch.from_numpy((x.multiply(x).T @ factors.numpy()).T)
-            else:
-                result += factors.T @ x.square()
-        return result / len(self) + self.penalty
+        return self.square_sums(point.curvature) / len(self) + self.penalty
 
     def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
         """Sum of the losses, of their gradients, the curvature, and the least margin."""
@@ -159,16 +153,19 @@ class Objective(ABC):
             self._collect(product, self.counted(self.bent(curvature[part], change), part), x)
         return product, reach
 
+    def square_sums(self, curvature: Tensor) -> Tensor:
+        """Sum of the Hessians' diagonals, (K, D)."""
+        result = self.zeros()
+        for x, part in self._chunks():
+            self._collect(result, self.counted(self.own_curvature(curvature[part]), part), x.square())
+        return result
+
     def squares(self, curvature: Tensor, count: int) -> Tensor:
         """Sum of the Hessians' blocks for the first ``count`` classes, (count, D, D)."""
         result = self.penalty.new_zeros(count, self.width, self.width)
         for x, part in self._chunks():
-            factors = self.counted(self.own_curvature(curvature[part]), part)
-            if self.sparse:
-                x = self._with_ones(x)
-                grams = [(x.T @ x.multiply(factors[:, k : k + 1].numpy())).toarray() for k in range(count)]
-                return torch.from_numpy(np.stack(grams))
-            factors, scaled = factors.sqrt(), x.new_empty(len(x), self.width)
+            factors = self.counted(self.own_curvature(curvature[part]), part).sqrt()
+            scaled = x.new_empty(len(x), self.width)
             for k in range(count):
                 torch.mul(x, factors[:, k : k + 1], out=scaled[:, : x.shape[1]])
                 scaled[:, x.shape[1] :] = factors[:, k : k + 1]
@@ -177,38 +174,22 @@ class Objective(ABC):
 
     def dense(self, part: slice) -> Tensor:
         """Some of the rows in float64, with the constant feature."""
-        if self.sparse:
-            return torch.from_numpy(self._with_ones(CsrRows(self.rows.X[part])).toarray())
-        rows: Tensor = self._with_ones(self.rows[part].double())
-        return rows
+        x = self.rows[part].double()
+        return torch.cat((x, x.new_ones(len(x), 1)), 1) if self.bias else x
 
-    def _chunks(self) -> Iterator[tuple[Any, slice]]:
-        """The rows: dense ones in float64, some at a time; sparse ones as they are, since products read non-zeros."""
-        step = len(self) if self.sparse else max(CHUNK // self.rows.shape[1], 1)
+    def _chunks(self) -> Iterator[tuple[Tensor, slice]]:
+        """Some rows at a time in float64."""
+        step = max(CHUNK // self.rows.shape[1], 1)
         for first in range(0, len(self), step):
             part = slice(first, first + step)
-            yield self.rows if self.sparse else self.rows[part].double(), part
+            yield self.rows[part].double(), part
 
-    def _with_ones(self, x: Any) -> Any:
-        """A chunk with the constant feature: a tensor, or a CSR array in float64."""
-        if not self.sparse:
-            return torch.cat((x, x.new_ones(len(x), 1)), 1) if self.bias else x
-        from scipy.sparse import csr_array, hstack
-
-        given = x.X.astype(np.float64)
-        return csr_array(hstack((given, np.ones((len(x), 1))))) if self.bias else given
-
-    def _scores(self, x: Any, weights: Tensor) -> Tensor:
-        weight = weights[:, : self.width - self.bias]
-        s: Tensor = x.scores(weight, 0.0) if self.sparse else x @ weight.T
+    def _scores(self, x: Tensor, weights: Tensor) -> Tensor:
+        s = x @ weights[:, : self.width - self.bias].T
         return s.add_(weights[:, -1]) if self.bias else s
 
-    def _collect(self, total: Tensor, slope: Tensor, x: Any) -> None:
-        part = total[:, : self.width - self.bias]
-        if self.sparse:
-            part += x.mix(slope)
-        else:
-            part.addmm_(slope.T, x)
+    def _collect(self, total: Tensor, slope: Tensor, x: Tensor) -> None:
+        total[:, : self.width - self.bias].addmm_(slope.T, x)
         if self.bias:
             total[:, -1] += slope.sum(0)
 
@@ -216,40 +197,43 @@ class Objective(ABC):
 class Squares(Objective):
     """½ Σ_k (t_k − s_k)²; targets (N, K)."""
 
-    def terms(self, s: Tensor, t: Tensor) -> tuple[Terms, float]:
+    def terms(self, s: Any, t: Any) -> tuple[Terms, float]:
         return derivatives.lms(s, t), -math.inf
 
     @property
     def zero_loss(self) -> float:
-        return float(self.counted(self.targets.square().sum(1), slice(None)).sum()) / 2 / len(self)
+        return float(self.counted(self.targets.square().sum(1)).sum()) / 2 / len(self)
 
 
 class Softmax(Objective):
     """log Σ_k exp(s_k) − s_t; targets are class indices (N,), the curvature is kept as the probabilities p."""
 
-    def terms(self, s: Tensor, t: Tensor) -> tuple[Terms, float]:
+    def terms(self, s: Any, t: Any) -> tuple[Terms, float]:
+        found = derivatives.softmax(s, t)
         if self.l2:
-            return derivatives.softmax(s, t), 0.0
-        index = t[:, None]
-        rival = s.scatter(1, index, -math.inf).amax(1, keepdim=True)
-        return derivatives.softmax(s, t), float((s.gather(1, index) - rival).min())
+            return found, 0.0
+        everyone = torch.arange(len(t), device=s.device) if isinstance(s, Tensor) else np.arange(len(t))
+        rivals = s + 0
+        rivals[everyone, t] = -math.inf
+        rival = rivals.amax(1) if isinstance(s, Tensor) else rivals.max(1)
+        return found, float((s[everyone, t] - rival).min())
 
     @property
     def zero_loss(self) -> float:
         return math.log(self.units)
 
-    def own_curvature(self, curvature: Tensor) -> Tensor:
+    def own_curvature(self, curvature: Any) -> Any:
         return curvature * (1 - curvature)
 
-    def bent(self, curvature: Tensor, u: Tensor) -> Tensor:
+    def bent(self, curvature: Any, u: Any) -> Any:
         weighted = curvature * u
-        return weighted - curvature * weighted.sum(1, keepdim=True)
+        return weighted - curvature * weighted.sum(1)[:, None]
 
 
 class Logistic(Objective):
     """log(1 + exp(−t·s)); targets are signs (N,) in float64."""
 
-    def terms(self, s: Tensor, t: Tensor) -> tuple[Terms, float]:
+    def terms(self, s: Any, t: Any) -> tuple[Terms, float]:
         return derivatives.logistic(s, t), float((s * t[:, None]).min())
 
     @property
@@ -257,15 +241,164 @@ class Logistic(Objective):
         return math.log(2)
 
 
-class _CompiledLogistic(Logistic):
-    """The same in compiled loops, each a single reading, the rows shared out among as many threads as torch has.
+# --- sparse rows --------------------------------------------------------------------------------------------------
+
+
+class _Sparse(Objective):
+    """Of CSR rows: products with them and with their transpose read the non-zeros, and what is between is done by
+    numpy, on one core: torch's threads would wait for each other.
+    """
+
+    @cached_property
+    def _rows(self) -> Any:
+        return self.rows.X.astype(np.float64, copy=False)
+
+    @cached_property
+    def _columns(self) -> Any:
+        """The transpose, in CSR too: its products collect, where those of the rows would scatter."""
+        return type(self._rows)(self._rows.T)
+
+    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
+        terms, margin = self.terms(self._change(weights), self.targets.numpy())
+        gradient = self._sum(self._columns, self.counted(terms.slope))
+        return float(self.counted(terms.loss).sum()), gradient, torch.from_numpy(terms.bend), margin
+
+    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+        change = self._change(direction)
+        product = self._sum(self._columns, self.counted(self.bent(curvature.numpy(), change)))
+        return product, float(abs(change).max())
+
+    def square_sums(self, curvature: Tensor) -> Tensor:
+        return self._sum(self._columns**2, self.counted(self.own_curvature(curvature.numpy())))
+
+    def squares(self, curvature: Tensor, count: int) -> Tensor:
+        x, factors = self._with_ones(self._rows), self.counted(self.own_curvature(curvature.numpy()))
+        grams = [(x.T @ x.multiply(factors[:, k : k + 1])).toarray() for k in range(count)]
+        return torch.from_numpy(np.stack(grams))
+
+    def dense(self, part: slice) -> Tensor:
+        return torch.from_numpy(self._with_ones(self._rows[part]).toarray())
+
+    def _with_ones(self, x: Any) -> Any:
+        from scipy.sparse import csr_array, hstack
+
+        return csr_array(hstack((x, np.ones((x.shape[0], 1))))) if self.bias else x
+
+    def _change(self, weights: Tensor) -> _Array:
+        """The scores (N, K) that weights give, or by which a direction changes them."""
+        w = weights.numpy()
+        s = _product(self._rows, w[:, : self.width - self.bias].T)
+        return s + w[:, -1] if self.bias else s
+
+    def _sum(self, columns: Any, slopes: _Array) -> Tensor:
+        """Σ_i slopes_ik·x_i: (K, D), of rows given by their columns."""
+        total = np.empty((self.units, self.width))
+        total[:, : columns.shape[0]] = _product(columns, slopes).T
+        if self.bias:
+            total[:, -1] = slopes.sum(0)
+        return torch.from_numpy(total)
+
+
+def _product(x: Any, b: _Array) -> _Array:
+    """x·b of a CSR array and (d, K): compiled and on all cores where that is worth it."""
+    if b.shape[1] == 1 or x.nnz * b.shape[1] < COMPILED_FROM:
+        result: _Array = x @ b
+        return result
+    from torchperc.descent.passes import sparse_product
+
+    padded = np.zeros((len(b), -(-b.shape[1] // 8) * 8))  # to whole vector registers
+    padded[:, : b.shape[1]] = b
+    out = np.empty((x.shape[0], padded.shape[1]))
+    compiling.on_all_cores(partial(sparse_product, (x.data, x.indices, x.indptr), padded, out), len(out))
+    return out[:, : b.shape[1]]
+
+
+class _SparseSquares(_Sparse, Squares):
+    pass
+
+
+class _SparseSoftmax(_Sparse, Softmax):
+    pass
+
+
+class _SparseLogistic(_Sparse, Logistic):
+    pass
+
+
+# --- dense rows, compiled -----------------------------------------------------------------------------------------
+
+
+class _Compiled(Objective):
+    """Passes over the rows in compiled loops, each a single reading, shared out among as many threads as torch has.
 
     What little is left to do beside them is done without torch's own threads: where others use the machine too, they
     wait for one another longer than they work.
     """
 
+    def _stretches(self, one: Callable[[slice], _Result], count: int) -> list[_Result]:
+        """What ``one`` returns for each of ``count`` stretches of rows.
+
+        Stretches are many and taken one by one, so that a thread that is held up does fewer. They are the same however
+        many threads there are, so that sums are too, and nobody waits: what a helper has not finished is done again.
+        """
+        count = max(count, 1)
+        parts = [slice(*pair) for pair in pairwise(len(self) * k // count for k in range(count + 1))]
+        results: list[_Result | None] = [None] * count
+        left = iter(range(count))
+
+        def work() -> None:
+            for k in left:
+                results[k] = one(parts[k])
+
+        helpers = min(compiling.cores(), count) - 1
+        tasks = [_helpers(helpers).submit(work) for _ in range(helpers)]
+        work()
+        for task in tasks:
+            task.cancel()
+        return [one(part) if result is None else result for part, result in zip(parts, results, strict=True)]
+
+
+class _CompiledSoftmax(_Compiled, Softmax):
     def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
-        from torchperc.descent.loops import slope_rows
+        from torchperc.descent.passes import softmax_slope_rows
+
+        p = np.empty((len(self), self.units))
+        found, gradient = self._sum(softmax_slope_rows, (self.targets.numpy(), p), weights)
+        losses, margins = zip(*found, strict=True)
+        return sum(losses), gradient, torch.from_numpy(p), min(margins)
+
+    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+        from torchperc.descent.passes import softmax_bend_rows
+
+        reaches, product = self._sum(softmax_bend_rows, (curvature.numpy(),), direction)
+        return product, max(reaches)
+
+    def _sum(self, loop: Callable[..., Any], by_row: tuple[_Array, ...], weights: Tensor) -> tuple[list[Any], Tensor]:
+        """What a loop returns for each stretch of rows, and the sum (K, D) of what it adds to its totals."""
+        x, w, d = self.rows.numpy(), weights.numpy(), self.width - self.bias
+        weight, bias = np.ascontiguousarray(w[:, :d]), w[:, -1].copy() if self.bias else np.zeros(self.units)
+
+        def one(part: slice) -> tuple[Any, _Array, _Array]:
+            total, total_bias = np.zeros((self.units, d)), np.zeros(self.units)
+            return (
+                loop(x[part], *(values[part] for values in by_row), weight, bias, total, total_bias),
+                total,
+                total_bias,
+            )
+
+        found, totals, biases = zip(
+            *self._stretches(one, min(self.rows.numel() * self.units // SHARE, 16)), strict=True
+        )
+        result = np.empty((self.units, self.width))
+        result[:, :d] = np.sum(totals, 0)
+        if self.bias:
+            result[:, -1] = np.sum(biases, 0)
+        return list(found), torch.from_numpy(result)
+
+
+class _CompiledLogistic(_Compiled, Logistic):
+    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
+        from torchperc.descent.passes import slope_rows
 
         curvature = np.empty(len(self))
         found, total = self._sum(slope_rows, (self.targets.numpy(), curvature), _vector(weights))
@@ -273,20 +406,20 @@ class _CompiledLogistic(Logistic):
         return sum(losses), torch.from_numpy(total)[None], torch.from_numpy(curvature)[:, None], min(margins)
 
     def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
-        from torchperc.descent.loops import bend_rows
+        from torchperc.descent.passes import bend_rows
 
         reaches, total = self._sum(bend_rows, (curvature[:, 0].numpy(),), _vector(direction))
         return torch.from_numpy(total)[None], max(reaches)
 
     def squares(self, curvature: Tensor, count: int) -> Tensor:
-        from torchperc.descent.loops import square_rows
+        from torchperc.descent.passes import square_rows
 
         count = min(self.rows.numel() * self.width // (8 * SHARE), 16)  # as each has a matrix of its own
         _, lower = self._sum(square_rows, (curvature[:, 0].numpy(),), dims=2, count=count)
         return torch.from_numpy(lower + np.tril(lower, -1).T)[None]
 
     def cholesky(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
-        from torchperc.descent.loops import cholesky_in_place
+        from torchperc.descent.passes import cholesky_in_place
 
         factor = matrices[0].numpy().copy()
         failed = not cholesky_in_place(factor)
@@ -300,31 +433,15 @@ class _CompiledLogistic(Logistic):
         dims: int = 1,
         count: int | None = None,
     ) -> tuple[list[Any], _Array]:
-        """What a loop returns for each of ``count`` stretches of rows, and the sum of what it adds to its last one.
-
-        Stretches are many and taken one by one, so that a thread that is held up does fewer. They are the same however
-        many threads there are, so that sums are too, and nobody waits: what a helper has not finished is done again.
-        """
-        x, count = self.rows.numpy(), max(self.rows.numel() // SHARE if count is None else count, 1)
-        parts = [slice(*pair) for pair in pairwise(len(self) * k // count for k in range(count + 1))]
-        results: list[Any] = [None] * count
-        left = iter(range(count))
+        """What a loop returns for each of ``count`` stretches of rows, and the sum of what it adds to its last one."""
+        x = self.rows.numpy()
 
         def one(part: slice) -> tuple[Any, _Array]:
             total = np.zeros((self.width,) * dims)
             return loop(x[part], *(values[part] for values in by_row), *rest, total), total
 
-        def work() -> None:
-            for k in left:
-                results[k] = one(parts[k])
-
-        helpers = min(compiling.cores(), count) - 1
-        tasks = [_helpers(helpers).submit(work) for _ in range(helpers)]
-        work()
-        for task in tasks:
-            task.cancel()
-        done = [one(part) if result is None else result for part, result in zip(parts, results, strict=True)]
-        return [found for found, _ in done], np.sum([total for _, total in done], 0)
+        found, totals = zip(*self._stretches(one, self.rows.numel() // SHARE if count is None else count), strict=True)
+        return list(found), np.sum(totals, 0)
 
 
 @cache
@@ -350,10 +467,16 @@ def objective(
     head: Head, rows: Tensor | CsrRows, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
 ) -> Objective:
     """The objective of a head with a squared loss or a :class:`LogisticHead`, in the form that is fastest to read."""
+    kind: type[Objective]
     if isinstance(head, SquaredHead):
-        return Squares(rows, head.target(labels, units).double(), units, bias, l2, counts)
-    if units > 1:
-        return Softmax(rows, labels, units, bias, l2, counts)
+        kind, targets = Squares, head.target(labels, units).double()
+    elif units > 1:
+        kind, targets = Softmax, labels
+    else:
+        kind, targets = Logistic, labels.double()
     known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
-    compiles = isinstance(rows, Tensor) and known and rows.numel() >= COMPILED_FROM
-    return (_CompiledLogistic if compiles else Logistic)(rows, labels.double(), units, bias, l2, counts)
+    if not isinstance(rows, Tensor):
+        kind = {Squares: _SparseSquares, Softmax: _SparseSoftmax, Logistic: _SparseLogistic}[kind]
+    elif known and rows.numel() * units >= COMPILED_FROM:
+        kind = {Softmax: _CompiledSoftmax, Logistic: _CompiledLogistic}.get(kind, kind)
+    return kind(rows, targets, units, bias, l2, counts)

@@ -106,6 +106,21 @@ def logistic_terms(slack: float) -> tuple[float, float, float]:
     return small, small * right if slack > 0 else right, small * right * right
 
 
+def softmax_terms(s: Any, y: int, classes: int, p: Any) -> tuple[float, float]:
+    """log Σ_k exp(s_k) − s_y and the margin s_y − max_{k≠y} s_k of one sample; its probabilities go into ``p``."""
+    rival, total = -math.inf, 0.0
+    for k in range(classes):
+        if k != y:
+            rival = max(rival, s[k])
+    top = max(rival, s[y])
+    for k in range(classes):
+        p[k] = math.exp(s[k] - top)
+        total += p[k]
+    for k in range(classes):
+        p[k] /= total
+    return math.log(total) - (s[y] - top), s[y] - rival
+
+
 def slope(s: float, y: float, kind: int, tie: int, low: float) -> float:
     """dℓ/ds of one score; y is a label −1/+1, for regression the target."""
     slack = y * s

@@ -1,0 +1,197 @@
+"""The compiled readings of :func:`torchperc.minimise`; sums may be taken in any order, as every vectorised sum is.
+
+Each row is used for its scores and for the gradient while it is at hand.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numba.extending import register_jitable
+
+from torchperc.nn.derivatives import logistic_terms, softmax_terms
+from torchperc.samples.loops import SUM, _scores, _scores_of_four
+
+for _formula in (logistic_terms, softmax_terms):
+    register_jitable(error_model="numpy")(_formula)
+
+STRIDE = 512  # factors 1 + e ≤ 2 that are multiplied before their logarithm is taken: 2⁵¹² is far from overflow
+
+
+# --- dense rows, two classes --------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def slope_rows(x, y, curvature, w, total):
+    """Sum of the losses and least margin; adds up the gradient in ``total``."""
+    n, d = x.shape
+    loss, least, product, total_bias = 0.0, np.inf, 1.0, 0.0
+    bias = w[d] if len(w) > d else 0.0
+    for i in range(n):
+        s = bias
+        for j in range(d):
+            s += x[i, j] * w[j]
+        m = y[i] * s
+        e, wrong, curvature[i] = logistic_terms(m)
+        residual = -y[i] * wrong
+        # log(1 + exp(−m)) = max(−m, 0) + log(1 + e), and the logarithms are taken of many factors at once
+        loss += max(-m, 0.0)
+        product *= 1.0 + e
+        if i % STRIDE == 0:
+            loss += math.log(product)
+            product = 1.0
+        least = min(least, m)
+        total_bias += residual
+        for j in range(d):
+            total[j] += residual * x[i, j]
+    if len(w) > d:
+        total[d] += total_bias
+    return loss + math.log(product), least
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def bend_rows(x, curvature, v, total):
+    """The largest change of a score along ``v``; adds up the Hessian's product with ``v`` in ``total``."""
+    n, d = x.shape
+    reach, total_bias = 0.0, 0.0
+    bias = v[d] if len(v) > d else 0.0
+    for i in range(n):
+        u = bias
+        for j in range(d):
+            u += x[i, j] * v[j]
+        reach = max(reach, abs(u))
+        bent = curvature[i] * u
+        total_bias += bent
+        for j in range(d):
+            total[j] += bent * x[i, j]
+    if len(v) > d:
+        total[d] += total_bias
+    return reach
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def square_rows(x, curvature, total):
+    """Adds up the lower half of Σ curvature·(x, 1)(x, 1)ᵀ in ``total``, four rows to each reading of that."""
+    n, d = x.shape
+    for i in range(0, n, 4):
+        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+        x0, x1, x2, x3 = x[i], x[i1], x[i2], x[i3]
+        c0 = curvature[i]
+        c1 = curvature[i1] if i1 > i else 0.0  # past the last row, its copies count nothing
+        c2 = curvature[i2] if i2 > i1 else 0.0
+        c3 = curvature[i3] if i3 > i2 else 0.0
+        for j in range(len(total)):
+            if j < d:
+                a0, a1, a2, a3 = c0 * x0[j], c1 * x1[j], c2 * x2[j], c3 * x3[j]
+            else:
+                a0, a1, a2, a3 = c0, c1, c2, c3
+                total[d, d] += c0 + c1 + c2 + c3
+            line = total[j]
+            for k in range(min(j + 1, d)):
+                line[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def cholesky_in_place(a):
+    """Turns a symmetric matrix into its lower Cholesky factor; whether it is positive definite."""
+    for i in range(len(a)):
+        row = a[i]
+        for j in range(i + 1):
+            other = a[j]
+            rest = row[j]
+            for k in range(j):
+                rest -= row[k] * other[k]
+            if j < i:
+                row[j] = rest / other[j]
+            elif rest > 0:
+                row[i] = math.sqrt(rest)
+            else:
+                return False
+        for j in range(i + 1, len(a)):
+            row[j] = 0.0
+    return True
+
+
+# --- dense rows, K classes: four rows at a time -------------------------------------------------------------------
+
+
+@njit(fastmath=SUM)
+def _collect_four(x, i0, i1, i2, i3, s, total):
+    """total_k += Σ s_rk·x_r over four rows; two classes to each reading of the rows."""
+    width, classes, one = np.uint64(x.shape[1]), np.uint64(len(total)), np.uint64(1)
+    k = np.uint64(0)
+    while k + one < classes:
+        a0, a1, a2, a3 = s[0, k], s[1, k], s[2, k], s[3, k]
+        c0, c1, c2, c3 = s[0, k + one], s[1, k + one], s[2, k + one], s[3, k + one]
+        first, second = total[k], total[k + one]
+        for j in range(width):
+            x0, x1, x2, x3 = x[i0, j], x[i1, j], x[i2, j], x[i3, j]
+            first[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
+            second[j] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
+        k += np.uint64(2)
+    if k < classes:
+        a0, a1, a2, a3 = s[0, k], s[1, k], s[2, k], s[3, k]
+        first = total[k]
+        for j in range(width):
+            first[j] += a0 * x[i0, j] + a1 * x[i1, j] + a2 * x[i2, j] + a3 * x[i3, j]
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def softmax_slope_rows(x, y, p, weight, bias, total, total_bias):
+    """Sum of the losses and least margin; the probabilities go into ``p``, the gradient is added up in the totals."""
+    n, classes = p.shape
+    loss, least = 0.0, np.inf
+    s = np.empty((4, classes))
+    for i in range(0, n, 4):
+        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+        _scores_of_four(x, i, i1, i2, i3, weight, s)
+        for r in range(4):
+            if i + r < n:
+                for k in range(classes):
+                    s[r, k] += bias[k]
+                own, margin = softmax_terms(s[r], y[i + r], classes, p[i + r])
+                loss, least = loss + own, min(least, margin)
+                for k in range(classes):
+                    s[r, k] = p[i + r, k] - (1.0 if k == y[i + r] else 0.0)
+                    total_bias[k] += s[r, k]
+            else:
+                s[r, :] = 0.0  # past the last row, its copies count nothing
+        _collect_four(x, i, i1, i2, i3, s, total)
+    return loss, least
+
+
+@njit(cache=True, nogil=True, fastmath=SUM)
+def softmax_bend_rows(x, p, weight, bias, total, total_bias):
+    """The largest change of a score along a direction; adds up the Hessian's product with it in the totals."""
+    n, classes = p.shape
+    reach = 0.0
+    u = np.empty((4, classes))
+    for i in range(0, n, 4):
+        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
+        _scores_of_four(x, i, i1, i2, i3, weight, u)
+        for r in range(4):
+            if i + r < n:
+                mean = 0.0
+                for k in range(classes):
+                    u[r, k] += bias[k]
+                    reach = max(reach, abs(u[r, k]))
+                    mean += p[i + r, k] * u[r, k]
+                for k in range(classes):
+                    u[r, k] = p[i + r, k] * (u[r, k] - mean)
+                    total_bias[k] += u[r, k]
+            else:
+                u[r, :] = 0.0
+        _collect_four(x, i, i1, i2, i3, u, total)
+    return reach
+
+
+# --- sparse rows --------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def sparse_product(rows, b, out, first, end):
+    """Rows ``first`` to ``end`` of a CSR matrix times b, (d, K) → (n, K), with K a multiple of 8."""
+    for i in range(np.uint64(first), np.uint64(end)):
+        _scores(rows, i, b, out[i])
