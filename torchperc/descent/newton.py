@@ -11,12 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
-from torch import Tensor
 
-from torchperc.descent.objective import Objective, Point, Squares
+from torchperc.descent.objective import Array, Objective, Point, Squares
 
-Solve: TypeAlias = Callable[[Tensor], Tensor]
+Solve: TypeAlias = Callable[[Array], Array]
 
 DENSE_UP_TO = 1024  # parameters up to which the Hessian's blocks are written down; beyond, its diagonal
 SAMPLED = 16  # one row in so many goes into the sample
@@ -58,18 +58,16 @@ class _Step:
     The reach is the largest change of a score; it is looked at only where the loss is flat and has no penalty.
     """
 
-    direction: Tensor
+    direction: Array
     decrease: float
     reach: float
     products: int
 
 
-def solve_logistic(
-    objective: Objective, start: Tensor, tolerance: float, max_iterations: int
-) -> tuple[Tensor, Optimum]:
+def solve_logistic(objective: Objective, start: Array, tolerance: float, max_iterations: int) -> tuple[Array, Optimum]:
     """The weights of the minimum, or where minimising ended, and the figures there."""
     if objective.l2 > 0:  # what classes have in common costs penalty and does nothing
-        start = torch.where(objective.penalty > 0, _centred(start), start)
+        start = np.where(objective.penalty > 0, _centred(start), start)
     point, step, iterations, adrift = _descend(objective, start, tolerance, max_iterations)
     gap = step.decrease / objective.scale(point)
     unbounded = adrift or _separates(objective, point)
@@ -77,7 +75,7 @@ def solve_logistic(
 
 
 def _descend(
-    objective: Objective, start: Tensor, tolerance: float, max_iterations: int
+    objective: Objective, start: Array, tolerance: float, max_iterations: int
 ) -> tuple[Point, _Step, int, bool]:
     """The last point, the step that would be next, the number of steps taken, and whether they had begun to drift.
 
@@ -120,7 +118,7 @@ def _on_trust(objective: Objective, point: Point, solve: Solve, tolerance: float
     return following if following.finite and following.loss <= point.loss + 1e-4 * slope else None
 
 
-def _from_sample(objective: Objective, start: Tensor) -> tuple[Tensor, Solve | None]:
+def _from_sample(objective: Objective, start: Array) -> tuple[Array, Solve | None]:
     """Where a sample of the rows has its minimum, and its Hessian there as a preconditioner; else what was given."""
     size = max(len(objective) // SAMPLED, 4 * objective.width * objective.units, 1000)
     if 4 * size > len(objective):
@@ -143,31 +141,30 @@ def _preconditioner(objective: Objective, point: Point) -> Solve:
     """
     if objective.width * objective.units > DENSE_UP_TO:
         diagonal = objective.diagonal(point)
-        diagonal = diagonal.clamp(min=_least_positive(diagonal))
+        diagonal = diagonal.clip(min=_least_positive(diagonal))
         return lambda v: _centred(v / diagonal)
-    factor = _cholesky(objective, objective.blocks(point, objective.units))
-    return lambda v: _centred(torch.cholesky_solve(v.unsqueeze(-1), factor).squeeze(-1))
+    factor = torch.from_numpy(_cholesky(objective, objective.blocks(point, objective.units)))
+    return lambda v: _centred(torch.cholesky_solve(torch.from_numpy(v[..., None]), factor).numpy()[..., 0])
 
 
-def _cholesky(objective: Objective, blocks: Tensor) -> Tensor:
+def _cholesky(objective: Objective, blocks: Array) -> Array:
     """Cholesky factors of positive semidefinite matrices, each with as small a ridge as makes it definite."""
-    if not torch.isfinite(blocks).all():
+    if not np.isfinite(blocks).all():
         raise FloatingPointError
-    diagonal = blocks.diagonal(dim1=-2, dim2=-1)
-    size = diagonal.clamp(min=_least_positive(diagonal)).sqrt()
-    scaled = blocks / size.unsqueeze(-1) / size.unsqueeze(-2)  # so that no feature is small beside the ridge
+    diagonal = np.einsum("kii->ki", blocks)
+    size = np.sqrt(diagonal.clip(min=_least_positive(diagonal)))
+    scaled = blocks / size[:, :, None] / size[:, None, :]  # so that no feature is small beside the ridge
     ridge = 1e-13 * blocks.shape[-1]
     while True:
-        scaled.diagonal(dim1=-2, dim2=-1).fill_(1.0 + ridge)
-        factor, failed = objective.cholesky(scaled)
-        if not failed.any():
-            return factor * size.unsqueeze(-1)
+        np.einsum("kii->ki", scaled)[:] = 1.0 + ridge
+        factor, definite = objective.cholesky(scaled)
+        if definite:
+            return factor * size[:, :, None]
         ridge *= 100
 
 
-def _least_positive(values: Tensor) -> float:
-    positive = values[values > 0]
-    return float(positive.min()) if len(positive) else 1.0
+def _least_positive(values: Array) -> float:
+    return float(values.min(initial=math.inf, where=values > 0)) if (values > 0).any() else 1.0
 
 
 def newton_step(objective: Objective, point: Point, solve: Solve, target: float) -> _Step:
@@ -179,9 +176,9 @@ def newton_step(objective: Objective, point: Point, solve: Solve, target: float)
     residual, scale = -point.gradient, objective.scale(point)
     preconditioned = solve(residual)
     direction, power = preconditioned, float((residual * preconditioned).sum())
-    total = torch.zeros_like(residual)
+    total = np.zeros_like(residual)
     decrease, missing, longest, products = 0.0, abs(power) / 2, 1.0, 0
-    while power > 0 and products < residual.numel() + 10:
+    while power > 0 and products < residual.size + 10:
         product, _ = objective.along(point, direction)
         products += 1
         bent = float((direction * product).sum())
@@ -189,8 +186,8 @@ def newton_step(objective: Objective, point: Point, solve: Solve, target: float)
             break
         length = power / bent
         longest = max(longest, length)
-        total = total + length * direction
-        residual = residual - length * product
+        total += length * direction
+        residual -= length * product
         decrease += length * power / 2
         preconditioned = solve(residual)
         last, power = power, float((residual * preconditioned).sum())
@@ -208,7 +205,7 @@ def newton_step(objective: Objective, point: Point, solve: Solve, target: float)
     return _Step(total, decrease + missing, reach, products)
 
 
-def _centred(values: Tensor) -> Tensor:
+def _centred(values: Array) -> Array:
     """Without what the classes have in common, which their scores' softmax does not see."""
     return values - values.mean(0) if len(values) > 1 else values
 
@@ -219,7 +216,7 @@ def _search(objective: Objective, point: Point, step: _Step) -> Point | None:
     length = 1.0
     for _ in range(40):
         weights = objective.rounded(point.weights + length * step.direction)
-        if torch.equal(weights, point.weights):
+        if np.array_equal(weights, point.weights):
             return None
         following = objective.at(weights)
         rise = following.loss - point.loss
@@ -240,5 +237,5 @@ def _separates(objective: Objective, point: Point) -> bool:
 
 def optimum(point: Point, gap: float, iterations: int, converged: bool, unbounded: bool = False) -> Optimum:
     """The figures at a point."""
-    norm = float(torch.linalg.vector_norm(point.gradient))
+    norm = float(np.sqrt((point.gradient**2).sum()))
     return Optimum(point.loss, norm, gap, iterations, converged, unbounded)

@@ -1,4 +1,8 @@
-"""The mean loss of linear scores plus a penalty, with gradient and Hessian: dense, sparse and compiled."""
+"""The mean loss of linear scores plus a penalty, with gradient and Hessian: dense, sparse and compiled.
+
+Weights, gradients and directions are arrays (K, D): vectors of that size gain nothing by torch's threads, and these
+would go on spinning for a while on the cores that the passes over the rows need.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +26,12 @@ from torchperc.nn.heads import Head, SquaredHead
 from torchperc.samples import compiling
 from torchperc.samples.rows import CsrRows
 
-_Array: TypeAlias = "np.ndarray[Any, Any]"
+Array: TypeAlias = "np.ndarray[Any, Any]"
 _Result = TypeVar("_Result")
 
 COMPILED_FROM = 2**22  # numbers in X from which compiled passes repay loading the compiler
 SHARE = 2**20  # numbers in X that a thread is given at a time
+STRETCHES = 16  # into which rows are cut at most where each has sums of some size
 CHUNK = 2**19  # numbers of X that are worked on at a time, so that the second use finds them in the cache
 
 
@@ -34,16 +39,16 @@ CHUNK = 2**19  # numbers of X that are worked on at a time, so that the second u
 class Point:
     """The objective at some weights: value, gradient (K, D), curvature in the scores (N, K), least margin."""
 
-    weights: Tensor
+    weights: Array
     loss: float
-    gradient: Tensor
-    curvature: Tensor
+    gradient: Array
+    curvature: Any
     margin: float
 
     @property
     def finite(self) -> bool:
         """Whether loss and gradient are."""
-        return math.isfinite(self.loss) and bool(torch.isfinite(self.gradient).all())
+        return math.isfinite(self.loss) and bool(np.isfinite(self.gradient).all())
 
 
 class Objective(ABC):
@@ -58,7 +63,7 @@ class Objective(ABC):
         self.rows: Any = rows
         self.targets, self.units, self.bias, self.l2, self.counts = targets, units, bias, l2, counts
         self.width = (rows.shape[1] if isinstance(rows, Tensor) else rows.width) + bias
-        self.penalty = torch.full((self.width,), l2, dtype=torch.float64, device=rows.device)
+        self.penalty = np.full(self.width, l2)
         if bias:
             self.penalty[-1] = 0.0
 
@@ -97,72 +102,78 @@ class Objective(ABC):
         counts = self.counts[part] if isinstance(values, Tensor) else self.counts[part].numpy()
         return values * (counts if values.ndim == 1 else counts[:, None])
 
-    def zeros(self) -> Tensor:
+    def zeros(self) -> Array:
         """Zero weights (K, D)."""
-        return torch.zeros(self.units, self.width, dtype=torch.float64, device=self.rows.device)
+        return np.zeros((self.units, self.width))
 
-    def rounded(self, weights: Tensor) -> Tensor:
+    def rounded(self, weights: Array) -> Array:
         """The nearest weights that the net can hold."""
-        return weights.to(self.rows.dtype).double()
+        if self.rows.dtype == torch.float64:
+            return weights
+        rounded: Array = torch.from_numpy(weights).to(self.rows.dtype).double().numpy()
+        return rounded
 
     def scale(self, point: Point) -> float:
         """What gaps are relative to."""
         return max(point.loss, torch.finfo(self.rows.dtype).eps * self.zero_loss)
 
-    def at(self, weights: Tensor) -> Point:
+    def at(self, weights: Array) -> Point:
         """The objective at some weights: one reading of the rows."""
         loss, gradient, curvature, margin = self.slopes(weights)
-        loss = loss / len(self) + float((self.penalty * weights.square()).sum()) / 2
+        loss = loss / len(self) + float((self.penalty * weights**2).sum()) / 2
         return Point(weights, loss, gradient / len(self) + self.penalty * weights, curvature, margin)
 
-    def along(self, point: Point, direction: Tensor) -> tuple[Tensor, float]:
+    def along(self, point: Point, direction: Array) -> tuple[Array, float]:
         """The Hessian at a point times a direction (K, D), and the largest change of a score along it."""
         product, reach = self.bends(point.curvature, direction)
-        return product / len(self) + self.penalty * direction, reach
+        product /= len(self)
+        product += self.penalty * direction
+        return product, reach
 
-    def blocks(self, point: Point, count: int) -> Tensor:
+    def blocks(self, point: Point, count: int) -> Array:
         """The Hessian's block for each of the first ``count`` classes, (count, D, D)."""
-        return self.squares(point.curvature, count).div_(len(self)).add_(self.penalty.diag())
+        return self.squares(point.curvature, count) / len(self) + np.diag(self.penalty)
 
-    def cholesky(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
-        """Their lower factors, and which are not positive definite."""
-        factors, failed = torch.linalg.cholesky_ex(matrices)
-        return factors, failed != 0
+    def cholesky(self, matrices: Array) -> tuple[Array, bool]:
+        """Their lower factors, and whether all are positive definite."""
+        factors, failed = torch.linalg.cholesky_ex(torch.from_numpy(matrices))
+        return factors.numpy(), not failed.any()
 
-    def diagonal(self, point: Point) -> Tensor:
+    def diagonal(self, point: Point) -> Array:
         """The Hessian's diagonal, (K, D)."""
         return self.square_sums(point.curvature) / len(self) + self.penalty
 
-    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
+    def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         """Sum of the losses, of their gradients, the curvature, and the least margin."""
-        loss, margin, gradient = 0.0, math.inf, self.zeros()
+        loss, margin, (w, gradient) = 0.0, math.inf, self._there(weights)
         curvature = gradient.new_empty(len(self), self.units)
         for x, part in self._chunks():
-            terms, least = self.terms(self._scores(x, weights), self.targets[part])
+            terms, least = self.terms(self._scores(x, w), self.targets[part])
             curvature[part] = terms.bend
             loss, margin = loss + float(self.counted(terms.loss, part).sum()), min(margin, least)
             self._collect(gradient, self.counted(terms.slope, part), x)
-        return loss, gradient, curvature, margin
+        return loss, gradient.cpu().numpy(), curvature, margin
 
-    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+    def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
         """Sum of the Hessians times a direction, and the largest change of a score."""
-        product, reach = self.zeros(), 0.0
+        reach, (v, product) = 0.0, self._there(direction)
         for x, part in self._chunks():
-            change = self._scores(x, direction)
+            change = self._scores(x, v)
             reach = max(reach, float(change.abs().max()))
             self._collect(product, self.counted(self.bent(curvature[part], change), part), x)
-        return product, reach
+        return product.cpu().numpy(), reach
 
-    def square_sums(self, curvature: Tensor) -> Tensor:
+    def square_sums(self, curvature: Any) -> Array:
         """Sum of the Hessians' diagonals, (K, D)."""
-        result = self.zeros()
+        _, result = self._there(self.zeros())
         for x, part in self._chunks():
             self._collect(result, self.counted(self.own_curvature(curvature[part]), part), x.square())
-        return result
+        total: Array = result.cpu().numpy()
+        return total
 
-    def squares(self, curvature: Tensor, count: int) -> Tensor:
+    def squares(self, curvature: Any, count: int) -> Array:
         """Sum of the Hessians' blocks for the first ``count`` classes, (count, D, D)."""
-        result = self.penalty.new_zeros(count, self.width, self.width)
+        result = torch.zeros(count, self.width, self.width, dtype=torch.float64, device=self.rows.device)
         for x, part in self._chunks():
             factors = self.counted(self.own_curvature(curvature[part]), part).sqrt()
             scaled = x.new_empty(len(x), self.width)
@@ -170,12 +181,18 @@ class Objective(ABC):
                 torch.mul(x, factors[:, k : k + 1], out=scaled[:, : x.shape[1]])
                 scaled[:, x.shape[1] :] = factors[:, k : k + 1]
                 result[k].addmm_(scaled.T, scaled)
-        return result
+        blocks: Array = result.cpu().numpy()
+        return blocks
 
     def dense(self, part: slice) -> Tensor:
         """Some of the rows in float64, with the constant feature."""
         x = self.rows[part].double()
         return torch.cat((x, x.new_ones(len(x), 1)), 1) if self.bias else x
+
+    def _there(self, weights: Array) -> tuple[Tensor, Tensor]:
+        """Weights where the rows are, and zeros to collect sums in."""
+        w = torch.from_numpy(weights).to(self.rows.device)
+        return w, torch.zeros_like(w)
 
     def _chunks(self) -> Iterator[tuple[Tensor, slice]]:
         """Some rows at a time in float64."""
@@ -245,9 +262,7 @@ class Logistic(Objective):
 
 
 class _Sparse(Objective):
-    """Of CSR rows: products with them and with their transpose read the non-zeros, and what is between is done by
-    numpy, on one core: torch's threads would wait for each other.
-    """
+    """Of CSR rows: products with them and with their transpose, by scipy."""
 
     @cached_property
     def _rows(self) -> Any:
@@ -258,23 +273,23 @@ class _Sparse(Objective):
         """The transpose, in CSR too: its products collect, where those of the rows would scatter."""
         return type(self._rows)(self._rows.T)
 
-    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
+    def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         terms, margin = self.terms(self._change(weights), self.targets.numpy())
         gradient = self._sum(self._columns, self.counted(terms.slope))
-        return float(self.counted(terms.loss).sum()), gradient, torch.from_numpy(terms.bend), margin
+        return float(self.counted(terms.loss).sum()), gradient, terms.bend, margin
 
-    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+    def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
         change = self._change(direction)
-        product = self._sum(self._columns, self.counted(self.bent(curvature.numpy(), change)))
+        product = self._sum(self._columns, self.counted(self.bent(curvature, change)))
         return product, float(abs(change).max())
 
-    def square_sums(self, curvature: Tensor) -> Tensor:
-        return self._sum(self._columns**2, self.counted(self.own_curvature(curvature.numpy())))
+    def square_sums(self, curvature: Any) -> Array:
+        return self._sum(self._columns**2, self.counted(self.own_curvature(curvature)))
 
-    def squares(self, curvature: Tensor, count: int) -> Tensor:
-        x, factors = self._with_ones(self._rows), self.counted(self.own_curvature(curvature.numpy()))
+    def squares(self, curvature: Any, count: int) -> Array:
+        x, factors = self._with_ones(self._rows), self.counted(self.own_curvature(curvature))
         grams = [(x.T @ x.multiply(factors[:, k : k + 1])).toarray() for k in range(count)]
-        return torch.from_numpy(np.stack(grams))
+        return np.stack(grams)
 
     def dense(self, part: slice) -> Tensor:
         return torch.from_numpy(self._with_ones(self._rows[part]).toarray())
@@ -284,33 +299,18 @@ class _Sparse(Objective):
 
         return csr_array(hstack((x, np.ones((x.shape[0], 1))))) if self.bias else x
 
-    def _change(self, weights: Tensor) -> _Array:
+    def _change(self, weights: Array) -> Array:
         """The scores (N, K) that weights give, or by which a direction changes them."""
-        w = weights.numpy()
-        s = _product(self._rows, w[:, : self.width - self.bias].T)
-        return s + w[:, -1] if self.bias else s
+        s: Array = self._rows @ weights[:, : self.width - self.bias].T
+        return s + weights[:, -1] if self.bias else s
 
-    def _sum(self, columns: Any, slopes: _Array) -> Tensor:
+    def _sum(self, columns: Any, slopes: Array) -> Array:
         """Σ_i slopes_ik·x_i: (K, D), of rows given by their columns."""
         total = np.empty((self.units, self.width))
-        total[:, : columns.shape[0]] = _product(columns, slopes).T
+        total[:, : columns.shape[0]] = (columns @ slopes).T
         if self.bias:
             total[:, -1] = slopes.sum(0)
-        return torch.from_numpy(total)
-
-
-def _product(x: Any, b: _Array) -> _Array:
-    """x·b of a CSR array and (d, K): compiled and on all cores where that is worth it."""
-    if b.shape[1] == 1 or x.nnz * b.shape[1] < COMPILED_FROM:
-        result: _Array = x @ b
-        return result
-    from torchperc.descent.passes import sparse_product
-
-    padded = np.zeros((len(b), -(-b.shape[1] // 8) * 8))  # to whole vector registers
-    padded[:, : b.shape[1]] = b
-    out = np.empty((x.shape[0], padded.shape[1]))
-    compiling.on_all_cores(partial(sparse_product, (x.data, x.indices, x.indptr), padded, out), len(out))
-    return out[:, : b.shape[1]]
+        return total
 
 
 class _SparseSquares(_Sparse, Squares):
@@ -323,6 +323,53 @@ class _SparseSoftmax(_Sparse, Softmax):
 
 class _SparseLogistic(_Sparse, Logistic):
     pass
+
+
+class _CompiledSparseSoftmax(_SparseSoftmax):
+    """The same in compiled loops on all cores, K padded to whole vector registers."""
+
+    def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
+        from torchperc.descent.passes import softmax_slope_sparse
+
+        p = np.empty((len(self), self.units))
+        found, gradient = self._pass(softmax_slope_sparse, (self.targets.numpy(), p), weights)
+        losses, margins = zip(*found, strict=True)
+        return sum(losses), gradient, p, min(margins)
+
+    def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
+        from torchperc.descent.passes import softmax_bend_sparse
+
+        reaches, product = self._pass(softmax_bend_sparse, (curvature,), direction)
+        return product, max(reaches)
+
+    @cached_property
+    def _space(self) -> tuple[Array, Array, Array]:
+        """Room for weights, slopes and their sums, kept: new memory would be cleared page by page in every pass."""
+        padded, d = -(-self.units // 8) * 8, self.width - self.bias
+        return np.zeros((d, padded)), np.empty((len(self), padded)), np.empty((d, padded))
+
+    def _pass(self, loop: Callable[..., Any], by_row: tuple[Array, ...], weights: Array) -> tuple[list[Any], Array]:
+        """What a loop returns for each stretch of rows, and the sum (K, D) of the slopes that it puts down."""
+        from torchperc.descent.passes import sparse_product
+
+        d, (weight, slopes, total) = self.width - self.bias, self._space
+        weight[:, : self.units] = weights[:, :d].T
+        bias = weights[:, -1].copy() if self.bias else np.zeros(self.units)
+        sums, found = np.zeros((STRETCHES, self.units)), [None] * STRETCHES
+        rows, columns = ((x.data, x.indices, x.indptr) for x in (self._rows, self._columns))
+
+        def some(first: int, end: int) -> None:
+            for k in range(first, end):
+                part = (len(self) * k // STRETCHES, len(self) * (k + 1) // STRETCHES)
+                found[k] = loop(rows, *by_row, weight, bias, slopes, sums[k], *part)
+
+        compiling.on_all_cores(some, STRETCHES)
+        compiling.on_all_cores(partial(sparse_product, columns, slopes, total), d)
+        result = np.empty((self.units, self.width))
+        result[:, :d] = total[:, : self.units].T
+        if self.bias:
+            result[:, -1] = sums.sum(0)
+        return found, result
 
 
 # --- dense rows, compiled -----------------------------------------------------------------------------------------
@@ -359,26 +406,32 @@ class _Compiled(Objective):
 
 
 class _CompiledSoftmax(_Compiled, Softmax):
-    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
+    def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         from torchperc.descent.passes import softmax_slope_rows
 
         p = np.empty((len(self), self.units))
         found, gradient = self._sum(softmax_slope_rows, (self.targets.numpy(), p), weights)
         losses, margins = zip(*found, strict=True)
-        return sum(losses), gradient, torch.from_numpy(p), min(margins)
+        return sum(losses), gradient, p, min(margins)
 
-    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+    def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
         from torchperc.descent.passes import softmax_bend_rows
 
-        reaches, product = self._sum(softmax_bend_rows, (curvature.numpy(),), direction)
+        reaches, product = self._sum(softmax_bend_rows, (curvature,), direction)
         return product, max(reaches)
 
-    def _sum(self, loop: Callable[..., Any], by_row: tuple[_Array, ...], weights: Tensor) -> tuple[list[Any], Tensor]:
+    def square_sums(self, curvature: Any) -> Array:
+        return super().square_sums(torch.from_numpy(curvature))
+
+    def squares(self, curvature: Any, count: int) -> Array:
+        return super().squares(torch.from_numpy(curvature), count)
+
+    def _sum(self, loop: Callable[..., Any], by_row: tuple[Array, ...], weights: Array) -> tuple[list[Any], Array]:
         """What a loop returns for each stretch of rows, and the sum (K, D) of what it adds to its totals."""
-        x, w, d = self.rows.numpy(), weights.numpy(), self.width - self.bias
+        x, w, d = self.rows.numpy(), weights, self.width - self.bias
         weight, bias = np.ascontiguousarray(w[:, :d]), w[:, -1].copy() if self.bias else np.zeros(self.units)
 
-        def one(part: slice) -> tuple[Any, _Array, _Array]:
+        def one(part: slice) -> tuple[Any, Array, Array]:
             total, total_bias = np.zeros((self.units, d)), np.zeros(self.units)
             return (
                 loop(x[part], *(values[part] for values in by_row), weight, bias, total, total_bias),
@@ -387,56 +440,58 @@ class _CompiledSoftmax(_Compiled, Softmax):
             )
 
         found, totals, biases = zip(
-            *self._stretches(one, min(self.rows.numel() * self.units // SHARE, 16)), strict=True
+            *self._stretches(one, min(self.rows.numel() * self.units // SHARE, STRETCHES)), strict=True
         )
         result = np.empty((self.units, self.width))
         result[:, :d] = np.sum(totals, 0)
         if self.bias:
             result[:, -1] = np.sum(biases, 0)
-        return list(found), torch.from_numpy(result)
+        return list(found), result
 
 
 class _CompiledLogistic(_Compiled, Logistic):
-    def slopes(self, weights: Tensor) -> tuple[float, Tensor, Tensor, float]:
+    def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         from torchperc.descent.passes import slope_rows
 
         curvature = np.empty(len(self))
         found, total = self._sum(slope_rows, (self.targets.numpy(), curvature), _vector(weights))
         losses, margins = zip(*found, strict=True)
-        return sum(losses), torch.from_numpy(total)[None], torch.from_numpy(curvature)[:, None], min(margins)
+        return sum(losses), total[None], curvature, min(margins)
 
-    def bends(self, curvature: Tensor, direction: Tensor) -> tuple[Tensor, float]:
+    def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
         from torchperc.descent.passes import bend_rows
 
-        reaches, total = self._sum(bend_rows, (curvature[:, 0].numpy(),), _vector(direction))
-        return torch.from_numpy(total)[None], max(reaches)
+        reaches, total = self._sum(bend_rows, (curvature,), _vector(direction))
+        return total[None], max(reaches)
 
-    def squares(self, curvature: Tensor, count: int) -> Tensor:
+    def squares(self, curvature: Any, count: int) -> Array:
         from torchperc.descent.passes import square_rows
 
-        count = min(self.rows.numel() * self.width // (8 * SHARE), 16)  # as each has a matrix of its own
-        _, lower = self._sum(square_rows, (curvature[:, 0].numpy(),), dims=2, count=count)
-        return torch.from_numpy(lower + np.tril(lower, -1).T)[None]
+        count = min(self.rows.numel() * self.width // (8 * SHARE), STRETCHES)  # as each has a matrix of its own
+        _, lower = self._sum(square_rows, (curvature,), dims=2, count=count)
+        return (lower + np.tril(lower, -1).T)[None]
 
-    def cholesky(self, matrices: Tensor) -> tuple[Tensor, Tensor]:
+    def square_sums(self, curvature: Any) -> Array:
+        return super().square_sums(torch.from_numpy(curvature)[:, None])
+
+    def cholesky(self, matrices: Array) -> tuple[Array, bool]:
         from torchperc.descent.passes import cholesky_in_place
 
-        factor = matrices[0].numpy().copy()
-        failed = not cholesky_in_place(factor)
-        return torch.from_numpy(factor)[None], torch.tensor([failed])
+        factor = matrices[0].copy()
+        return factor[None], cholesky_in_place(factor)
 
     def _sum(
         self,
         loop: Callable[..., Any],
-        by_row: tuple[_Array, ...],
-        *rest: _Array,
+        by_row: tuple[Array, ...],
+        *rest: Array,
         dims: int = 1,
         count: int | None = None,
-    ) -> tuple[list[Any], _Array]:
+    ) -> tuple[list[Any], Array]:
         """What a loop returns for each of ``count`` stretches of rows, and the sum of what it adds to its last one."""
         x = self.rows.numpy()
 
-        def one(part: slice) -> tuple[Any, _Array]:
+        def one(part: slice) -> tuple[Any, Array]:
             total = np.zeros((self.width,) * dims)
             return loop(x[part], *(values[part] for values in by_row), *rest, total), total
 
@@ -454,8 +509,8 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork, so a child
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
-def _vector(weights: Tensor) -> _Array:
-    return np.ascontiguousarray(weights[0].numpy())  # a kernel is compiled for each layout it meets
+def _vector(weights: Array) -> Array:
+    return np.ascontiguousarray(weights[0])  # a kernel is compiled for each layout it meets
 
 
 def take(rows: Tensor | CsrRows, index: Tensor) -> Tensor | CsrRows:
@@ -467,7 +522,7 @@ def objective(
     head: Head, rows: Tensor | CsrRows, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
 ) -> Objective:
     """The objective of a head with a squared loss or a :class:`LogisticHead`, in the form that is fastest to read."""
-    kind: type[Objective]
+    kind: Callable[..., Objective]
     if isinstance(head, SquaredHead):
         kind, targets = Squares, head.target(labels, units).double()
     elif units > 1:
@@ -477,6 +532,8 @@ def objective(
     known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
     if not isinstance(rows, Tensor):
         kind = {Squares: _SparseSquares, Softmax: _SparseSoftmax, Logistic: _SparseLogistic}[kind]
+        if kind is _SparseSoftmax and known and rows.X.nnz * units >= COMPILED_FROM:
+            kind = _CompiledSparseSoftmax
     elif known and rows.numel() * units >= COMPILED_FROM:
         kind = {Softmax: _CompiledSoftmax, Logistic: _CompiledLogistic}.get(kind, kind)
     return kind(rows, targets, units, bias, l2, counts)

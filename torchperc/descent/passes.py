@@ -138,24 +138,46 @@ def _collect_four(x, i0, i1, i2, i3, s, total):
             first[j] += a0 * x[i0, j] + a1 * x[i1, j] + a2 * x[i2, j] + a3 * x[i3, j]
 
 
+@njit(fastmath=SUM)
+def _slope(s, bias, y, p, total_bias):
+    """Turns the scores of one sample, before the bias, into its slopes; its loss and margin."""
+    classes = len(bias)
+    for k in range(classes):
+        s[k] += bias[k]
+    loss, margin = softmax_terms(s, y, classes, p)
+    for k in range(classes):
+        s[k] = p[k] - (1.0 if k == y else 0.0)
+        total_bias[k] += s[k]
+    return loss, margin
+
+
+@njit(fastmath=SUM)
+def _bend(u, bias, p, total_bias):
+    """Turns the changes of one sample's scores, before the bias, into those of its slopes; the largest of the first."""
+    mean, reach, classes = 0.0, 0.0, len(bias)
+    for k in range(classes):
+        u[k] += bias[k]
+        reach = max(reach, abs(u[k]))
+        mean += p[k] * u[k]
+    for k in range(classes):
+        u[k] = p[k] * (u[k] - mean)
+        total_bias[k] += u[k]
+    return reach
+
+
 @njit(cache=True, nogil=True, fastmath=SUM)
 def softmax_slope_rows(x, y, p, weight, bias, total, total_bias):
     """Sum of the losses and least margin; the probabilities go into ``p``, the gradient is added up in the totals."""
-    n, classes = p.shape
+    n = len(x)
     loss, least = 0.0, np.inf
-    s = np.empty((4, classes))
+    s = np.empty((4, len(bias)))
     for i in range(0, n, 4):
         i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
         _scores_of_four(x, i, i1, i2, i3, weight, s)
         for r in range(4):
             if i + r < n:
-                for k in range(classes):
-                    s[r, k] += bias[k]
-                own, margin = softmax_terms(s[r], y[i + r], classes, p[i + r])
+                own, margin = _slope(s[r], bias, y[i + r], p[i + r], total_bias)
                 loss, least = loss + own, min(least, margin)
-                for k in range(classes):
-                    s[r, k] = p[i + r, k] - (1.0 if k == y[i + r] else 0.0)
-                    total_bias[k] += s[r, k]
             else:
                 s[r, :] = 0.0  # past the last row, its copies count nothing
         _collect_four(x, i, i1, i2, i3, s, total)
@@ -165,33 +187,47 @@ def softmax_slope_rows(x, y, p, weight, bias, total, total_bias):
 @njit(cache=True, nogil=True, fastmath=SUM)
 def softmax_bend_rows(x, p, weight, bias, total, total_bias):
     """The largest change of a score along a direction; adds up the Hessian's product with it in the totals."""
-    n, classes = p.shape
+    n = len(x)
     reach = 0.0
-    u = np.empty((4, classes))
+    u = np.empty((4, len(bias)))
     for i in range(0, n, 4):
         i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
         _scores_of_four(x, i, i1, i2, i3, weight, u)
         for r in range(4):
             if i + r < n:
-                mean = 0.0
-                for k in range(classes):
-                    u[r, k] += bias[k]
-                    reach = max(reach, abs(u[r, k]))
-                    mean += p[i + r, k] * u[r, k]
-                for k in range(classes):
-                    u[r, k] = p[i + r, k] * (u[r, k] - mean)
-                    total_bias[k] += u[r, k]
+                reach = max(reach, _bend(u[r], bias, p[i + r], total_bias))
             else:
                 u[r, :] = 0.0
         _collect_four(x, i, i1, i2, i3, u, total)
     return reach
 
 
-# --- sparse rows --------------------------------------------------------------------------------------------------
+# --- sparse rows, K classes: weights and slopes are (…, K) with K padded to a multiple of 8 -----------------------
+
+
+@njit(cache=True, nogil=True)
+def softmax_slope_sparse(rows, y, p, weight, bias, slopes, total_bias, first, end):
+    """Sum of the losses and least margin of the rows ``first`` to ``end``; their slopes and probabilities put down."""
+    loss, least = 0.0, np.inf
+    for i in range(np.uint64(first), np.uint64(end)):
+        _scores(rows, i, weight, slopes[i])
+        own, margin = _slope(slopes[i], bias, y[i], p[i], total_bias)
+        loss, least = loss + own, min(least, margin)
+    return loss, least
+
+
+@njit(cache=True, nogil=True)
+def softmax_bend_sparse(rows, p, weight, bias, slopes, total_bias, first, end):
+    """The largest change of a score along a direction; the changes of the slopes put down."""
+    reach = 0.0
+    for i in range(np.uint64(first), np.uint64(end)):
+        _scores(rows, i, weight, slopes[i])
+        reach = max(reach, _bend(slopes[i], bias, p[i], total_bias))
+    return reach
 
 
 @njit(cache=True, nogil=True)
 def sparse_product(rows, b, out, first, end):
-    """Rows ``first`` to ``end`` of a CSR matrix times b, (d, K) → (n, K), with K a multiple of 8."""
+    """Rows ``first`` to ``end`` of a CSR matrix times b: (d, K) → (n, K)."""
     for i in range(np.uint64(first), np.uint64(end)):
         _scores(rows, i, b, out[i])
