@@ -52,7 +52,8 @@ def _normal_equations(objective: Objective, point: Point) -> Solve | None:
     if len(objective) >= objective.width or objective.l2 > 0:
         hessian = objective.blocks(point, 1)[0]
         size = np.sqrt(hessian.diagonal())
-        factors, definite = objective.cholesky((hessian / size[:, None] / size)[None])
+        with np.errstate(all="ignore"):  # a feature that is always 0, or numbers that are not finite: not definite
+            factors, definite = objective.cholesky((hessian / size[:, None] / size)[None])
         # a diagonal entry is the part of a feature that those before it do not explain
         if definite and factors[0].diagonal().min() > 1e-5:
             factor = torch.from_numpy(factors[0])

@@ -30,6 +30,7 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 _Result = TypeVar("_Result")
 
 COMPILED_FROM = 2**22  # numbers in X from which compiled passes repay loading the compiler
+COMPILED_SPARSE_FROM = 2**20  # non-zeros times classes from which they do
 SHARE = 2**20  # numbers in X that a thread is given at a time
 STRETCHES = 16  # into which rows are cut at most where each has sums of some size
 CHUNK = 2**19  # numbers of X that are worked on at a time, so that the second use finds them in the cache
@@ -141,7 +142,8 @@ class Objective(ABC):
 
     def diagonal(self, point: Point) -> Array:
         """The Hessian's diagonal, (K, D)."""
-        return self.square_sums(point.curvature) / len(self) + self.penalty
+        diagonal: Array = self.square_sums(point.curvature) / len(self) + self.penalty
+        return diagonal
 
     def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         """Sum of the losses, of their gradients, the curvature, and the least margin."""
@@ -269,22 +271,21 @@ class _Sparse(Objective):
         return self.rows.X.astype(np.float64, copy=False)
 
     @cached_property
-    def _columns(self) -> Any:
-        """The transpose, in CSR too: its products collect, where those of the rows would scatter."""
-        return type(self._rows)(self._rows.T)
+    def _squared(self) -> Any:
+        return self._rows**2
 
     def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         terms, margin = self.terms(self._change(weights), self.targets.numpy())
-        gradient = self._sum(self._columns, self.counted(terms.slope))
+        gradient = self._collected(self._rows, self.counted(terms.slope))
         return float(self.counted(terms.loss).sum()), gradient, terms.bend, margin
 
     def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
         change = self._change(direction)
-        product = self._sum(self._columns, self.counted(self.bent(curvature, change)))
+        product = self._collected(self._rows, self.counted(self.bent(curvature, change)))
         return product, float(abs(change).max())
 
     def square_sums(self, curvature: Any) -> Array:
-        return self._sum(self._columns**2, self.counted(self.own_curvature(curvature)))
+        return self._collected(self._squared, self.counted(self.own_curvature(curvature)))
 
     def squares(self, curvature: Any, count: int) -> Array:
         x, factors = self._with_ones(self._rows), self.counted(self.own_curvature(curvature))
@@ -304,10 +305,10 @@ class _Sparse(Objective):
         s: Array = self._rows @ weights[:, : self.width - self.bias].T
         return s + weights[:, -1] if self.bias else s
 
-    def _sum(self, columns: Any, slopes: Array) -> Array:
-        """Σ_i slopes_ik·x_i: (K, D), of rows given by their columns."""
+    def _collected(self, x: Any, slopes: Array) -> Array:
+        """Σ_i slopes_ik·x_i: (K, D)."""
         total = np.empty((self.units, self.width))
-        total[:, : columns.shape[0]] = (columns @ slopes).T
+        total[:, : x.shape[1]] = (x.T @ slopes).T
         if self.bias:
             total[:, -1] = slopes.sum(0)
         return total
@@ -326,53 +327,60 @@ class _SparseLogistic(_Sparse, Logistic):
 
 
 class _CompiledSparseSoftmax(_SparseSoftmax):
-    """The same in compiled loops on all cores, K padded to whole vector registers."""
+    """The same in compiled loops on all cores: a reading of the rows for slopes, one of the columns for their sums."""
 
     def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         from torchperc.descent.passes import softmax_slope_sparse
 
         p = np.empty((len(self), self.units))
         found, gradient = self._pass(softmax_slope_sparse, (self.targets.numpy(), p), weights)
-        losses, margins = zip(*found, strict=True)
+        losses, margins, _ = zip(*found, strict=True)
         return sum(losses), gradient, p, min(margins)
 
     def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
         from torchperc.descent.passes import softmax_bend_sparse
 
-        reaches, product = self._pass(softmax_bend_sparse, (curvature,), direction)
-        return product, max(reaches)
+        found, product = self._pass(softmax_bend_sparse, (curvature,), direction)
+        return product, max(reach for reach, _ in found)
+
+    @cached_property
+    def _columns(self) -> Any:
+        """The transpose, in CSR too: its products collect, where those of the rows would scatter."""
+        return type(self._rows)(self._rows.T)
 
     @cached_property
     def _space(self) -> tuple[Array, Array, Array]:
-        """Room for weights, slopes and their sums, kept: new memory would be cleared page by page in every pass."""
+        """Room for weights, slopes and their sums, K padded to whole vector registers; kept, as new memory would be
+        cleared page by page in every pass.
+        """
         padded, d = -(-self.units // 8) * 8, self.width - self.bias
         return np.zeros((d, padded)), np.empty((len(self), padded)), np.empty((d, padded))
 
     def _pass(self, loop: Callable[..., Any], by_row: tuple[Array, ...], weights: Array) -> tuple[list[Any], Array]:
-        """What a loop returns for each stretch of rows, and the sum (K, D) of the slopes that it puts down."""
+        """What a loop returns for each stretch of rows, the sums of the slopes last, and Σ slope·x (K, D)."""
         from torchperc.descent.passes import sparse_product
 
         d, (weight, slopes, total) = self.width - self.bias, self._space
         weight[:, : self.units] = weights[:, :d].T
         bias = weights[:, -1].copy() if self.bias else np.zeros(self.units)
-        sums, found = np.zeros((STRETCHES, self.units)), [None] * STRETCHES
-        rows, columns = ((x.data, x.indices, x.indptr) for x in (self._rows, self._columns))
+        found: list[Any] = [None] * STRETCHES
+        rows, columns = (CsrRows(x).plain() for x in (self._rows, self._columns))
 
         def some(first: int, end: int) -> None:
             for k in range(first, end):
                 part = (len(self) * k // STRETCHES, len(self) * (k + 1) // STRETCHES)
-                found[k] = loop(rows, *by_row, weight, bias, slopes, sums[k], *part)
+                found[k] = loop(rows, *by_row, weight, bias, slopes, *part)
 
         compiling.on_all_cores(some, STRETCHES)
         compiling.on_all_cores(partial(sparse_product, columns, slopes, total), d)
         result = np.empty((self.units, self.width))
         result[:, :d] = total[:, : self.units].T
         if self.bias:
-            result[:, -1] = sums.sum(0)
+            result[:, -1] = np.sum([sums for *_, sums in found], 0)
         return found, result
 
 
-# --- dense rows, compiled -----------------------------------------------------------------------------------------
+# --- in one reading, compiled -------------------------------------------------------------------------------------
 
 
 class _Compiled(Objective):
@@ -450,29 +458,21 @@ class _CompiledSoftmax(_Compiled, Softmax):
 
 
 class _CompiledLogistic(_Compiled, Logistic):
+    """Two classes, the rows dense or sparse."""
+
     def slopes(self, weights: Array) -> tuple[float, Array, Any, float]:
         from torchperc.descent.passes import slope_rows
 
-        curvature = np.empty(len(self))
-        found, total = self._sum(slope_rows, (self.targets.numpy(), curvature), _vector(weights))
-        losses, margins = zip(*found, strict=True)
-        return sum(losses), total[None], curvature, min(margins)
+        curvature = np.empty((len(self), 1))
+        found, total = self._sum(slope_rows, (self.targets.numpy(), curvature[:, 0]), weights)
+        losses, _, margins = zip(*found, strict=True)
+        return sum(losses), total, curvature, min(margins)
 
     def bends(self, curvature: Any, direction: Array) -> tuple[Array, float]:
         from torchperc.descent.passes import bend_rows
 
-        reaches, total = self._sum(bend_rows, (curvature,), _vector(direction))
-        return total[None], max(reaches)
-
-    def squares(self, curvature: Any, count: int) -> Array:
-        from torchperc.descent.passes import square_rows
-
-        count = min(self.rows.numel() * self.width // (8 * SHARE), STRETCHES)  # as each has a matrix of its own
-        _, lower = self._sum(square_rows, (curvature,), dims=2, count=count)
-        return (lower + np.tril(lower, -1).T)[None]
-
-    def square_sums(self, curvature: Any) -> Array:
-        return super().square_sums(torch.from_numpy(curvature)[:, None])
+        found, total = self._sum(bend_rows, (curvature[:, 0],), direction)
+        return total, max(reach for _, reach in found)
 
     def cholesky(self, matrices: Array) -> tuple[Array, bool]:
         from torchperc.descent.passes import cholesky_in_place
@@ -480,23 +480,60 @@ class _CompiledLogistic(_Compiled, Logistic):
         factor = matrices[0].copy()
         return factor[None], cholesky_in_place(factor)
 
-    def _sum(
-        self,
-        loop: Callable[..., Any],
-        by_row: tuple[Array, ...],
-        *rest: Array,
-        dims: int = 1,
-        count: int | None = None,
-    ) -> tuple[list[Any], Array]:
-        """What a loop returns for each of ``count`` stretches of rows, and the sum of what it adds to its last one."""
-        x = self.rows.numpy()
+    def _sum(self, loop: Callable[..., Any], by_row: tuple[Array, ...], weights: Array) -> tuple[list[Any], Array]:
+        """What a loop returns for each stretch of rows, and the sum (1, D) of what it adds up and of slopes."""
+        d, rows = self.width - self.bias, self._plain
+        w, bias = weights[0, :d].copy(), float(weights[0, -1]) if self.bias else 0.0
 
         def one(part: slice) -> tuple[Any, Array]:
-            total = np.zeros((self.width,) * dims)
-            return loop(x[part], *(values[part] for values in by_row), *rest, total), total
+            total = np.zeros(d)
+            return loop(rows, *by_row, w, bias, total, part.start, part.stop), total
 
-        found, totals = zip(*self._stretches(one, self.rows.numel() // SHARE if count is None else count), strict=True)
-        return list(found), np.sum(totals, 0)
+        found, totals = zip(*self._stretches(one, self._count), strict=True)
+        result = np.empty((1, self.width))
+        result[0, :d] = np.sum(totals, 0)
+        if self.bias:
+            result[0, -1] = sum(each[-2] for each in found)
+        return list(found), result
+
+    @property
+    def _plain(self) -> tuple[Array, ...]:
+        return (self.rows.numpy(),)
+
+    @property
+    def _count(self) -> int:
+        """Of stretches."""
+        return int(self.rows.numel()) // SHARE
+
+
+class _CompiledDenseLogistic(_CompiledLogistic):
+    def squares(self, curvature: Any, count: int) -> Array:
+        from torchperc.descent.passes import square_rows
+
+        x = self.rows.numpy()
+
+        def one(part: slice) -> Array:
+            total = np.zeros((self.width, self.width))
+            square_rows(x[part], curvature[part, 0], total)
+            return total
+
+        count = min(self.rows.numel() * self.width // (8 * SHARE), STRETCHES)  # as each has a matrix of its own
+        lower = np.sum(self._stretches(one, count), 0)
+        blocks: Array = (lower + np.tril(lower, -1).T)[None]
+        return blocks
+
+    def square_sums(self, curvature: Any) -> Array:
+        return super().square_sums(torch.from_numpy(curvature))
+
+
+class _CompiledSparseLogistic(_CompiledLogistic, _SparseLogistic):
+    @property
+    def _plain(self) -> tuple[Array, ...]:
+        return CsrRows(self._rows).plain()
+
+    @property
+    def _count(self) -> int:
+        return min(int(self._rows.nnz) // (8 * self.width), STRETCHES)  # as each has a gradient of its own
 
 
 @cache
@@ -509,10 +546,6 @@ if hasattr(os, "register_at_fork"):  # threads do not survive a fork, so a child
     os.register_at_fork(after_in_child=_helpers.cache_clear)
 
 
-def _vector(weights: Array) -> Array:
-    return np.ascontiguousarray(weights[0])  # a kernel is compiled for each layout it meets
-
-
 def take(rows: Tensor | CsrRows, index: Tensor) -> Tensor | CsrRows:
     """Some of the rows."""
     return rows[index] if isinstance(rows, Tensor) else rows.take(index)
@@ -522,7 +555,7 @@ def objective(
     head: Head, rows: Tensor | CsrRows, labels: Tensor, units: int, bias: bool, l2: float, counts: Tensor | None = None
 ) -> Objective:
     """The objective of a head with a squared loss or a :class:`LogisticHead`, in the form that is fastest to read."""
-    kind: Callable[..., Objective]
+    kind: Any
     if isinstance(head, SquaredHead):
         kind, targets = Squares, head.target(labels, units).double()
     elif units > 1:
@@ -532,8 +565,9 @@ def objective(
     known = counts is None and rows.device.type == "cpu" and rows.dtype in (torch.float32, torch.float64)
     if not isinstance(rows, Tensor):
         kind = {Squares: _SparseSquares, Softmax: _SparseSoftmax, Logistic: _SparseLogistic}[kind]
-        if kind is _SparseSoftmax and known and rows.X.nnz * units >= COMPILED_FROM:
-            kind = _CompiledSparseSoftmax
+        if known and rows.X.nnz * max(units, 2) >= COMPILED_SPARSE_FROM:
+            kind = {_SparseSoftmax: _CompiledSparseSoftmax, _SparseLogistic: _CompiledSparseLogistic}.get(kind, kind)
     elif known and rows.numel() * units >= COMPILED_FROM:
-        kind = {Softmax: _CompiledSoftmax, Logistic: _CompiledLogistic}.get(kind, kind)
-    return kind(rows, targets, units, bias, l2, counts)
+        kind = {Softmax: _CompiledSoftmax, Logistic: _CompiledDenseLogistic}.get(kind, kind)
+    found: Objective = kind(rows, targets, units, bias, l2, counts)
+    return found

@@ -12,7 +12,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from torchperc.nn.derivatives import logistic_terms, softmax_terms
-from torchperc.samples.loops import SUM, _scores, _scores_of_four
+from torchperc.samples.loops import SUM, _add, _score, _scores, _scores_of_four
 
 for _formula in (logistic_terms, softmax_terms):
     register_jitable(error_model="numpy")(_formula)
@@ -20,55 +20,40 @@ for _formula in (logistic_terms, softmax_terms):
 STRIDE = 512  # factors 1 + e ≤ 2 that are multiplied before their logarithm is taken: 2⁵¹² is far from overflow
 
 
-# --- dense rows, two classes --------------------------------------------------------------------------------------
+# --- two classes, dense rows or sparse ----------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath=SUM)
-def slope_rows(x, y, curvature, w, total):
-    """Sum of the losses and least margin; adds up the gradient in ``total``."""
-    n, d = x.shape
-    loss, least, product, total_bias = 0.0, np.inf, 1.0, 0.0
-    bias = w[d] if len(w) > d else 0.0
-    for i in range(n):
-        s = bias
-        for j in range(d):
-            s += x[i, j] * w[j]
-        m = y[i] * s
+@njit(cache=True, nogil=True)
+def slope_rows(rows, y, curvature, w, bias, total, first, end):
+    """Sums of the losses and of their slopes, and the least margin; adds up the gradient in ``total``."""
+    loss, slope, least, product = 0.0, 0.0, np.inf, 1.0
+    for i in range(np.uint64(first), np.uint64(end)):
+        m = y[i] * (_score(rows, i, w) + bias)
         e, wrong, curvature[i] = logistic_terms(m)
         residual = -y[i] * wrong
         # log(1 + exp(−m)) = max(−m, 0) + log(1 + e), and the logarithms are taken of many factors at once
         loss += max(-m, 0.0)
         product *= 1.0 + e
-        if i % STRIDE == 0:
+        if i % np.uint64(STRIDE) == 0:
             loss += math.log(product)
             product = 1.0
         least = min(least, m)
-        total_bias += residual
-        for j in range(d):
-            total[j] += residual * x[i, j]
-    if len(w) > d:
-        total[d] += total_bias
-    return loss + math.log(product), least
+        slope += residual
+        _add(rows, i, residual, total, 0)
+    return loss + math.log(product), slope, least
 
 
-@njit(cache=True, nogil=True, fastmath=SUM)
-def bend_rows(x, curvature, v, total):
-    """The largest change of a score along ``v``; adds up the Hessian's product with ``v`` in ``total``."""
-    n, d = x.shape
-    reach, total_bias = 0.0, 0.0
-    bias = v[d] if len(v) > d else 0.0
-    for i in range(n):
-        u = bias
-        for j in range(d):
-            u += x[i, j] * v[j]
+@njit(cache=True, nogil=True)
+def bend_rows(rows, curvature, w, bias, total, first, end):
+    """Sum of the changes of the slopes along a direction and the largest of a score; adds up H·w in ``total``."""
+    bends, reach = 0.0, 0.0
+    for i in range(np.uint64(first), np.uint64(end)):
+        u = _score(rows, i, w) + bias
         reach = max(reach, abs(u))
         bent = curvature[i] * u
-        total_bias += bent
-        for j in range(d):
-            total[j] += bent * x[i, j]
-    if len(v) > d:
-        total[d] += total_bias
-    return reach
+        bends += bent
+        _add(rows, i, bent, total, 0)
+    return bends, reach
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
@@ -206,24 +191,24 @@ def softmax_bend_rows(x, p, weight, bias, total, total_bias):
 
 
 @njit(cache=True, nogil=True)
-def softmax_slope_sparse(rows, y, p, weight, bias, slopes, total_bias, first, end):
-    """Sum of the losses and least margin of the rows ``first`` to ``end``; their slopes and probabilities put down."""
-    loss, least = 0.0, np.inf
+def softmax_slope_sparse(rows, y, p, weight, bias, slopes, first, end):
+    """Sum of the losses, least margin and sums of the slopes of the rows ``first`` to ``end``."""
+    loss, least, total = 0.0, np.inf, np.zeros(len(bias))
     for i in range(np.uint64(first), np.uint64(end)):
         _scores(rows, i, weight, slopes[i])
-        own, margin = _slope(slopes[i], bias, y[i], p[i], total_bias)
+        own, margin = _slope(slopes[i], bias, y[i], p[i], total)
         loss, least = loss + own, min(least, margin)
-    return loss, least
+    return loss, least, total
 
 
 @njit(cache=True, nogil=True)
-def softmax_bend_sparse(rows, p, weight, bias, slopes, total_bias, first, end):
-    """The largest change of a score along a direction; the changes of the slopes put down."""
-    reach = 0.0
+def softmax_bend_sparse(rows, p, weight, bias, slopes, first, end):
+    """The largest change of a score along a direction, and the sums of the changes of the slopes."""
+    reach, total = 0.0, np.zeros(len(bias))
     for i in range(np.uint64(first), np.uint64(end)):
         _scores(rows, i, weight, slopes[i])
-        reach = max(reach, _bend(slopes[i], bias, p[i], total_bias))
-    return reach
+        reach = max(reach, _bend(slopes[i], bias, p[i], total))
+    return reach, total
 
 
 @njit(cache=True, nogil=True)
