@@ -32,7 +32,7 @@ RENAMED: dict[str, tuple[str, ...]] = {
     "data.applying": ("data.io.batches",),
     **{f"data.{name}": (f"data.io.{name}",) for name in _IO},
     "describing": ("model.describe",),
-    "descent_loops": ("descent.loops",),
+    "descent_loops": ("descent.loops", "descent.passes"),
     "exporting": ("model.safetensors", "_atomic", "_checks"),
     "fitted": ("model.fitted", "model.format"),
     "folders": ("_atomic",),

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn.utils import parametrizations
 
 import torchperc as tp
-from torchperc.descent import least_squares, loops, newton
+from torchperc.descent import least_squares, newton, passes
 from torchperc.descent import objective as objectives
 from torchperc.descent.minimise import Optimum, minimise
 from torchperc.samples import compiling
@@ -76,7 +76,8 @@ ENGINES = ["torch", "compiled", "shared"]
 @pytest.fixture(params=ENGINES)
 def engine(request, monkeypatch):
     """Readings of the rows by torch operations, by compiled loops, and by these in two threads."""
-    monkeypatch.setattr(objectives, "COMPILED_FROM", 10**12 if request.param == "torch" else 0)
+    for name in ("COMPILED_FROM", "COMPILED_SPARSE_FROM"):
+        monkeypatch.setattr(objectives, name, 10**12 if request.param == "torch" else 0)
     if request.param == "shared":
         monkeypatch.setattr(objectives, "SHARE", 2000)
         monkeypatch.setattr(compiling, "cores", lambda: 2)
@@ -177,45 +178,64 @@ def test_all_engines_agree(monkeypatch):
     torch.testing.assert_close(first.weight, second.weight, rtol=1e-9, atol=1e-12)
 
 
-def test_threads_change_no_bit(monkeypatch):
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_threads_change_no_bit(sparse, classes, monkeypatch):
+    from scipy.sparse import csr_array
+
     monkeypatch.setattr(objectives, "COMPILED_FROM", 0)
+    monkeypatch.setattr(objectives, "COMPILED_SPARSE_FROM", 0)
     monkeypatch.setattr(objectives, "SHARE", 5000)
-    X, y = samples(4, 6000, 7)
-    nets = [make(7) for _ in range(3)]
+    X, y = samples(4, 6000, 7, classes)
+    nets = [make(7, classes) for _ in range(3)]
     for cores, net in enumerate(nets, start=1):
         monkeypatch.setattr(compiling, "cores", lambda cores=cores: cores)
-        minimise(net, tp.LogisticHead(), X, y)
+        minimise(net, tp.LogisticHead(), csr_array(X) if sparse else X, y)
     assert torch.equal(nets[0].weight, nets[1].weight)
     assert torch.equal(nets[0].weight, nets[2].weight)
 
 
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("engine", ["compiled", "shared"], indirect=True)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("classes", [1, 3, 10])  # with a class left over of pairs, and more than a vector register
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("count", [600, 601, 602, 603])  # more than a stride of factors; fours of rows and what is left
-def test_the_compiled_loops_are_what_they_are_in_plain_python(bias, count):
-    X, y = samples(6, count, 4)
+@pytest.mark.parametrize("count", [1200, 1203])  # more than a stride of factors; fours of rows and what is left
+def test_the_compiled_passes_are_those_of_torch(sparse, classes, bias, count):
+    from scipy.sparse import csr_array
+
+    X, y = samples(6, count, 4, None if classes == 1 else classes)
     X[:3] *= 300  # saturated on either side
-    rows, signs = torch.from_numpy(X), torch.from_numpy(y).double()
-    plain = objectives.Logistic(rows, signs, 1, bias, 0.0)
-    width = 4 + bias
-    weights = torch.tensor([[0.5, -1.0, 2.0, 0.3, 0.1][:width]], dtype=torch.float64)
+    X[np.abs(X) < 0.3] = 0.0
+    rows, labels = torch.from_numpy(X), torch.from_numpy(y)
+    kind = objectives.Logistic if classes == 1 else objectives.Softmax
+    plain = kind(rows, labels.double() if classes == 1 else labels, classes, bias, 0.0)
+    given = objectives.CsrRows(csr_array(X)) if sparse else rows
+    compiled = objectives.objective(tp.LogisticHead(), given, labels, classes, bias, 0.0)
+    assert "Compiled" in type(compiled).__name__
+    weights = np.random.default_rng(0).standard_normal((classes, 4 + bias))
     loss, gradient, curvature, margin = plain.slopes(weights)
-    product, reach = plain.bends(curvature, weights)
-    squares = plain.squares(curvature, 1)[0]
-    compiled = (loops.slope_rows, loops.bend_rows, loops.square_rows, loops.cholesky_in_place)
-    for slope, bend, square, cholesky in (compiled, [loop.py_func for loop in compiled]):
-        bent, total, across, lower = np.empty(count), np.zeros(width), np.zeros(width), np.zeros((width, width))
-        assert slope(X, signs.numpy(), bent, weights[0].numpy(), total) == pytest.approx((loss, margin), rel=1e-13)
-        assert bend(X, bent, weights[0].numpy(), across) == pytest.approx(reach, rel=1e-12)
-        square(X, bent, lower)
-        np.testing.assert_allclose(total, gradient[0], rtol=1e-10)
-        np.testing.assert_allclose(bent, curvature[:, 0], rtol=1e-9, atol=1e-300)
-        np.testing.assert_allclose(across, product[0], rtol=1e-9)
-        np.testing.assert_allclose(lower, np.tril(squares), rtol=1e-9)
-        matrix = squares.numpy().copy()
-        assert cholesky(matrix)
-        np.testing.assert_allclose(matrix, np.linalg.cholesky(squares), rtol=1e-9)
-        matrix[:] = -np.eye(width)
-        assert not cholesky(matrix)
+    found = compiled.slopes(weights)
+    assert found[0] == pytest.approx(loss, rel=1e-13)
+    assert found[3] == pytest.approx(margin, rel=1e-12)
+    np.testing.assert_allclose(found[1], gradient, rtol=1e-9)
+    np.testing.assert_allclose(found[2], curvature, rtol=1e-9, atol=1e-300)
+    product, reach = compiled.bends(found[2], 0.1 * weights)
+    expected = plain.bends(curvature, 0.1 * weights)
+    assert reach == pytest.approx(expected[1], rel=1e-12)
+    np.testing.assert_allclose(product, expected[0], rtol=1e-8)
+    np.testing.assert_allclose(compiled.square_sums(found[2]), plain.square_sums(curvature), rtol=1e-9)
+    np.testing.assert_allclose(compiled.squares(found[2], classes), plain.squares(curvature, classes), rtol=1e-9)
+
+
+def test_the_compiled_factors_are_those_of_numpy():
+    for size in (1, 4, 9):
+        A = np.random.default_rng(size).standard_normal((20, size))
+        for cholesky in (passes.cholesky_in_place, passes.cholesky_in_place.py_func):
+            matrix = A.T @ A
+            assert cholesky(matrix)
+            np.testing.assert_allclose(matrix, np.linalg.cholesky(A.T @ A), rtol=1e-9)
+            assert not cholesky(-np.eye(size))
 
 
 def test_many_features_take_the_diagonal(monkeypatch):
@@ -243,11 +263,11 @@ def test_rounding_in_the_loss_stops_no_step():
     point, *_ = newton._descend(whole, whole.zeros(), 1e-7, 50)
     lower = replace(point, loss=point.loss * (1 - 1e-7))  # so that the next loss seems to be higher
     step = newton.newton_step(whole, point, newton._preconditioner(whole, point), 1e-20)
-    assert newton._search(whole, lower, step) is None
-    hidden = replace(point, loss=newton._search(whole, point, step).loss * (1 - 1e-13))
-    following = newton._search(whole, hidden, step)
-    assert torch.equal(following.weights, point.weights + step.direction)
-    assert following.gradient.norm() < 1e-3 * point.gradient.norm()
+    assert newton._search(whole, lower, step) == (0.0, None)
+    hidden = replace(point, loss=newton._search(whole, point, step)[1].loss * (1 - 1e-13))
+    _, following = newton._search(whole, hidden, step)
+    np.testing.assert_array_equal(following.weights, point.weights + step.direction)
+    assert np.linalg.norm(following.gradient) < 1e-3 * np.linalg.norm(point.gradient)
 
 
 def test_running_out_is_a_result():
@@ -298,7 +318,10 @@ def test_half_precision_nets_are_trained_in_double():
 # --- logistic, K classes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "newton-cholesky"])
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(
+    ("engine", "solver"), [("torch", "lbfgs"), ("torch", "newton-cholesky"), ("shared", "lbfgs")], indirect=["engine"]
+)
 @pytest.mark.parametrize("l2", [0.0, 1e-3, 0.5])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("count", [300, 4100])
@@ -341,7 +364,7 @@ def test_a_class_without_samples_has_no_bias():
 # --- where there is no minimum ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("engine", "classes"), [*((e, None) for e in ENGINES), ("torch", 3)], indirect=["engine"])
+@pytest.mark.parametrize(("engine", "classes"), [(e, k) for e in ENGINES for k in (None, 3)], indirect=["engine"])
 @pytest.mark.parametrize("count", [100, 4100])
 @pytest.mark.usefixtures("engine")
 def test_separable_samples_have_no_minimum_without_penalty(classes, count):
@@ -554,10 +577,10 @@ def test_weights_that_are_not_finite_are_refused():
 
 
 def test_small_problems_load_no_compiler(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchperc.descent.loops", None)  # an import of the compiled loops fails
+    monkeypatch.setitem(sys.modules, "torchperc.descent.passes", None)  # an import of the compiled loops fails
     X, y = samples(52, 5000, 3)
     assert minimise(make(3), tp.LogisticHead(), X, y).converged
-    with pytest.raises(ModuleNotFoundError, match=r"torchperc\.descent\.loops"):
+    with pytest.raises(ModuleNotFoundError, match=r"torchperc\.descent\.passes"):
         minimise(make(3), tp.LogisticHead(), np.tile(X, (300, 1)), np.tile(y, 300))
 
 
@@ -596,6 +619,33 @@ def test_sparse_samples_have_the_same_minimum(head, shape, classes, weighted, mo
             found = tp.minimise(net, head, kept, y, l2=0.01, tol=1e-13, sample_weight=weights)
         assert found.converged
     torch.testing.assert_close(nets[0].weight, nets[1].weight, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("engine", ["torch", "shared"], indirect=True)
+@pytest.mark.parametrize("l2", [1e-5, 1e-3])  # the weak one with steps that go too far
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_without_hessians_the_minimum_is_scikit_learns_and_the_gap_no_smaller_than_it_is(
+    sparse, classes, l2, monkeypatch
+):
+    from scipy.sparse import csr_array
+
+    monkeypatch.setattr(newton, "DENSE_UP_TO", 10)
+    rng = np.random.default_rng(61)
+    X = rng.integers(1, 4, (400, 300)) * (rng.random((400, 300)) < 0.05)
+    y = (X[:, : 20 * classes].reshape(400, classes, 20).sum(2) + 0.1 * rng.random((400, classes))).argmax(1)
+    y[:40] = rng.integers(0, classes, 40)  # wrong labels, which are learned in the end
+    y = 2 * y - 1 if classes == 2 else y
+    K = None if classes == 2 else classes
+    X = X.astype(float)
+    _, loss = sklearn_optimum(X, y, l2, True, "newton-cholesky", K)
+    for tolerance in (1e-4, 1e-6, 1e-10):
+        found = minimise(make(300, K), tp.LogisticHead(), csr_array(X) if sparse else X, y, l2=l2, tol=tolerance)
+        assert found.converged
+        true = found.loss / loss - 1
+        assert true <= tolerance
+        assert true <= 1.5 * found.gap + 1e-11
 
 
 def test_sparse_samples_that_depend_on_each_other_and_in_float32():

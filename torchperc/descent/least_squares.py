@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc.descent.newton import Optimum, Solve, newton_step, optimum
-from torchperc.descent.objective import CHUNK, Objective, Point
+from torchperc.descent.objective import CHUNK, Array, Objective, Point
 
 SQUARES_UP_TO = 4096  # parameters per class up to which normal equations are written down
 
 
-def solve_squares(objective: Objective, start: Tensor, tolerance: float, max_iterations: int) -> tuple[Tensor, Optimum]:
+def solve_squares(objective: Objective, start: Array, tolerance: float, max_iterations: int) -> tuple[Array, Optimum]:
     """Solve the normal equations, and again for what rounding has left of the gradient as long as that helps."""
     point = objective.at(objective.rounded(start))
     if not point.finite:
@@ -31,11 +32,11 @@ def solve_squares(objective: Objective, start: Tensor, tolerance: float, max_ite
     return point.weights, optimum(point, gap, iteration, gap <= tolerance)
 
 
-def _correction(objective: Objective, point: Point, solve: Solve | None, tolerance: float) -> tuple[Tensor, float]:
+def _correction(objective: Objective, point: Point, solve: Solve | None, tolerance: float) -> tuple[Array, float]:
     """The step −H⁻¹g to the minimum and the relative gap that it closes."""
     scale = objective.scale(point)
     if solve is None:
-        step = newton_step(objective, point, torch.clone, 1e-3 * tolerance * scale)
+        step = newton_step(objective, point, np.copy, 1e-3 * tolerance * scale)
         return step.direction, step.decrease / scale
     direction = solve(-point.gradient)
     return direction, abs(float((direction * point.gradient).sum())) / 2 / scale
@@ -50,11 +51,13 @@ def _normal_equations(objective: Objective, point: Point) -> Solve | None:
         return None
     if len(objective) >= objective.width or objective.l2 > 0:
         hessian = objective.blocks(point, 1)[0]
-        size = hessian.diagonal().sqrt()
-        factor, failed = objective.cholesky(hessian / size[:, None] / size)
+        size = np.sqrt(hessian.diagonal())
+        with np.errstate(all="ignore"):  # a feature that is always 0, or numbers that are not finite: not definite
+            factors, definite = objective.cholesky((hessian / size[:, None] / size)[None])
         # a diagonal entry is the part of a feature that those before it do not explain
-        if not failed.any() and factor.diagonal().min() > 1e-5:
-            return lambda v: torch.cholesky_solve((v / size).T, factor).T / size
+        if definite and factors[0].diagonal().min() > 1e-5:
+            factor = torch.from_numpy(factors[0])
+            return lambda v: torch.cholesky_solve(torch.from_numpy(v / size).T, factor).numpy().T / size
     triangle = _triangle(objective)
     if not torch.isfinite(triangle).all():
         raise FloatingPointError
@@ -63,13 +66,14 @@ def _normal_equations(objective: Objective, point: Point) -> Solve | None:
     # features that depend on each other but for the rounding of their type would get huge weights to no effect
     of_rows = torch.finfo(objective.rows.dtype).eps * objective.width**0.5
     kept = values > values[0] * max(rounding, of_rows)
-    basis = directions[kept] / values[kept, None]
+    basis = (directions[kept] / values[kept, None]).cpu().numpy()
     return lambda v: v @ basis.T @ basis
 
 
 def _triangle(objective: Objective) -> Tensor:
     """R with RᵀR = H, by orthogonal transformations, whose rounding does not square the condition of X."""
-    triangle = (objective.penalty * len(objective)).sqrt().diag()[objective.penalty > 0]
+    ridge = np.diag(np.sqrt(objective.penalty * len(objective)))[objective.penalty > 0]
+    triangle = torch.from_numpy(ridge).to(objective.rows.device)
     step = max(CHUNK // objective.width, objective.width)
     for first in range(0, len(objective), step):
         part = slice(first, first + step)

@@ -1,7 +1,7 @@
-"""The compiled loops of single-sample descent and of :func:`torchperc.minimise`, with the formulas of nn/derivatives.
+"""The compiled loops of single-sample descent, with the formulas of nn/derivatives.
 
-Descent: the scores before each step go into ``seen``. Each loop returns how many steps were made, fewer than there are
-samples if a score of the perceptron's is not finite.
+The scores before each step go into ``seen``. Each loop returns how many steps were made, fewer than there are samples
+if a score of the perceptron's is not finite.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from torchperc.samples.loops import SUM, _add, _score, _scores
 for _formula in (logistic_terms, slope, slopes):
     register_jitable(error_model="numpy")(_formula)
 
-STRIDE = 512  # factors 1 + e ≤ 2 that are multiplied before their logarithm is taken: 2⁵¹² is far from overflow
 SMALL = 1e-9  # a scale below this is multiplied into the weights, far before anything overflows
 
 
@@ -212,97 +211,3 @@ def descend_l1(values, columns, starts, shifts, at, y, rates, l1, l2, w, b, has_
             _truncate(w, k, j, scale, owed, paid)
             w[k, j] *= scale
     return owed
-
-
-# --- passes over dense rows for minimise; sums may be taken in any order, as every vectorised sum is ---
-
-
-@njit(cache=True, nogil=True, fastmath=SUM)
-def slope_rows(x, y, curvature, w, total):
-    """Sum of the losses and least margin; adds up the gradient in ``total``. Each row is used while it is at hand."""
-    n, d = x.shape
-    loss, least, product, total_bias = 0.0, np.inf, 1.0, 0.0
-    bias = w[d] if len(w) > d else 0.0
-    for i in range(n):
-        s = bias
-        for j in range(d):
-            s += x[i, j] * w[j]
-        m = y[i] * s
-        e, wrong, curvature[i] = logistic_terms(m)
-        residual = -y[i] * wrong
-        # log(1 + exp(−m)) = max(−m, 0) + log(1 + e), and the logarithms are taken of many factors at once
-        loss += max(-m, 0.0)
-        product *= 1.0 + e
-        if i % STRIDE == 0:
-            loss += math.log(product)
-            product = 1.0
-        least = min(least, m)
-        total_bias += residual
-        for j in range(d):
-            total[j] += residual * x[i, j]
-    if len(w) > d:
-        total[d] += total_bias
-    return loss + math.log(product), least
-
-
-@njit(cache=True, nogil=True, fastmath=SUM)
-def bend_rows(x, curvature, v, total):
-    """The largest change of a score along ``v``; adds up the Hessian's product with ``v`` in ``total``."""
-    n, d = x.shape
-    reach, total_bias = 0.0, 0.0
-    bias = v[d] if len(v) > d else 0.0
-    for i in range(n):
-        u = bias
-        for j in range(d):
-            u += x[i, j] * v[j]
-        reach = max(reach, abs(u))
-        bent = curvature[i] * u
-        total_bias += bent
-        for j in range(d):
-            total[j] += bent * x[i, j]
-    if len(v) > d:
-        total[d] += total_bias
-    return reach
-
-
-@njit(cache=True, nogil=True, fastmath=SUM)
-def square_rows(x, curvature, total):
-    """Adds up the lower half of Σ curvature·(x, 1)(x, 1)ᵀ in ``total``, four rows to each reading of that."""
-    n, d = x.shape
-    for i in range(0, n, 4):
-        i1, i2, i3 = min(i + 1, n - 1), min(i + 2, n - 1), min(i + 3, n - 1)
-        x0, x1, x2, x3 = x[i], x[i1], x[i2], x[i3]
-        c0 = curvature[i]
-        c1 = curvature[i1] if i1 > i else 0.0  # past the last row, its copies count nothing
-        c2 = curvature[i2] if i2 > i1 else 0.0
-        c3 = curvature[i3] if i3 > i2 else 0.0
-        for j in range(len(total)):
-            if j < d:
-                a0, a1, a2, a3 = c0 * x0[j], c1 * x1[j], c2 * x2[j], c3 * x3[j]
-            else:
-                a0, a1, a2, a3 = c0, c1, c2, c3
-                total[d, d] += c0 + c1 + c2 + c3
-            line = total[j]
-            for k in range(min(j + 1, d)):
-                line[k] += a0 * x0[k] + a1 * x1[k] + a2 * x2[k] + a3 * x3[k]
-
-
-@njit(cache=True, nogil=True, fastmath=SUM)
-def cholesky_in_place(a):
-    """Turns a symmetric matrix into its lower Cholesky factor; whether it is positive definite."""
-    for i in range(len(a)):
-        row = a[i]
-        for j in range(i + 1):
-            other = a[j]
-            rest = row[j]
-            for k in range(j):
-                rest -= row[k] * other[k]
-            if j < i:
-                row[j] = rest / other[j]
-            elif rest > 0:
-                row[i] = math.sqrt(rest)
-            else:
-                return False
-        for j in range(i + 1, len(a)):
-            row[j] = 0.0
-    return True

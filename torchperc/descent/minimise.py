@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ from torchperc import _checks as checks
 from torchperc.descent.least_squares import solve_squares
 from torchperc.descent.newton import Optimum as Optimum
 from torchperc.descent.newton import solve_logistic
-from torchperc.descent.objective import objective, take
+from torchperc.descent.objective import Array, objective, take
 from torchperc.nn.heads import Head, LogisticHead, RegressionHead, SquaredHead, labels_or_targets
 from torchperc.nn.modules import LinearNet
 from torchperc.rules.problem import check_parameters
@@ -113,9 +114,9 @@ def minimise(
             raise ValueError(f"{also}, whose products overflow; scale them") from None
         raise ValueError(f"X holds values up to {largest:g}, whose products overflow; scale it") from None
     with torch.no_grad():
-        net.weight.copy_(weights[:, : net.in_features])
+        net.weight.copy_(torch.from_numpy(weights[:, : net.in_features]))
         if net.bias is not None:
-            net.bias.copy_(weights[:, -1])
+            net.bias.copy_(torch.from_numpy(weights[:, -1]))
     if found.unbounded:
         warnings.warn(
             "the loss has no minimum: a hyperplane separates the samples, some perhaps lying on it, so the loss falls "
@@ -126,7 +127,7 @@ def minimise(
     return found
 
 
-def _parameters(net: object) -> Tensor:
+def _parameters(net: object) -> Array:
     """Weights and bias of a linear net as one float64 matrix, the bias last."""
     if not isinstance(net, LinearNet):
         raise TypeError(
@@ -135,7 +136,7 @@ def _parameters(net: object) -> Tensor:
         )
     check_parameters(net)
     parts = [net.weight.detach()] if net.bias is None else [net.weight.detach(), net.bias.detach()[:, None]]
-    start = torch.cat([part.double() for part in parts], 1)
-    if not torch.isfinite(start).all():
+    start: Array = torch.cat([part.double() for part in parts], 1).cpu().numpy()
+    if not np.isfinite(start).all():
         raise ValueError("net has weights that are not finite; reset them first")
     return start

@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
-from torch import Tensor
 
-from torchperc.descent.objective import Objective, Point, Squares
+from torchperc.descent.objective import Array, Objective, Point, Squares
 
-Solve: TypeAlias = Callable[[Tensor], Tensor]
+Solve: TypeAlias = Callable[[Array], Array]
 
-DENSE_UP_TO = 1024  # parameters per class up to which Hessians are written down; beyond, their diagonals
+DENSE_UP_TO = 1024  # parameters up to which the Hessian's blocks are written down; beyond, its diagonal
+PATIENCE = 8  # products after which a new diagonal is worth its cost; new blocks are after an eighth of their width
 SAMPLED = 16  # one row in so many goes into the sample
 FAR, FLAT, DRIFTS = 0.5, 1e-6, 5  # scores moving so far, the relative gap being so small, so many steps long: a drift
 
@@ -58,18 +59,16 @@ class _Step:
     The reach is the largest change of a score; it is looked at only where the loss is flat and has no penalty.
     """
 
-    direction: Tensor
+    direction: Array
     decrease: float
     reach: float
     products: int
 
 
-def solve_logistic(
-    objective: Objective, start: Tensor, tolerance: float, max_iterations: int
-) -> tuple[Tensor, Optimum]:
+def solve_logistic(objective: Objective, start: Array, tolerance: float, max_iterations: int) -> tuple[Array, Optimum]:
     """The weights of the minimum, or where minimising ended, and the figures there."""
     if objective.l2 > 0:  # what classes have in common costs penalty and does nothing
-        start = torch.where(objective.penalty > 0, _centred(start), start)
+        start = np.where(objective.penalty > 0, _centred(start), start)
     point, step, iterations, adrift = _descend(objective, start, tolerance, max_iterations)
     gap = step.decrease / objective.scale(point)
     unbounded = adrift or _separates(objective, point)
@@ -77,7 +76,7 @@ def solve_logistic(
 
 
 def _descend(
-    objective: Objective, start: Tensor, tolerance: float, max_iterations: int
+    objective: Objective, start: Array, tolerance: float, max_iterations: int
 ) -> tuple[Point, _Step, int, bool]:
     """The last point, the step that would be next, the number of steps taken, and whether they had begun to drift.
 
@@ -93,18 +92,25 @@ def _descend(
     following = None if solve is None else _on_trust(objective, point, solve, tolerance)
     point, steps = (point, 0) if following is None else (following, 1)
     spent = drifts = 0
+    patience = PATIENCE if _is_large(objective) else objective.width // 8
+    most: int | None = None
     while True:
-        if solve is None or spent > objective.width // 8:  # products that a better preconditioner would have saved
+        if solve is None or spent > patience:
             solve, spent = _preconditioner(objective, point), 0
         scale = objective.scale(point)
-        step = newton_step(objective, point, solve, tolerance * scale)
+        step = newton_step(objective, point, solve, tolerance * scale, most)
         drifts = drifts + 1 if step.reach > FAR else 0
         arrived = step.decrease <= tolerance * scale and not drifts
         if arrived or drifts == DRIFTS or _separates(objective, point) or steps == max_iterations:
             break
-        following = _search(objective, point, step)
+        length, following = _search(objective, point, step)
         if following is None:
             break
+        # a step that had to be made shorter had gone by the Hessian further than that holds; fewer products go less far
+        if length < 0.5:
+            most = max(step.products // 2, 1)
+        elif most is not None:
+            most = 2 * step.products + 1
         point, steps = following, steps + 1
         spent += step.products - 1
     return point, step, steps, drifts == DRIFTS
@@ -120,7 +126,7 @@ def _on_trust(objective: Objective, point: Point, solve: Solve, tolerance: float
     return following if following.finite and following.loss <= point.loss + 1e-4 * slope else None
 
 
-def _from_sample(objective: Objective, start: Tensor) -> tuple[Tensor, Solve | None]:
+def _from_sample(objective: Objective, start: Array) -> tuple[Array, Solve | None]:
     """Where a sample of the rows has its minimum, and its Hessian there as a preconditioner; else what was given."""
     size = max(len(objective) // SAMPLED, 4 * objective.width * objective.units, 1000)
     if 4 * size > len(objective):
@@ -141,96 +147,116 @@ def _preconditioner(objective: Objective, point: Point) -> Solve:
 
     Steps are centred: the loss does not see what K classes have in common, and the penalty wants none of it.
     """
-    if objective.width > DENSE_UP_TO:
+    if _is_large(objective):
         diagonal = objective.diagonal(point)
-        diagonal = diagonal.clamp(min=_least_positive(diagonal))
+        diagonal = diagonal.clip(min=_least_positive(diagonal))
         return lambda v: _centred(v / diagonal)
-    factor = _cholesky(objective, objective.blocks(point, objective.units))
-    return lambda v: _centred(torch.cholesky_solve(v.unsqueeze(-1), factor).squeeze(-1))
+    factor = torch.from_numpy(_cholesky(objective, objective.blocks(point, objective.units)))
+    return lambda v: _centred(torch.cholesky_solve(torch.from_numpy(v[..., None]), factor).numpy()[..., 0])
 
 
-def _cholesky(objective: Objective, blocks: Tensor) -> Tensor:
+def _is_large(objective: Objective) -> bool:
+    """Whether the Hessian's blocks would take longer to write down than they save."""
+    return objective.width * objective.units > DENSE_UP_TO
+
+
+def _cholesky(objective: Objective, blocks: Array) -> Array:
     """Cholesky factors of positive semidefinite matrices, each with as small a ridge as makes it definite."""
-    if not torch.isfinite(blocks).all():
+    if not np.isfinite(blocks).all():
         raise FloatingPointError
-    diagonal = blocks.diagonal(dim1=-2, dim2=-1)
-    size = diagonal.clamp(min=_least_positive(diagonal)).sqrt()
-    scaled = blocks / size.unsqueeze(-1) / size.unsqueeze(-2)  # so that no feature is small beside the ridge
+    diagonal = np.einsum("kii->ki", blocks)
+    size = np.sqrt(diagonal.clip(min=_least_positive(diagonal)))
+    scaled = blocks / size[:, :, None] / size[:, None, :]  # so that no feature is small beside the ridge
     ridge = 1e-13 * blocks.shape[-1]
     while True:
-        scaled.diagonal(dim1=-2, dim2=-1).fill_(1.0 + ridge)
-        factor, failed = objective.cholesky(scaled)
-        if not failed.any():
-            return factor * size.unsqueeze(-1)
+        np.einsum("kii->ki", scaled)[:] = 1.0 + ridge
+        factor, definite = objective.cholesky(scaled)
+        if definite:
+            result: Array = factor * size[:, :, None]
+            return result
         ridge *= 100
 
 
-def _least_positive(values: Tensor) -> float:
-    positive = values[values > 0]
-    return float(positive.min()) if len(positive) else 1.0
+def _least_positive(values: Array) -> float:
+    return float(values.min(initial=math.inf, where=values > 0)) if (values > 0).any() else 1.0
 
 
-def newton_step(objective: Objective, point: Point, solve: Solve, target: float) -> _Step:
-    """Solve H·p = −g by conjugate gradients with a preconditioner P, as far as it is of use.
+def newton_step(objective: Objective, point: Point, solve: Solve, target: float, most: int | None = None) -> _Step:
+    """Solve H·p = −g by conjugate gradients with a preconditioner P, as far as it is of use, in ``most`` products.
 
-    Every product adds to ½·gᵀH⁻¹g; ½·rᵀP⁻¹r of the residual, times the longest step so far (how much larger than H a
-    stale P can be), says how much is missing.
+    Every product adds to ½·gᵀH⁻¹g; at most ½·rᵀP⁻¹r of the residual over the least eigenvalue of P⁻¹H is missing.
+    Of that, 1 over the longest step so far is a fair guess; for the last step, whose gap is told, it is worked out.
     """
     residual, scale = -point.gradient, objective.scale(point)
     preconditioned = solve(residual)
     direction, power = preconditioned, float((residual * preconditioned).sum())
-    total = torch.zeros_like(residual)
-    decrease, missing, longest, products = 0.0, abs(power) / 2, 1.0, 0
-    while power > 0 and products < residual.numel() + 10:
+    total = np.zeros_like(residual)
+    decrease, missing, longest = 0.0, abs(power) / 2, 1.0
+    lengths: list[float] = []
+    ratios: list[float] = []
+    most = residual.size + 10 if most is None else most
+    while power > 0 and len(lengths) < most:
         product, _ = objective.along(point, direction)
-        products += 1
         bent = float((direction * product).sum())
         if not bent > 0:
             break
         length = power / bent
         longest = max(longest, length)
-        total = total + length * direction
-        residual = residual - length * product
+        total += length * direction
+        residual -= length * product
         decrease += length * power / 2
         preconditioned = solve(residual)
         last, power = power, float((residual * preconditioned).sum())
+        lengths.append(length)
+        ratios.append(power / last)
         missing = longest * abs(power) / 2
         if decrease + missing <= target:  # the last step: it may miss what does not blur the gap
             enough = max(0.1 * decrease, 1e-14 * scale)
+            if missing <= enough:
+                missing = max(longest, 1 / _least_eigenvalue(lengths, ratios)) * abs(power) / 2
         else:  # what the next will make good, as Newton's method misses as much
             own_error = 0.0 if isinstance(objective, Squares) else min(0.1, decrease / scale)
             enough = max(own_error * decrease, 0.3 * target)
         if missing <= enough:
             break
-        direction = preconditioned + (power / last) * direction
+        direction = preconditioned + ratios[-1] * direction
     flat = objective.l2 == 0 and decrease + missing <= FLAT * scale
     reach = objective.along(point, total)[1] if flat else 0.0
-    return _Step(total, decrease + missing, reach, products)
+    return _Step(total, decrease + missing, reach, len(lengths))
 
 
-def _centred(values: Tensor) -> Tensor:
+def _least_eigenvalue(lengths: list[float], ratios: list[float]) -> float:
+    """Of P⁻¹H, as far as conjugate gradients have seen it: that of the tridiagonal matrix behind their coefficients."""
+    a, b = np.array(lengths), np.array(ratios[:-1])
+    diagonal = 1 / a
+    diagonal[1:] += b / a[:-1]
+    beside = np.sqrt(b) / a[:-1]
+    return float(np.linalg.eigvalsh(np.diag(diagonal) + np.diag(beside, -1))[0])  # which reads the lower half
+
+
+def _centred(values: Array) -> Array:
     """Without what the classes have in common, which their scores' softmax does not see."""
     return values - values.mean(0) if len(values) > 1 else values
 
 
-def _search(objective: Objective, point: Point, step: _Step) -> Point | None:
-    """The first point along the step, nearer each time, that is low enough; ``None`` if rounding leaves none."""
+def _search(objective: Objective, point: Point, step: _Step) -> tuple[float, Point | None]:
+    """The first point along the step, nearer each time, that is low enough, and how far it is; else 0 and ``None``."""
     slope = float((point.gradient * step.direction).sum())
     length = 1.0
     for _ in range(40):
         weights = objective.rounded(point.weights + length * step.direction)
-        if torch.equal(weights, point.weights):
-            return None
+        if np.array_equal(weights, point.weights):
+            break
         following = objective.at(weights)
         rise = following.loss - point.loss
         if following.finite and rise <= 1e-4 * length * slope:
-            return following
+            return length, following
         # close to the minimum the slope still shows what rounding hides in the loss
         if rise <= 1e-12 * point.loss and abs(float((following.gradient * step.direction).sum())) <= -0.5 * slope:
-            return following
+            return length, following
         excess = rise - length * slope
         length *= min(max(-slope * length / (2 * excess), 0.1), 0.5) if math.isfinite(excess) and excess > 0 else 0.1
-    return None
+    return 0.0, None
 
 
 def _separates(objective: Objective, point: Point) -> bool:
@@ -240,5 +266,5 @@ def _separates(objective: Objective, point: Point) -> bool:
 
 def optimum(point: Point, gap: float, iterations: int, converged: bool, unbounded: bool = False) -> Optimum:
     """The figures at a point."""
-    norm = float(torch.linalg.vector_norm(point.gradient))
+    norm = float(np.sqrt((point.gradient**2).sum()))
     return Optimum(point.loss, norm, gap, iterations, converged, unbounded)

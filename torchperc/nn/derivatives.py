@@ -106,6 +106,24 @@ def logistic_terms(slack: float) -> tuple[float, float, float]:
     return small, small * right if slack > 0 else right, small * right * right
 
 
+def softmax_terms(s: Any, y: int, classes: int, p: Any) -> tuple[float, float]:
+    """log Σ_k exp(s_k) − s_y and the margin s_y − max_{k≠y} s_k of one sample; its probabilities go into ``p``.
+
+    What ``s`` holds afterwards is of no use; each of ``p`` is written once.
+    """
+    rival, own, total = -math.inf, 1.0 * s[y], 0.0
+    for k in range(classes):
+        if k != y:
+            rival = max(rival, s[k])
+    top = max(rival, own)
+    for k in range(classes):
+        s[k] = math.exp(s[k] - top)
+        total += s[k]
+    for k in range(classes):
+        p[k] = s[k] / total
+    return math.log(total) - (own - top), own - rival
+
+
 def slope(s: float, y: float, kind: int, tie: int, low: float) -> float:
     """dℓ/ds of one score; y is a label −1/+1, for regression the target."""
     slack = y * s

@@ -29,6 +29,7 @@ from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
 _NUMBERS = 2**22
+_NARROW, _COPIED = 128, 2**22  # features and bytes of samples up to which they are copied, signed and padded
 _ORDERS = 2**27  # sample numbers in the orders of one launch: 1 GB
 _VERDICTS = (Verdict.SEPARATED, Verdict.CYCLING, Verdict.BUDGET)
 
@@ -278,14 +279,19 @@ def _together(
 
     rows, classes = space.rows, space.outputs
     laid = compiling.laid_out(torch.zeros(classes, rows.width, dtype=rows.dtype), rows.sparse).loop
-    states = np.zeros((len(members), laid.size + classes), laid.dtype)
+    signed = _signed(rows, y, many.EIGHT) if classes == 1 else np.empty((0, 0), laid.dtype)
+    size = signed.shape[1] or laid.size
+    states = np.zeros((len(members), size + classes), laid.dtype)
     results = np.empty((len(members), 3), np.int64)
     orders = np.empty((1, 0), np.uint64) if table is None else table.numpy().view(np.uint64)
     which = np.array([member.order or 0 for member in members])
     seeds = np.array([member.seed or 0 for member in members])
-    margins = np.array([learning_margin(member.margin, replace(space, scale=member.lr)) for member in members])
-    given = (rows.plain(), y.numpy(), orders, which, seeds, margins, compiling.TIES[options["tie"]])
-    settings = (float(space.bias_scale), int(options["max_epochs"]), compiled.nearness(space))
+    kinds = {member[2:] for member in members}
+    scaled = {(lr, margin): learning_margin(margin, replace(space, scale=lr)) for lr, margin in kinds}
+    margins = np.array([scaled[member[2:]] for member in members])
+    given = (rows.plain(), signed, y.numpy().astype(laid.dtype), y.numpy(), orders, which, seeds, margins)
+    near, epochs = compiled.nearness(space), int(options["max_epochs"])
+    settings = (compiling.TIES[options["tie"]], float(space.bias_scale), epochs, near)
     if classes == 1:
         runs = partial(many.sweep_one, *given, *settings, states, results)
     else:
@@ -297,8 +303,18 @@ def _together(
     if rows.sparse and classes > 1:
         weight = weight[:, :, :classes].transpose(1, 2)
     scales = torch.tensor([member.lr for member in members], dtype=rows.dtype)[:, None]
-    bias = torch.from_numpy(states[:, laid.size :]) * scales
+    bias = torch.from_numpy(states[:, size:]) * scales
     return torch.from_numpy(results), weight.contiguous() * scales[:, None], bias
+
+
+def _signed(rows: Rows, y: Tensor, multiple: int) -> np.ndarray[Any, Any]:
+    """Dense rows times their labels, padded to whole vectors; none where the copy would be large or not worth it."""
+    if rows.sparse or rows.width > _NARROW or len(rows) * rows.row_bytes > _COPIED:
+        return np.empty((0, 0), rows.plain()[0].dtype)
+    X = rows.plain()[0]
+    signed = np.zeros((len(X), -(-rows.width // multiple) * multiple), X.dtype)
+    np.multiply(X, y.numpy()[:, None], out=signed[:, : rows.width], casting="unsafe")
+    return signed
 
 
 def _on_device(
