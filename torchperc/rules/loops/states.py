@@ -1,0 +1,180 @@
+"""What many states of a log decide on many samples: the states by replay, their decisions block by block."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+
+from torchperc.rules.loops.exact import BOUND, _side, renew
+from torchperc.rules.loops.learn import OVERFLOW, SIGN, _of, _rival, update
+from torchperc.samples.loops import FUSED, _score, _scores
+
+_ROWS, _LANES = 32, 64  # samples and scores whose sums stay in the nearest cache
+
+
+@njit(cache=True, nogil=True)
+def unfold(rows, at, coefs, own, wrong, w, b, bias_scale, states, biases):
+    """Make the updates of log entries in their order, and keep the weights after each."""
+    for p in range(len(at)):
+        update(rows, at[p], coefs[p], own[p], wrong[p], w, b, bias_scale)
+        states[p] = w
+        biases[p] = b
+
+
+@njit(cache=True, nogil=True)
+def renew_all(states, biases, near):
+    """The bound of rounding errors under each state."""
+    for s in range(len(states)):
+        renew(states[s], biases[s], near[s])
+
+
+@njit(fastmath=FUSED)
+def _multiply(X, first, count, columns, low, high, out):
+    """out = X·columns of ``count`` samples and the columns from ``low`` to ``high``.
+
+    Four features at a time, so that sums are read and written less often than they are added to.
+    """
+    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
+    width, lanes = np.uint64(columns.shape[0]), np.uint64(high - low)
+    out[:count, : high - low] = 0
+    part = columns[:, low:high]
+    j = np.uint64(0)
+    while j + three < width:
+        for r in range(np.uint64(count)):
+            i = np.uint64(first) + r
+            x0, x1, x2, x3 = X[i, j], X[i, j + one], X[i, j + two], X[i, j + three]
+            for c in range(lanes):
+                out[r, c] += (x0 * part[j, c] + x1 * part[j + one, c]) + (
+                    x2 * part[j + two, c] + x3 * part[j + three, c]
+                )
+        j += np.uint64(4)
+    while j < width:
+        for r in range(np.uint64(count)):
+            x0 = X[np.uint64(first) + r, j]
+            for c in range(lanes):
+                out[r, c] += x0 * part[j, c]
+        j += one
+
+
+@njit
+def _class_of(rows, i, scores, w, b, near):
+    """The class with the largest score (the bias is still to be added), the lowest of equals."""
+    best = 0
+    for k in range(1, len(b)):
+        if scores[k] + b[k] > scores[best] + b[best]:
+            best = k
+    found = _rival(rows, i, best, w, b, SIGN, 0.0, scores, near)
+    return best if found == OVERFLOW else found
+
+
+@njit
+def _sign_of(rows, i, score, w, b, near):
+    """+1 if w·x + b ≥ 0, else −1; the bias is still to be added."""
+    return 1 if _side(rows, i, w, b, 0, -1, 1, 0.0, np.float64(score + b[0]), near) >= 0 else -1
+
+
+def _decide(rows, first, end, states, biases, columns, near, out):  # pragma: no cover - compiled
+    """:func:`decide`, by how samples and weights lie."""
+
+
+@overload(_decide)
+def _decide_of(rows, first, end, states, biases, columns, near, out):
+    if len(rows) != 1:  # the weights of one state after the other stay near the processor
+        if states.ndim == 2:
+
+            def one(rows, first, end, states, biases, columns, near, out):
+                for s in range(len(states)):
+                    for i in range(np.uint64(first), np.uint64(end)):
+                        score = _score(rows, i, states[s])
+                        out[i - np.uint64(first), s] = _sign_of(rows, i, score, states[s], biases[s], near[s])
+
+            return one
+
+        def many(rows, first, end, states, biases, columns, near, out):
+            scores = np.empty(biases.shape[1] + 8, states.dtype)
+            for s in range(len(states)):
+                for i in range(np.uint64(first), np.uint64(end)):
+                    _scores(rows, i, states[s], scores)
+                    out[i - np.uint64(first), s] = _class_of(rows, i, scores, states[s], biases[s], near[s])
+
+        return many
+    if states.ndim == 2:
+
+        def dense_one(rows, first, end, states, biases, columns, near, out):
+            sums = np.empty((_ROWS, _LANES), states.dtype)
+            for begin in range(first, end, _ROWS):
+                count = min(_ROWS, end - begin)
+                for low in range(0, len(states), _LANES):
+                    high = min(low + _LANES, len(states))
+                    _multiply(rows[0], begin, count, columns, low, high, sums)
+                    for r in range(count):
+                        for s in range(low, high):
+                            value = np.float64(sums[r, s - low] + biases[s, 0])
+                            if abs(value) > 2.0 * near[s, BOUND] and math.isfinite(value):
+                                out[begin - first + r, s] = 1 if value > 0.0 else -1
+                            else:
+                                found = _sign_of(
+                                    rows, np.uint64(begin + r), sums[r, s - low], states[s], biases[s], near[s]
+                                )
+                                out[begin - first + r, s] = found
+
+        return dense_one
+
+    def dense_many(rows, first, end, states, biases, columns, near, out):
+        classes = biases.shape[1]
+        together = max(1, _LANES // classes)
+        sums = np.empty((_ROWS, together * classes), states.dtype)
+        for begin in range(first, end, _ROWS):
+            count = min(_ROWS, end - begin)
+            for low in range(0, len(states), together):
+                high = min(low + together, len(states))
+                _multiply(rows[0], begin, count, columns, low * classes, high * classes, sums)
+                for r in range(count):
+                    for s in range(low, high):
+                        scores = sums[r, (s - low) * classes : (s - low + 1) * classes]
+                        found = _class_of(rows, np.uint64(begin + r), scores, states[s], biases[s], near[s])
+                        out[begin - first + r, s] = found
+
+    return dense_many
+
+
+@njit(cache=True, nogil=True)
+def decide(rows, first, end, states, biases, columns, near, out):
+    """The decisions of all states on the samples from ``first`` to ``end``: −1/+1 or class indices, (N, S) in out.
+
+    Scores nearer to each other, or to 0, than their rounding errors are compared in exact arithmetic.
+
+    Args:
+        rows: the samples.
+        first: the first of them.
+        end: behind the last.
+        states: weights (S, …), each as in training.
+        biases: (S, K).
+        columns: the same weights as (d, S·K), for dense samples.
+        near: (S, NEAR), see :mod:`torchperc.rules.loops.exact`.
+        out: int32.
+    """
+    _decide(rows, first, end, states, biases, columns, near, out)
+
+
+@njit(cache=True, nogil=True)
+def add_costs(decided, y, cost, first, total):
+    """Add to each state's total what its wrong decisions cost; a cost of length 1 stands for all samples."""
+    for r in range(len(decided)):
+        own, each = y[first + r], _of(cost, first + r)
+        for s in range(decided.shape[1]):
+            total[s] += each if decided[r, s] != own else 0.0
+
+
+@njit(cache=True, nogil=True)
+def add_votes(decided, counts, votes):
+    """Add each state's votes: Σ count·(±1) where there is one column, else a count per class."""
+    for r in range(len(decided)):
+        for s in range(decided.shape[1]):
+            if votes.shape[1] == 1:
+                votes[r, 0] += counts[s] * decided[r, s]
+            else:
+                votes[r, decided[r, s]] += counts[s]
