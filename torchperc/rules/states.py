@@ -57,23 +57,27 @@ def pocket_by_runs(runs: _Array, errors: Errors) -> int:
     """
     pocket, run, fewest, first = 0, 0, errors.everything, 0
     known: dict[int, float] = {}
-    while chain := _records(runs, first, run)[: errors.at_once]:
-        if asked := [state for state in chain if state not in known]:
+    while len(longer := np.flatnonzero(runs[first:] > run) + first):
+        state = int(longer[0])
+        if state not in known:
+            asked = [each for each in _likely(runs, longer, errors.at_once) if each not in known]
             known.update(zip(asked, errors.of(asked), strict=True))
-        for state in chain:  # as long as each takes the place of the one before, the next is the next longer run
-            first, count = state + 1, known.pop(state)
-            if not count < fewest:
-                break
+        first, count = state + 1, known.pop(state)
+        if count < fewest:
             pocket, run, fewest = state, int(runs[state]), count
     return pocket
 
 
-def _records(runs: _Array, first: int, run: int) -> list[int]:
-    """The states from ``first`` on whose runs are longer than ``run`` and all before them."""
-    ahead = runs[first:]
-    before = np.concatenate(([run], np.maximum(np.maximum.accumulate(ahead), run)[:-1])) if len(ahead) else ahead
-    found: list[int] = (np.flatnonzero(ahead > before) + first).tolist()
-    return found
+def _likely(runs: _Array, longer: _Array, count: int) -> list[int]:
+    """The states, among those with longer runs than the pocket's, that are looked at next.
+
+    If each takes the place of the one before, these are the ones with the longest run so far; if none does, the next.
+    """
+    longest = np.maximum.accumulate(runs[longer])
+    records = longer[np.append(True, longest[1:] > longest[:-1])][: max(1, count // 2)]
+    rest = np.setdiff1d(longer[:count], records)
+    chosen: list[int] = np.sort(np.append(records, rest[: count - len(records)])).tolist()
+    return chosen
 
 
 class Deciding:
@@ -156,8 +160,7 @@ class _Decisive:
         self._rows, self._states, self._biases = rows, states, biases
         self._near = np.tile(near, (len(states), 1))
         renew_all(states, biases, self._near)
-        flat = states.reshape(-1, states.shape[-1])
-        self._columns = np.empty((0, 0), states.dtype) if rows.sparse else np.ascontiguousarray(flat.T)
+        self._tiles = np.empty((0, 0, 0), states.dtype) if rows.sparse else _tiles(states)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -183,21 +186,35 @@ class _Decisive:
 
     def _each(self, use: Any) -> None:
         """Call a function with the first sample of each block and what all states decide on it, on all cores."""
-        from torchperc.rules.loops.states import decide
+        from torchperc.rules.loops.states import LANES, decide
 
         done = 0
         for piece in self._rows.pieces():
             plain, count = piece.plain(), len(piece)
 
             def blocks(first: int, end: int, plain: Any = plain, count: int = count, done: int = done) -> None:
-                decided = np.empty((_SAMPLES, len(self._states)), np.int32)
+                decided = np.empty((_SAMPLES, len(self._states) + LANES), np.int32)
                 for begin in range(first * _SAMPLES, min(end * _SAMPLES, count), _SAMPLES):
                     stop = min(begin + _SAMPLES, count)
-                    decide(plain, begin, stop, self._states, self._biases, self._columns, self._near, decided)
-                    use(done + begin, decided[: stop - begin])
+                    decide(plain, begin, stop, self._states, self._biases, self._tiles, self._near, decided)
+                    use(done + begin, decided[: stop - begin, : len(self._states)])
 
             compiling.on_all_cores(blocks, -(-count // _SAMPLES))
             done += count
+
+
+def _tiles(states: _Array) -> _Array:
+    """Weights (S, d) or (S, K, d) as (tiles, d, lanes), each tile with the weights of as many states as fit into it."""
+    from torchperc.rules.loops.states import LANES
+
+    scores, width = (1 if states.ndim == 2 else states.shape[1]), states.shape[-1]
+    together = min(len(states), max(1, LANES // scores))
+    count, lanes = -(-len(states) // together), -(-together * scores // 8) * 8
+    together = lanes // scores  # a few more, if there are lanes left
+    tiles = np.zeros((count, lanes, width), states.dtype)
+    for tile, some in zip(tiles, np.split(states, range(together, len(states), together)), strict=False):
+        tile[: len(some) * scores] = some.reshape(-1, width)
+    return np.ascontiguousarray(tiles.transpose(0, 2, 1))
 
 
 class CompiledErrors:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 from numba.extending import overload
@@ -12,7 +10,7 @@ from torchperc.rules.loops.exact import BOUND, _side, renew
 from torchperc.rules.loops.learn import OVERFLOW, SIGN, _of, _rival, update
 from torchperc.samples.loops import FUSED, _score, _scores
 
-_ROWS, _LANES = 32, 64  # samples and scores whose sums stay in the nearest cache
+_ROWS, LANES = 32, 64  # samples and scores whose sums stay in the nearest cache
 
 
 @njit(cache=True, nogil=True)
@@ -32,30 +30,29 @@ def renew_all(states, biases, near):
 
 
 @njit(fastmath=FUSED)
-def _multiply(X, first, count, columns, low, high, out):
-    """out = X·columns of ``count`` samples and the columns from ``low`` to ``high``.
+def _multiply(X, first, count, tile, out):
+    """out = X·tile of ``count`` samples.
 
     Four features at a time, so that sums are read and written less often than they are added to.
     """
     one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
-    width, lanes = np.uint64(columns.shape[0]), np.uint64(high - low)
-    out[:count, : high - low] = 0
-    part = columns[:, low:high]
+    width, lanes = np.uint64(tile.shape[0]), np.uint64(tile.shape[1])
+    out[:] = 0
     j = np.uint64(0)
     while j + three < width:
         for r in range(np.uint64(count)):
             i = np.uint64(first) + r
             x0, x1, x2, x3 = X[i, j], X[i, j + one], X[i, j + two], X[i, j + three]
             for c in range(lanes):
-                out[r, c] += (x0 * part[j, c] + x1 * part[j + one, c]) + (
-                    x2 * part[j + two, c] + x3 * part[j + three, c]
+                out[r, c] += (x0 * tile[j, c] + x1 * tile[j + one, c]) + (
+                    x2 * tile[j + two, c] + x3 * tile[j + three, c]
                 )
         j += np.uint64(4)
     while j < width:
         for r in range(np.uint64(count)):
             x0 = X[np.uint64(first) + r, j]
             for c in range(lanes):
-                out[r, c] += x0 * part[j, c]
+                out[r, c] += x0 * tile[j, c]
         j += one
 
 
@@ -76,16 +73,35 @@ def _sign_of(rows, i, score, w, b, near):
     return 1 if _side(rows, i, w, b, 0, -1, 1, 0.0, np.float64(score + b[0]), near) >= 0 else -1
 
 
-def _decide(rows, first, end, states, biases, columns, near, out):  # pragma: no cover - compiled
+@njit
+def _signs(sums, bias, open_below, found):
+    """The signs of scores; whether all are farther from 0 than their rounding errors."""
+    far = True
+    for c in range(len(sums)):
+        value = np.float64(sums[c] + bias[c])
+        far &= abs(value) > open_below[c]
+        found[c] = 1 if value > 0.0 else -1
+    return far
+
+
+@njit
+def _settle(rows, i, sums, states, biases, near, first, count, found):
+    """Find out the signs of one sample's scores that are nearer to 0 than their rounding errors."""
+    for c in range(count):
+        s = first + c
+        found[c] = _sign_of(rows, i, sums[c], states[s], biases[s], near[s])
+
+
+def _decide(rows, first, end, states, biases, tiles, near, out):  # pragma: no cover - compiled
     """:func:`decide`, by how samples and weights lie."""
 
 
 @overload(_decide)
-def _decide_of(rows, first, end, states, biases, columns, near, out):
+def _decide_of(rows, first, end, states, biases, tiles, near, out):
     if len(rows) != 1:  # the weights of one state after the other stay near the processor
         if states.ndim == 2:
 
-            def one(rows, first, end, states, biases, columns, near, out):
+            def one(rows, first, end, states, biases, tiles, near, out):
                 for s in range(len(states)):
                     for i in range(np.uint64(first), np.uint64(end)):
                         score = _score(rows, i, states[s])
@@ -93,7 +109,7 @@ def _decide_of(rows, first, end, states, biases, columns, near, out):
 
             return one
 
-        def many(rows, first, end, states, biases, columns, near, out):
+        def many(rows, first, end, states, biases, tiles, near, out):
             scores = np.empty(biases.shape[1] + 8, states.dtype)
             for s in range(len(states)):
                 for i in range(np.uint64(first), np.uint64(end)):
@@ -103,38 +119,35 @@ def _decide_of(rows, first, end, states, biases, columns, near, out):
         return many
     if states.ndim == 2:
 
-        def dense_one(rows, first, end, states, biases, columns, near, out):
-            sums = np.empty((_ROWS, _LANES), states.dtype)
-            for begin in range(first, end, _ROWS):
-                count = min(_ROWS, end - begin)
-                for low in range(0, len(states), _LANES):
-                    high = min(low + _LANES, len(states))
-                    _multiply(rows[0], begin, count, columns, low, high, sums)
+        def dense_one(rows, first, end, states, biases, tiles, near, out):
+            lanes = tiles.shape[2]
+            sums, bias, open_below = np.empty((_ROWS, lanes), states.dtype), np.zeros(lanes, states.dtype), -np.ones(lanes)
+            for t in range(len(tiles)):
+                here = min(lanes, len(states) - t * lanes)
+                for c in range(here):
+                    bias[c], open_below[c] = biases[t * lanes + c, 0], 2.0 * near[t * lanes + c, BOUND]
+                for begin in range(first, end, _ROWS):
+                    count = min(_ROWS, end - begin)
+                    _multiply(rows[0], begin, count, tiles[t], sums)
                     for r in range(count):
-                        for s in range(low, high):
-                            value = np.float64(sums[r, s - low] + biases[s, 0])
-                            if abs(value) > 2.0 * near[s, BOUND] and math.isfinite(value):
-                                out[begin - first + r, s] = 1 if value > 0.0 else -1
-                            else:
-                                found = _sign_of(
-                                    rows, np.uint64(begin + r), sums[r, s - low], states[s], biases[s], near[s]
-                                )
-                                out[begin - first + r, s] = found
+                        found = out[begin - first + r, t * lanes : t * lanes + lanes]
+                        if not _signs(sums[r], bias, open_below, found):
+                            _settle(rows, np.uint64(begin + r), sums[r], states, biases, near, t * lanes, here, found)
 
         return dense_one
 
-    def dense_many(rows, first, end, states, biases, columns, near, out):
+    def dense_many(rows, first, end, states, biases, tiles, near, out):
         classes = biases.shape[1]
-        together = max(1, _LANES // classes)
-        sums = np.empty((_ROWS, together * classes), states.dtype)
-        for begin in range(first, end, _ROWS):
-            count = min(_ROWS, end - begin)
-            for low in range(0, len(states), together):
-                high = min(low + together, len(states))
-                _multiply(rows[0], begin, count, columns, low * classes, high * classes, sums)
+        together = tiles.shape[2] // classes
+        sums = np.empty((_ROWS, tiles.shape[2]), states.dtype)
+        for t in range(len(tiles)):
+            for begin in range(first, end, _ROWS):
+                count = min(_ROWS, end - begin)
+                _multiply(rows[0], begin, count, tiles[t], sums)
                 for r in range(count):
-                    for s in range(low, high):
-                        scores = sums[r, (s - low) * classes : (s - low + 1) * classes]
+                    for s in range(t * together, min(t * together + together, len(states))):
+                        at = (s - t * together) * classes
+                        scores = sums[r, at : at + classes]
                         found = _class_of(rows, np.uint64(begin + r), scores, states[s], biases[s], near[s])
                         out[begin - first + r, s] = found
 
@@ -142,7 +155,7 @@ def _decide_of(rows, first, end, states, biases, columns, near, out):
 
 
 @njit(cache=True, nogil=True)
-def decide(rows, first, end, states, biases, columns, near, out):
+def decide(rows, first, end, states, biases, tiles, near, out):
     """The decisions of all states on the samples from ``first`` to ``end``: −1/+1 or class indices, (N, S) in out.
 
     Scores nearer to each other, or to 0, than their rounding errors are compared in exact arithmetic.
@@ -153,11 +166,11 @@ def decide(rows, first, end, states, biases, columns, near, out):
         end: behind the last.
         states: weights (S, …), each as in training.
         biases: (S, K).
-        columns: the same weights as (d, S·K), for dense samples.
+        tiles: the same weights for dense samples as (tiles, d, lanes): those of each tile side by side, then zeros.
         near: (S, NEAR), see :mod:`torchperc.rules.loops.exact`.
-        out: int32.
+        out: int32, with room for the lanes of the last tile.
     """
-    _decide(rows, first, end, states, biases, columns, near, out)
+    _decide(rows, first, end, states, biases, tiles, near, out)
 
 
 @njit(cache=True, nogil=True)
