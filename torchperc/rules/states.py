@@ -19,7 +19,7 @@ from torchperc.samples.rows import Rows
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _SAMPLES = 1024  # that are decided at a time
 _STATES, _BYTES = 256, 2**19  # how many states at a time: so many, or as fit into a cache
-_CHAIN = 16  # states that may follow each other into the pocket, and are looked at together
+_CHAIN = 8  # states that may follow each other into the pocket, and are looked at together
 
 
 class Errors(Protocol):

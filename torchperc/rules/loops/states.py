@@ -29,8 +29,19 @@ def renew_all(states, biases, near):
         renew(states[s], biases[s], near[s])
 
 
+@njit
+def _copied(X, begin, end, some):
+    """Copy samples one after the other, which memory is fastest at; return how many."""
+    count = min(len(some), end - begin)
+    for r in range(np.uint64(count)):
+        i = np.uint64(begin) + r
+        for j in range(np.uint64(some.shape[1])):
+            some[r, j] = X[i, j]
+    return count
+
+
 @njit(fastmath=FUSED)
-def _multiply(X, first, count, tile, out):
+def _multiply(X, count, tile, out):
     """out = X·tile of ``count`` samples.
 
     Four features at a time, so that sums are read and written less often than they are added to.
@@ -41,8 +52,7 @@ def _multiply(X, first, count, tile, out):
     j = np.uint64(0)
     while j + three < width:
         for r in range(np.uint64(count)):
-            i = np.uint64(first) + r
-            x0, x1, x2, x3 = X[i, j], X[i, j + one], X[i, j + two], X[i, j + three]
+            x0, x1, x2, x3 = X[r, j], X[r, j + one], X[r, j + two], X[r, j + three]
             for c in range(lanes):
                 out[r, c] += (x0 * tile[j, c] + x1 * tile[j + one, c]) + (
                     x2 * tile[j + two, c] + x3 * tile[j + three, c]
@@ -50,7 +60,7 @@ def _multiply(X, first, count, tile, out):
         j += np.uint64(4)
     while j < width:
         for r in range(np.uint64(count)):
-            x0 = X[np.uint64(first) + r, j]
+            x0 = X[r, j]
             for c in range(lanes):
                 out[r, c] += x0 * tile[j, c]
         j += one
@@ -120,30 +130,31 @@ def _decide_of(rows, first, end, states, biases, tiles, near, out):
     if states.ndim == 2:
 
         def dense_one(rows, first, end, states, biases, tiles, near, out):
-            lanes = tiles.shape[2]
-            sums, bias, open_below = np.empty((_ROWS, lanes), states.dtype), np.zeros(lanes, states.dtype), -np.ones(lanes)
-            for t in range(len(tiles)):
-                here = min(lanes, len(states) - t * lanes)
-                for c in range(here):
-                    bias[c], open_below[c] = biases[t * lanes + c, 0], 2.0 * near[t * lanes + c, BOUND]
-                for begin in range(first, end, _ROWS):
-                    count = min(_ROWS, end - begin)
-                    _multiply(rows[0], begin, count, tiles[t], sums)
+            lanes, some = tiles.shape[2], np.empty((_ROWS, tiles.shape[1]), states.dtype)
+            sums, bias = np.empty((_ROWS, lanes), states.dtype), np.zeros(len(tiles) * lanes, states.dtype)
+            open_below = -np.ones(len(tiles) * lanes)
+            for s in range(len(states)):
+                bias[s], open_below[s] = biases[s, 0], 2.0 * near[s, BOUND]
+            for begin in range(first, end, _ROWS):
+                count = _copied(rows[0], begin, end, some)
+                for low in range(0, len(tiles) * lanes, lanes):
+                    here, high = min(lanes, len(states) - low), low + lanes
+                    _multiply(some, count, tiles[low // lanes], sums)
                     for r in range(count):
-                        found = out[begin - first + r, t * lanes : t * lanes + lanes]
-                        if not _signs(sums[r], bias, open_below, found):
-                            _settle(rows, np.uint64(begin + r), sums[r], states, biases, near, t * lanes, here, found)
+                        found = out[begin - first + r, low:high]
+                        if not _signs(sums[r], bias[low:high], open_below[low:high], found):
+                            _settle(rows, np.uint64(begin + r), sums[r], states, biases, near, low, here, found)
 
         return dense_one
 
     def dense_many(rows, first, end, states, biases, tiles, near, out):
         classes = biases.shape[1]
-        together = tiles.shape[2] // classes
+        together, some = tiles.shape[2] // classes, np.empty((_ROWS, tiles.shape[1]), states.dtype)
         sums = np.empty((_ROWS, tiles.shape[2]), states.dtype)
-        for t in range(len(tiles)):
-            for begin in range(first, end, _ROWS):
-                count = min(_ROWS, end - begin)
-                _multiply(rows[0], begin, count, tiles[t], sums)
+        for begin in range(first, end, _ROWS):
+            count = _copied(rows[0], begin, end, some)
+            for t in range(len(tiles)):
+                _multiply(some, count, tiles[t], sums)
                 for r in range(count):
                     for s in range(t * together, min(t * together + together, len(states))):
                         at = (s - t * together) * classes
