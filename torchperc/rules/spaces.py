@@ -175,6 +175,10 @@ class LinearSpace(Space):
     def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
         """The sum in float64 of the weights after each step."""
         coefs = dual(len(self.rows), entries._replace(coef=entries.coef * left), self.classes)
+        return self.total_by(start, coefs, steps)
+
+    def total_by(self, start: Weights, coefs: Tensor, steps: int) -> Weights:
+        """The same from what each sample adds to it: (N, 1), or (N, K)."""
         weight = start.weight.double() * steps + self.rows.combine(coefs)
         return Weights(weight, start.bias.double() * steps + coefs.sum(0) * self.bias_scale)
 
@@ -260,6 +264,13 @@ class JointSpace(LinearSpace):
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights, scaled."""
         return replace(super().model(weights), width=self.rows.width, features=self.features)
+
+    def total_by(self, start: Weights, coefs: Tensor, steps: int) -> Weights:
+        """The sum in float64 of the weights after each step, from what each sample and class adds to it."""
+        total = start.weight.double() * steps
+        for block, part in self.blocks(self.rows):
+            total = total + torch.einsum("nkd,nk->d", self.features(part.dense()).double(), coefs[block])
+        return Weights(total, start.bias.double())
 
     def _phi(self, index: Tensor) -> Tensor:
         return self.features(self.rows.take(index.to(self.rows.device)).dense())
