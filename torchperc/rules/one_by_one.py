@@ -161,6 +161,7 @@ class OneByOne:
         self._coef = 1.0 if space.scale != 1.0 else float(trainer.lr)
         self._margin = float(learning_margin(trainer.margin, space))
         self._scale = self._w.dtype.type(space.scale)
+        self._precise = self._in_double()
         self._sum = None if total is None else (total.weight.numpy().copy(), total.bias.numpy().copy())
         self.steps, self._logged = steps, trainer.log == "on"
         self._parameters = [each for each in (net.weight, net.bias) if each is not None]
@@ -215,7 +216,7 @@ class OneByOne:
         if wrong != own:
             made = Mistake(0, 0, self._coef * own if self._classes is None else self._coef, wrong)
             self._now = _State(self._weight.copy(), self._bias.copy())
-        mean = None if self._sum is None else self._averaged(rows, own, made, before)
+        mean = None if self._sum is None else self._averaged(rows, own, made)
         if mean is not None:
             self._write(*mean)
         elif made is not None:
@@ -225,10 +226,12 @@ class OneByOne:
         seen = _Seen(self._space, rows, own, made, before, self._now)
         return (SingleResult if self._logged else UnloggedSingle).of(seen, mean)
 
-    def _averaged(self, rows: tuple[_Array, ...], own: int, made: Mistake | None, before: _State) -> _State:
+    def _averaged(self, rows: tuple[_Array, ...], own: int, made: Mistake | None) -> _State:
         """Add the weights after this sample, in float64 and not rounded on the way, to those before; their mean."""
+        from torchperc.rules.loops.single import add_weights
+
         assert self._sum is not None
-        weight, bias = before.weight.astype(np.float64), before.bias.astype(np.float64)
+        weight, bias = self._precise
         if made is not None:
             steps = ((0, made.coef),) if self._classes is None else ((own, made.coef), (made.wrong, -made.coef))
             columns = slice(None) if len(rows) == 1 else rows[1]
@@ -236,11 +239,15 @@ class OneByOne:
             for k, step in steps:
                 weight[k, columns] += step * x
                 bias[k] += step * self._space.bias_scale
-        for part, more in zip(self._sum, (weight, bias), strict=True):
-            part += more
+            self._precise = self._in_double()
         self.steps += 1
-        mean = ((part / self.steps).astype(self._w.dtype) for part in self._sum)
-        return _State(*mean) if self._scale == 1 else _State(*(part * self._scale for part in mean))
+        mean = _State(np.empty_like(self._now.weight), np.empty_like(self._now.bias))
+        add_weights(weight, bias, *self._sum, self.steps, self._scale, *mean)
+        return mean
+
+    def _in_double(self) -> tuple[_Array, _Array]:
+        """A copy of the weights as they are now, in float64."""
+        return self._now.weight.astype(np.float64), self._now.bias.astype(np.float64)
 
     def _as_left(self, trainer: RuleTrainer, net: Any) -> bool:
         """Whether options and net are as the last sample left them."""
@@ -264,8 +271,10 @@ class OneByOne:
         kind = type(y)
         if kind is list or kind is tuple:
             value = y[0] if len(y) == 1 else None
-        elif (kind is np.ndarray and y.dtype.kind in "if") or (kind is Tensor and y.dtype in (torch.int64, torch.float64)):
+        elif kind is np.ndarray and y.dtype.kind in "if":
             value = y.item() if y.shape == (1,) else None
+        elif kind is Tensor and y.dtype is torch.int64:
+            value = y.item() if y.dim() == len(y) == 1 else None
         else:
             return None
         if self._classes is None:
@@ -283,9 +292,12 @@ class OneByOne:
             except ValueError:
                 return None
         elif kind is Tensor:
-            if X.dtype != self._parameters[0].dtype or X.requires_grad or X.layout != torch.strided or X.device.type != "cpu":
+            try:
+                X = X.numpy()
+            except (TypeError, RuntimeError):  # on a device, sparse, or part of a graph
                 return None
-            X = X.numpy()
+            if X.dtype.kind == "f" and X.dtype != self._x.dtype:
+                return None
         elif kind is not np.ndarray:
             return None
         if X.shape != self._x.shape or X.dtype.kind not in "if" or X.dtype.itemsize < 4 or X.dtype.itemsize > 8:

@@ -50,3 +50,14 @@ def present(rows, width, own, coef, w, b, bias_scale, tie, margin, near, out):
         return wrong
     update(rows, np.uint64(0), coef, own, wrong, w, b, bias_scale)
     return wrong if _squares(w.reshape(-1)) + _squares(b) < np.inf else np.int64(OVERFLOW)
+
+
+@njit(cache=True, nogil=True)
+def add_weights(weight, bias, total_weight, total_bias, steps, scale, mean_weight, mean_bias):
+    """Add weights to a total, and divide it by the number of steps, rounding before the mean is scaled."""
+    for k in range(len(bias)):
+        total_bias[k] += bias[k]
+        mean_bias[k] = mean_bias.dtype.type(total_bias[k] / steps) * scale
+        for j in range(weight.shape[1]):
+            total_weight[k, j] += weight[k, j]
+            mean_weight[k, j] = mean_weight.dtype.type(total_weight[k, j] / steps) * scale
