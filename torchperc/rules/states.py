@@ -160,7 +160,7 @@ class _Decisive:
         self._rows, self._states, self._biases = rows, states, biases
         self._near = np.tile(near, (len(states), 1))
         renew_all(states, biases, self._near)
-        self._tiles = np.empty((0, 0, 0), states.dtype) if rows.sparse else _tiles(states)
+        self._tiles = np.empty((0, 0, 0), states.dtype) if rows.sparse else tiled(states)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -203,7 +203,7 @@ class _Decisive:
             done += count
 
 
-def _tiles(states: _Array) -> _Array:
+def tiled(states: _Array) -> _Array:
     """Weights (S, d) or (S, K, d) as (tiles, d, lanes), each tile with the weights of as many states as fit into it."""
     from torchperc.rules.loops.states import LANES
 
