@@ -106,6 +106,41 @@ def errors(state, X, y):
     return sum(decide(score(state, x)) != t for x, t in zip(X, y, strict=False))
 
 
+def updated(state, x, changes, beta):
+    """The weights after a step of changes[k] with each unit k."""
+    return tuple(
+        (b + changes.get(k, 0) * beta, tuple(w + changes.get(k, 0) * v for w, v in zip(each, x, strict=True)))
+        for k, (b, each) in enumerate(state)
+    )
+
+
+def pocket(X, y, order, *, classes=None, tie="update", beta=1, margin=0, weights=None):
+    """Gallant's pocket algorithm with ratchet, a sample at a time: the mistakes made before the pocket's weights.
+
+    π are the weights that learn, W those in the pocket. A run is counted for as long as its weights are in use.
+    """
+    cost = weights or [1] * len(X)
+    pi = tuple((0, (0,) * len(X[0])) for _ in range(classes or 1))
+    made = run_pi = run_w = num_ok_w = in_pocket = 0
+    looked = False
+    for i in order:
+        wrong = taken_for(score(pi, X[i]), y[i], tie, margin)
+        if wrong is not None:
+            changes = {0: cost[i] * y[i]} if classes is None else {y[i]: cost[i], wrong: -cost[i]}
+            pi, made, run_pi, looked = updated(pi, X[i], changes, beta), made + 1, 0, False
+            continue
+        run_pi += 1
+        if run_pi > run_w and not looked:
+            looked = True
+            num_ok_pi = sum(c for x, t, c in zip(X, y, cost, strict=True) if decide(score(pi, x)) == t)
+            if num_ok_pi > num_ok_w:
+                in_pocket, num_ok_w = made, num_ok_pi
+                run_w = run_pi
+        elif looked and in_pocket == made:
+            run_w = run_pi  # the weights in the pocket are in use, and their run goes on
+    return in_pocket
+
+
 def kernel_perceptron(X, y, k, *, passes=20, tie="update", beta=0, classes=None):
     """The dual rule: a coefficient for each sample and class. Returns entries and coefficients."""
     units = classes or 1

@@ -7,7 +7,9 @@ import torch
 from scipy.sparse import csr_array
 
 import torchperc as tp
-from torchperc.rules.engines.kernelized import KernelEngine
+from torchperc.rules.engines import kernelized
+from torchperc.rules.engines.kernelized import CompiledKernelEngine, KernelEngine
+from torchperc.samples import compiling
 
 
 def poly(degree):
@@ -18,9 +20,17 @@ def entries(result):
     return [tuple(entry) for entry in result.log]
 
 
-@pytest.fixture(params=[3, 512], ids=["small blocks", "one block"])
+@pytest.fixture(
+    params=[(3, False), (512, False), (3, True), (512, True)],
+    ids=["small blocks", "one block", "compiled, small blocks", "compiled"],
+)
 def _block(request, monkeypatch):
-    monkeypatch.setattr(KernelEngine, "block", request.param)
+    block, compiled = request.param
+    for engine in (KernelEngine, CompiledKernelEngine):
+        monkeypatch.setattr(engine, "block", block)
+        monkeypatch.setattr(engine, "_at_once", block)
+    if compiled:
+        monkeypatch.setattr(compiling, "WORTH_IT", 1)
 
 
 @pytest.mark.usefixtures("_block")
@@ -44,6 +54,46 @@ def test_poly_is_the_plain_dual_loop(classes, tie, bias_step, kind):
         scores = [[sum(alpha[j][u] * (k(X[j], x) + beta) for j in range(len(X))) for u in range(units)] for x in others]
         assert result.scores(others).reshape(2, -1).tolist() == scores
         assert len(result.model.index) == len(set(result.log.index.tolist()))  # repeats are merged
+
+
+@pytest.mark.parametrize("order", ["given", "shuffled", "random-mistake", [0, 5, 5, 2, 1, 0, 7, 3, 5]])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("kernel", [{"kernel": "poly", "degree": 3}, {"kernel": "linear"}, {"kernel": "rbf", "gamma": 0.3}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_compiled_loops_make_the_mistakes_of_the_plain_ones(order, classes, kernel, dtype, monkeypatch):
+    monkeypatch.setattr(kernelized, "_ENTRIES", 5)
+    X, y = oracles.integers(7, count=25, classes=classes, spread=3)
+    X, weights = torch.tensor(X, dtype=dtype), [1 + i % 3 for i in range(25)]
+    trainer = tp.RuleTrainer(max_epochs=4, order=order, tie="sign", lr=0.5, bias_step="unit", **kernel)
+    results = []
+    for worth in (256, 1):
+        monkeypatch.setattr(compiling, "WORTH_IT", worth)
+        monkeypatch.setattr(CompiledKernelEngine, "block", 8)
+        results.append(trainer.fit(None, X, y, num_classes=classes, sample_weight=weights))
+    plain, compiled = results
+    assert compiled.log.equals(plain.log)
+    assert len(plain.log) > 1
+    assert (compiled.verdict, compiled.cycle) == (plain.verdict, plain.cycle)
+    for here, there in zip(plain.history, compiled.history, strict=True):
+        assert here.norm == pytest.approx(there.norm, rel=1e-5)
+
+
+def test_compiled_loops_resume_and_refuse_infinite_scores(monkeypatch):
+    monkeypatch.setattr(compiling, "WORTH_IT", 1)
+    X, y = oracles.integers(3, count=30)
+    trainer = tp.RuleTrainer(max_epochs=6, kernel="poly", order="shuffled")
+    whole, first, rest = (trainer.start(None, X, y) for _ in range(3))
+    for _ in range(6):
+        whole.epoch()
+    for _ in range(3):
+        first.epoch()
+    rest.load_state_dict(first.state_dict())
+    for _ in range(3):
+        rest.epoch()
+    assert rest.log().equals(whole.log())
+    large = torch.tensor(X, dtype=torch.float32) * 1e13
+    with pytest.raises(ValueError, match="a score became infinite"):
+        tp.RuleTrainer(kernel="poly", degree=3).fit(None, large, y)
 
 
 @pytest.mark.parametrize("classes", [None, 3])

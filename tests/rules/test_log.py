@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import zipfile
 
 import numpy as np
@@ -81,10 +82,88 @@ def test_pocket(seed, classes, kind):
     count = [oracles.errors(state, X, y) for state in run.states]
     assert result.log.errors().tolist() == count
     best = count.index(min(count))
-    assert as_state(net) == run.states[best]
-    ratchet = result.log.errors().cummin(0).values
-    assert (ratchet.diff() <= 0).all()
-    assert oracles.errors(as_state(net), X, y) == ratchet[-1]
+    assert result.log.pocket_index("every") == best
+    assert as_state(result.log.pocket(ratchet="every")) == run.states[best]
+    assert as_state(result.log.pocket()) == as_state(net) == run.states[result.log.pocket_index()]
+    with pytest.raises(ValueError, match="ratchet='each' is unknown; choose one of 'runs', 'every'"):
+        result.log.pocket("each")
+
+
+def gallant(seed):
+    """A small set with ties, options of the rule, and the order in which the rule presents the samples."""
+    chosen = random.Random(seed)
+    classes = chosen.choice([None, 2, 4])
+    X, y = oracles.integers(seed, count=chosen.choice([6, 12, 30]), classes=classes, spread=chosen.choice([1, 4]))
+    tie, epochs = chosen.choice(["update", "sign", "strict"]), chosen.choice([1, 3, 8])
+    margin = chosen.choice([0, 2]) if tie != "sign" else 0
+    weights = [chosen.randint(1, 4) for _ in X] if seed % 3 == 0 else None
+    order = [chosen.sample(range(len(X)), len(X)) for _ in range(epochs)]
+    if tie == "strict":
+        margin = 2  # which leaves zero weights
+    return X, y, classes, epochs, order, {"tie": tie, "margin": margin}, weights
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr", "joint"])
+def test_the_pocket_is_that_of_gallant(kind):
+    seen = set()
+    for seed in range(60):
+        X, y, classes, epochs, order, options, weights = gallant(seed)
+        if kind == "joint" and classes is None:
+            continue
+        made = {None: tp.Perceptron(3)}.get(classes) or tp.MulticlassPerceptron(3, classes or 2)
+        net = tp.JointPerceptron(3, classes) if kind == "joint" else made
+        data = csr_array(np.array(X, dtype=np.float64)) if kind == "csr" else X
+        trainer = tp.RuleTrainer(max_epochs=epochs, order=order, select="pocket", **options)
+        result = trainer.fit(net, data, y, sample_weight=weights)
+        presented = [i for each in order[: result.epochs] for i in each]
+        expected = oracles.pocket(X, y, presented, classes=classes, weights=weights, **options)
+        if len(presented) > result.mistakes:  # else there are no runs
+            assert result.log.pocket_index() == expected, seed
+            assert torch.equal(result.log.state_at(expected).weight, net.weight)
+            seen.add((expected == result.log.pocket_index("every"), expected > 0))
+    assert len(seen) > 2  # not the lowest error of all, and not the start
+
+
+def test_pocket_of_a_kernel_is_that_of_gallant():
+    for seed in range(20):
+        X, y, classes, epochs, order, options, _ = gallant(seed)
+        trainer = tp.RuleTrainer(max_epochs=epochs, order=order, select="pocket", kernel="linear", **options)
+        result = trainer.fit(None, X, y, num_classes=classes)
+        presented = [i for each in order[: result.epochs] for i in each]
+        expected = oracles.pocket(X, y, presented, classes=classes, beta=0, **options)
+        if len(presented) > result.mistakes:
+            assert result.log.pocket_index() == expected
+            assert torch.equal(result.model.coefs, result.log.state_at(expected).coefs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("classes", [None, 3])
+def test_the_pocket_of_many_samples_goes_by_the_errors_of_single_states(dtype, classes):
+    generator = torch.Generator().manual_seed(classes or 0)
+    X = torch.randn(3000, 5, generator=generator, dtype=dtype)
+    y = torch.randint(classes or 2, (3000,), generator=generator)
+    y = y.where(torch.rand(3000, generator=generator) < 0.2, (X[:, 0] > 0).long())
+    y = 2 * y - 1 if classes is None else y
+    net = tp.Perceptron(5, dtype=dtype) if classes is None else tp.MulticlassPerceptron(5, classes, dtype=dtype)
+    cost = torch.rand(3000, generator=generator).numpy().round(2)
+    log = tp.RuleTrainer(max_epochs=2, order="shuffled").fit(net, X, y, sample_weight=cost).log
+    errors = log.errors()
+    for t in range(0, len(errors), 97):
+        wrong = log.state_at(t).predict(X) != y
+        assert float(errors[t]) == pytest.approx(float(torch.from_numpy(cost)[wrong].sum()))
+    pocket, run, fewest = 0, 0, float(cost.sum())
+    for t, (lived, wrong) in enumerate(zip(log.runs().tolist(), errors.tolist(), strict=True)):
+        if lived > run and wrong < fewest:
+            pocket, run, fewest = t, lived, wrong
+    assert log.pocket_index() == pocket > 0
+
+
+def test_without_runs_every_state_is_looked_at():
+    X, y = oracles.integers(1, count=10)
+    result = tp.RuleTrainer(max_epochs=3, order="random-mistake", select="pocket").fit(tp.Perceptron(3), X, y)
+    assert result.log.steps == len(result.log) > 3
+    assert result.log.pocket_index() == result.log.pocket_index("every") == int(result.log.errors().argmin())
+    assert torch.equal(result.model.weight, result.log.pocket().weight)
 
 
 def test_the_pocket_of_weighted_samples_counts_their_weight():

@@ -13,6 +13,8 @@ from torchperc.nn.functional import TIES
 BIAS_STEPS = ("unit", "radius", "none")
 ORDERS = ("given", "shuffled", "random-mistake")
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
+RATCHETS = ("runs", "every")
+LOGS = ("on", "off")
 DISTRIBUTED = ("exact", "mix")
 MIXINGS = ("uniform", "mistakes")
 STEP_ENGINES = ("auto", "reference", "compiled", "blocked")  # of single-sample descent

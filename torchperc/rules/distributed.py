@@ -216,9 +216,24 @@ class ExactRun(SharedRun):
         shared(self.rows).share_all(Mistakes.joined(self._mistakes).sample)
 
     def _pocket_index(self, log: MistakeLog) -> int:
-        rows = shared(self.rows)
-        errors = log.local_errors(rows.local, log.y[rows.numbers], log.cost[rows.numbers])
-        return int(shards.summed(errors).argmin())
+        return log.pocket_by(_ErrorsOfAll(log, shared(self.rows)))
+
+
+class _ErrorsOfAll:
+    """The errors of states on the samples of all processes; what it is asked for are collective calls."""
+
+    def __init__(self, log: MistakeLog, rows: SharedRows) -> None:
+        self._local = log.errors_on(rows.local, log.y[rows.numbers], log.cost[rows.numbers])
+        self.everything, self.at_once = float(log.cost.sum()), self._local.at_once
+
+    def of(self, states: Sequence[int]) -> list[float]:
+        """The cost of errors of some states."""
+        found: list[float] = shards.summed(torch.tensor(self._local.of(states), dtype=torch.float64)).tolist()
+        return found
+
+    def every(self) -> Tensor:
+        """The cost of errors of all states."""
+        return shards.summed(self._local.every())
 
 
 class MixedSpace(LinearSpace):

@@ -22,9 +22,11 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.nn import functional as tpf
+from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Model, decisions, rows_like
 from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights, dual
+from torchperc.rules.states import Deciding, Errors, pocket_by_runs, state_errors
 from torchperc.samples import digest
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
@@ -97,17 +99,47 @@ class Log(ABC, Generic[_M]):
         """The weights at the end of training, bit for bit."""
         return self.state_at(len(self))
 
-    def pocket(self) -> _M:
-        """The weights with the lowest training error that occurred, the earliest of equals; slow for sequences."""
-        return self.state_at(self.pocket_index())
+    @abstractmethod
+    def _errors_of_states(self) -> Errors:
+        """Counts the training errors of single states."""
 
-    def pocket_index(self) -> int:
-        """How many mistakes had been made when the pocket weights came up."""
-        return int(self.errors().argmin())
+    def pocket(self, ratchet: str = "runs") -> _M:
+        """The weights that Gallant's pocket algorithm with ratchet keeps.
+
+        A run of weights is the number of samples in a row that they decided without a mistake. The pocket begins with
+        the start and a run of 0; weights whose run is longer than that of the pocket replace it if they have fewer
+        errors on all training samples.
+
+        Args:
+            ratchet: ``"runs"`` as above, which looks at all samples a few times in a whole run; or ``"every"``: the
+                weights with the lowest training error that occurred, the earliest of equals. Where every sample that
+                was presented was a mistake (``order="random-mistake"``) there are no runs, and both mean the latter.
+        """
+        return self.state_at(self.pocket_index(ratchet))
+
+    def pocket_index(self, ratchet: str = "runs") -> int:
+        """How many mistakes had been made when the :meth:`pocket` weights came up."""
+        checks.one_of("ratchet", ratchet, RATCHETS)
+        return self.pocket_by(self._errors_of_states(), ratchet)
+
+    def pocket_by(self, errors: Errors, ratchet: str = "runs") -> int:
+        """:meth:`pocket_index` by errors that are counted elsewhere, as in several processes."""
+        if ratchet == "runs" and self.steps > len(self):
+            return pocket_by_runs(self.runs().cpu().numpy(), errors)
+        return int(errors.every().argmin())
 
     def survivals(self) -> Tensor:
         """The number of samples that each state survived, from the start to the last: (len + 1,)."""
         return self.step.diff(prepend=self.step.new_zeros(1), append=self.step.new_tensor([self.steps]))
+
+    def runs(self) -> Tensor:
+        """How many samples in a row each state decided without a mistake, from the start to the last: (len + 1,).
+
+        One less than :meth:`survivals`, which counts the sample that a state was learned from, too.
+        """
+        runs = self.survivals()
+        runs[1:] -= 1
+        return runs
 
     def mistakes_by_epoch(self) -> Tensor:
         """Mistakes per epoch: the learning curve."""
@@ -171,7 +203,7 @@ class MistakeLog(Log[Model]):
         steps = epoch_ends[-1] if epoch_ends else 0
         ends = torch.tensor(epoch_ends, dtype=torch.int64).to(y.device, non_blocking=True)
         if cost is None:
-            cost = torch.ones((), dtype=torch.float64, device=y.device).expand(len(y))
+            cost = _ones(y)
         return cls(space, y, start, sample, step, coef * space.scale, wrong, steps, ends, cost)
 
     def __getitem__(self, j: int) -> Mistake:
@@ -223,13 +255,13 @@ class MistakeLog(Log[Model]):
         """Number of wrong decisions of every state, from the start to the last: (len + 1,) in float64.
 
         On the training data, which is the default, an error counts its sample's weight. ``errors().cummin(0).values``
-        is the training error of the pocket.
+        is the training error of ``pocket("every")``.
         """
         if X is None and y is None:
-            return self.local_errors(self.space.rows, self.y, self.cost)
+            return self._errors_of_states().every()
         rows = rows_like(self.space.rows, X)
         labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
-        return self.local_errors(rows, labels, torch.ones(len(rows), dtype=torch.float64, device=self.y.device))
+        return self.errors_on(rows, labels, _ones(labels)).every()
 
     def equals(self, other: MistakeLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
@@ -237,13 +269,12 @@ class MistakeLog(Log[Model]):
         same = (torch.equal(getattr(self, name).cpu(), getattr(other, name).cpu()) for name in names)
         return self.steps == other.steps and all(same)
 
-    def local_errors(self, rows: Rows, y: Tensor, cost: Tensor) -> Tensor:
-        """The cost of wrong decisions of every state on given rows: (len + 1,)."""
-        total = torch.zeros(len(self) + 1, dtype=torch.float64, device=y.device)
-        for block, first, path in self.space.paths(self.start, self.entries, rows):
-            wrong = decisions(path, self.space.classes) != y[block, None]
-            total[first : first + path.shape[1]] += cost[block] @ wrong.double()
-        return total
+    def errors_on(self, rows: Rows, y: Tensor, cost: Tensor) -> Errors:
+        """Counts the wrong decisions of single states on given rows."""
+        return state_errors(self.space, self.start, self.entries, rows, y, cost)
+
+    def _errors_of_states(self) -> Errors:
+        return self.errors_on(self.space.rows, self.y, self.cost)
 
     def bind(self, X: checks.Data, y: checks.Data) -> MistakeLog:
         """The log of a run in several processes, bound to all samples, in their order over the processes.
@@ -331,6 +362,10 @@ class VotedModel(Model):
         votes = torch.zeros(len(rows), self.classes or 1, dtype=torch.float64, device=rows.device)
         for log in self.logs:
             counts = log.survivals().double() if log.steps else torch.ones(1, dtype=torch.float64, device=rows.device)
+            if Deciding.can(log.space, rows):
+                for first, some in Deciding(log.space, log.start, log.entries, rows).every():
+                    some.vote(counts[first : first + len(some)].numpy(), votes.numpy())
+                continue
             for block, first, path in log.space.paths(log.start, log.entries, rows):
                 weight, ballots = counts[first : first + path.shape[1]], decisions(path, self.classes)
                 if self.classes is None:
@@ -338,6 +373,11 @@ class VotedModel(Model):
                 else:
                     votes[block].scatter_add_(1, ballots, weight.expand_as(ballots))
         return votes
+
+
+def _ones(y: Tensor) -> Tensor:
+    """A cost of 1 per label."""
+    return torch.ones((), dtype=torch.float64, device=y.device).expand(len(y))
 
 
 def _describe(space: Space) -> dict[str, Any]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from torchperc import _checks as checks
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import LinearModel, Net, OwnRule
+from torchperc.rules.one_by_one import OneByOne
 from torchperc.rules.run import RuleResult
-from torchperc.rules.spaces import LinearSpace, Weights
+from torchperc.rules.spaces import LinearSpace, Space, Weights
+
+if TYPE_CHECKING:
+    from torchperc.rules.trainer import RuleTrainer
 
 
 class Stream:
@@ -23,15 +28,38 @@ class Stream:
         self._steps = 0
         self._logs: tuple[MistakeLog, ...] = ()
         self._left: Weights | None = None
+        self._single: OneByOne | None = None
+
+    def learn_one(self, trainer: RuleTrainer, net: Net, X: checks.Data, y: checks.Data) -> RuleResult | None:
+        """Learn a single sample quickly, if it looks as usual and the net is as the stream left it; else nothing."""
+        return None if self._single is None else self._single.learn(trainer, net, X, y)
+
+    def prepare(self, trainer: RuleTrainer, net: Net, space: Space) -> None:
+        """Make ready for single samples, after one was learned."""
+        if self.weights is not None and OneByOne.can(trainer, net, space):
+            assert isinstance(space, LinearSpace)
+            total = self._sum if trainer.select == "averaged" else None
+            self._single = OneByOne(trainer, net, space, self.weights, total, self._steps)
+
+    def _settle(self) -> None:
+        """Take over what single samples have led to."""
+        if self._single is not None:
+            single, self._single = self._single, None
+            self.weights = single.weights()
+            if (total := single.total()) is not None:
+                self._sum, self._steps = total, single.steps
+            self._left = single.left()
 
     def begin(self, lr: float) -> tuple[Weights, float] | None:
         """The weights in the units of learning and the scale of a model; ``None`` at the beginning."""
+        self._settle()
         if self.weights is None or self.scale in (1.0, lr):
             return None if self.weights is None else (self.weights, self.scale)
         return Weights(self.weights.weight * self.scale, self.weights.bias * self.scale), 1.0  # lr was changed
 
     def fits(self, net: Net) -> bool:
         """Whether the net still has the weights that this stream left in it."""
+        self._settle()
         left = self._left
         if left is None or (net.weight.dtype, net.weight.device) != (left.weight.dtype, left.weight.device):
             return False
@@ -71,6 +99,7 @@ class Stream:
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume exactly, except the logs of a vote."""
+        self._settle()
         return {
             "weights": None if self.weights is None else (self.weights.weight, self.weights.bias),
             "scale": self.scale,
@@ -80,6 +109,7 @@ class Stream:
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
         """Resume from a :meth:`state_dict`, on a device of its own."""
+        self._single = None
         self.weights, self._sum = (
             None if pair is None else Weights(*(values.to(device) for values in pair))
             for pair in (state["weights"], state["sum"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -17,6 +17,8 @@ from torchperc.rules.models import KernelModel, LinearModel, Model, joint_scores
 from torchperc.samples import compiling
 from torchperc.samples.rows import Rows
 
+_Array: TypeAlias = "np.ndarray[Any, Any]"
+_Arrays: TypeAlias = tuple[_Array, ...]
 _BLOCK = 1024  # samples and states at a time: 32 MB of scores
 _CHUNK = 4096
 
@@ -102,15 +104,28 @@ class Space(ABC):
         products = self.products(rows, entries).double() + self.bias_scale
         return products[:, :, None] * entries.signed(self.classes)
 
+    def effect(self, rows: Rows, entries: Entries) -> Tensor:
+        """What all entries together add to each score, in float64: (N, K)."""
+        total = torch.zeros(len(rows), self.outputs, dtype=torch.float64, device=rows.device)
+        for j in range(0, len(entries.sample), _CHUNK):
+            some = entries.part(j, j + _CHUNK)
+            total += (self.products(rows, some).double() + self.bias_scale) @ some.signed(self.classes).double()
+        return total
+
+    @staticmethod
+    def blocks(rows: Rows) -> Iterator[tuple[slice, Rows]]:
+        """All samples, some at a time: which they are, and the rows."""
+        for first in range(0, len(rows), _BLOCK):
+            block = slice(first, min(first + _BLOCK, len(rows)))
+            yield block, rows.take(torch.arange(block.start, block.stop, device=rows.device))
+
     def paths(self, start: Weights, entries: Entries, rows: Rows) -> Iterator[tuple[slice, int, Tensor]]:
         """Scores of every sample under every state: (slice of samples, number of the first state, scores), in blocks.
 
         Scores are (block, states, K) in float64.
         """
         chunk = max(1, _CHUNK // self.outputs)
-        for first in range(0, len(rows), _BLOCK):
-            block = slice(first, min(first + _BLOCK, len(rows)))
-            part = rows.take(torch.arange(block.start, block.stop, device=rows.device))
+        for block, part in self.blocks(rows):
             now = self.start_scores(start, part)
             yield block, 0, now[:, None]
             for j in range(0, len(entries.sample), chunk):
@@ -160,6 +175,10 @@ class LinearSpace(Space):
     def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
         """The sum in float64 of the weights after each step."""
         coefs = dual(len(self.rows), entries._replace(coef=entries.coef * left), self.classes)
+        return self.total_by(start, coefs, steps)
+
+    def total_by(self, start: Weights, coefs: Tensor, steps: int) -> Weights:
+        """The same from what each sample adds to it: (N, 1), or (N, K)."""
         weight = start.weight.double() * steps + self.rows.combine(coefs)
         return Weights(weight, start.bias.double() * steps + coefs.sum(0) * self.bias_scale)
 
@@ -170,25 +189,30 @@ class LinearSpace(Space):
     def moved(self, start: Weights, entries: Entries) -> Weights:
         """The weights after the updates, before they are scaled."""
         if type(self) is LinearSpace and compiling.pays(self.rows.dtype, self.rows.device, len(entries.sample)):
-            return self._replay_compiled(start, entries)
+            return self.moved_compiled(start, entries)
         weights = start.clone()
         for i, coef, own, wrong in zip(*(column.tolist() for column in entries), strict=True):
             self.update(weights, i, coef, own, wrong)
         return weights
 
-    def _replay_compiled(self, start: Weights, entries: Entries) -> Weights:
+    def moved_compiled(self, start: Weights, entries: Entries) -> Weights:
+        """The same by a compiled loop, for float32 and float64 on the CPU."""
         from torchperc.rules.loops.learn import replay
 
         laid, bias = compiling.laid_out(start.weight, self.rows.sparse), start.bias.clone()
+        for rows, at, columns in self.updates(entries):
+            replay(rows, at, *columns, laid.loop, bias.numpy(), float(self.bias_scale))
+        return Weights(laid.tensor, bias)
+
+    def updates(self, entries: Entries) -> Iterator[tuple[_Arrays, _Array, list[_Array]]]:
+        """Entries as compiled loops see them: samples, numbers of those within them, and coef, own and wrong."""
         own = torch.ones_like(entries.own) if self.classes is None else entries.own  # one score: the label is in coef
         columns = [column.contiguous().numpy() for column in (entries.coef, own, entries.wrong)]
         done = 0
         for rows, at in self.rows.parts(entries.sample):
-            coefs, own_part, wrong = (column[done : done + len(at)] for column in columns)
-            numbers = at.contiguous().numpy().view(np.uint64)
-            replay(rows.plain(), numbers, coefs, own_part, wrong, laid.loop, bias.numpy(), float(self.bias_scale))
+            some = [column[done : done + len(at)] for column in columns]
+            yield rows.plain(), at.contiguous().numpy().view(np.uint64), some
             done += len(at)
-        return Weights(laid.tensor, bias)
 
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights, scaled."""
@@ -225,20 +249,38 @@ class JointSpace(LinearSpace):
         """c·(φ(x_i, y) − φ(x_i, r))·φ(x, k)."""
         return torch.einsum("nkd,cd->nck", self.features(rows.dense()).double(), self._moves(entries))
 
+    def effect(self, rows: Rows, entries: Entries) -> Tensor:
+        """Σ c·(φ(x_i, y) − φ(x_i, r))·φ(x, k)."""
+        scores = self.features(rows.dense()).double() @ self._moved(entries) if len(entries.sample) else 0.0
+        return torch.zeros(len(rows), self.outputs, dtype=torch.float64, device=rows.device) + scores
+
     def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
-        """The sum in float64 of the weights after each step, in blocks."""
-        weighted = entries._replace(coef=entries.coef * left)
+        """The sum in float64 of the weights after each step."""
         total = start.weight.double() * steps
-        for j in range(0, len(entries.sample), _BLOCK):
-            total = total + self._moves(weighted.part(j, j + _BLOCK)).sum(0)
+        if len(entries.sample):
+            total = total + self._moved(entries._replace(coef=entries.coef * left))
         return Weights(total, start.bias.double())
 
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights, scaled."""
         return replace(super().model(weights), width=self.rows.width, features=self.features)
 
+    def total_by(self, start: Weights, coefs: Tensor, steps: int) -> Weights:
+        """The sum in float64 of the weights after each step, from what each sample and class adds to it."""
+        total = start.weight.double() * steps
+        for block, part in self.blocks(self.rows):
+            total = total + torch.einsum("nkd,nk->d", self.features(part.dense()).double(), coefs[block])
+        return Weights(total, start.bias.double())
+
     def _phi(self, index: Tensor) -> Tensor:
         return self.features(self.rows.take(index.to(self.rows.device)).dense())
+
+    def _moved(self, entries: Entries) -> Tensor:
+        """The sum of all updates, in float64 and in blocks: (D,)."""
+        total = self._moves(entries.part(0, _BLOCK)).sum(0)
+        for j in range(_BLOCK, len(entries.sample), _BLOCK):
+            total += self._moves(entries.part(j, j + _BLOCK)).sum(0)
+        return total
 
     def _moves(self, entries: Entries) -> Tensor:
         phi = self._phi(entries.sample).double()

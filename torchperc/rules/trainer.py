@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.rules import problem
-from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS, TIES
+from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, LOGS, MIXINGS, SELECTS, TIES
 from torchperc.rules.distributed import (
     ExactEngine,
     ExactRun,
@@ -33,6 +33,7 @@ from torchperc.rules.orders import Order, check_order
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
 from torchperc.rules.spaces import Weights
+from torchperc.rules.unlogged import UnloggedResult, UnloggedRun
 from torchperc.samples import shards
 
 
@@ -62,6 +63,9 @@ class RuleTrainer:
             (M, d) to (N, M); then the net is ``None``.
         degree: of the polynomial kernel; 3 by default.
         gamma: of the rbf kernel; 1 by default.
+        log: ``"off"`` keeps no log of the mistakes, so that a stream of any length, or a long run, takes no more
+            memory as it goes on; ``select`` may then be ``"last"`` or ``"averaged"``. Not for kernels, sequences and
+            several processes.
         progress: show a progress bar on standard error; by default for data larger than memory if that is a terminal.
         prove: if the data are not separated, find out whether they can be: the verdict becomes ``NOT_SEPARABLE`` if it
             is proved that they cannot, and the result has the certificate. For linear nets.
@@ -103,6 +107,7 @@ class RuleTrainer:
         prove: bool = False,
         distributed: str | None = None,
         mixing: str = "uniform",
+        log: str = "on",
     ) -> None:
         self.max_epochs = checks.whole("max_epochs", max_epochs, at_least=1)
         self.lr = checks.number("lr", lr, above=0)
@@ -127,6 +132,8 @@ class RuleTrainer:
         self.distributed = None if distributed is None else checks.one_of("distributed", distributed, DISTRIBUTED)
         self.mixing = checks.one_of("mixing", mixing, MIXINGS)
         self._check_distributed()
+        self.log = checks.one_of("log", log, LOGS)
+        self._check_log()
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
 
     def _check_distributed(self) -> None:
@@ -147,6 +154,16 @@ class RuleTrainer:
         ):
             if refused:
                 raise ValueError(f"{what} cannot be used with distributed={self.distributed!r}: {why}; leave it out")
+
+    def _check_log(self) -> None:
+        """Refuse options that need the log, if there is none."""
+        for what, refused, why in (
+            (f"select={self.select!r}", self.select not in ("last", "averaged"), "it is made from the states in the log"),
+            (f"kernel={self.kernel and self.kernel.name!r}", self.kernel is not None, "support vectors are the log"),
+            (f"distributed={self.distributed!r}", self.distributed is not None, "the processes share the log"),
+        ):
+            if self.log == "off" and refused:
+                raise ValueError(f"{what} cannot be used with log='off': {why}; use log='on'")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "_streams": None}
@@ -203,10 +220,14 @@ class RuleTrainer:
         """
         target: Any = net
         known = self._streams.get(target) if isinstance(net, nn.Module) else None
+        if type(known) is Stream and sample_weight is None and (quick := known.learn_one(self, target, X, y)):
+            return quick
         stream = known if known is not None and known.fits(target) else new_stream(net)
         result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
         self._streams[target] = stream
-        return result
+        if type(stream) is Stream and len(result.log.y) == 1:
+            stream.prepare(self, target, result.log.space)
+        return UnloggedResult.of(result) if self.log == "off" else result
 
     def learn_chunk(
         self,
@@ -244,6 +265,8 @@ class RuleTrainer:
         do not follow one another.
         """
         if isinstance(net, OwnRule):
+            if self.log == "off":
+                raise ValueError(f"log='off' is not for a {type(net).__name__}; use log='on'")
             own = {"sample_weight": sample_weight, "num_classes": num_classes, "online": online}
             run: RuleRun = net.start_rule(self, X, y, validation=validation, **own)
             return run
@@ -288,7 +311,8 @@ class RuleTrainer:
         order = Order(self.order, ids, self.seed, self.max_epochs, problem.part_bounds(space.rows, self.order))
         if self.distributed:
             return ExactRun(ExactEngine(task, start), start, order, **options)
-        return RuleRun(choose_engine(self.engine, task, start), start, order, **options)
+        runs = UnloggedRun if self.log == "off" and not online else RuleRun
+        return runs(choose_engine(self.engine, task, start), start, order, **options)
 
     def _start_mixing(self, whole: Task, start: Weights, options: dict[str, Any]) -> MixedRun:
         task, space = local_task(whole), whole.space

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -217,7 +217,7 @@ class ChainLog(Log[ChainModel]):
 
     def state_at(self, t: int) -> ChainModel:
         """The weights after the first ``t`` mistakes; ``state_at(0)`` is the start."""
-        return self._model(self._moved(self.start.astype(np.float64), 0, self._checked(t)))
+        return self._model(self.moved(self.start.astype(np.float64), 0, self._checked(t)))
 
     def averaged(self, rows: int = 0) -> ChainModel:
         """The mean of the weights after each presented sequence: start + Σ cⱼ·(T − tⱼ)/T·(φ(x, y) − φ(x, ŷ)).
@@ -233,7 +233,7 @@ class ChainLog(Log[ChainModel]):
         """
         left, weights = (self.steps - self.found.step).astype(np.float64), self.start.scaled(float(self.steps))
         weights.ensure(rows - weights.used)
-        return self._moved(weights, 0, len(self), left)
+        return self.moved(weights, 0, len(self), left)
 
     def voted(self) -> VotedChain:
         """Every state decodes and votes at each position, as often as the number of sequences it survived; slow."""
@@ -246,7 +246,7 @@ class ChainLog(Log[ChainModel]):
         ends = [0, *self.mistakes_by_epoch().cumsum(0).tolist()]
         weights, best, fewest = self.start.astype(np.float64), ends[min(1, len(ends) - 1)], math.inf
         for a, b in pairwise(ends):
-            weights = self._moved(weights, a, b)
+            weights = self.moved(weights, a, b)
             wrong = int((weights.decode(sequences, self.width) != tags).sum())
             if wrong < fewest:
                 best, fewest = b, wrong
@@ -257,9 +257,9 @@ class ChainLog(Log[ChainModel]):
         weights = self.start.astype(np.float64)
         yield weights
         for j in range(len(self)):
-            yield self._moved(weights, j, j + 1)
+            yield self.moved(weights, j, j + 1)
 
-    def _moved(self, weights: ChainWeights, first: int, end: int, left: Array | None = None) -> ChainWeights:
+    def moved(self, weights: ChainWeights, first: int, end: int, left: Array | None = None) -> ChainWeights:
         """Weights after the updates from ``first`` to ``end``, in place; each as often as ``left`` says."""
         coefs = self._steps[first:end] if left is None else self._steps[first:end] * left[first:end]
         part = self.found.sequence[first:end], coefs, self._bounds[first : end + 1], self.found.wrong
@@ -283,12 +283,14 @@ class ChainLog(Log[ChainModel]):
 
         On the training data, which is the default, a wrong tag counts the weight of its sequence.
         """
-        sequences, tags, cost = self.sequences, self.y, np.repeat(self.cost, self.sequences.lengths)
-        if X is not None or y is not None:
-            sequences = Sequences.of(X, width=self.sequences.width)
-            tags, cost = flat_tags(y, sequences, self.like["tags"]), np.ones(sequences.tokens)
-        wrong = [float(cost @ (each.decode(sequences, self.width) != tags)) for each in self.states()]
-        return torch.tensor(wrong, dtype=torch.float64)
+        if X is None and y is None:
+            return self._errors_of_states().every()
+        sequences = Sequences.of(X, width=self.sequences.width)
+        tags, cost = flat_tags(y, sequences, self.like["tags"]), np.ones(sequences.tokens)
+        return _ChainErrors(self, sequences, tags, cost).every()
+
+    def _errors_of_states(self) -> _ChainErrors:
+        return _ChainErrors(self, self.sequences, self.y, np.repeat(self.cost, self.sequences.lengths))
 
     def equals(self, other: ChainLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
@@ -347,6 +349,37 @@ class ChainLog(Log[ChainModel]):
         ends = torch.from_numpy(arrays["epoch_ends"])
         options = {name: about[name] for name in ("steps", "scale", "lr", "margin")}
         return cls(sequences, tags, start, found, epoch_ends=ends, cost=arrays["cost"], like=like, **options)
+
+
+class _ChainErrors:
+    """The wrong tags of states, each at the weight of its sequence."""
+
+    at_once = 1  # a state decodes by itself
+
+    def __init__(self, log: ChainLog, sequences: Sequences, tags: Array, cost: Array) -> None:
+        self._log, self._sequences, self._tags, self._cost = log, sequences, tags, cost
+        self._at, self.everything = 0, float(cost.sum())
+
+    @cached_property
+    def _weights(self) -> ChainWeights:
+        """Of the last state that was asked for."""
+        return self._log.start.astype(np.float64)
+
+    def of(self, states: Iterable[int]) -> list[float]:
+        """The cost of wrong tags of some states."""
+        found = []
+        for state in states:
+            self._log.moved(self._weights, self._at, state)
+            self._at = state
+            found.append(self._wrong(self._weights))
+        return found
+
+    def every(self) -> Tensor:
+        """The cost of wrong tags of all states."""
+        return torch.tensor([self._wrong(each) for each in self._log.states()], dtype=torch.float64)
+
+    def _wrong(self, weights: ChainWeights) -> float:
+        return float(self._cost @ (weights.decode(self._sequences, self._log.width) != self._tags))
 
 
 _START = ("active", "weight", "transition", "end")

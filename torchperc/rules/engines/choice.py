@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torchperc.rules.engines import compiled, triton
 from torchperc.rules.engines.blocked import BlockedEngine
-from torchperc.rules.engines.kernelized import KernelEngine
+from torchperc.rules.engines.kernelized import CompiledKernelEngine, KernelEngine
 from torchperc.rules.engines.reference import Engine, ReferenceEngine, Task
 from torchperc.rules.spaces import JointSpace, KernelSpace, Space, Weights
 from torchperc.samples import compiling
@@ -18,7 +18,8 @@ def choose_engine(name: str, task: Task, start: Weights) -> Engine:
     if name == "blocked" and isinstance(task.space, JointSpace):
         raise ValueError("engine='blocked' cannot run joint features; use engine='auto'")
     if isinstance(task.space, KernelSpace):
-        return KernelEngine(task)  # one engine by any name, so that its sums round in one way
+        # one engine by any name, so that its sums round in one way
+        return CompiledKernelEngine(task) if CompiledKernelEngine.can(task.space) else KernelEngine(task)
     engines: dict[str, Callable[[Task, Weights], Engine]] = {
         "compiled": compiled.CompiledEngine,
         "blocked": BlockedEngine,

@@ -187,9 +187,7 @@ class LinearEngine(Engine):
 
     def norm(self) -> float:
         """√(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
-        scale = self.space.bias_scale
-        weight, bias = (float(np.square(_doubles(numbers)).sum()) for numbers in self._numbers())
-        return math.sqrt(weight + (bias / scale if scale else 0.0))
+        return weights_norm(*self._numbers(), self.space.bias_scale)
 
     def state_dict(self) -> dict[str, Any]:
         """Weight and bias."""
@@ -297,6 +295,12 @@ class ReferenceEngine(LinearEngine):
         self._off = None  # the weights may have moved since
         made = (self.present(i, position)[1] for position, i in enumerate(order.tolist()))
         return Mistakes.of([mistake for mistake in made if mistake is not None], self.task.y.device)
+
+
+def weights_norm(weight: Tensor, bias: Tensor, bias_scale: float) -> float:
+    """√(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
+    squares, more = (float(np.square(_doubles(numbers)).sum()) for numbers in (weight, bias))
+    return math.sqrt(squares + (more / bias_scale if bias_scale else 0.0))
 
 
 def _doubles(numbers: Tensor) -> np.ndarray[Any, Any]:
