@@ -162,9 +162,11 @@ def labels(y: Data, count: int, classes: int | None, *, name: str = "y", both: b
 def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
     """:func:`labels` −1/+1."""
     values = _one_per_sample(y, count, name)
-    plus, minus = int((values == 1).sum()), int((values == -1).sum())  # to uint8, −1 is 255
-    if values.dtype not in (torch.bool, torch.uint8) and plus + minus == count and ((plus and minus) or not both):
-        return values.to(torch.int64, copy=True)
+    if values.dtype not in (torch.bool, torch.uint8):  # to uint8, −1 is 255
+        numbers = in_numpy(values)
+        plus, minus = int((numbers == 1).sum()), int((numbers == -1).sum())
+        if plus + minus == count and ((plus and minus) or not both):
+            return _integers(values)
     found = torch.unique(values).tolist()
     if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
         remedy = "map your two labels to -1 and +1 first"
@@ -180,9 +182,10 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
     """:func:`labels` 0 … K − 1."""
     values = _one_per_sample(y, count, name)
     if not values.is_floating_point() and values.dtype != torch.bool:
-        lowest, highest = (int(value) for value in values.aminmax())
+        numbers = in_numpy(values)
+        lowest, highest = int(numbers.min()), int(numbers.max())
         if lowest >= 0 and highest < num_classes and (lowest < highest or not both):
-            return values.to(torch.int64, copy=True)
+            return _integers(values)
     found = torch.unique(values).tolist()
     if any(value not in range(num_classes) for value in found):
         real = any(not float(value).is_integer() for value in found if math.isfinite(value))
@@ -190,7 +193,15 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
         raise ValueError(f"{name} must hold class indices 0 to {num_classes - 1}, found {_some(found)}; {remedy}")
     if both and len(found) < 2:
         raise _one_class(name, found)
-    return values.to(torch.int64, copy=True)
+    return _integers(values)
+
+
+def _integers(values: Tensor) -> Tensor:
+    """A copy as int64."""
+    numbers = in_numpy(values)
+    if isinstance(numbers, Tensor):
+        return numbers.to(torch.int64, copy=True)
+    return torch.from_numpy(numbers.astype(np.int64))
 
 
 def real_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Tensor:
@@ -274,11 +285,11 @@ def shape(shape: tuple[int, ...], width: int | None = None, name: str = "X") -> 
         raise ValueError(f"{name} has {shape[1]} features but {width} are needed, as the net or training data has")
 
 
-def as_csr(X: Data, name: str = "X") -> csr_array:
+def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
     """A sparse matrix or tensor as a scipy CSR array, on its own memory where that is possible.
 
     Indices are checked first: scipy and torch let one build arrays that point outside their memory, and read whatever
-    lies there. The values are not looked at.
+    lies there. The values are not looked at. ``look=False`` leaves the indices of CSR, too, to be checked by who calls.
 
     Example:
         >>> as_csr(torch.tensor([[0.0, 2.0]]).to_sparse()).toarray()
@@ -302,7 +313,7 @@ def as_csr(X: Data, name: str = "X") -> csr_array:
         else:
             coo = X.tocoo()
             return csr_array(coo_array((coo.data, coo.coords), shape=coo.shape))
-        given.check_format()
+        given.check_format(full_check=look or given.format != "csr")
     except (IndexError, TypeError, ValueError) as error:
         raise ValueError(
             f"{name} is a damaged sparse matrix: {error}; build it again, for example from scipy.sparse.coo_array"
@@ -334,6 +345,19 @@ def as_tensor(values: Data, name: str) -> Tensor:
         )
     unmasked(values, name)
     return shared(np.asarray(array, _torch_dtype(array, name)))
+
+
+def in_numpy(values: Tensor) -> Any:
+    """A tensor of the CPU as an array on its own memory, any other as it is: what both can do is done without threads.
+
+    torch wakes its threads for large tensors and waits for them, which takes long where another core is busy.
+
+    Example:
+        >>> in_numpy(torch.tensor([1.0, 2.0])).max()
+        np.float32(2.0)
+    """
+    known = values.device.type == "cpu" and values.dtype != torch.bfloat16 and not values.is_conj()
+    return values.detach().numpy() if known else values.detach()
 
 
 def unmasked(values: Data, name: str) -> Data:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import astuple, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from torchperc.rules.models import Net
 from torchperc.rules.online import new_stream
 from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
+from torchperc.samples.rows import LookFirst
 from torchperc.sequences.layout import flat_tags
 from torchperc.sequences.weights import ChainWeights
 
@@ -47,9 +49,11 @@ class WholeLearning:
         resume: dict[str, Any] | None = None,
     ) -> None:
         self.net, self._samples = net, samples
-        net, X, y = self._admitted(_as_at_start(net, resume), samples)
-        trainer = RuleTrainer(max_epochs=max_epochs, **options)
-        self._run = trainer.start(net, X, y, sample_weight=samples.weight, numbers=numbers)
+        trainer, given = RuleTrainer(max_epochs=max_epochs, **options), _as_at_start(net, resume)
+        self._start = partial(
+            trainer.start, *self._admitted(given, samples), sample_weight=samples.weight, numbers=numbers
+        )
+        self._run = self._start(unseen=resume is None)  # of one that is resumed, other epochs than the first are made
         self._new: EpochRecord | None = None
 
     def _admitted(self, net: Any, samples: Samples) -> tuple[Any, Any, Any]:
@@ -82,7 +86,11 @@ class WholeLearning:
             self._run.watch(torch.stack(flags))
         if any(each is False for each in same):
             return False
-        self._new = self._run.epoch()
+        try:
+            self._new = self._run.epoch()
+        except LookFirst:
+            self._run = self._start()
+            self._new = self._run.epoch()
         return not flags or all(self._run.watched())
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:

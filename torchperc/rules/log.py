@@ -62,11 +62,18 @@ class Mistakes(NamedTuple):
     @classmethod
     def joined(cls, parts: Sequence[Mistakes], device: torch.device | None = None) -> Mistakes:
         """The entries of several parts, one after the other."""
-        return cls(*map(torch.cat, zip(*parts, strict=True))) if parts else cls.of((), device)
+        if len(parts) < 2:
+            return parts[0] if parts else cls.of((), device)
+        if parts[0].step.device.type != "cpu":
+            return cls(*map(torch.cat, zip(*parts, strict=True)))
+        columns = ([column.numpy() for column in some] for some in zip(*parts, strict=True))
+        return cls(*(torch.from_numpy(np.concatenate(some)) for some in columns))
 
     def later(self, steps: int) -> Mistakes:
         """The same entries, so many steps later."""
-        return self._replace(step=self.step + steps)
+        if not steps:
+            return self
+        return self._replace(step=torch.as_tensor(checks.in_numpy(self.step) + steps))
 
 
 class Log(ABC, Generic[_M]):
@@ -204,7 +211,8 @@ class MistakeLog(Log[Model]):
         ends = torch.tensor(epoch_ends, dtype=torch.int64).to(y.device, non_blocking=True)
         if cost is None:
             cost = _ones(y)
-        return cls(space, y, start, sample, step, coef * space.scale, wrong, steps, ends, cost)
+        scaled = coef if space.scale == 1.0 else torch.as_tensor(checks.in_numpy(coef) * space.scale)
+        return cls(space, y, start, sample, step, scaled, wrong, steps, ends, cost)
 
     def __getitem__(self, j: int) -> Mistake:
         return Mistake(int(self.index[j]), int(self.step[j]), float(self.coef[j]), int(self.wrong[j]))

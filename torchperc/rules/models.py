@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -103,9 +104,19 @@ class LinearModel(Model):
                 f"net has weights of shape {found}, the model has {tuple(self.weight.shape)} and a bias; "
                 "use a net like the one that was trained"
             )
-        net.weight.copy_(self.weight)
-        if net.bias is not None:
-            net.bias.copy_(self.bias)
+        for target, values in ((net.weight, self.weight), (net.bias, self.bias)):
+            if target is not None:
+                _write(target, values)
+
+
+def _write(target: Tensor, values: Tensor) -> None:
+    """Copy numbers into a parameter."""
+    place, numbers = checks.in_numpy(target), checks.in_numpy(values)
+    if isinstance(place, Tensor) or isinstance(numbers, Tensor):
+        target.copy_(values)
+    else:
+        np.copyto(place, numbers)
+        torch.autograd.graph.increment_version(target)  # which numpy does not
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,7 +66,7 @@ class Order:
         elif self.name == "shuffled":
             for number in torch.randperm(len(self._parts), generator=self.generator).tolist():
                 ids = self._parts[number]
-                yield ids[torch.randperm(len(ids), generator=self.generator).to(ids.device, non_blocking=True)]
+                yield _taken(ids, torch.randperm(len(ids), generator=self.generator))
         else:
             assert mistakes is not None
             for _ in range(len(self.ids)):
@@ -84,6 +84,22 @@ class Order:
         """Resume from a :meth:`state_dict`."""
         self.generator.set_state(state["random"])
         self.ran_dry = state["ran_dry"]
+
+
+def all_numbers(y: Tensor) -> Tensor:
+    """The numbers of all samples, of which these are the labels.
+
+    Example:
+        >>> all_numbers(torch.tensor([1, -1, 1]))
+        tensor([0, 1, 2])
+    """
+    return torch.arange(len(y), device=y.device) if y.device.type != "cpu" else torch.from_numpy(np.arange(len(y)))
+
+
+def _taken(ids: Tensor, places: Tensor) -> Tensor:
+    if ids.device.type == "cpu":
+        return torch.from_numpy(ids.numpy()[places.numpy()])
+    return ids[places.to(ids.device, non_blocking=True)]
 
 
 def check_order(order: Any) -> Any:

@@ -22,19 +22,22 @@ if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
 
 
-def linear_problem(net: object, X: checks.Data) -> tuple[Space, Weights]:
-    """The space of a net's weights over checked samples, with no bias step, and its current weights."""
+def linear_problem(net: object, X: checks.Data, *, unseen: bool = False) -> tuple[Space, Weights]:
+    """The space of a net's weights over checked samples, with no bias step, and its current weights.
+
+    With ``unseen``, the samples are looked at by the first pass where that can be, see :func:`as_rows`.
+    """
     net = check_net(net)
     weight = net.weight.detach()
     if checks.is_sparse(X) and weight.device.type != "cpu":
         raise TypeError(
             f"X is sparse, which needs a net on the CPU, found {weight.device}; use net.cpu() or X.toarray()"
         )
-    bias = torch.zeros_like(weight[:, 0]) if net.bias is None else net.bias.detach()
-    if not torch.isfinite(weight).all() or not torch.isfinite(bias).all():
+    start = Weights(weight, torch.zeros_like(weight[:, 0]) if net.bias is None else net.bias.detach()).clone()
+    if not start.finite:
         raise ValueError("net has weights that are not finite; reset them first")
-    rows = as_rows(X, dtype=weight.dtype, device=weight.device, width=net.in_features)
-    start = Weights(weight.clone(), bias.clone())
+    unseen = unseen and not isinstance(net, JointPerceptron)
+    rows = as_rows(X, dtype=weight.dtype, device=weight.device, width=net.in_features, unseen=unseen)
     if isinstance(net, JointPerceptron):
         return JointSpace(rows, net.num_classes, 0.0, net.features), start
     return LinearSpace(rows, None if len(weight) == 1 else len(weight), 0.0), start
@@ -85,7 +88,7 @@ def learning_margin(margin: float, space: Space) -> float:
 
 def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> None:
     """Warn that a strict tie never leaves zero weights."""
-    if tie == "strict" and not margin and not start.weight.any() and not start.bias.any():
+    if tie == "strict" and not margin and start.at_zero:
         warnings.warn(
             "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
             "move. Use tie='update' (y·s ≤ 0), or start from other weights.",

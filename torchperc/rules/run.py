@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
@@ -15,11 +16,12 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.engines.reference import Engine
+from torchperc.rules.engines.compiled import CompiledEngine
+from torchperc.rules.engines.reference import Engine, digest_of
 from torchperc.rules.log import MistakeLog, Mistakes, VotedModel
 from torchperc.rules.models import LinearModel, Model, Net, decisions
 from torchperc.rules.orders import Order
-from torchperc.rules.spaces import Weights
+from torchperc.rules.spaces import LinearSpace, Weights
 from torchperc.samples.rows import Rows
 
 if TYPE_CHECKING:
@@ -131,6 +133,11 @@ class RuleResult:
 
 
 _R = TypeVar("_R", bound=RuleResult)
+_FEW = 4096  # weights that are hashed in no time
+
+
+def _as_key(norm: float) -> bytes:
+    return struct.pack("<d", norm)
 
 
 class Run(ABC, Generic[_R]):
@@ -270,7 +277,7 @@ class Run(ABC, Generic[_R]):
         if clean and (sure or not self._any_wrong()):
             return Verdict.SEPARATED
         if self._order.repeats or all_seen:
-            before = self._seen.setdefault(self._digest(), record.epoch)
+            before = self._first_like_now(record)
             self.cycle = (before, record.epoch) if before < record.epoch else None
         if self.cycle is None and record.epoch < self._max_epochs:
             return None
@@ -280,6 +287,10 @@ class Run(ABC, Generic[_R]):
             self.cycle = None
             return Verdict.NOT_SEPARABLE
         return verdict
+
+    def _first_like_now(self, record: EpochRecord) -> int:
+        """The first epoch after which the weights were what they are after this one; 0 is the start."""
+        return self._seen.setdefault(self._digest(), record.epoch)
 
     def _validation_error(self) -> float | None:
         if self._validation is None:
@@ -332,12 +343,16 @@ class RuleRun(Run[RuleResult]):
         validation: tuple[Rows, Tensor] | None = None,
         prove: Callable[[], Certificate] | None = None,
     ) -> None:
-        total = 0.0 if not start.weight.any() and not start.bias.any() else math.nan
+        total = 0.0 if start.at_zero else math.nan
         super().__init__(
             engine, start, order, max_epochs=max_epochs, select=select, cost=cost, scale=engine.task.space.scale,
-            total=total, seen={engine.digest(): 0}, validation=validation,
+            total=total, seen={}, validation=validation,
         )  # fmt: skip
         self._engine: Engine = engine
+        self._hashes = (
+            type(self) is not RuleRun or not isinstance(engine, CompiledEngine) or start.weight.numel() <= _FEW
+        )
+        self._seen[engine.digest() if self._hashes else _as_key(engine.norm())] = 0
         self._prove = prove
         self._certificate: Certificate | None = None
         self._mistakes: list[Mistakes] = []
@@ -441,6 +456,23 @@ class RuleRun(Run[RuleResult]):
 
     def _digest(self) -> bytes:
         return self._engine.digest()
+
+    def _first_like_now(self, record: EpochRecord) -> int:
+        if self._hashes:
+            return super()._first_like_now(record)
+        # to hash many weights takes long: only those with the norm of earlier ones are compared, which the log tells
+        before = self._seen.setdefault(_as_key(self._norm()), record.epoch)
+        if before < record.epoch and self._after(before) == self._digest():
+            return before
+        known = before < record.epoch or any(len(key) > 8 for key in self._seen)
+        return self._seen.setdefault(self._digest(), record.epoch) if known else record.epoch
+
+    def _after(self, epoch: int) -> bytes:
+        """The digest of the weights after an epoch."""
+        log, made = self.log(), sum(record.mistakes for record in self.history[:epoch])
+        assert isinstance(log.space, LinearSpace)
+        weights = log.space.moved(log.start, log.entries.part(0, made))
+        return digest_of((weights.weight, weights.bias))
 
     def _any_wrong(self) -> bool:
         return bool(self._engine.wrong_decisions()[self._order.ids].any())

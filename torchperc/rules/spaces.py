@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from torchperc import _checks as checks
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import KernelModel, LinearModel, Model, joint_scores
 from torchperc.samples import compiling
@@ -32,7 +34,23 @@ class Weights:
 
     def clone(self) -> Weights:
         """A copy."""
-        return Weights(self.weight.detach().clone(), self.bias.detach().clone())
+        return Weights(_copied(self.weight), _copied(self.bias))
+
+    @property
+    def at_zero(self) -> bool:
+        """Whether all of them are 0."""
+        return not any(bool(checks.in_numpy(values).any()) for values in (self.weight, self.bias))
+
+    @property
+    def finite(self) -> bool:
+        """Whether none of them is NaN or infinite."""
+        numbers = (checks.in_numpy(values) for values in (self.weight, self.bias))
+        return all(bool(abs(values).max() < math.inf) for values in numbers)
+
+
+def _copied(values: Tensor) -> Tensor:
+    numbers = checks.in_numpy(values)
+    return numbers.clone() if isinstance(numbers, Tensor) else torch.from_numpy(numbers.copy())
 
 
 class Entries(NamedTuple):
@@ -217,7 +235,8 @@ class LinearSpace(Space):
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights, scaled."""
         if self.scale != 1.0:
-            weights = Weights(weights.weight * self.scale, weights.bias * self.scale)
+            scaled = (checks.in_numpy(values) * self.scale for values in (weights.weight, weights.bias))
+            weights = Weights(*map(torch.as_tensor, scaled))
         return LinearModel(weights.weight, weights.bias, self.classes)
 
 

@@ -8,7 +8,6 @@ from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
@@ -29,12 +28,13 @@ from torchperc.rules.engines.reference import LinearEngine, Task
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.online import Stream, new_stream
-from torchperc.rules.orders import Order, check_order
+from torchperc.rules.orders import Order, all_numbers, check_order
 from torchperc.rules.progress import bar
 from torchperc.rules.run import RuleResult, RuleRun
 from torchperc.rules.spaces import Weights
 from torchperc.rules.unlogged import UnloggedResult, UnloggedRun
 from torchperc.samples import shards
+from torchperc.samples.rows import LookFirst
 
 
 class RuleTrainer:
@@ -194,15 +194,21 @@ class RuleTrainer:
         """
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
-        run = self.start(net, X, y, validation=validation, sample_weight=sample_weight, num_classes=num_classes)
-        with bar(run.rows, self.progress) as after_epoch:
-            while run.verdict is None:
-                after_epoch(run.epoch())
-        result = run.result()
+        options: dict[str, Any] = {"validation": validation, "sample_weight": sample_weight, "num_classes": num_classes}
+        try:
+            result = self._to_the_end(self.start(net, X, y, **options, unseen=True))
+        except LookFirst:
+            result = self._to_the_end(self.start(net, X, y, **options))
         target: Any = net  # one with a rule of its own brings its own result
         if target is not None:
             result.write_to(target)
         return result
+
+    def _to_the_end(self, run: RuleRun) -> RuleResult:
+        with bar(run.rows, self.progress) as after_epoch:
+            while run.verdict is None:
+                after_epoch(run.epoch())
+        return run.result()
 
     def partial_fit(
         self, net: Net | OwnRule, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
@@ -258,11 +264,13 @@ class RuleTrainer:
         num_classes: int | None = None,
         online: Stream | None = None,
         numbers: Tensor | None = None,
+        unseen: bool = False,
     ) -> RuleRun:
         """A run before its first epoch; everything is checked, nothing is changed.
 
         With ``distributed``, a collective call; ``numbers`` says which of all samples the local ones are, if the shards
-        do not follow one another.
+        do not follow one another. With ``unseen``, samples may be looked at by the first epoch, which the caller makes
+        before anything else; if it raises :class:`~torchperc.samples.rows.LookFirst`, start anew without ``unseen``.
         """
         if isinstance(net, OwnRule):
             if self.log == "off":
@@ -282,18 +290,18 @@ class RuleTrainer:
             about += f" validation={validation is not None}"
             space, y, sample_weight = gathered_problem(space, start, y, sample_weight, numbers, about)
         else:
-            space, start = problem.linear_problem(net, X)
+            unseen = unseen and sample_weight is None and self.presents_all()
+            space, start = problem.linear_problem(net, X, unseen=unseen)
         labels = checks.labels(y, len(space.rows), space.classes, both=online is None).to(space.rows.device)
         factors = problem.sample_factors(labels, sample_weight, self.class_weight, space.classes)
-        ids = torch.arange(len(labels), device=labels.device)
+        ids = all_numbers(labels)
         if factors.stride(0):  # otherwise nothing is weighted
             ids = ids[factors > 0]
             if not len(ids) or (not online and labels[ids].min() == labels[ids].max()):
                 left = "no sample" if online else "one class only; at least two classes are required"
                 raise ValueError(f"sample_weight and class_weight leave {left}")
         space = problem.with_bias_step(space, net, self.bias_step, ids)
-        at_zero = not start.weight.any() and not start.bias.any()
-        scale = self.lr if at_zero and self.distributed != "mix" else 1.0
+        scale = self.lr if start.at_zero and self.distributed != "mix" else 1.0
         if online and (going_on := online.begin(self.lr)):
             start, scale = going_on
         space = replace(space, scale=scale)
@@ -313,6 +321,12 @@ class RuleTrainer:
             return ExactRun(ExactEngine(task, start), start, order, **options)
         runs = UnloggedRun if self.log == "off" and not online else RuleRun
         return runs(choose_engine(self.engine, task, start), start, order, **options)
+
+    def presents_all(self) -> bool:
+        """Whether the first epoch reads every sample before anything else does, by an engine that looks at them."""
+        leaves_out = isinstance(self.class_weight, Mapping) and not all(self.class_weight.values())
+        plain = isinstance(self.order, str) and self.order in ("given", "shuffled") and self.bias_step != "radius"
+        return plain and not leaves_out and self.engine in ("auto", "compiled")
 
     def _start_mixing(self, whole: Task, start: Weights, options: dict[str, Any]) -> MixedRun:
         task, space = local_task(whole), whole.space

@@ -41,11 +41,12 @@ class Laid(NamedTuple):
 def laid_out(weight: Tensor, sparse: bool) -> Laid:
     """A copy of the weights in the order in memory that suits the samples."""
     if sparse and len(weight) > 1:  # classes side by side, padded to whole vector registers
-        numbers = np.zeros((weight.shape[1], -(-len(weight) // 8) * 8), weight.detach()[:0].numpy().dtype)
-        tensor = torch.from_numpy(numbers)[:, : len(weight)].T  # numpy's memory: in large pages where it is large
-        return Laid(tensor.copy_(weight), numbers)
-    tensor = weight.detach().clone(memory_format=torch.contiguous_format)
-    return Laid(tensor, tensor.numpy() if len(weight) > 1 else tensor[0].numpy())
+        given = weight.detach().numpy()
+        numbers = np.zeros((weight.shape[1], -(-len(weight) // 8) * 8), given.dtype)
+        numbers[:, : len(weight)].T[:] = given
+        return Laid(torch.from_numpy(numbers)[:, : len(weight)].T, numbers)
+    numbers = weight.detach().numpy().copy()  # numpy's memory: in large pages where it is large
+    return Laid(torch.from_numpy(numbers), numbers if len(weight) > 1 else numbers[0])
 
 
 TIES = {"update": 0, "sign": 1, "strict": 2}

@@ -60,11 +60,18 @@ def features(
 
 
 def sparse_features(
-    X: checks.Data, *, dtype: torch.dtype, width: int | None = None, name: str = "X", first: int = 0
+    X: checks.Data,
+    *,
+    dtype: torch.dtype,
+    width: int | None = None,
+    name: str = "X",
+    first: int = 0,
+    look: bool = True,
 ) -> Any:
     """Return sparse ``X`` as a canonical, finite scipy CSR array of ``dtype`` (sorted, no duplicate entries).
 
-    What has the type and the form already is not copied. The parameters are those of :func:`features`.
+    What has the type and the form already is not copied. The parameters are those of :func:`features`; ``look=False``
+    leaves columns and numbers to be looked at by who calls.
     """
     checks.shape(tuple(X.shape), width, name)
     narrow = isinstance(X, Tensor) and X.dtype in (torch.bfloat16, torch.float16)
@@ -72,13 +79,13 @@ def sparse_features(
         raise TypeError(f"{name} must hold real numbers that numpy knows, found dtype {X.dtype}; convert it first")
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} is sparse, which needs float32 or float64, found {dtype}; pass {name}.toarray()")
-    given = checks.as_csr(X, name)
-    if not given.has_canonical_format:
+    given = checks.as_csr(X, name, look=look)
+    if look and not given.has_canonical_format:
         given = given.copy()
         given.sum_duplicates()
     with np.errstate(over="ignore"):
         result = given.astype(np.float32 if dtype == torch.float32 else np.float64, copy=False)
-    if not math.isfinite(checks.shared(result.data).sum()) and not np.isfinite(result.data).all():
+    if look and not np.isfinite(result.data.sum()) and not np.isfinite(result.data).all():
         entry = int(np.flatnonzero(~np.isfinite(result.data))[0])
         row = int(np.searchsorted(result.indptr, entry, side="right")) - 1
         raise _not_finite(name, first + row, int(result.indices[entry]), float(given.data[entry]), dtype)

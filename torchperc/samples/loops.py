@@ -65,6 +65,71 @@ def _score_csr(rows, i, w):
     return csr
 
 
+def _score_and_square(rows, i, w):  # pragma: no cover - compiled
+    """w·x_i and ‖x_i‖² in one pass, in the samples' own type.
+
+    The square is NaN or infinite if a number is or if it overflows, and NaN if a CSR row does not lie within the arrays
+    or its columns do not rise within the width: of such a row nothing is read that is not there.
+    """
+
+
+@overload(_score_and_square, jit_options={"fastmath": SUM})
+def _score_and_square_dense(rows, i, w):
+    if len(rows) != 1:
+        return None
+
+    def dense(rows, i, w):
+        X = rows[0]
+        total = square = w.dtype.type(0)
+        for j in range(np.uint64(len(w))):
+            total += X[i, j] * w[j]
+            square += X[i, j] * X[i, j]
+        return total, square
+
+    return dense
+
+
+@overload(_score_and_square, jit_options={"fastmath": FUSED})
+def _score_and_square_csr(rows, i, w):
+    if len(rows) != 3:
+        return None
+
+    def csr(rows, i, w):
+        values, columns, starts = rows
+        one, two, three, width = np.uint64(1), np.uint64(2), np.uint64(3), np.int64(len(w))
+        s0 = s1 = s2 = s3 = q0 = q1 = q2 = q3 = w.dtype.type(0)
+        first, end = np.int64(starts[i]), np.int64(starts[i + one])
+        if first < 0 or end < first or end > len(values) or end > len(columns):
+            return s0, w.dtype.type(np.nan)
+        j, stop, before = np.uint64(first), np.uint64(end), np.int64(-1)
+        while j + three < stop:
+            c0, c1, c2, c3 = columns[j], columns[j + one], columns[j + two], columns[j + three]
+            if not ((before < c0) & (c0 < c1) & (c1 < c2) & (c2 < c3) & (c3 < width)):
+                return s0, w.dtype.type(np.nan)
+            v0, v1, v2, v3 = values[j], values[j + one], values[j + two], values[j + three]
+            s0 += v0 * w[np.uint64(c0)]
+            s1 += v1 * w[np.uint64(c1)]
+            s2 += v2 * w[np.uint64(c2)]
+            s3 += v3 * w[np.uint64(c3)]
+            q0 += v0 * v0
+            q1 += v1 * v1
+            q2 += v2 * v2
+            q3 += v3 * v3
+            before = np.int64(c3)
+            j += np.uint64(4)
+        while j < stop:
+            c0, v0 = columns[j], values[j]
+            if not ((before < c0) & (c0 < width)):
+                return s0, w.dtype.type(np.nan)
+            s0 += v0 * w[np.uint64(c0)]
+            q0 += v0 * v0
+            before = np.int64(c0)
+            j += one
+        return (s0 + s1) + (s2 + s3), (q0 + q1) + (q2 + q3)
+
+    return csr
+
+
 def _scores(rows, i, w, out):  # pragma: no cover - compiled
     """out_k = w_k·x_i."""
 
@@ -231,39 +296,43 @@ def _squares(values):
     return total
 
 
-def _longest(rows, first, end):  # pragma: no cover - compiled
-    """:func:`longest`, by how the samples lie."""
+def _length(rows, i, width):  # pragma: no cover - compiled
+    """:func:`length`, by how the samples lie."""
 
 
-@overload(_longest)
-def _longest_of(rows, first, end):
+@overload(_length)
+def _length_of(rows, i, width):
     if len(rows) == 1:
+        return lambda rows, i, width: _squares(rows[0][i])
 
-        def dense(rows, first, end):
-            X, most = rows[0], 0.0
-            for i in range(first, end):
-                square = _squares(X[i])
-                if not square < np.inf:
-                    return square
-                most = max(most, square)
-            return most
-
-        return dense
-
-    def csr(rows, first, end):
-        values, _, starts = rows
-        most = 0.0
-        for i in range(first, end):
-            square = _squares(values[starts[i] : starts[i + 1]])
-            if not square < np.inf:
-                return square
-            most = max(most, square)
-        return most
+    def csr(rows, i, width):
+        values, columns, starts = rows
+        first, end = np.int64(starts[np.uint64(i)]), np.int64(starts[np.uint64(i) + np.uint64(1)])
+        if first < 0 or end < first or end > len(values) or end > len(columns):
+            return np.nan
+        if first < end and (columns[first] < 0 or columns[end - 1] >= width):
+            return np.nan
+        falls = 0
+        for j in range(np.uint64(first), np.uint64(max(first, end - 1))):
+            falls |= columns[j] >= columns[j + np.uint64(1)]
+        return np.nan if falls else _squares(values[first:end])
 
     return csr
 
 
 @njit(cache=True, nogil=True)
-def longest(rows, first, end):
-    """The largest ‖x_i‖² from one sample to another; not finite if a number is not, or if a square overflows."""
-    return _longest(rows, first, end)
+def length(rows, i, width):
+    """‖x_i‖²; NaN or infinite if a number is, if a square overflows, or if the columns of a CSR row do not rise."""
+    return _length(rows, i, width)
+
+
+@njit(cache=True, nogil=True)
+def longest(rows, width, first, end):
+    """The largest :func:`length` from one sample to another, or the first that is not finite."""
+    most = 0.0
+    for i in range(np.uint64(first), np.uint64(end)):
+        square = _length(rows, i, width)
+        if not square < np.inf:
+            return square
+        most = max(most, square)
+    return most

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.samples import convert
+from torchperc.samples import compiling, convert
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 PART = 2**26  # bytes of a memory-mapped array that are looked at together; smaller arrays are taken as a whole
@@ -276,11 +276,18 @@ def _forget(X: Any) -> Callable[[], None]:
 
 
 def as_rows(
-    X: checks.Data, *, dtype: torch.dtype, device: torch.device | None = None, width: int | None = None, name: str = "X"
+    X: checks.Data,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+    width: int | None = None,
+    name: str = "X",
+    unseen: bool = False,
 ) -> Rows:
     """Checked samples in rows, from a tensor, an array, lists, a sparse matrix or tensor, or data larger than memory.
 
     This is the door to every loop: nothing else makes rows of samples that come from outside. Rows are checked already.
+    With ``unseen``, nobody looks at the numbers, nor at the columns of CSR rows: the first pass has to.
 
     Example:
         >>> rows = as_rows([[3, 4], [0, 1]], dtype=torch.float32)
@@ -294,8 +301,20 @@ def as_rows(
             raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
         return rows_in_parts(X, dtype=dtype, width=width, name=name)
     if checks.is_sparse(X):
-        return CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name))
+        return _csr_rows(X, dtype=dtype, width=width, name=name, unseen=unseen)
     rows = DenseRows(convert.features(X, dtype=dtype, device=device, width=width, name=name, finite=False))
-    if not math.isfinite(rows.longest):  # one pass looks for both; a square may overflow where no number is infinite
+    rows.unseen = unseen and compiling.pays(dtype, rows.device, len(rows))
+    # one pass looks for both; a square may overflow where no number is infinite
+    if not rows.unseen and not math.isfinite(rows.longest):
         convert.features(X, dtype=dtype, name=name)
     return rows
+
+
+def _csr_rows(X: checks.Data, *, dtype: torch.dtype, width: int | None, name: str, unseen: bool) -> CsrRows:
+    """Sparse samples, looked at by one compiled pass where that pays; what it finds is left to many passes of scipy."""
+    if compiling.pays(dtype, torch.device("cpu"), X.shape[0]):
+        rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name, look=False))
+        rows.unseen = unseen
+        if unseen or math.isfinite(rows.longest):
+            return rows
+    return CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name))

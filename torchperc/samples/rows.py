@@ -25,9 +25,14 @@ _BLOCK = 65536
 _NEAR = 2**20  # bytes that a processor has room for beside it
 
 
+class LookFirst(Exception):  # noqa: N818  it asks for something
+    """Samples that were to be looked at as they are learned have to be looked at before, which tells what is wrong."""
+
+
 class Rows(ABC):
     """N samples of d features in one dtype on one device."""
 
+    unseen = False  # whether nobody has looked at the numbers yet, so that the first pass does
     dtype: torch.dtype
     device: torch.device
     sparse = False
@@ -75,7 +80,7 @@ class Rows(ABC):
             return self._longest_plain()
         from torchperc.samples.loops import longest
 
-        found = compiling.in_halves(partial(longest, self.plain()), len(self), self.row_bytes)
+        found = compiling.in_halves(partial(longest, self.plain(), self.width), len(self), self.row_bytes)
         return float(max(found) if all(map(math.isfinite, found)) else math.inf)
 
     def _longest_plain(self) -> float:
@@ -235,7 +240,9 @@ class CsrRows(Rows):
 
     @cached_property
     def terms(self) -> int:
-        return int(np.diff(self.X.indptr).max(initial=1))
+        starts = self.X.indptr  # a block at a time, which needs no memory for all the differences
+        blocks = (starts[first : first + _BLOCK + 1] for first in range(0, len(self), _BLOCK))
+        return max(int(np.diff(block).max(initial=1)) for block in blocks)
 
     def _row(self, i: int) -> tuple[Tensor, Tensor]:
         starts, columns, values = self._entries

@@ -23,7 +23,7 @@ from torchperc.rules.conventions import Verdict as Verdict
 from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts
 from torchperc.sklearn.conversion import Planes, filled, planes
-from torchperc.sklearn.inputs import Array, Samples, codes_of, factors_of
+from torchperc.sklearn.inputs import Array, Samples, classes_and_codes, codes_of, factors_of
 
 Net: TypeAlias = Perceptron | MulticlassPerceptron
 RECENT = 1000
@@ -112,21 +112,24 @@ class LinearEstimator(_Fitted):
 
     # --- input ---
 
-    def _validated(self, X: checks.Data, y: Any = None, *, reset: bool) -> Any:
+    def _validated(self, X: checks.Data, y: Any = None, *, reset: bool, unseen: bool = False) -> Any:
+        """Samples, and labels if there are any, in a form to learn from; ``unseen``: nobody looks at X's numbers."""
         if isinstance(X, CsrParts):
             raise TypeError(
                 "X is in pieces on disk, and estimators need samples that are in memory; read it with stream=False, "
                 "give partial_fit one piece after the other (X.load(i)), or use RuleTrainer or LitRule"
             )
-        X = checks.as_csr(X) if checks.is_sparse(X) else convert.as_array(X)  # which scikit-learn would not look into
+        # scikit-learn would not look into sparse matrices and tensors
+        X = checks.as_csr(X, look=not unseen) if checks.is_sparse(X) else convert.as_array(X)
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
+        wanted["ensure_all_finite"] = not unseen
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)
         X, y = validate_data(
             self, X, None if y is None else convert.as_array(y, "y"), reset=reset, y_numeric=self._numeric, **wanted
         )
         self._check_targets(y)
-        if checks.is_sparse(X):  # a sorted csr_array without duplicates
+        if checks.is_sparse(X) and not unseen:  # a sorted csr_array without duplicates
             X = convert.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
         return X, y
 
@@ -328,18 +331,27 @@ class LinearClassifier(_Classifier):
     # --- input ---
 
     def _check_targets(self, y: Array) -> None:
+        if y.dtype.kind in "iu" and y.ndim == 1 and int(y.max()) - int(y.min()) < len(y) // 2:
+            return  # integers, and not as many as there are samples: classes
         try:
             check_classification_targets(y)
         except ValueError as error:
             raise ValueError(f"{error} For real-valued targets use LMSRegressor.") from None
 
-    def _samples(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, going_on: bool) -> Samples:
+    def _samples(
+        self,
+        X: checks.Data,
+        y: checks.Data,
+        sample_weight: checks.Data | None,
+        going_on: bool,
+        unseen: bool = False,
+    ) -> Samples:
         """Checked samples of a whole fit, with two classes or more that count."""
-        X, y = self._validated(X, y, reset=not going_on)
+        X, y = self._validated(X, y, reset=not going_on, unseen=unseen)
         if going_on:
             classes, codes = self.classes_, codes_of(y, self.classes_)
         else:
-            classes, codes = np.unique(y, return_inverse=True)
+            classes, codes = classes_and_codes(y)
         factors = factors_of(codes, classes, sample_weight, self.class_weight)
         counted = codes if factors is None else codes[factors > 0]
         if counted.min() == counted.max():
@@ -350,7 +362,9 @@ class LinearClassifier(_Classifier):
             )
         return Samples(X, codes, classes, factors)
 
-    def _chunk(self, X: checks.Data, y: checks.Data, classes: Any, sample_weight: checks.Data | None) -> Samples:
+    def _chunk(
+        self, X: checks.Data, y: checks.Data, classes: Any, sample_weight: checks.Data | None, unseen: bool = False
+    ) -> Samples:
         """Checked samples of one call of partial_fit, which may be of one class."""
         first = not hasattr(self, "classes_")
         if first and classes is None:
@@ -361,7 +375,7 @@ class LinearClassifier(_Classifier):
                 raise ValueError(f"classes={classes!r} is not what it was before, {self.classes_.tolist()}")
             if len(labels) < 2:
                 raise ValueError(f"classes={classes!r} has one class only; at least two classes are required")
-        X, y = self._validated(X, y, reset=first)
+        X, y = self._validated(X, y, reset=first, unseen=unseen)
         if first:
             self.classes_ = labels
         codes = codes_of(y, self.classes_)

@@ -14,6 +14,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+_SPREAD = 2**12  # of integer labels, below which they are counted however few they are
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,27 @@ class RealSamples(Samples):
         return samples.take(np.sort(shuffled[count:])), samples.take(np.sort(shuffled[:count]))
 
 
+def classes_and_codes(y: Array) -> tuple[Array, Array]:
+    """The different labels in order, and each label as a position among them; integers are counted, not sorted.
+
+    Example:
+        >>> classes_and_codes(np.array([7, -1, 7]))
+        (array([-1,  7]), array([1, 0, 1]))
+    """
+    if y.dtype.kind in "iu" and len(y) and 0 <= int(y.max()) - int(y.min()) < max(len(y), _SPREAD):
+        lowest = y.min()
+        places = (y - lowest).astype(np.intp)
+        found = np.flatnonzero(np.bincount(places))
+        position = np.zeros(int(found[-1]) + 1, np.intp)
+        position[found] = np.arange(len(found))
+        return (found + int(lowest)).astype(y.dtype), position[places]
+    classes, codes = np.unique(y, return_inverse=True)
+    return classes, codes
+
+
 def codes_of(y: Array, classes: Array) -> Array:
     """Labels as positions in ``classes``."""
-    found, inverse = np.unique(y, return_inverse=True)
+    found, inverse = classes_and_codes(y)
     place = np.searchsorted(classes, found).clip(max=len(classes) - 1)
     if (unknown := found[classes[place] != found]).size:
         raise ValueError(

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,10 +23,11 @@ from torchperc.rules.online import Stream
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.rows import LookFirst, Rows
 from torchperc.sklearn.base import RECENT, LinearClassifier, say
 from torchperc.sklearn.inputs import Array, Samples
 
+T = TypeVar("T")
 WORTH_IT = 2**15  # presentations of samples, at most, from which loading the compiled loop is repaid
 
 
@@ -131,15 +132,24 @@ class PerceptronClassifier(LinearClassifier):
         ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
         """
         seed = self._seed()
+        warning = self._looking_late(lambda unseen: self._fit(X, y, sample_weight, seed, unseen))
+        if warning is not None:
+            warnings.warn(warning, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, seed: int, unseen: bool) -> str | None:
+        """Learn; return what there is to warn of. With ``unseen``, see :meth:`_looking_late`."""
         trainer, going_on = self._trainer(seed), self._goes_on()
-        samples = self._samples(X, y, sample_weight, going_on)
+        unseen = unseen and sample_weight is None and self.class_weight is None and not self._holds_out()
+        unseen = unseen and self.kernel is None and trainer.presents_all()
+        samples = self._samples(X, y, sample_weight, going_on, unseen)
         net = None
         if self.kernel is None:
             net, samples = self._start(samples, going_on)
         part, held = samples.hold_out(self.validation_fraction, seed) if self._holds_out() else (samples, None)
         self._fit_to(trainer, part)
         many = len(samples.classes) if net is None and len(samples.classes) > 2 else None
-        run = trainer.start(net, part.X, part.labels, sample_weight=part.factors, num_classes=many)
+        run = trainer.start(net, part.X, part.labels, sample_weight=part.factors, num_classes=many, unseen=unseen)
         history, stopped = self._run(run, held)
         result = self._selected(run.result(), history)
         if net is not None:
@@ -148,9 +158,17 @@ class PerceptronClassifier(LinearClassifier):
         self._stream: Stream | None = None
         self._keep(result, history)
         self.certificate_ = result.certificate
-        if not stopped and self.verdict_ is not Verdict.SEPARATED:
-            warnings.warn(self._warning(result), ConvergenceWarning, stacklevel=2)
-        return self
+        return None if stopped or self.verdict_ is Verdict.SEPARATED else self._warning(result)
+
+    def _looking_late(self, learn: Callable[[bool], T]) -> T:
+        """Learn from samples that are looked at as they are learned; if that fails, look first, which tells why."""
+        before = dict(vars(self))
+        try:
+            return learn(True)
+        except (LookFirst, ValueError):
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            return learn(False)
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(
@@ -166,15 +184,22 @@ class PerceptronClassifier(LinearClassifier):
         ``select="averaged"`` or ``"voted"`` all samples since the first call count. Nothing is held out.
         """
         self._refuse_in_chunks()
+        self._looking_late(lambda unseen: self._learn_chunk(X, y, classes, sample_weight, unseen))
+        say(self.verbose, _line(self.history_[-1]))
+        return self
+
+    def _learn_chunk(self, X: Any, y: Any, classes: Any, sample_weight: Any, unseen: bool) -> None:
         trainer = self._trainer(0, online=True)
-        samples = self._chunk(X, y, classes, sample_weight)
+        unseen = unseen and sample_weight is None and self.class_weight is None and trainer.presents_all()
+        samples = self._chunk(X, y, classes, sample_weight, unseen)
         net, samples = self._start(samples, "net_" in vars(self))
         stream = getattr(self, "_stream", None)
         if stream is None or not stream.fits(net):
             stream, past, made = Stream(), [], 0
         else:
             past, made = self.history_[1 - RECENT :], self.mistakes_
-        run = trainer.start(net, samples.X, samples.labels, sample_weight=samples.factors, online=stream)
+        factors = samples.factors
+        run = trainer.start(net, samples.X, samples.labels, sample_weight=factors, online=stream, unseen=unseen)
         record = run.epoch()
         made_now = run.result()
         kept = replace(made_now, log=_compact(made_now.log)) if self.select == "voted" else made_now
@@ -184,8 +209,6 @@ class PerceptronClassifier(LinearClassifier):
         self.net_, self._stream, self.certificate_ = net, stream, None
         self._keep(result, [*past, replace(record, epoch=past[-1].epoch + 1 if past else 1)])
         self.mistakes_ = made + result.mistakes
-        say(self.verbose, _line(self.history_[-1]))
-        return self
 
     def _trainer(self, seed: int, online: bool = False) -> RuleTrainer:
         """The trainer that these parameters describe."""

@@ -17,13 +17,14 @@ from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
 from torchperc.samples.compiling import other_cores
-from torchperc.samples.rows import Rows
+from torchperc.samples.rows import LookFirst, Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _SEGMENT = 2**25  # bytes of samples between two looks at whether a second core is worth it
 # bytes of samples below which two cores are slower than one, and after which they look at each other's work
 _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
+_BLOCK = 2**17  # bytes of samples that stay in the cache between being looked at and being learned
 
 
 def obstacle(space: Space) -> str | None:
@@ -42,9 +43,10 @@ def nearness(space: Space) -> _Array:
     from torchperc.rules.loops import exact
 
     rounding, near = Rounding(space.rows), np.zeros(exact.NEAR)
+    radius = 0.0 if space.rows.unseen else rounding.radius  # which grows as samples are looked at
     near[exact.UNIT], near[exact.GAMMA] = rounding.unit, rounding.gamma(space.rows.terms)
-    near[exact.RADIUS], near[exact.FLOOR] = rounding.radius, rounding.floor
-    near[exact.STEP] = 1.5 * rounding.radius**2 + abs(space.bias_scale)
+    near[exact.RADIUS], near[exact.FLOOR] = radius, rounding.floor
+    near[exact.STEP] = 1.5 * radius**2 + abs(space.bias_scale)
     near[exact.PERIOD] = max(8, space.outputs * space.rows.width // space.rows.terms)
     return near
 
@@ -78,6 +80,8 @@ class CompiledEngine(LinearEngine):
                 part = slice(first, first + size)
                 found.append(self._segment(rows, numbers[part], ids[part]).later(before + first))
             before += len(at)
+        if before >= len(self.space.rows):
+            self.space.rows.unseen = False
         return Mistakes.joined(found)
 
     def first(self, order: Tensor) -> int:
@@ -115,7 +119,7 @@ class CompiledEngine(LinearEngine):
 
     def _segment(self, rows: Rows, at: _Array, ids: _Array) -> Mistakes:
         from torchperc.rules.loops import two_cores
-        from torchperc.rules.loops.learn import learn
+        from torchperc.rules.loops.learn import learn, learn_unseen
 
         task = self.task
         if self._found.shape[1] < len(at):
@@ -127,7 +131,10 @@ class CompiledEngine(LinearEngine):
         work = rows.row_bytes * (self.space.outputs if rows.sparse else 1)
         stretch, look = (_SPARSE_STRETCH, _SPARSE_LOOK) if rows.sparse else (_STRETCH, _LOOK)
         step, shortest = max(1, look // work), max(2, stretch // work)
-        if self._gap >= shortest and compiling.cores() > 1:
+        alone = (*seen, self._coefs, *state, float(self.space.bias_scale), *test, 0, position, wrong, 0)
+        if rows.unseen:
+            found = learn_unseen(*alone, max(1, _BLOCK // rows.row_bytes))
+        elif self._gap >= shortest and compiling.cores() > 1:
             talk = np.zeros(two_cores.TALK, np.int64)
             other_cores().submit(two_cores.assist, *seen, *state, *test, step, talk)
             found = two_cores.learn_ahead(
@@ -135,8 +142,10 @@ class CompiledEngine(LinearEngine):
                 position, wrong,
             )  # fmt: skip
         else:
-            found = learn(*seen, self._coefs, *state, float(self.space.bias_scale), *test, 0, position, wrong, 0)
+            found = learn(*alone)
         if found < 0:
+            if rows.unseen:
+                raise LookFirst
             raise checks.weights_overflow()
         self._gap = len(at) / (found + 0.5)
         position, wrong = position[:found].copy(), wrong[:found].copy()

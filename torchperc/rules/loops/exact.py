@@ -170,3 +170,13 @@ def _moved(coef, w, b, near):
     near[COUNT] += 1.0
     if near[COUNT] >= near[PERIOD]:
         renew(w, b, near)
+
+
+@njit
+def lengthen(square, w, b, bias_scale, near):
+    """The bound once a sample of this ‖x‖² has come up, where samples are looked at as they are learned."""
+    radius = math.sqrt(square * (1.0 + 2.0 * near[GAMMA])) + 2.0**-63 * math.sqrt(np.float64(w.size))
+    if radius > near[RADIUS]:
+        near[RADIUS] = 1.1 * radius  # so that not every longer one changes it
+        near[STEP] = 1.5 * near[RADIUS] ** 2 + abs(bias_scale)
+        renew(w, b, near)

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from torchperc.rules.loops.exact import BOUND, _moved, _side, renew
-from torchperc.samples.loops import _add, _score, _scores, _scores_of_four
+from torchperc.rules.loops.exact import BOUND, _moved, _side, lengthen, renew
+from torchperc.samples.loops import _add, _length, _score, _score_and_square, _scores, _scores_of_four
 
 UPDATE, SIGN, STRICT = 0, 1, 2
 OVERFLOW = -(2**31)  # in the place of the class a sample was taken for: its score is not finite
@@ -103,6 +103,18 @@ def _update_of(rows, i, coef, own, wrong, w, b, bias_scale):
     return many
 
 
+@njit
+def _corrected(rows, i, own, coef, w, b, bias_scale, tie, margin, near, slack):
+    """With one score, whether a sample that may be a mistake is one; then its update is made."""
+    side = _side(rows, i, w, b, 0, -1, own, margin, np.float64(slack), near)
+    if not _mistaken(np.float64(side), own, tie, 0.0):
+        return False
+    _add(rows, i, w.dtype.type(coef), w, 0)
+    b[0] += w.dtype.type(coef * bias_scale)
+    _moved(coef, w, b, near)
+    return True
+
+
 def _learn(
     rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found
 ):  # pragma: no cover
@@ -114,7 +126,6 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low,
     if w.ndim == 1:
 
         def one(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
-            renew(w, b, near)
             bias, beyond = b[0], margin + 2.0 * near[BOUND]  # in registers: the compiler cannot know that w is not b
             for p in range(np.uint64(low), np.uint64(len(at))):
                 own = y[ids[p]]
@@ -123,16 +134,10 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low,
                     continue
                 if not math.isfinite(slack):
                     return -1 - np.int64(p)
-                side = _side(rows, at[p], w, b, 0, -1, own, margin, np.float64(slack), near)
-                if _mistaken(np.float64(side), own, tie, 0.0):
-                    coef = _of(coefs, ids[p]) * own
-                    _add(rows, at[p], w.dtype.type(coef), w, 0)
-                    bias += w.dtype.type(coef * bias_scale)
-                    b[0] = bias
-                    _moved(coef, w, b, near)
-                    beyond = margin + 2.0 * near[BOUND]
-                    place = np.uint64(found)
-                    position[place], wrong[place] = p, -own
+                coef = _of(coefs, ids[p]) * own
+                if _corrected(rows, at[p], own, coef, w, b, bias_scale, tie, margin, near, slack):
+                    bias, beyond = b[0], margin + 2.0 * near[BOUND]
+                    position[np.uint64(found)], wrong[np.uint64(found)] = p, -own
                     found += 1
             return found
 
@@ -142,7 +147,6 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low,
 
         def ahead(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
             out, gap, since, p = np.empty((4, len(b) + 8), w.dtype), 8.0, 0.0, low
-            renew(w, b, near)
             while p < len(at):
                 many = 4 if gap > 4.0 and p + 4 <= len(at) else 1  # scored with the weights as they are
                 if many == 4:
@@ -170,7 +174,6 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low,
 
     def many(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
         out = np.empty(len(b) + 8, w.dtype)
-        renew(w, b, near)
         for p in range(low, len(at)):
             own = y[ids[p]]
             _scores(rows, at[p], w, out)
@@ -194,7 +197,75 @@ def learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, pos
 
     Returns the number of recorded mistakes; if a score is not finite, −1 − its position.
     """
+    renew(w, b, near)
     return _learn(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found)
+
+
+def _learn_unseen(
+    rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found, block
+):  # pragma: no cover
+    """:func:`learn_unseen`, by the number of scores."""
+
+
+@overload(_learn_unseen)
+def _learn_unseen_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found, block):
+    if w.ndim == 1:
+
+        def one(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found, block):
+            bias, beyond, longest = b[0], margin + 2.0 * near[BOUND], w.dtype.type(0)
+            for p in range(np.uint64(low), np.uint64(len(at))):
+                own = y[ids[p]]
+                score, square = _score_and_square(rows, at[p], w)
+                if not square <= longest:
+                    if not square < np.inf:
+                        return -1 - np.int64(p)
+                    longest = square
+                    lengthen(np.float64(square), w, b, bias_scale, near)
+                    beyond = margin + 2.0 * near[BOUND]
+                slack = w.dtype.type(own) * (score + bias)
+                if slack > beyond and slack < np.inf:
+                    continue
+                if not math.isfinite(slack):
+                    return -1 - np.int64(p)
+                coef = _of(coefs, ids[p]) * own
+                if _corrected(rows, at[p], own, coef, w, b, bias_scale, tie, margin, near, slack):
+                    bias, beyond = b[0], margin + 2.0 * near[BOUND]
+                    position[np.uint64(found)], wrong[np.uint64(found)] = p, -own
+                    found += 1
+            return found
+
+        return one
+
+    axis = 1 if len(rows) == 1 else 0
+
+    def many(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found, block):
+        while low < len(at) and found >= 0:
+            high, longest = min(low + block, len(at)), 0.0
+            for p in range(low, high):
+                square = _length(rows, at[p], w.shape[axis])
+                if not square < np.inf:
+                    return -1 - p
+                longest = max(longest, square)
+            lengthen(longest, w, b, bias_scale, near)
+            rest = (coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found)
+            found = _learn(rows, at[:high], ids, y, *rest)
+            low = high
+        return found
+
+    return many
+
+
+@njit(cache=True, nogil=True)
+def learn_unseen(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found, block):
+    """:func:`learn` from samples that nobody has looked at yet: each is looked at right before it is learned.
+
+    One score looks at a sample while it is added up, K scores at a block of samples that stays in the cache. Also
+    returns −1 − its position if a sample cannot be learned as it is: if a number in it is not finite or its square
+    overflows, or if the columns of a CSR row do not rise within the width.
+    """
+    renew(w, b, near)
+    rest = (coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found)
+    return _learn_unseen(rows, at, ids, y, *rest, block)
 
 
 @njit(cache=True, nogil=True)
