@@ -276,10 +276,10 @@ class RuleTrainer:
         space = replace(space, scale=scale)
         steps = problem.check_steps(self.lr, factors, space)
         margin = problem.learning_margin(self.margin, space)
-        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin)
+        epochs, select = (1, "last") if online else (self.max_epochs, self.select)
+        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin, epochs)
         held = problem.held_out(validation, space)
         problem.warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
-        epochs, select = (1, "last") if online else (self.max_epochs, self.select)
         prove = problem.prover(space, start, labels, ids) if self.prove and not online else None
         options: dict[str, Any] = {"max_epochs": epochs, "select": select, "validation": held, "prove": prove}
         options["cost"] = factors

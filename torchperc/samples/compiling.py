@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,11 +34,24 @@ class Laid(NamedTuple):
 def laid_out(weight: Tensor, sparse: bool) -> Laid:
     """A copy of the weights in the order in memory that suits the samples."""
     if sparse and len(weight) > 1:  # classes side by side, padded to whole vector registers
-        numbers = np.zeros((weight.shape[1], -(-len(weight) // 8) * 8), weight.detach()[:0].numpy().dtype)
+        numbers = in_lines((weight.shape[1], -(-len(weight) // 8) * 8), weight.detach()[:0].numpy().dtype)
         tensor = torch.from_numpy(numbers)[:, : len(weight)].T  # numpy's memory: in large pages where it is large
         return Laid(tensor.copy_(weight), numbers)
     tensor = weight.detach().clone(memory_format=torch.contiguous_format)
     return Laid(tensor, tensor.numpy() if len(weight) > 1 else tensor[0].numpy())
+
+
+def in_lines(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """Zeros that begin with a cache line of 64 bytes.
+
+    Example:
+        >>> in_lines((2, 8), np.float32).ctypes.data % 64
+        0
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 TIES = {"update": 0, "sign": 1, "strict": 2}

@@ -17,13 +17,14 @@ from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
 from torchperc.samples.compiling import other_cores
-from torchperc.samples.rows import Rows
+from torchperc.samples.rows import CsrRows, Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _SEGMENT = 2**25  # bytes of samples between two looks at whether a second core is worth it
 # bytes of samples below which two cores are slower than one, and after which they look at each other's work
 _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
+_LIGHT = 2**20  # bytes of sparse samples from which on a light copy for all further passes pays
 
 
 def obstacle(space: Space) -> str | None:
@@ -59,24 +60,26 @@ class CompiledEngine(LinearEngine):
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
         self._gap = 0.0
-        self._near = nearness(self.space)
+        self._near, self._presented = nearness(self.space), 0
         self._found = np.empty((2, 0), np.int64)
         laid = compiling.laid_out(self.weights.weight, self.space.rows.sparse)
         self.weights.weight, self._w = laid.tensor, laid.loop
         self._b = self.weights.bias.numpy()
         coefs = task.coefs[:1] if task.coefs.stride(0) == 0 else task.coefs
         self._y, self._coefs = task.y.numpy(), coefs.contiguous().numpy()
+        self._light: _Array | None = None
 
     def run(self, order: Tensor) -> Mistakes:
         """Present these samples in order, a segment at a time."""
         found, before = [], 0
         for rows, at in self.space.rows.parts(order):
+            plain = self._seen_as(rows, len(at))
             ids = order[before : before + len(at)].numpy().view(np.uint64)
             numbers = at.numpy().view(np.uint64)
             size = len(at) if self._gap else max(4096, _SEGMENT // rows.row_bytes)  # a first look, then all at once
             for first in range(0, len(at), size):
                 part = slice(first, first + size)
-                found.append(self._segment(rows, numbers[part], ids[part]).later(before + first))
+                found.append(self._segment(rows, plain, numbers[part], ids[part]).later(before + first))
             before += len(at)
         return Mistakes.joined(found)
 
@@ -113,7 +116,28 @@ class CompiledEngine(LinearEngine):
             done += len(rows)
         return loss / done, least
 
-    def _segment(self, rows: Rows, at: _Array, ids: _Array) -> Mistakes:
+    def _seen_as(self, rows: Rows, count: int) -> tuple[_Array, ...]:
+        """The samples as the loop sees them, with a light copy of them and of the weights where that pays."""
+        passed, self._presented = self._presented, self._presented + count
+        several = self.task.epochs > 1 or passed >= len(rows)
+        if (
+            not (several and isinstance(rows, CsrRows) and rows is self.space.rows)
+            or rows.row_bytes * min(count, len(rows)) < max(_LIGHT, self._w.nbytes)
+            or (off := Rounding(rows).light) is None
+        ):
+            return rows.plain()
+        from torchperc.rules.loops import exact
+
+        if self._light is None:
+            single = self._w.dtype == np.float32
+            self._light = self._w if single else compiling.in_lines(self._w.shape, np.float32)
+            self._near[exact.LIGHT], self._near[exact.LIGHT_FLOOR] = off
+        if self._light is not self._w:
+            with np.errstate(over="ignore"):
+                np.copyto(self._light, self._w, casting="same_kind")
+        return (*rows.plain(), *rows.light, self._light)
+
+    def _segment(self, rows: Rows, plain: tuple[_Array, ...], at: _Array, ids: _Array) -> Mistakes:
         from torchperc.rules.loops import two_cores
         from torchperc.rules.loops.learn import learn
 
@@ -121,7 +145,7 @@ class CompiledEngine(LinearEngine):
         if self._found.shape[1] < len(at):
             self._found = np.empty((2, len(at)), np.int64)
         position, wrong = self._found
-        seen = (rows.plain(), at, ids, self._y)
+        seen = (plain, at, ids, self._y)
         test = (compiling.TIES[task.tie], float(task.margin), self._near)
         state = (self._w, self._b)
         work = rows.row_bytes * (self.space.outputs if rows.sparse else 1)

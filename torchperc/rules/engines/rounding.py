@@ -45,6 +45,21 @@ class Rounding:
         return (self.rows.terms + 2) * torch.finfo(self.rows.dtype).smallest_normal * self.unit * 4
 
     @cached_property
+    def light(self) -> tuple[float, float] | None:
+        """How many times as far a score of values and weights in single precision can be off, and how much farther.
+
+        ``None`` for samples so long or so short that weights of their size may not be held in single precision.
+        """
+        if self.rows.dtype == torch.float32:
+            return 1.0, 0.0
+        if not 2.0**-60 < self.radius < 2.0**60:
+            return None
+        terms = self.rows.terms
+        relative = (terms + 5) * 2.0**-24  # a value and a weight are rounded, too
+        ratio = 1.01 * relative / (1 - relative) / self.gamma(terms) if relative < 0.5 else math.inf
+        return ratio, 2.0**-148 * (terms + math.sqrt(terms) * self.radius)
+
+    @cached_property
     def radius(self) -> float:
         """At least the length of the longest sample."""
         return math.sqrt(self.rows.longest) * (1 + 1e-6) + _SMALLEST * math.sqrt(self.rows.width)

@@ -10,8 +10,9 @@ from numba.extending import overload
 
 from torchperc.samples.loops import SUM, _squares
 
-BOUND, UNIT, GAMMA, RADIUS, FLOOR, STEP, COUNT, PERIOD, NEAR = 0, 1, 2, 3, 4, 5, 6, 7, 8
-"""Places in the array that says how far a score can be off: the bound now, what it is made of, when to renew it."""
+BOUND, UNIT, GAMMA, RADIUS, FLOOR, STEP, COUNT, PERIOD, LIGHT, LIGHT_FLOOR, NEAR = range(11)
+"""Places in the array that says how far a score can be off: the bound now, what it is made of, when to renew it, and
+how many times as far a light score can be off, and how much farther."""
 _LIMBS, _LOWEST = 144, 2256
 _LOW27, _LOW32 = 2**27 - 1, 2**32 - 1
 
@@ -170,3 +171,9 @@ def _moved(coef, w, b, near):
     near[COUNT] += 1.0
     if near[COUNT] >= near[PERIOD]:
         renew(w, b, near)
+
+
+@njit
+def light_limit(margin, near):
+    """A light slack beyond this is beyond the margin."""
+    return margin + 2.0 * (near[LIGHT] * near[BOUND] + near[LIGHT_FLOOR])
