@@ -3,9 +3,8 @@
 Samples come as a tuple, ``(X,)`` for dense rows and ``(values, columns, starts)`` for CSR; weights as ``(d,)`` for one
 score, ``(K, d)`` for K scores of dense rows, and ``(d, K)`` for K scores of CSR rows, where one gather serves all
 classes. CSR rows may bring a lighter copy of themselves and of the weights, ``(values, columns, starts, light values,
-light columns, light weights)``, by which a loop passes over samples that are clearly right: :func:`_pass_over`. An update
-keeps the light weights up to date. These functions are chosen by type when a loop that calls them is compiled, so each
-loop is written once.
+light weights)``, by which most samples are decided: :func:`_look`. An update keeps the light weights up to date. These
+functions are chosen by type when a loop that calls them is compiled, so each loop is written once.
 
 Sums may be reordered and fused (that is what makes them fast), but NaN and infinity keep their meaning. An update
 rounds exactly as torch does: dense rows by a fused multiply-add like ``add_``, CSR rows by a product and a sum like
@@ -23,6 +22,7 @@ from numba.extending import intrinsic, overload
 SUM = {"reassoc", "contract", "nsz"}
 FUSED = {"contract", "nsz"}
 EXACT = {"nsz"}
+UNSURE = -(2**31) + 1  # in the place of the class a sample is taken for: a light score does not tell
 
 
 def _score(rows, i, w):  # pragma: no cover - compiled
@@ -44,7 +44,7 @@ def _score_dense(rows, i, w):
     return dense
 
 
-@overload(_score, jit_options={"fastmath": FUSED})
+@overload(_score, jit_options={"fastmath": FUSED, "forceinline": True})
 def _score_csr(rows, i, w):
     if len(rows) == 1:
         return None
@@ -134,9 +134,9 @@ def _scores_of_four(X, i0, i1, i2, i3, w, out):
 
 
 def _sum_lanes(lanes):
-    """out[k : k + lanes] = Σ_j values[j]·w[columns[j], k : k + lanes], in vectors; numba leaves so short a loop to scalars.
+    """out[k : k + lanes] = Σ_j values[j]·w[columns[j], k : k + lanes], in vectors.
 
-    Two sums take turns, so that an addition need not wait for the one before.
+    Numba leaves so short a loop to scalars. Two sums take turns, so that an addition need not wait for the one before.
     """
 
     @intrinsic
@@ -160,7 +160,9 @@ def _sum_lanes(lanes):
             def take(j, total):
                 column = builder.load(place("columns", j))
                 column = builder.zext(column, wide) if column.type.width < 64 else column
-                value = builder.insert_element(nothing, builder.load(place("values", j)), wide(0))
+                value = builder.load(place("values", j))
+                value = value if value.type == element else builder.fpext(value, element)
+                value = builder.insert_element(nothing, value, wide(0))
                 weights = builder.load(vector("w", vectors, column, given["k"]), align=size)
                 product = builder.fmul(builder.shuffle_vector(value, nothing, first), weights, flags=("contract",))
                 builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
@@ -234,7 +236,7 @@ def _add_dense(rows, i, coef, w, k):
     return many
 
 
-@overload(_add, jit_options={"fastmath": EXACT})
+@overload(_add, jit_options={"fastmath": EXACT, "forceinline": True})
 def _add_csr(rows, i, coef, w, k):
     if len(rows) == 1:
         return None
@@ -246,7 +248,7 @@ def _add_csr(rows, i, coef, w, k):
             for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
                 w[np.uint64(columns[j])] += coef * values[j]
                 if light:
-                    rows[5][np.uint64(columns[j])] = w[np.uint64(columns[j])]
+                    rows[4][np.uint64(columns[j])] = w[np.uint64(columns[j])]
 
         return one
 
@@ -255,52 +257,112 @@ def _add_csr(rows, i, coef, w, k):
         for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
             w[np.uint64(columns[j]), k] += coef * values[j]
             if light:
-                rows[5][np.uint64(columns[j]), k] = w[np.uint64(columns[j]), k]
+                rows[4][np.uint64(columns[j]), k] = w[np.uint64(columns[j]), k]
 
     return many
 
 
-def _pass_over(rows, at, ids, y, b, beyond, low, high, out):  # pragma: no cover - compiled
-    """The first position from ``low`` on whose light slack is not beyond a limit; ``low`` itself for rows without.
+def _look(rows, at, ids, y, b, margin, off, low, high, out):  # pragma: no cover - compiled
+    """The first position from ``low`` on that is not clearly right, and the class it is taken for, if that is clear.
+
+    By light scores; of rows without, ``low`` itself is unsure.
 
     Args:
         b: the biases (K,).
-        beyond: the limit, at least the margin and what a light score can be off.
+        off: how far the difference of two light scores can be off.
         out: room for K scores and eight more.
     """
 
 
-@overload(_pass_over)
-def _pass_over_of(rows, at, ids, y, b, beyond, low, high, out):
+@overload(_look)
+def _look_of(rows, at, ids, y, b, margin, off, low, high, out):
     if len(rows) <= 3:
-        return lambda rows, at, ids, y, b, beyond, low, high, out: low
-    if rows[5].ndim == 1:
+        return lambda rows, at, ids, y, b, margin, off, low, high, out: (low, UNSURE)
+    if rows[4].ndim == 1:
 
-        def one(rows, at, ids, y, b, beyond, low, high, out):
-            light, bias = (rows[3], rows[4], rows[2]), np.float64(b[0])
+        def one(rows, at, ids, y, b, margin, off, low, high, out):
+            light, bias = (rows[3], rows[1], rows[2]), np.float64(b[0])
             for p in range(np.uint64(low), np.uint64(high)):
-                slack = y[ids[p]] * (np.float64(_score(light, at[p], rows[5])) + bias)
-                if not (slack > beyond and slack < np.inf):
-                    return np.int64(p)
-            return high
+                own = y[ids[p]]
+                slack = own * (np.float64(_score(light, at[p], rows[4])) + bias)
+                if not (slack > margin + off and slack < np.inf):
+                    return np.int64(p), np.int64(-own if -np.inf < slack < margin - off else UNSURE)
+            return high, UNSURE
 
         return one
 
-    def many(rows, at, ids, y, b, beyond, low, high, out):
+    def many(rows, at, ids, y, b, margin, off, low, high, out):
         for p in range(np.uint64(low), np.uint64(high)):
-            own, best, total = y[ids[p]], -np.inf, 0.0
-            _csr_scores(rows[3], rows[4], rows[2], at[p], rows[5], out)
+            _csr_scores(rows[3], rows[1], rows[2], at[p], rows[4], out)
+            own, rival, best, second, total = y[ids[p]], np.int64(-1), -np.inf, -np.inf, 0.0
             for k in range(len(b)):
                 value = np.float64(out[k]) + b[k]
-                total += value  # is finite only if all are
-                if k != own and value > best:
-                    best = value
+                total += value  # which is finite only if all are
+                if k != own and value > second:
+                    second = value
+                    if value > best:
+                        rival, best, second = k, value, best
             slack = np.float64(out[own]) + b[own] - best
-            if not (slack > beyond and abs(total) < np.inf):
-                return np.int64(p)
-        return high
+            if not (slack > margin + off and abs(total) < np.inf):
+                sure = slack < margin - off and best - second > off and abs(total) < np.inf
+                return np.int64(p), np.int64(rival if sure else UNSURE)
+        return high, UNSURE
 
     return many
+
+
+@njit(cache=True, nogil=True)
+def lighten(numbers, out, first, end):
+    """Numbers in another type, from one to another; the largest magnitude if all are integers, else infinity."""
+    largest, whole = 0.0, True
+    for j in range(np.uint64(first), np.uint64(end)):
+        out[j] = numbers[j]
+        largest = max(largest, abs(numbers[j]))
+        whole &= numbers[j] == np.rint(numbers[j])
+    return largest if whole else np.inf
+
+
+@intrinsic
+def _fetch_one(typingctx, w, j):
+    """Have the memory of w[j] brought near, without waiting for it."""
+
+    def codegen(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        there = cgutils.get_item_pointer(context, builder, signature.args[0], array, [args[1]], wraparound=False)
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(fetch, [builder.bitcast(there, byte), number(1), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(w, types.uint64), codegen
+
+
+def _fetch(rows, i, w):  # pragma: no cover - compiled
+    """Have the weights of a sample brought near while others are worked on."""
+
+
+@overload(_fetch, jit_options={"forceinline": True})
+def _fetch_of(rows, i, w):
+    if len(rows) == 1 or w.ndim > 1:
+        return lambda rows, i, w: None
+
+    def csr(rows, i, w):
+        for j in range(np.uint64(rows[2][i]), np.uint64(rows[2][i + np.uint64(1)])):
+            _fetch_one(w, np.uint64(rows[1][j]))
+
+    return csr
+
+
+@njit(cache=True, nogil=True, fastmath=EXACT)
+def combine(values, columns, starts, coefs, out):
+    """out_jk += Σ_i coef_ik·x_ij in float64, without the samples whose coefficients are 0."""
+    for i in range(np.uint64(len(coefs))):
+        for k in range(np.uint64(coefs.shape[1])):
+            coef = coefs[i, k]
+            if coef != 0.0:
+                for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
+                    out[np.uint64(columns[j]), k] += coef * np.float64(values[j])
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)

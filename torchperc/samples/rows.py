@@ -254,7 +254,13 @@ class CsrRows(Rows):
         return torch.from_numpy(self.X @ weight.detach().numpy().T) + bias
 
     def combine(self, coefs: Tensor) -> Tensor:
-        return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
+        if not compiling.pays(self.dtype, self.device, len(self)):
+            return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
+        from torchperc.samples.loops import combine
+
+        total = np.zeros((self.width, coefs.shape[1]))
+        combine(*self.plain(), coefs.double().contiguous().numpy(), total)
+        return torch.from_numpy(total.T)
 
     def mix(self, coefs: Tensor) -> Tensor:
         return torch.from_numpy((self.X.T @ coefs.numpy()).T)
@@ -282,28 +288,16 @@ class CsrRows(Rows):
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self.X.data, self.X.indices, self.X.indptr
 
-    @cached_property
-    def light(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Values in float32 and columns in 16 bits where they fit, for loops that look at all samples again and again.
+    def light(self) -> tuple[np.ndarray[Any, Any], float]:
+        """The values in float32, for loops that look at all samples again and again; too large ones are infinite.
 
-        What is so already is not copied. Values are rounded, those too large for float32 to infinity.
+        And the largest magnitude if all values are integers, else infinity.
         """
-        columns = np.uint16 if self.width <= 2**16 else np.int32 if self.width < 2**31 else np.int64
-        return _converted(self.X.data, np.float32), _converted(self.X.indices, columns)
+        from torchperc.samples.loops import lighten
+
+        values = self.X.data
+        light = np.empty(len(values), np.float32)
+        return light, max(compiling.in_halves(partial(lighten, values, light), len(values), values.itemsize))
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         return [self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data]
-
-
-def _converted(array: np.ndarray[Any, Any], dtype: type[np.generic]) -> np.ndarray[Any, Any]:
-    """An array in another type, both halves at once where that is worth it."""
-    if array.dtype == dtype:
-        return array
-    result = np.empty(len(array), dtype)
-
-    def convert(first: int, end: int) -> None:
-        with np.errstate(over="ignore"):
-            np.copyto(result[first:end], array[first:end], casting="unsafe")
-
-    compiling.in_halves(convert, len(array), array.itemsize)
-    return result

@@ -25,14 +25,20 @@ _SMALLEST = 2.0**-536  # the square of what is smaller is lost in float64
 
 @dataclass(frozen=True)
 class Rounding:
-    """Rounding errors of the scores of these samples."""
+    """Rounding errors of the scores of these samples, by weights in their type or another."""
 
     rows: Rows
+    weights: torch.dtype | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the scores."""
+        return self.weights or self.rows.dtype
 
     @cached_property
     def unit(self) -> float:
         """The unit roundoff u of the type, or of matrix products in single precision."""
-        return max(torch.finfo(self.rows.dtype).eps / 2, _products() if self.rows.dtype == torch.float32 else 0.0)
+        return max(torch.finfo(self.dtype).eps / 2, _products() if self.dtype == torch.float32 else 0.0)
 
     def gamma(self, terms: int) -> float:
         """γ of so many terms and a bias, with 1 % to spare for the rounding of the bound itself."""
@@ -42,7 +48,7 @@ class Rounding:
     @cached_property
     def floor(self) -> float:
         """What products too small for the type add to the error."""
-        return (self.rows.terms + 2) * torch.finfo(self.rows.dtype).smallest_normal * self.unit * 4
+        return (self.rows.terms + 2) * torch.finfo(self.dtype).smallest_normal * self.unit * 4
 
     @cached_property
     def light(self) -> tuple[float, float] | None:
@@ -50,7 +56,7 @@ class Rounding:
 
         ``None`` for samples so long or so short that weights of their size may not be held in single precision.
         """
-        if self.rows.dtype == torch.float32:
+        if self.dtype == torch.float32:
             return 1.0, 0.0
         if not 2.0**-60 < self.radius < 2.0**60:
             return None

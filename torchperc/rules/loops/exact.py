@@ -174,6 +174,6 @@ def _moved(coef, w, b, near):
 
 
 @njit
-def light_limit(margin, near):
-    """A light slack beyond this is beyond the margin."""
-    return margin + 2.0 * (near[LIGHT] * near[BOUND] + near[LIGHT_FLOOR])
+def light_off(near):
+    """How far the difference of two light scores can be off."""
+    return 2.0 * (near[LIGHT] * near[BOUND] + near[LIGHT_FLOOR])

@@ -8,8 +8,8 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from torchperc.rules.loops.exact import BOUND, _moved, _side, light_limit, renew
-from torchperc.samples.loops import _add, _pass_over, _score, _scores, _scores_of_four
+from torchperc.rules.loops.exact import BOUND, _moved, _side, light_off, renew
+from torchperc.samples.loops import UNSURE, _add, _look, _score, _scores, _scores_of_four
 
 UPDATE, SIGN, STRICT = 0, 1, 2
 OVERFLOW = -(2**31)  # in the place of the class a sample was taken for: its score is not finite
@@ -117,11 +117,12 @@ def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low,
             out, p, high = np.empty(len(b) + 8, w.dtype), np.int64(low), np.int64(len(at))
             renew(w, b, near)
             while True:
-                p = _pass_over(rows, at, ids, y, b, light_limit(margin, near), p, high, out)
+                p, r = _look(rows, at, ids, y, b, margin, light_off(near), p, high, out)
                 if p == high:
                     return found
                 own, coef = y[ids[p]], _of(coefs, ids[p])
-                r = _taken_for(rows, at[p], own, w, b, tie, margin, out, near)
+                if r == UNSURE:
+                    r = _taken_for(rows, at[p], own, w, b, tie, margin, out, near)
                 if r == OVERFLOW:
                     return -1 - p
                 if r != own:
