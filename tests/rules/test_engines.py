@@ -5,6 +5,7 @@ import importlib.util
 import json
 import threading
 import warnings
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ from torchperc.rules.engines import compiled
 from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.compiled import CompiledEngine
 from torchperc.rules.engines.reference import ReferenceEngine
+from torchperc.rules.engines.rounding import Rounding
+from torchperc.rules.spaces import Weights
 from torchperc.samples import compiling
+from torchperc.samples.rows import CsrRows
 
 FAST = ("compiled", "blocked")
 TIES_AND_MARGINS = [("update", 0), ("sign", 0), ("strict", 0), ("update", 2), ("strict", 2)]
@@ -241,6 +245,167 @@ def test_runs_in_several_threads_do_not_disturb_each_other(eager):
         thread.join()
     for one, other in zip(alone, together, strict=True):
         assert_same_run(one, other)
+
+
+# --- light copies of sparse rows ---
+
+
+@pytest.fixture
+def light(monkeypatch):
+    """Light copies for any amount of data; what the loop was given is noted."""
+    monkeypatch.setattr(compiled, "light_pays", lambda size, weights: True)
+    given, state = [], CompiledEngine._state
+
+    def noted(self, rows, count):
+        made = state(self, rows, count)
+        given.append(made.rows)
+        return made
+
+    monkeypatch.setattr(CompiledEngine, "_state", noted)
+    return given
+
+
+def scattered(kind, classes, width, count=500, filled=9):
+    """Sparse rows with empty ones among them, labels with noise."""
+    rng = np.random.default_rng(41)
+    columns = np.sort(rng.integers(width // filled, size=(count, filled)) ** 2 % (width // filled), axis=1)
+    columns += np.arange(filled) * (width // filled)
+    values = {
+        "equal": lambda: np.full(count * filled, 0.1),
+        "small integers": lambda: rng.integers(-3, 4, count * filled).astype(float),  # explicit zeros among them
+        "large integers": lambda: rng.integers(2**20, 2**30, count * filled).astype(float),
+        "float32": lambda: rng.standard_normal(count * filled).astype(np.float32).astype(float),
+        "float64": lambda: rng.standard_normal(count * filled),
+        "tiny": lambda: rng.standard_normal(count * filled) * 10.0 ** rng.integers(-300, 0, count * filled),
+    }[kind]()
+    keep = np.ones(count * filled, bool)
+    keep[: 3 * filled] = keep[-filled:] = False  # the first three rows and the last
+    starts = np.append(0, np.cumsum(keep.reshape(count, filled).sum(1)))
+    X = sp.csr_array((values[keep], columns.ravel()[keep], starts), shape=(count, width))
+    scores = X @ rng.standard_normal((width, classes or 1)) + 0.1 * rng.standard_normal((count, classes or 1))
+    y = np.where(scores[:, 0] > 0, 1, -1) if classes is None else scores.argmax(1)
+    y[:2] = (1, -1) if classes is None else (0, 1)
+    return X, y
+
+
+@pytest.mark.parametrize("classes", [None, 3, 10, 20])
+@pytest.mark.parametrize("kind", ["equal", "small integers", "large integers", "float32", "float64", "tiny"])
+def test_a_light_copy_changes_no_mistake_and_no_bit(light, kind, classes):
+    X, y = scattered(kind, classes, width=300)
+    assert_same_run(*(fit(name, X, y, classes, max_epochs=3) for name in ("reference", "compiled")))
+    assert {len(rows) for rows in light} == {5}
+    assert {rows[0].dtype for rows in light} == {np.dtype(np.float32 if kind == "small integers" else np.float64)}
+
+
+@pytest.mark.parametrize("classes", [None, 10])
+@pytest.mark.parametrize("kind", ["small integers", "float32"])
+def test_a_float32_net_is_its_own_light_copy(light, kind, classes):
+    X, y = scattered(kind, classes, width=300)
+    X = X.astype(np.float32)
+    options = {"dtype": torch.float32, "max_epochs": 3}
+    assert_same_run(*(fit(name, X, y, classes, **options) for name in ("reference", "compiled")))
+    assert all(rows[3] is rows[0] for rows in light)
+
+
+@pytest.mark.parametrize(("tie", "margin"), TIES_AND_MARGINS)
+@pytest.mark.parametrize("classes", [None, 3])
+def test_every_tie_and_margin_through_a_light_copy(light, classes, tie, margin):
+    X, y = integers(3, count=300, classes=classes)
+    options = {"tie": tie, "margin": margin, "start": 2, "bias_step": "radius"}
+    assert_same_run(*(fit(name, sp.csr_array(X), y, classes, **options) for name in ("reference", "compiled")))
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_near_ties_that_single_precision_cannot_tell(light, classes):
+    """Slacks of ±2⁻⁴⁰ beside weights of 1, decided as the reference does."""
+    rng = np.random.default_rng(0)
+    X = np.ones((400, 3))
+    X[:, 1] = -1 + rng.choice([-1, 0, 1], 400) * 2.0**-40
+    X[:, 2] = rng.choice([0, 2.0**-41], 400)
+    y = rng.choice([-1, 1] if classes is None else classes, 400)
+    options = {"start": 1, "bias": False}
+    assert_same_run(*(fit(name, sp.csr_array(X), y, classes, **options) for name in ("reference", "compiled")))
+    assert light
+
+
+def test_a_light_copy_on_two_cores(light, eager):
+    for classes in (None, 3):
+        X, y = integers(13, count=9000, width=6, classes=classes, noise=0.02)
+        ahead = fit("compiled", sp.csr_array(X), y, classes, max_epochs=4)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compiled, "light_pays", lambda size, weights: False)
+            patch.setattr(compiling, "cores", lambda: 1)
+            assert_same_run(fit("compiled", sp.csr_array(X), y, classes, max_epochs=4), ahead)
+    assert {len(rows) for rows in light} == {3, 5}
+
+
+@pytest.mark.parametrize("classes", [None, 3])
+def test_integers_are_learned_in_single_precision_only_as_far_as_that_is_exact(light, classes):
+    """300 samples of up to 3·18,500 are within 2²⁴ from zero weights, and beyond it from those after an epoch."""
+    X, y = integers(43, count=300, classes=classes, noise=0.4)
+    options = {"max_epochs": 4, "sample_weight": np.full(300, 18_500)}
+    assert_same_run(*(fit(name, sp.csr_array(X), y, classes, **options) for name in ("reference", "compiled")))
+    assert [rows[0].dtype for rows in light] == [np.float32, np.float64, np.float64, np.float64]
+    light.clear()
+    for more in ({"lr": 0.3, "start": 1}, {"sample_weight": np.linspace(0.1, 1, 300)}):  # steps that are no integers
+        runs = (fit(name, sp.csr_array(X), y, classes, **more) for name in ("reference", "compiled"))
+        assert_same_run(*runs)
+    assert {rows[0].dtype for rows in light} == {np.dtype(np.float64)}
+
+
+def test_one_pass_makes_no_light_copy_and_a_second_call_does(light):
+    X, y = integers(13, count=600)
+    fit("compiled", sp.csr_array(X), y, max_epochs=1)
+    fit("compiled", X, y)  # dense
+    assert {len(rows) for rows in light} == {3, 1}
+    run = tp.RuleTrainer(engine="compiled", max_epochs=1).start(net_for(5, None), sp.csr_array(X), y)
+    light.clear()
+    run.epoch()
+    run.epoch()
+    assert [len(rows) for rows in light] == [3, 5]
+
+
+def test_weights_that_were_loaded_reach_the_light_copy(light):
+    X, y = integers(13, count=600)
+    X = sp.csr_array(X)
+    run, other = (tp.RuleTrainer(engine="compiled", max_epochs=9).start(net_for(5, None), X, y) for _ in range(2))
+    run.epoch()
+    other.epoch()
+    other.epoch()
+    other.load_state_dict(run.state_dict())
+    assert (run.epoch(), run.epoch()) == (other.epoch(), other.epoch())
+    assert run.log().equals(other.log())
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**-50, 2.0**50])
+def test_a_light_score_is_off_by_no_more_than_its_bound(scale):
+    """In fractions, for weights of any size and sums that cancel."""
+    rng = np.random.default_rng(5)
+    X = sp.csr_array(rng.standard_normal((50, 20)) * 2.0 ** rng.integers(-40, 1, (50, 20)) * scale)
+    rows = CsrRows(X)
+    rounding = Rounding(rows)
+    ratio, floor = rounding.light
+    worst = 0.0
+    for size in (1.0, 2.0**-140, 2.0**100):
+        w = rng.standard_normal(20) * 2.0 ** rng.integers(-20, 1, 20) * size
+        bound = ratio * rounding.bound(Weights(torch.from_numpy(w[None]), torch.zeros(1))) + floor
+        for i in range(50):
+            x = X[[i]].toarray()[0]
+            exact = sum(Fraction(a) * Fraction(b) for a, b in zip(x, w, strict=True))
+            rounded = np.float32(0)
+            for a, b in zip(x.astype(np.float32), w.astype(np.float32), strict=True):
+                rounded += a * b
+            off = abs(Fraction(float(rounded)) - exact)
+            assert off <= bound
+            worst = max(worst, float(off / Fraction(bound)))
+    assert worst > 1e-4  # a bound that is of use
+
+
+def test_lengths_beyond_single_precision_have_no_light_copy(light):
+    X, y = integers(13, count=300)
+    for factor in (1e30, 1e-30):
+        assert_same_run(*(fit(name, sp.csr_array(X * factor), y) for name in ("reference", "compiled")))
+    assert {len(rows) for rows in light} == {3}
 
 
 # --- input as it lies ---

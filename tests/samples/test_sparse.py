@@ -21,6 +21,7 @@ from torchperc.data.partition import whole
 from torchperc.descent.sgd import descend
 from torchperc.lightning.loader import Mapped
 from torchperc.samples import convert, parts
+from torchperc.samples.rows import CsrRows
 
 L = tp.lightning
 pytestmark = [
@@ -146,6 +147,25 @@ def test_a_sparse_tensor_shares_its_memory_with_scipy():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("classes", [1, 3])
+def test_combinations_of_samples_are_exact_for_integers(classes, dtype):
+    X, _ = numbers(count=400)
+    rng = np.random.default_rng(1)
+    coefs = rng.integers(-5, 6, (400, classes)) * (rng.random((400, classes)) < 0.5).astype(float)
+    combined = CsrRows(sp.csr_array(X.astype(dtype))).combine(torch.from_numpy(coefs))
+    assert combined.dtype == torch.float64
+    assert torch.equal(combined, torch.from_numpy(coefs.T @ X))
+
+
+def test_light_values_are_rounded_and_large_ones_infinite():
+    light, largest = CsrRows(sp.csr_array(np.array([[0.1, 0.0, 1e300], [3.0, -1e300, 0.0]]))).light()
+    assert light.tolist() == [np.float32(0.1), np.inf, 3.0, -np.inf]
+    assert largest == np.inf
+    light, largest = CsrRows(sp.csr_array(np.array([[7.0, 0.0], [0.0, -9.0]]))).light()
+    assert (light.tolist(), largest) == ([7.0, -9.0], 9.0)
+
+
 def test_no_word_about_beta_reaches_users():
     code = (
         "import warnings; warnings.simplefilter('error')\n"

@@ -13,7 +13,7 @@ from numba import njit
 from numba.extending import overload, register_jitable
 
 from torchperc.nn.derivatives import PERCEPTRON, logistic_terms, slope, slopes
-from torchperc.samples.loops import SUM, _add, _score, _scores
+from torchperc.samples.loops import SUM, _add, _fetch, _score, _scores
 
 for _formula in (logistic_terms, slope, slopes):
     register_jitable(error_model="numpy")(_formula)
@@ -144,8 +144,9 @@ def descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
         seen[p, 0] = score
         if kind == PERCEPTRON and not math.isfinite(score):
             return p
-        move = w.dtype.type(-rate * slope(np.float64(score), y[at[p]], kind, tie, low))
         following = at[min(p + 1, len(at) - 1)]
+        _fetch(rows, following, w)
+        move = w.dtype.type(-rate * slope(np.float64(score), y[at[p]], kind, tie, low))
         if move != 0:
             score = _add_and_score(rows, at[p], move, w, following)
             if has_bias:

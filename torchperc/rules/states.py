@@ -240,9 +240,7 @@ class SummedErrors:
 
     at_once = 1
 
-    def __init__(
-        self, space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor
-    ) -> None:
+    def __init__(self, space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor) -> None:
         self._space, self._start, self._entries, self._rows = space, start, entries, rows
         self._y, self._cost = y, cost
         self._at, self.everything = 0, float(cost.sum())
@@ -272,9 +270,7 @@ class SummedErrors:
         return total
 
 
-def state_errors(
-    space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor
-) -> Errors:
+def state_errors(space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor) -> Errors:
     """The errors of states of a log on samples, in the way that suits the space."""
     if Deciding.can(space, rows):
         assert isinstance(space, LinearSpace)

@@ -158,7 +158,11 @@ class RuleTrainer:
     def _check_log(self) -> None:
         """Refuse options that need the log, if there is none."""
         for what, refused, why in (
-            (f"select={self.select!r}", self.select not in ("last", "averaged"), "it is made from the states in the log"),
+            (
+                f"select={self.select!r}",
+                self.select not in ("last", "averaged"),
+                "it is made from the states in the log",
+            ),
             (f"kernel={self.kernel and self.kernel.name!r}", self.kernel is not None, "support vectors are the log"),
             (f"distributed={self.distributed!r}", self.distributed is not None, "the processes share the log"),
         ):
@@ -307,10 +311,10 @@ class RuleTrainer:
         space = replace(space, scale=scale)
         steps = problem.check_steps(self.lr, factors, space)
         margin = problem.learning_margin(self.margin, space)
-        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin)
+        epochs, select = (1, "last") if online else (self.max_epochs, self.select)
+        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin, epochs)
         held = problem.held_out(validation, space)
         problem.warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
-        epochs, select = (1, "last") if online else (self.max_epochs, self.select)
         prove = problem.prover(space, start, labels, ids) if self.prove and not online else None
         options: dict[str, Any] = {"max_epochs": epochs, "select": select, "validation": held, "prove": prove}
         options["cost"] = factors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -42,11 +43,24 @@ def laid_out(weight: Tensor, sparse: bool) -> Laid:
     """A copy of the weights in the order in memory that suits the samples."""
     if sparse and len(weight) > 1:  # classes side by side, padded to whole vector registers
         given = weight.detach().numpy()
-        numbers = np.zeros((weight.shape[1], -(-len(weight) // 8) * 8), given.dtype)
+        numbers = in_lines((weight.shape[1], -(-len(weight) // 8) * 8), given.dtype)
         numbers[:, : len(weight)].T[:] = given
         return Laid(torch.from_numpy(numbers)[:, : len(weight)].T, numbers)
     numbers = weight.detach().numpy().copy()  # numpy's memory: in large pages where it is large
     return Laid(torch.from_numpy(numbers), numbers if len(weight) > 1 else numbers[0])
+
+
+def in_lines(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    """Zeros that begin with a cache line of 64 bytes.
+
+    Example:
+        >>> in_lines((2, 8), np.float32).ctypes.data % 64
+        0
+    """
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    memory = np.zeros(size + 64, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return memory[begin : begin + size].view(dtype).reshape(shape)
 
 
 TIES = {"update": 0, "sign": 1, "strict": 2}

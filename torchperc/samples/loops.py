@@ -2,7 +2,9 @@
 
 Samples come as a tuple, ``(X,)`` for dense rows and ``(values, columns, starts)`` for CSR; weights as ``(d,)`` for one
 score, ``(K, d)`` for K scores of dense rows, and ``(d, K)`` for K scores of CSR rows, where one gather serves all
-classes. These functions are chosen by type when a loop that calls them is compiled, so each loop is written once.
+classes. CSR rows may bring a lighter copy of themselves and of the weights, ``(values, columns, starts, light values,
+light weights)``, by which most samples are decided: :func:`_look`. An update keeps the light weights up to date. These
+functions are chosen by type when a loop that calls them is compiled, so each loop is written once.
 
 Sums may be reordered and fused (that is what makes them fast), but NaN and infinity keep their meaning. An update
 rounds exactly as torch does: dense rows by a fused multiply-add like ``add_``, CSR rows by a product and a sum like
@@ -20,6 +22,7 @@ from numba.extending import intrinsic, overload
 SUM = {"reassoc", "contract", "nsz"}
 FUSED = {"contract", "nsz"}
 EXACT = {"nsz"}
+UNSURE = -(2**31) + 1  # in the place of the class a sample is taken for: a light score does not tell
 
 
 def _score(rows, i, w):  # pragma: no cover - compiled
@@ -41,13 +44,13 @@ def _score_dense(rows, i, w):
     return dense
 
 
-@overload(_score, jit_options={"fastmath": FUSED})
+@overload(_score, jit_options={"fastmath": FUSED, "forceinline": True})
 def _score_csr(rows, i, w):
-    if len(rows) != 3:
+    if len(rows) == 1:
         return None
 
     def csr(rows, i, w):  # four sums at a time by hand: vectors of gathered numbers are slower than none
-        values, columns, starts = rows
+        values, columns, starts = rows[:3]
         one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
         s0 = s1 = s2 = s3 = w.dtype.type(0)
         j, stop = np.uint64(starts[i]), np.uint64(starts[i + one])
@@ -195,48 +198,80 @@ def _scores_of_four(X, i0, i1, i2, i3, w, out):
         out[0, k], out[1, k], out[2, k], out[3, k] = s0, s1, s2, s3
 
 
-@intrinsic
-def _sum_eight(typingctx, values, columns, start, stop, w, k, out):
-    """out[k : k + 8] = Σ_j values[j]·w[columns[j], k : k + 8], in vectors; numba leaves so short a loop to scalars."""
+def _sum_lanes(lanes):
+    """out[k : k + lanes] = Σ_j values[j]·w[columns[j], k : k + lanes], in vectors.
 
-    def codegen(context, builder, signature, args):
-        kinds = dict(zip(("values", "columns", "start", "stop", "w", "k", "out"), signature.args, strict=True))
-        given = dict(zip(kinds, args, strict=True))
-        element, wide = context.get_data_type(kinds["values"].dtype), ir.IntType(64)
-        eight, size = ir.VectorType(element, 8), context.get_abi_sizeof(element)
+    Numba leaves so short a loop to scalars. Two sums take turns, so that an addition need not wait for the one before.
+    """
 
-        def place(name, *index):
-            array = context.make_array(kinds[name])(context, builder, given[name])
-            return cgutils.get_item_pointer(context, builder, kinds[name], array, index, wraparound=False)
+    @intrinsic
+    def sum_lanes(typingctx, values, columns, start, stop, w, k, out):
+        def codegen(context, builder, signature, args):
+            kinds = dict(zip(("values", "columns", "start", "stop", "w", "k", "out"), signature.args, strict=True))
+            given = dict(zip(kinds, args, strict=True))
+            element, wide = context.get_data_type(kinds["w"].dtype), ir.IntType(64)
+            vectors, size = ir.VectorType(element, lanes), context.get_abi_sizeof(element)
+            nothing = ir.Constant(vectors, ir.Undefined)
+            first = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+            totals = [cgutils.alloca_once_value(builder, ir.Constant(vectors, None)) for _ in range(2)]
 
-        def vector(name, *index):
-            return builder.bitcast(place(name, *index), eight.as_pointer())
+            def place(name, *index):
+                array = context.make_array(kinds[name])(context, builder, given[name])
+                return cgutils.get_item_pointer(context, builder, kinds[name], array, index, wraparound=False)
 
-        nothing, first = ir.Constant(eight, ir.Undefined), ir.Constant(ir.VectorType(ir.IntType(32), 8), [0] * 8)
-        total = cgutils.alloca_once(builder, eight)
-        builder.store(ir.Constant(eight, None), total)
-        with cgutils.for_range(builder, given["stop"], start=given["start"], intp=wide) as loop:
-            column = builder.load(place("columns", loop.index))
-            column = builder.zext(column, wide) if column.type.width < 64 else column
-            value = builder.insert_element(nothing, builder.load(place("values", loop.index)), wide(0))
-            weights = builder.load(vector("w", column, given["k"]), align=size)
-            product = builder.fmul(builder.shuffle_vector(value, nothing, first), weights, flags=("contract",))
-            builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
-        builder.store(builder.load(total), vector("out", given["k"]), align=size)
-        return context.get_dummy_value()
+            def vector(name, kind, *index):
+                return builder.bitcast(place(name, *index), kind.as_pointer())
 
-    return types.void(values, columns, types.int64, types.int64, w, types.uint64, out), codegen
+            def take(j, total):
+                column = builder.load(place("columns", j))
+                column = builder.zext(column, wide) if column.type.width < 64 else column
+                value = builder.load(place("values", j))
+                value = value if value.type == element else builder.fpext(value, element)
+                value = builder.insert_element(nothing, value, wide(0))
+                weights = builder.load(vector("w", vectors, column, given["k"]), align=size)
+                product = builder.fmul(builder.shuffle_vector(value, nothing, first), weights, flags=("contract",))
+                builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+
+            pairs = builder.and_(builder.sub(given["stop"], given["start"]), wide(-2))
+            middle = builder.add(given["start"], pairs)
+            with cgutils.for_range_slice(builder, given["start"], middle, wide(2), intp=wide) as (j, _):
+                take(j, totals[0])
+                take(builder.add(j, wide(1)), totals[1])
+            with cgutils.for_range(builder, given["stop"], start=middle, intp=wide) as loop:
+                take(loop.index, totals[0])
+            total = builder.fadd(*map(builder.load, totals))
+            kept = ir.VectorType(context.get_data_type(kinds["out"].dtype), lanes)
+            total = total if kept == vectors else builder.fpext(total, kept)
+            builder.store(total, vector("out", kept, given["k"]), align=size)
+            return context.get_dummy_value()
+
+        return types.void(values, columns, types.int64, types.int64, w, types.uint64, out), codegen
+
+    return sum_lanes
+
+
+_sum_eight, _sum_sixteen = _sum_lanes(8), _sum_lanes(16)
+
+
+@njit
+def _csr_scores(values, columns, starts, i, w, out):
+    """out_k = w_k·x_i; the width of the weights is a multiple of eight."""
+    start, stop = np.int64(starts[i]), np.int64(starts[i + np.uint64(1)])
+    k, classes = np.uint64(0), np.uint64(w.shape[1])
+    while k + np.uint64(8) < classes:
+        _sum_sixteen(values, columns, start, stop, w, k, out)
+        k += np.uint64(16)
+    if k < classes:
+        _sum_eight(values, columns, start, stop, w, k, out)
 
 
 @overload(_scores)
 def _scores_csr(rows, i, w, out):
-    if len(rows) != 3:
+    if len(rows) == 1:
         return None
 
     def csr(rows, i, w, out):
-        values, columns, starts = rows
-        for k in range(np.uint64(0), np.uint64(w.shape[1]), np.uint64(8)):  # the width is a multiple of eight
-            _sum_eight(values, columns, starts[i], starts[i + np.uint64(1)], w, k, out)
+        _csr_scores(rows[0], rows[1], rows[2], i, w, out)
 
     return csr
 
@@ -266,25 +301,133 @@ def _add_dense(rows, i, coef, w, k):
     return many
 
 
-@overload(_add, jit_options={"fastmath": EXACT})
+@overload(_add, jit_options={"fastmath": EXACT, "forceinline": True})
 def _add_csr(rows, i, coef, w, k):
-    if len(rows) != 3:
+    if len(rows) == 1:
         return None
+    light = len(rows) > 3
     if w.ndim == 1:
 
         def one(rows, i, coef, w, k):
-            values, columns, starts = rows
+            values, columns, starts = rows[:3]
             for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
                 w[np.uint64(columns[j])] += coef * values[j]
+                if light:
+                    rows[4][np.uint64(columns[j])] = w[np.uint64(columns[j])]
 
         return one
 
     def many(rows, i, coef, w, k):
-        values, columns, starts = rows
+        values, columns, starts = rows[:3]
         for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
             w[np.uint64(columns[j]), k] += coef * values[j]
+            if light:
+                rows[4][np.uint64(columns[j]), k] = w[np.uint64(columns[j]), k]
 
     return many
+
+
+def _look(rows, at, ids, y, b, margin, off, low, high, out):  # pragma: no cover - compiled
+    """The first position from ``low`` on that is not clearly right, and the class it is taken for, if that is clear.
+
+    By light scores; of rows without, ``low`` itself is unsure.
+
+    Args:
+        b: the biases (K,).
+        off: how far the difference of two light scores can be off.
+        out: room for K scores and eight more.
+    """
+
+
+@overload(_look)
+def _look_of(rows, at, ids, y, b, margin, off, low, high, out):
+    if len(rows) <= 3:
+        return lambda rows, at, ids, y, b, margin, off, low, high, out: (low, UNSURE)
+    if rows[4].ndim == 1:
+
+        def one(rows, at, ids, y, b, margin, off, low, high, out):
+            light, bias = (rows[3], rows[1], rows[2]), np.float64(b[0])
+            for p in range(np.uint64(low), np.uint64(high)):
+                own = y[ids[p]]
+                slack = own * (np.float64(_score(light, at[p], rows[4])) + bias)
+                if not (slack > margin + off and slack < np.inf):
+                    return np.int64(p), np.int64(-own if -np.inf < slack < margin - off else UNSURE)
+            return high, UNSURE
+
+        return one
+
+    def many(rows, at, ids, y, b, margin, off, low, high, out):
+        for p in range(np.uint64(low), np.uint64(high)):
+            _csr_scores(rows[3], rows[1], rows[2], at[p], rows[4], out)
+            own, rival, best, second, total = y[ids[p]], np.int64(-1), -np.inf, -np.inf, 0.0
+            for k in range(len(b)):
+                value = np.float64(out[k]) + b[k]
+                total += value  # which is finite only if all are
+                if k != own and value > second:
+                    second = value
+                    if value > best:
+                        rival, best, second = k, value, best
+            slack = np.float64(out[own]) + b[own] - best
+            if not (slack > margin + off and abs(total) < np.inf):
+                sure = slack < margin - off and best - second > off and abs(total) < np.inf
+                return np.int64(p), np.int64(rival if sure else UNSURE)
+        return high, UNSURE
+
+    return many
+
+
+@njit(cache=True, nogil=True)
+def lighten(numbers, out, first, end):
+    """Numbers in another type, from one to another; the largest magnitude if all are integers, else infinity."""
+    largest, whole = 0.0, True
+    for j in range(np.uint64(first), np.uint64(end)):
+        out[j] = numbers[j]
+        largest = max(largest, abs(numbers[j]))
+        whole &= numbers[j] == np.rint(numbers[j])
+    return largest if whole else np.inf
+
+
+@intrinsic
+def _fetch_one(typingctx, w, j):
+    """Have the memory of w[j] brought near, without waiting for it."""
+
+    def codegen(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        there = cgutils.get_item_pointer(context, builder, signature.args[0], array, [args[1]], wraparound=False)
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        fetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        builder.call(fetch, [builder.bitcast(there, byte), number(1), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(w, types.uint64), codegen
+
+
+def _fetch(rows, i, w):  # pragma: no cover - compiled
+    """Have the weights of a sample brought near while others are worked on."""
+
+
+@overload(_fetch, jit_options={"forceinline": True})
+def _fetch_of(rows, i, w):
+    if len(rows) == 1 or w.ndim > 1:
+        return lambda rows, i, w: None
+
+    def csr(rows, i, w):
+        for j in range(np.uint64(rows[2][i]), np.uint64(rows[2][i + np.uint64(1)])):
+            _fetch_one(w, np.uint64(rows[1][j]))
+
+    return csr
+
+
+@njit(cache=True, nogil=True, fastmath=EXACT)
+def combine(values, columns, starts, coefs, out):
+    """out_jk += Σ_i coef_ik·x_ij in float64, without the samples whose coefficients are 0."""
+    for i in range(np.uint64(len(coefs))):
+        for k in range(np.uint64(coefs.shape[1])):
+            coef = coefs[i, k]
+            if coef != 0.0:
+                for j in range(np.uint64(starts[i]), np.uint64(starts[i + np.uint64(1)])):
+                    out[np.uint64(columns[j]), k] += coef * np.float64(values[j])
 
 
 @njit(cache=True, nogil=True, fastmath=SUM)
@@ -306,7 +449,7 @@ def _length_of(rows, i, width):
         return lambda rows, i, width: _squares(rows[0][i])
 
     def csr(rows, i, width):
-        values, columns, starts = rows
+        values, columns, starts = rows[:3]
         first, end = np.int64(starts[np.uint64(i)]), np.int64(starts[np.uint64(i) + np.uint64(1)])
         if first < 0 or end < first or end > len(values) or end > len(columns):
             return np.nan

@@ -261,7 +261,13 @@ class CsrRows(Rows):
         return torch.from_numpy(self.X @ weight.detach().numpy().T) + bias
 
     def combine(self, coefs: Tensor) -> Tensor:
-        return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
+        if not compiling.pays(self.dtype, self.device, len(self)):
+            return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
+        from torchperc.samples.loops import combine
+
+        total = np.zeros((self.width, coefs.shape[1]))
+        combine(*self.plain(), coefs.double().contiguous().numpy(), total)
+        return torch.from_numpy(total.T)
 
     def mix(self, coefs: Tensor) -> Tensor:
         return torch.from_numpy((self.X.T @ coefs.numpy()).T)
@@ -288,6 +294,17 @@ class CsrRows(Rows):
 
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self.X.data, self.X.indices, self.X.indptr
+
+    def light(self) -> tuple[np.ndarray[Any, Any], float]:
+        """The values in float32, for loops that look at all samples again and again; too large ones are infinite.
+
+        And the largest magnitude if all values are integers, else infinity.
+        """
+        from torchperc.samples.loops import lighten
+
+        values = self.X.data
+        light = np.empty(len(values), np.float32)
+        return light, max(compiling.in_halves(partial(lighten, values, light), len(values), values.itemsize))
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         return [self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data]

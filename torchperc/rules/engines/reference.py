@@ -28,13 +28,17 @@ _AT_ONCE = 4096  # samples that are scored together
 
 @dataclass(frozen=True)
 class Task:
-    """What to learn: samples, labels, the coefficient of each sample, tie and margin, before the space's scaling."""
+    """What to learn: samples, labels, the coefficient of each sample, tie and margin, before the space's scaling.
+
+    ``epochs``: at most so many passes come, for engines that prepare themselves for several.
+    """
 
     space: Space
     y: Tensor
     coefs: Tensor
     tie: str
     margin: float
+    epochs: int = 1
 
     @cached_property
     def common(self) -> float | None:

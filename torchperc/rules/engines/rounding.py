@@ -25,14 +25,24 @@ _SMALLEST = 2.0**-536  # the square of what is smaller is lost in float64
 
 @dataclass(frozen=True)
 class Rounding:
-    """Rounding errors of the scores of these samples."""
+    """Rounding errors of the scores of these samples, by weights in their type or another.
+
+    ``longest``: at least the length of the longest sample, if it is known.
+    """
 
     rows: Rows
+    weights: torch.dtype | None = None
+    longest: float | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the scores."""
+        return self.weights or self.rows.dtype
 
     @cached_property
     def unit(self) -> float:
         """The unit roundoff u of the type, or of matrix products in single precision."""
-        return max(torch.finfo(self.rows.dtype).eps / 2, _products() if self.rows.dtype == torch.float32 else 0.0)
+        return max(torch.finfo(self.dtype).eps / 2, _products() if self.dtype == torch.float32 else 0.0)
 
     def gamma(self, terms: int) -> float:
         """γ of so many terms and a bias, with 1 % to spare for the rounding of the bound itself."""
@@ -42,11 +52,28 @@ class Rounding:
     @cached_property
     def floor(self) -> float:
         """What products too small for the type add to the error."""
-        return (self.rows.terms + 2) * torch.finfo(self.rows.dtype).smallest_normal * self.unit * 4
+        return (self.rows.terms + 2) * torch.finfo(self.dtype).smallest_normal * self.unit * 4
+
+    @cached_property
+    def light(self) -> tuple[float, float] | None:
+        """How many times as far a score of values and weights in single precision can be off, and how much farther.
+
+        ``None`` for samples so long or so short that weights of their size may not be held in single precision.
+        """
+        if self.dtype == torch.float32:
+            return 1.0, 0.0
+        if not 2.0**-60 < self.radius < 2.0**60:
+            return None
+        terms = self.rows.terms
+        relative = (terms + 5) * 2.0**-24  # a value and a weight are rounded, too
+        ratio = 1.01 * relative / (1 - relative) / self.gamma(terms) if relative < 0.5 else math.inf
+        return ratio, 2.0**-148 * (terms + math.sqrt(terms) * self.radius)
 
     @cached_property
     def radius(self) -> float:
         """At least the length of the longest sample."""
+        if self.longest is not None:
+            return self.longest
         return math.sqrt(self.rows.longest) * (1 + 1e-6) + _SMALLEST * math.sqrt(self.rows.width)
 
     def bound(self, weights: Weights, total: float = 0.0, bias_scale: float = 0.0) -> float:

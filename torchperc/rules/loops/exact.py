@@ -10,8 +10,9 @@ from numba.extending import overload
 
 from torchperc.samples.loops import SUM, _squares
 
-BOUND, UNIT, GAMMA, RADIUS, FLOOR, STEP, COUNT, PERIOD, NEAR = 0, 1, 2, 3, 4, 5, 6, 7, 8
-"""Places in the array that says how far a score can be off: the bound now, what it is made of, when to renew it."""
+BOUND, UNIT, GAMMA, RADIUS, FLOOR, STEP, COUNT, PERIOD, LIGHT, LIGHT_FLOOR, NEAR = range(11)
+"""Places in the array that says how far a score can be off: the bound now, what it is made of, when to renew it, and
+how many times as far a light score can be off, and how much farther."""
 _LIMBS, _LOWEST = 144, 2256
 _LOW27, _LOW32 = 2**27 - 1, 2**32 - 1
 
@@ -180,3 +181,9 @@ def lengthen(square, w, b, bias_scale, near):
         near[RADIUS] = 1.1 * radius  # so that not every longer one changes it
         near[STEP] = 1.5 * near[RADIUS] ** 2 + abs(bias_scale)
         renew(w, b, near)
+
+
+@njit
+def light_off(near):
+    """How far the difference of two light scores can be off."""
+    return 2.0 * (near[LIGHT] * near[BOUND] + near[LIGHT_FLOOR])

@@ -8,8 +8,17 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from torchperc.rules.loops.exact import BOUND, _moved, _side, lengthen, renew
-from torchperc.samples.loops import _add, _length, _score, _score_and_square, _scores, _scores_of_four
+from torchperc.rules.loops.exact import BOUND, _moved, _side, lengthen, light_off, renew
+from torchperc.samples.loops import (
+    UNSURE,
+    _add,
+    _length,
+    _look,
+    _score,
+    _score_and_square,
+    _scores,
+    _scores_of_four,
+)
 
 UPDATE, SIGN, STRICT = 0, 1, 2
 OVERFLOW = -(2**31)  # in the place of the class a sample was taken for: its score is not finite
@@ -123,6 +132,28 @@ def _learn(
 
 @overload(_learn)
 def _learn_of(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
+    if len(rows) > 3:
+
+        def light(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
+            out, p, high = np.empty(len(b) + 8, w.dtype), np.int64(low), np.int64(len(at))
+            while True:
+                p, r = _look(rows, at, ids, y, b, margin, light_off(near), p, high, out)
+                if p == high:
+                    return found
+                own, coef = y[ids[p]], _of(coefs, ids[p])
+                if r == UNSURE:
+                    r = _taken_for(rows, at[p], own, w, b, tie, margin, out, near)
+                if r == OVERFLOW:
+                    return -1 - p
+                if r != own:
+                    update(rows, at[p], coef, own, r, w, b, bias_scale)
+                    _moved(coef, w, b, near)
+                    position[found], wrong[found] = p, r
+                    found += 1
+                p += 1
+
+        return light
+
     if w.ndim == 1:
 
         def one(rows, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):

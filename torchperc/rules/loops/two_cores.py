@@ -7,8 +7,9 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from torchperc.rules.loops.exact import _moved, renew
+from torchperc.rules.loops.exact import _moved, light_off, renew
 from torchperc.rules.loops.learn import OVERFLOW, _of, _taken_for, learn, update
+from torchperc.samples.loops import UNSURE, _look
 
 TURN, LOW, HIGH, DONE, FIRST, TALK = 0, 1, 2, 16, 17, 32
 """Places in the array through which two threads talk; those that one of them writes share no cache line with others."""
@@ -43,11 +44,15 @@ def _store(typingctx, array, index, value):
 @njit(cache=True, nogil=True)
 def scan(rows, at, ids, y, w, b, tie, margin, near, out, low, high):
     """The first mistake at positions low to high under the weights as they are, ``high`` if there is none."""
-    for p in range(low, high):
+    off, p = light_off(near), low
+    while True:
+        p, r = _look(rows, at, ids, y, b, margin, off, p, high, out)
+        if p == high:
+            return high
         own = y[ids[p]]
-        if _taken_for(rows, at[p], own, w, b, tie, margin, out, near) != own:
+        if r != UNSURE or _taken_for(rows, at[p], own, w, b, tie, margin, out, near) != own:
             return p
-    return high
+        p += 1
 
 
 @njit(cache=True, nogil=True)
