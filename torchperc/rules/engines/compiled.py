@@ -13,6 +13,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.rules.engines.reference import LinearEngine, Task
 from torchperc.rules.engines.rounding import Rounding
+from torchperc.rules.engines.screening import LIMIT, SEGMENT, Screen, screen_for
 from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
@@ -20,10 +21,12 @@ from torchperc.samples.compiling import other_cores
 from torchperc.samples.rows import Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
-_SEGMENT = 2**25  # bytes of samples between two looks at whether a second core is worth it
+# bytes of samples between two looks at whether a second core is worth it, or a copy in eight bits; those of the first
+_SEGMENT, _FIRST = 2**25, 2**22
 # bytes of samples below which two cores are slower than one, and after which they look at each other's work
 _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
+_WORTH_CODES = 4096  # samples below which they are presented before their codes
 
 
 def obstacle(space: Space) -> str | None:
@@ -53,12 +56,15 @@ class CompiledEngine(LinearEngine):
     """The loop of the reference engine, compiled.
 
     If mistakes are rare, a second core scores samples ahead; what it finds counts only if the weights have not changed
-    since, so the result is that of the plain loop.
+    since, so the result is that of the plain loop. If dense samples are presented again and again, a copy of them in
+    eight bits tells which need not be read, see :mod:`torchperc.rules.engines.screening`.
     """
 
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
-        self._gap = 0.0
+        self._gap, self._seen = 0.0, False
+        self._screen: Screen | None = None
+        self._can_screen, self._shut = True, False
         self._near = nearness(self.space)
         self._found = np.empty((2, 0), np.int64)
         laid = compiling.laid_out(self.weights.weight, self.space.rows.sparse)
@@ -68,17 +74,72 @@ class CompiledEngine(LinearEngine):
         self._y, self._coefs = task.y.numpy(), coefs.contiguous().numpy()
 
     def run(self, order: Tensor) -> Mistakes:
-        """Present these samples in order, a segment at a time."""
+        """Present these samples in order: by their codes in eight bits where that is faster, else as they are."""
+        found: list[Mistakes] = []
+        done, self._shut = 0, False
+        while done < len(order):
+            by_codes = self._screen is not None and self._screen.open and len(order) >= _WORTH_CODES
+            made, count = (self._by_codes if by_codes else self._as_they_are)(order[done:])
+            found += [mistakes.later(done) for mistakes in made]
+            done += count
+        self._seen = True
+        return Mistakes.joined(found)
+
+    def _as_they_are(self, order: Tensor) -> tuple[list[Mistakes], int]:
+        """Present samples, a segment at a time, until codes are faster; the mistakes, and how many were presented."""
         found, before = [], 0
         for rows, at in self.space.rows.parts(order):
             ids = order[before : before + len(at)].numpy().view(np.uint64)
             numbers = at.numpy().view(np.uint64)
-            size = len(at) if self._gap else max(4096, _SEGMENT // rows.row_bytes)  # a first look, then all at once
-            for first in range(0, len(at), size):
-                part = slice(first, first + size)
+            first, size = 0, max(4096, _FIRST // rows.row_bytes)
+            while first < len(at):
+                part = slice(first, len(at) if self._seen else min(first + size, len(at)))  # some first looks
                 found.append(self._segment(rows, numbers[part], ids[part]).later(before + first))
+                first, size = part.stop, max(4096, _SEGMENT // rows.row_bytes)
+                if self._consider(int(ids[0] - numbers[0]), len(rows)):
+                    return found, before + first
             before += len(at)
-        return Mistakes.joined(found)
+        return found, before
+
+    def _by_codes(self, order: Tensor) -> tuple[list[Mistakes], int]:
+        """Present samples of which few have to be read, a segment at a time, until there are many."""
+        from torchperc.rules.loops.screened import learn_screened
+
+        assert self._screen is not None
+        ids, found, first, total = order.numpy().view(np.uint64), list[Mistakes](), 0, 0
+        test = compiling.TIES[self.task.tie], float(self.task.margin), self._near
+        size = max(4096, SEGMENT // self.space.rows.row_bytes, len(ids) // 16 * self._screen.complete)
+        while first < len(ids) and self._screen.open:
+            part = ids[first : first + size]
+            low, high = (0, len(self._y)) if self._screen.complete else (int(part.min()), int(part.max()) + 1)
+            screen = self._screen.arrays(low, high, self.again)
+            if screen is None:
+                mistakes = self._as_they_are(order[first : first + size])[0]  # never more than one segment
+            else:
+                position, wrong = self._room(len(part))
+                made, read = learn_screened(
+                    screen, self._screen.X, part, part, self._y, self._coefs, self._w, self._b,
+                    float(self.space.bias_scale), *test, 0, position, wrong, 0,
+                )  # fmt: skip
+                mistakes, total = [self._mistakes(part, made)], total + read
+            found += [each.later(first) for each in mistakes]
+            first += len(part)
+            self._screen.judge(total, first)
+            size = len(ids) if self._screen.complete else size
+        self._shut = not self._screen.open
+        return found, first
+
+    def _consider(self, first: int, count: int) -> bool:
+        """Whether to go on by codes in eight bits, by a look at so many samples from the first on."""
+        if not self.again or self._shut or not self._can_screen or self._gap * LIMIT < 1.0:
+            return False
+        if self._screen is None:
+            self._screen = screen_for(self.space.rows, self._y, self.space.outputs)
+            self._can_screen = self._screen is not None
+        if self._screen is not None and not self._screen.open:
+            self._screen.consider(first, first + count, self._w, self._b, self._near, float(self.task.margin))
+            self._shut = not self._screen.open
+        return self._screen is not None and self._screen.open
 
     def first(self, order: Tensor) -> int:
         """The place in an order of the first mistake under the weights as they are."""
@@ -117,10 +178,7 @@ class CompiledEngine(LinearEngine):
         from torchperc.rules.loops import two_cores
         from torchperc.rules.loops.learn import learn
 
-        task = self.task
-        if self._found.shape[1] < len(at):
-            self._found = np.empty((2, len(at)), np.int64)
-        position, wrong = self._found
+        task, (position, wrong) = self.task, self._room(len(at))
         seen = (rows.plain(), at, ids, self._y)
         test = (compiling.TIES[task.tie], float(task.margin), self._near)
         state = (self._w, self._b)
@@ -136,10 +194,20 @@ class CompiledEngine(LinearEngine):
             )  # fmt: skip
         else:
             found = learn(*seen, self._coefs, *state, float(self.space.bias_scale), *test, 0, position, wrong, 0)
+        self._gap = len(at) / (max(found, 0) + 0.5)
+        return self._mistakes(ids, found)
+
+    def _room(self, count: int) -> _Array:
+        """Where a loop writes the positions of mistakes among so many samples, and what they were taken for."""
+        if self._found.shape[1] < count:
+            self._found = np.empty((2, count), np.int64)
+        return self._found
+
+    def _mistakes(self, ids: _Array, found: int) -> Mistakes:
+        """The mistakes that a loop has written, so many of these samples."""
         if found < 0:
             raise checks.weights_overflow()
-        self._gap = len(at) / (found + 0.5)
-        position, wrong = position[:found].copy(), wrong[:found].copy()
+        position, wrong = (column[:found].copy() for column in self._found)
         sample = ids[position].view(np.int64)  # in numpy, since torch would wake its threads for a few thousand numbers
         coef = self._coefs[sample if len(self._coefs) > 1 else np.zeros_like(sample)]
         columns = sample, position, coef * self._y[sample] if self.space.classes is None else coef, wrong

@@ -12,13 +12,13 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
+from numba.extending import intrinsic, overload
 
 SCALE, OFFSET, ERROR, LABEL = 0, 1, 2, 3
 """Places in the four numbers in single precision that are kept with the codes of a row."""
 HEAD, STEP = 16, 16
 """Bytes of those numbers in front of the codes of a row; codes worked on together: a row has a multiple of them."""
-_LINE = 64  # bytes that come from memory together
+_LINE, _AHEAD = 64, 6144  # bytes that come from memory together; and those between a row and one that is called
 _FLAGS = ("reassoc", "contract", "nsz")
 _I8, _I16, _I32, _I64, _F32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
@@ -42,8 +42,11 @@ def _everywhere(builder, value, size):
     return builder.shuffle_vector(builder.insert_element(nothing, value, _I32(0)), nothing, zeros)
 
 
-def _constant(value, size):
-    return ir.Constant(ir.VectorType(_F32, size), [ir.Constant(_F32, value)] * size)
+def _within(builder, vector, low, high):
+    """Each number, or the limit that it is beyond."""
+    low, high = (_everywhere(builder, ir.Constant(vector.type.element, limit), vector.type.count) for limit in (low, high))
+    vector = builder.select(builder.fcmp_ordered("<", vector, high), vector, high)
+    return builder.select(builder.fcmp_ordered(">", vector, low), vector, low)
 
 
 def _some(builder, vector, index):
@@ -61,12 +64,13 @@ def _folded(builder, vector, together):
 
 
 def _along(builder, count, size, starts, body):
-    """What ``body(j, values)`` makes of the starting values for j = 0, size, … below the count, which is not 0."""
+    """What ``body(j, values)`` makes of the starting values for j = 0, size, … and last count − size, which may overlap."""
     before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
+    last = builder.sub(count, _I64(size))
     builder.branch(loop)
     builder.position_at_end(loop)
     j, values = builder.phi(_I64), [builder.phi(start.type) for start in starts]
-    made = body(j, values)
+    made = body(builder.select(builder.icmp_signed("<", j, last), j, last), values)
     following = builder.add(j, _I64(size))
     j.add_incoming(_I64(0), before)
     j.add_incoming(following, loop)
@@ -78,23 +82,45 @@ def _along(builder, count, size, starts, body):
     return made
 
 
-def _rounded(builder, vector):
-    """Each number to the nearest integer."""
-    name = f"llvm.rint.v{vector.type.count}f32"
-    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(vector.type, [vector.type]), name)
-    return builder.call(function, [vector])
+def _to_integers(builder, vector):
+    """Each number to the nearest integer, and that integer as the low bits of another: by adding what has no room for
+    fractions.
+    """
+    single = vector.type.element == _F32
+    large = _everywhere(builder, ir.Constant(vector.type.element, 1.5 * 2.0 ** (23 if single else 52)), vector.type.count)
+    bits = ir.VectorType(_I32 if single else _I64, vector.type.count)
+    moved = builder.fadd(vector, large)
+    return builder.fsub(moved, large), builder.sub(builder.bitcast(moved, bits), builder.bitcast(large, bits))
 
 
 def _length(context, builder, kind, array):
     return builder.extract_value(context.make_array(kind)(context, builder, array).shape, 0)
 
 
+@intrinsic
+def come(typingctx, codes, i):
+    """Have a row come from memory before it is needed."""
+
+    def codegen(context, builder, signature, args):
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        place, address = _I8.as_pointer(), builder.bitcast(array.data, _I8.as_pointer())
+        address = builder.gep(address, [builder.mul(args[1], builder.extract_value(array.strides, 0))])
+        kind = ir.FunctionType(ir.VoidType(), [place, _I32, _I32, _I32])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        width = builder.mul(builder.extract_value(array.shape, 1), builder.extract_value(array.strides, 1))
+        with cgutils.for_range_slice(builder, _I64(0), width, _I64(_LINE), intp=_I64) as (offset, _):
+            builder.call(function, [builder.gep(address, [offset]), _I32(0), _I32(3), _I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(codes, types.int64), codegen
+
+
 # --- encoding -----------------------------------------------------------------------------------------------------
 
 
 @intrinsic
-def _extent(typingctx, row):
-    """The smallest and the largest number of a row whose length is a multiple of STEP."""
+def extent(typingctx, row):
+    """The smallest and the largest number of a row."""
 
     def codegen(context, builder, signature, args):
         kind, element = signature.args[0], context.get_data_type(row.dtype)
@@ -124,54 +150,80 @@ def _encode_integers(typingctx, row, offset, codes):
     def codegen(context, builder, signature, args):
         element, size = context.get_data_type(row.dtype), 8
         offset = _everywhere(builder, args[1], size)
-        far = _everywhere(builder, ir.Constant(element, 1000.0), size), _everywhere(builder, ir.Constant(element, -1000.0), size)
+        bits = ir.VectorType(ir.IntType(8 * context.get_abi_sizeof(element)), size)
 
         def body(j, values):
             place = _vector(builder, _address(context, builder, signature.args[0], args[0], j), element, size)
             x = builder.fsub(builder.load(place, align=4), offset)
-            inside = builder.select(builder.fcmp_ordered("<", x, far[0]), x, far[0])
-            inside = builder.select(builder.fcmp_ordered(">", inside, far[1]), inside, far[1])
-            wide = builder.fptosi(inside, ir.VectorType(_I32, size))
-            code = builder.trunc(wide, ir.VectorType(_I8, size))
+            nearest, code = _to_integers(builder, x)
             place = _vector(builder, _address(context, builder, signature.args[2], args[2], j), _I8, size)
-            builder.store(code, place, align=1)
-            back = builder.sitofp(builder.sext(code, wide.type), x.type)
-            return [builder.or_(values[0], builder.fcmp_unordered("!=", back, x))]
+            builder.store(builder.trunc(code, ir.VectorType(_I8, size)), place, align=1)
+            left = builder.bitcast(builder.fsub(x, nearest), bits)
+            far = builder.add(code, ir.Constant(bits, [bits.element(128)] * size))
+            return builder.or_(values[0], left), builder.or_(values[1], far)
 
-        start = ir.Constant(ir.VectorType(ir.IntType(1), size), None)
         count = _length(context, builder, signature.args[0], args[0])
-        (differs,) = _along(builder, count, size, [start], body)
-        return builder.not_(_folded(builder, differs, builder.or_))
+        left, far = _along(builder, count, size, [ir.Constant(bits, None)] * 2, body)
+        left, far = (_folded(builder, found, builder.or_) for found in (left, far))
+        integer = builder.icmp_unsigned("==", builder.shl(left, left.type(1)), left.type(0))  # whatever the sign
+        return builder.and_(integer, builder.icmp_unsigned("<", far, far.type(256)))
 
     return types.boolean(row, row.dtype, codes), codegen
 
 
-@intrinsic
-def _encode_nearest(typingctx, row, offset, inverse, codes):
-    """codes = (row − offset)·inverse to the nearest integer, and the sum of squares of what that leaves."""
+def _nearest(code, precision):
+    """A function of a row, offset, inverse and codes: codes = (row − offset)·inverse to the nearest integers, in so many
+    bits; the sum of squares of what that leaves, and the sum of the codes.
+    """
 
-    def codegen(context, builder, signature, args):
-        element, size = context.get_data_type(row.dtype), 8
-        offset, inverse = _everywhere(builder, args[1], size), _everywhere(builder, args[2], size)
-        low, high = _constant(-128.0, size), _constant(127.0, size)
+    def nearest(typingctx, row, offset, inverse, codes):
+        def codegen(context, builder, signature, args):
+            element, size = context.get_data_type(row.dtype), 8
+            number = context.get_data_type(precision)
+            offset, inverse = _everywhere(builder, args[1], size), _everywhere(builder, args[2], size)
+            half = float(2 ** (code.width - 1))
 
-        def body(j, values):
-            place = _vector(builder, _address(context, builder, signature.args[0], args[0], j), element, size)
-            z = builder.fsub(builder.load(place, align=4), offset)
-            z = builder.fmul(z if element == _F32 else builder.fptrunc(z, low.type), inverse)
-            q = builder.select(builder.fcmp_ordered("<", z, high), z, high)
-            q = _rounded(builder, builder.select(builder.fcmp_ordered(">", q, low), q, low))
-            code = builder.trunc(builder.fptosi(q, ir.VectorType(_I32, size)), ir.VectorType(_I8, size))
-            place = _vector(builder, _address(context, builder, signature.args[3], args[3], j), _I8, size)
-            builder.store(code, place, align=1)
-            left = builder.fsub(z, q)
-            return [builder.fadd(values[0], builder.fmul(left, left, flags=_FLAGS), flags=_FLAGS)]
+            def body(j, values):
+                place = _vector(builder, _address(context, builder, signature.args[0], args[0], j), element, size)
+                z = builder.fsub(builder.load(place, align=4), offset)
+                if element != number:
+                    z = (builder.fptrunc if number == _F32 else builder.fpext)(z, inverse.type)
+                z = builder.fmul(z, inverse)
+                q, integer = _to_integers(builder, _within(builder, z, -half, half - 1.0))
+                place = _vector(builder, _address(context, builder, signature.args[3], args[3], j), code, size)
+                builder.store(builder.trunc(integer, ir.VectorType(code, size)), place, align=code.width // 8)
+                left = builder.fsub(z, q)
+                squares = builder.fadd(values[0], builder.fmul(left, left, flags=_FLAGS), flags=_FLAGS)
+                return squares, builder.fadd(values[1], q, flags=_FLAGS)
 
-        count = _length(context, builder, signature.args[0], args[0])
-        (total,) = _along(builder, count, size, [_constant(0.0, size)], body)
-        return _folded(builder, total, lambda a, b: builder.fadd(a, b, flags=_FLAGS))
+            count = _length(context, builder, signature.args[0], args[0])
+            sums = _along(builder, count, size, [ir.Constant(inverse.type, None)] * 2, body)
+            found = [_folded(builder, total, lambda a, b: builder.fadd(a, b, flags=_FLAGS)) for total in sums]
+            return context.make_tuple(builder, signature.return_type, found)
 
-    return types.float32(row, row.dtype, types.float32, codes), codegen
+        return types.UniTuple(precision, 2)(row, row.dtype, precision, codes), codegen
+
+    return intrinsic(nearest)
+
+
+_encode_nearest, encode_weights = _nearest(_I8, types.float32), _nearest(_I16, types.float64)
+
+
+def _row(X, i, room):  # pragma: no cover - compiled
+    """A row whose numbers lie side by side."""
+
+
+@overload(_row)
+def _row_of(X, i, room):
+    if X.layout == "C":
+        return lambda X, i, room: X[i]
+
+    def copied(X, i, room):
+        for j in range(np.uint64(X.shape[1])):
+            room[j] = X[i, j]
+        return room
+
+    return copied
 
 
 @njit(cache=True, nogil=True)
@@ -179,7 +231,7 @@ def encode(X, y, codes, numbers, step, low, high):
     """Encode every ``step``-th row of X from low to high: row low + m·step is row m of the copy.
 
     Args:
-        X: samples (N, d).
+        X: samples (N, d), d ≥ 8.
         y: their labels, kept with the codes.
         codes: int8 (M, HEAD + D), D ≥ d a multiple of STEP.
         numbers: float32 (M, 4), the first bytes of a row of codes, see SCALE.
@@ -187,35 +239,29 @@ def encode(X, y, codes, numbers, step, low, high):
         low: the first.
         high: behind the last.
     """
-    width = X.shape[1]
-    row, own = np.empty(codes.shape[1] - HEAD, X.dtype), np.empty(codes.shape[1] - HEAD, np.int8)
-    number, single, root = X.dtype.type, np.float32, np.float32(math.sqrt(width) * (1.0 + 1e-6))
-    rounding = single(1.01 + 1.2e-7 * width)
+    width, single, number = X.shape[1], np.float32, X.dtype.type
+    room, own = np.empty(width, X.dtype), np.zeros(codes.shape[1] - HEAD, np.int8)
+    root, rounding = single(math.sqrt(width) * (1.0 + 1e-6)), single(1.01 + 1.2e-7 * width)
     offset = number(0)  # of the last row of integers: likely that of the next
+    ahead = max(1, _AHEAD // (width * X.itemsize)) * step
     for m in range((high - low + step - 1) // step):
         i, place = np.uint64(low + m * step), np.uint64(m)
-        for j in range(np.uint64(width)):
-            row[j] = X[i, j]
-        row[width:] = row[0]
-        whole = row[0] == np.floor(row[0]) and row[width - 1] == np.floor(row[width - 1])
-        if whole:
-            row[width:] = offset
-            whole = _encode_integers(row, offset, own)
-            row[width:] = row[0]
+        come(X, min(low + m * step + ahead, high - 1))
+        row = _row(X, i, room)
         scale, error, base = single(1), single(0), offset
+        maybe = row[0] == np.floor(row[0]) and row[width - 1] == np.floor(row[width - 1])
+        whole = maybe and _encode_integers(row, offset, own)
         if not whole:
-            least, most = _extent(row)
-            base = number(0) if least >= number(-128) and most <= number(127) else least + number(128)
-            if row[0] == np.floor(row[0]) and most - least <= number(255) and abs(base) < number(2**20):
-                row[width:] = base
-                whole = _encode_integers(row, base, own)
+            least, most = extent(row)
+            if maybe:
+                base = number(0) if least >= number(-128) and most <= number(127) else least + number(128)
+                whole = abs(base) < number(2**20) and _encode_integers(row, base, own)
             if whole:
                 offset = base
             else:
                 scale = max(single(most / number(254) - least / number(254)), single(1e-30))
                 base = number(single(most / number(2) + least / number(2)))
-                row[width:] = base
-                total = _encode_nearest(row, base, single(1) / scale, own)
+                total, _ = _encode_nearest(row, base, single(1) / scale, own)
                 error = scale * (single(math.sqrt(total)) * rounding + single(1e-4) * root)
                 if not (scale < single(1e30) and abs(base) < number(1e30)):
                     scale, base, error = single(1), number(0), single(np.inf)
@@ -263,21 +309,3 @@ def _dots(count):
 
 
 dot, five_dots = _dots(1), _dots(5)
-
-
-@intrinsic
-def come(typingctx, codes, i):
-    """Have a row come from memory before it is needed."""
-
-    def codegen(context, builder, signature, args):
-        array = context.make_array(signature.args[0])(context, builder, args[0])
-        place, address = _I8.as_pointer(), builder.bitcast(array.data, _I8.as_pointer())
-        address = builder.gep(address, [builder.mul(args[1], builder.extract_value(array.strides, 0))])
-        kind = ir.FunctionType(ir.VoidType(), [place, _I32, _I32, _I32])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        width = builder.extract_value(array.shape, 1)
-        with cgutils.for_range_slice(builder, _I64(0), width, _I64(_LINE), intp=_I64) as (offset, _):
-            builder.call(function, [builder.gep(address, [offset]), _I32(0), _I32(3), _I32(1)])
-        return context.get_dummy_value()
-
-    return types.void(codes, types.int64), codegen

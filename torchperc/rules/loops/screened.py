@@ -14,12 +14,11 @@ import math
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 
-from torchperc.rules.loops.eightbit import ERROR, HEAD, LABEL, OFFSET, SCALE, _extent, come, dot, five_dots
+from torchperc.rules.loops.eightbit import ERROR, LABEL, OFFSET, SCALE, come, dot, encode_weights, extent, five_dots
 from torchperc.rules.loops.exact import RADIUS, _moved, renew
 from torchperc.rules.loops.learn import OVERFLOW, _of, _taken_for, update
-from torchperc.samples.loops import SUM, _squares
+from torchperc.samples.loops import _squares
 
 UNIT, SUMMED, LENGTH, LEFT, BIAS, SIZES = 0, 1, 2, 3, 4, 5
 """Of weights t·v: t, Σ t·v, at least ‖w‖, at least ‖w − t·v‖ with what rounding of a score adds, the bias."""
@@ -34,34 +33,22 @@ def bits(width):
     return min(15, 23 - int(math.ceil(math.log2(width))))
 
 
-@njit(fastmath=SUM)
-def _nearest(row, v, k, inverse):
-    """v_k = row·inverse to the nearest integers; their sum, and the sum of squares of what that leaves."""
-    total, left, most = 0, 0.0, 32767.0
-    for j in range(np.uint64(len(row))):
-        z = np.float64(row[j]) * inverse
-        q = min(np.rint(z), most)
-        v[k, j] = np.int16(np.int32(q))
-        total += np.int64(q)
-        left += (z - q) * (z - q)
-    return total, left
-
-
 @njit
-def quantise(w, b, v, sizes, near, k):
+def quantise(w, b, v, sizes, near, room, k):
     """The weights of a class in sixteen bits, and how far they are off."""
-    row = np.zeros(v.shape[1], w.dtype)
-    row[: w.shape[-1]] = w.reshape(-1, w.shape[-1])[k]
-    low, high = _extent(row)
+    row = w.reshape(-1, w.shape[-1])[k]
+    for j in range(np.uint64(len(row))):
+        room[j] = row[j]
+    low, high = extent(room)
     largest = max(np.float64(high), -np.float64(low))
-    length = math.sqrt(_squares(row)) * (1.0 + 1e-6) + 2.0**-536 * math.sqrt(np.float64(len(row)))
+    length = math.sqrt(_squares(room)) * (1.0 + 1e-6) + 2.0**-536 * math.sqrt(np.float64(len(room)))
     sizes[k, BIAS], sizes[k, LENGTH] = np.float64(b[k]), length
     greatest = np.float64(np.finfo(w.dtype).max)
     if not length * near[RADIUS] + abs(sizes[k, BIAS]) < 0.25 * greatest:
         sizes[k, LENGTH] = np.inf  # a score may overflow, which is for the plain loop to find out
         return
-    exponent = max(math.frexp(largest)[1] - bits(len(row)), -900) if largest > 0.0 else 0
-    total, left = _nearest(row, v, k, math.ldexp(1.0, -exponent))
+    exponent = max(math.frexp(largest)[1] - bits(len(room)), -900) if largest > 0.0 else 0
+    left, total = encode_weights(room, w.dtype.type(0), math.ldexp(1.0, -exponent), v[k])
     sizes[k, UNIT] = math.ldexp(1.0, exponent)
     sizes[k, SUMMED] = sizes[k, UNIT] * total
     sizes[k, LEFT] = math.sqrt(left) * sizes[k, UNIT] * (1.0 + 1e-6) + _SMALL * length
@@ -105,10 +92,10 @@ def skip(codes, numbers, v, sizes, ids, margin, low, high):
 def learn_screened(screen, X, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
     """:func:`torchperc.rules.loops.learn.learn` over a copy; returns the samples that were read, too."""
     codes, numbers, v, sizes = screen
-    rows, read, out = (X,), 0, np.empty(len(b) + 8, w.dtype)
+    rows, read, out, room = (X,), 0, np.empty(len(b) + 8, w.dtype), np.zeros(v.shape[1], w.dtype)
     renew(w, b, near)
     for k in range(len(b)):
-        quantise(w, b, v, sizes, near, k)
+        quantise(w, b, v, sizes, near, room, k)
     while True:
         low = skip(codes, numbers, v, sizes, ids, margin, low, len(at))
         if low >= len(at):
@@ -123,10 +110,23 @@ def learn_screened(screen, X, at, ids, y, coefs, w, b, bias_scale, tie, margin, 
             update(rows, at[low], coef, own, r, w, b, bias_scale)
             _moved(coef, w, b, near)
             if len(b) == 1:
-                quantise(w, b, v, sizes, near, 0)
+                quantise(w, b, v, sizes, near, room, 0)
             else:
-                quantise(w, b, v, sizes, near, own)
-                quantise(w, b, v, sizes, near, r)
+                quantise(w, b, v, sizes, near, room, own)
+                quantise(w, b, v, sizes, near, room, r)
             position[found], wrong[found] = low, r
             found += 1
         low += 1
+
+
+@njit(cache=True, nogil=True)
+def count_open(screen, ids, w, b, margin, near):
+    """How many samples are not certainly right by their codes."""
+    codes, numbers, v, sizes = screen
+    room = np.zeros(v.shape[1], w.dtype)
+    for k in range(len(b)):
+        quantise(w, b, v, sizes, near, room, k)
+    found, low = 0, skip(codes, numbers, v, sizes, ids, margin, 0, len(ids))
+    while low < len(ids):
+        found, low = found + 1, skip(codes, numbers, v, sizes, ids, margin, low + 1, len(ids))
+    return found
