@@ -13,7 +13,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc.rules.engines.reference import LinearEngine, Task
 from torchperc.rules.engines.rounding import Rounding
-from torchperc.rules.engines.screening import LIMIT, SEGMENT, Screen, screen_for
+from torchperc.rules.engines.screening import AGAIN, LIMIT, SEGMENT, Screen, screen_for
 from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
@@ -26,7 +26,7 @@ _SEGMENT, _FIRST = 2**25, 2**22
 # bytes of samples below which two cores are slower than one, and after which they look at each other's work
 _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
-_WORTH_CODES = 4096  # samples below which they are presented before their codes
+_SHORTEST, _WORTH_CODES = 4096, 4096  # samples of a segment, at least; below which codes are no faster
 
 
 def obstacle(space: Space) -> str | None:
@@ -62,7 +62,7 @@ class CompiledEngine(LinearEngine):
 
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
-        self._gap, self._seen = 0.0, False
+        self._gap, self._looked = 0.0, False
         self._screen: Screen | None = None
         self._can_screen, self._shut = True, False
         self._near = nearness(self.space)
@@ -82,7 +82,7 @@ class CompiledEngine(LinearEngine):
             made, count = (self._by_codes if by_codes else self._as_they_are)(order[done:])
             found += [mistakes.later(done) for mistakes in made]
             done += count
-        self._seen = True
+        self._looked = True
         return Mistakes.joined(found)
 
     def _as_they_are(self, order: Tensor) -> tuple[list[Mistakes], int]:
@@ -91,11 +91,11 @@ class CompiledEngine(LinearEngine):
         for rows, at in self.space.rows.parts(order):
             ids = order[before : before + len(at)].numpy().view(np.uint64)
             numbers = at.numpy().view(np.uint64)
-            first, size = 0, max(4096, _FIRST // rows.row_bytes)
+            first, size = 0, max(_SHORTEST, _FIRST // rows.row_bytes)
             while first < len(at):
-                part = slice(first, len(at) if self._seen else min(first + size, len(at)))  # some first looks
+                part = slice(first, len(at) if self._looked else min(first + size, len(at)))  # some first looks
                 found.append(self._segment(rows, numbers[part], ids[part]).later(before + first))
-                first, size = part.stop, max(4096, _SEGMENT // rows.row_bytes)
+                first, size = part.stop, max(_SHORTEST, _SEGMENT // rows.row_bytes)
                 if self._consider(int(ids[0] - numbers[0]), len(rows)):
                     return found, before + first
             before += len(at)
@@ -108,22 +108,22 @@ class CompiledEngine(LinearEngine):
         assert self._screen is not None
         ids, found, first, total = order.numpy().view(np.uint64), list[Mistakes](), 0, 0
         test = compiling.TIES[self.task.tie], float(self.task.margin), self._near
-        size = max(4096, SEGMENT // self.space.rows.row_bytes, len(ids) // 16 * self._screen.complete)
+        size = max(_SHORTEST, SEGMENT // self.space.rows.row_bytes, len(ids) // 16 * self._screen.complete)
         while first < len(ids) and self._screen.open:
             part = ids[first : first + size]
             low, high = (0, len(self._y)) if self._screen.complete else (int(part.min()), int(part.max()) + 1)
-            screen = self._screen.arrays(low, high, self.again)
-            if screen is None:
-                mistakes = self._as_they_are(order[first : first + size])[0]  # never more than one segment
+            screen = self._screen.arrays(low, high, make=self.again > 0)
+            if screen is None:  # another core has them almost ready
+                mistakes, count = self._as_they_are(order[first : first + size])
             else:
-                position, wrong = self._room(len(part))
+                (position, wrong), count = self._room(len(part)), len(part)
                 made, read = learn_screened(
                     screen, self._screen.X, part, part, self._y, self._coefs, self._w, self._b,
                     float(self.space.bias_scale), *test, 0, position, wrong, 0,
                 )  # fmt: skip
-                mistakes, total = [self._mistakes(part, made)], total + read
+                mistakes, total, self._gap = [self._written(part, made)], total + read, len(part) / (abs(made) + 0.5)
             found += [each.later(first) for each in mistakes]
-            first += len(part)
+            first += count
             self._screen.judge(total, first)
             size = len(ids) if self._screen.complete else size
         self._shut = not self._screen.open
@@ -131,14 +131,13 @@ class CompiledEngine(LinearEngine):
 
     def _consider(self, first: int, count: int) -> bool:
         """Whether to go on by codes in eight bits, by a look at so many samples from the first on."""
-        if not self.again or self._shut or not self._can_screen or self._gap * LIMIT < 1.0:
+        if self.again < AGAIN or self._shut or not self._can_screen or self._gap * LIMIT < 1.0:
             return False
         if self._screen is None:
             self._screen = screen_for(self.space.rows, self._y, self.space.outputs)
             self._can_screen = self._screen is not None
         if self._screen is not None and not self._screen.open:
             self._screen.consider(first, first + count, self._w, self._b, self._near, float(self.task.margin))
-            self._shut = not self._screen.open
         return self._screen is not None and self._screen.open
 
     def first(self, order: Tensor) -> int:
@@ -195,7 +194,7 @@ class CompiledEngine(LinearEngine):
         else:
             found = learn(*seen, self._coefs, *state, float(self.space.bias_scale), *test, 0, position, wrong, 0)
         self._gap = len(at) / (max(found, 0) + 0.5)
-        return self._mistakes(ids, found)
+        return self._written(ids, found)
 
     def _room(self, count: int) -> _Array:
         """Where a loop writes the positions of mistakes among so many samples, and what they were taken for."""
@@ -203,7 +202,7 @@ class CompiledEngine(LinearEngine):
             self._found = np.empty((2, count), np.int64)
         return self._found
 
-    def _mistakes(self, ids: _Array, found: int) -> Mistakes:
+    def _written(self, ids: _Array, found: int) -> Mistakes:
         """The mistakes that a loop has written, so many of these samples."""
         if found < 0:
             raise checks.weights_overflow()

@@ -51,8 +51,8 @@ class Engine(ABC):
     """The state of a run and how it changes, before scaling; the model is scaled."""
 
     task: Task
-    again = False
-    """Whether the same samples may be presented once more after the pass that is made now."""
+    again = 0
+    """How often the same samples may be presented after the pass that is made now."""
     wanted: Callable[[], Tensor] | None = None
     """What else to read off the device at the end of a pass, for engines that look there anyway."""
     told: list[float] | None = None

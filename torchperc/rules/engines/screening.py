@@ -13,12 +13,14 @@ from torchperc.samples.rows import DenseRows, Rows
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 LIMIT = 1 / 12
 """The fraction of samples to be read, mistakes among them, above which a pass over the samples themselves is faster."""
+AGAIN = 4
+"""How often samples must be presented after they are encoded, for that to pay."""
 SEGMENT = 2**22
 """Bytes of samples that are encoded, and then presented, at a time."""
 _MEMORY = 4  # a copy takes at most this fraction, one in so many, of the memory that is free
 _WORTH_IT, _ROW = 2**22, 256  # bytes of all samples and of one, below which they are read as fast as their codes
 _WIDEST = 2**15  # features, above which weights have too few bits
-_PILOT = 1024  # samples that are encoded first, to see how many would have to be read
+_PILOT = 256  # samples that are encoded first, to see how many would have to be read
 _BLOCK = 2**19  # bytes of samples that are encoded together
 
 
@@ -118,15 +120,16 @@ class Screen:
         return codes, codes[:, :HEAD].view(np.float32)
 
     def _make(self, end: int | None = None) -> None:
-        """Encode blocks that no other thread has begun with, up to the sample ``end``, as long as the screen is open."""
+        """Encode blocks that no other thread has begun with, up to sample ``end``, as long as the screen is open."""
         from torchperc.rules.loops.eightbit import encode
 
         assert self._copy is not None
+        codes, numbers = self._copy
         while self.open and (end is None or self._begun < end):
             block = next(self._next, None)
             if block is None:
                 return
             first = block * self._block
             self._begun = last = min(first + self._block, len(self.X))
-            encode(self.X, self._y, *(part[first:last] for part in self._copy), 1, first, last)
+            encode(self.X, self._y, codes[first:last], numbers[first:last], 1, first, last)
             self._made[block] = True

@@ -44,7 +44,9 @@ def _everywhere(builder, value, size):
 
 def _within(builder, vector, low, high):
     """Each number, or the limit that it is beyond."""
-    low, high = (_everywhere(builder, ir.Constant(vector.type.element, limit), vector.type.count) for limit in (low, high))
+    low, high = (
+        _everywhere(builder, ir.Constant(vector.type.element, limit), vector.type.count) for limit in (low, high)
+    )
     vector = builder.select(builder.fcmp_ordered("<", vector, high), vector, high)
     return builder.select(builder.fcmp_ordered(">", vector, low), vector, low)
 
@@ -64,7 +66,7 @@ def _folded(builder, vector, together):
 
 
 def _along(builder, count, size, starts, body):
-    """What ``body(j, values)`` makes of the starting values for j = 0, size, … and last count − size, which may overlap."""
+    """What ``body(j, values)`` makes of the starting values for j = 0, size, … and at last count − size."""
     before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
     last = builder.sub(count, _I64(size))
     builder.branch(loop)
@@ -87,7 +89,9 @@ def _to_integers(builder, vector):
     fractions.
     """
     single = vector.type.element == _F32
-    large = _everywhere(builder, ir.Constant(vector.type.element, 1.5 * 2.0 ** (23 if single else 52)), vector.type.count)
+    large = _everywhere(
+        builder, ir.Constant(vector.type.element, 1.5 * 2.0 ** (23 if single else 52)), vector.type.count
+    )
     bits = ir.VectorType(_I32 if single else _I64, vector.type.count)
     moved = builder.fadd(vector, large)
     return builder.fsub(moved, large), builder.sub(builder.bitcast(moved, bits), builder.bitcast(large, bits))
@@ -172,8 +176,9 @@ def _encode_integers(typingctx, row, offset, codes):
 
 
 def _nearest(code, precision):
-    """A function of a row, offset, inverse and codes: codes = (row − offset)·inverse to the nearest integers, in so many
-    bits; the sum of squares of what that leaves, and the sum of the codes.
+    """A function of a row, offset, inverse and codes: codes = (row − offset)·inverse to the nearest integers.
+
+    It returns the sum of squares of what that leaves, and the sum of the codes.
     """
 
     def nearest(typingctx, row, offset, inverse, codes):
@@ -290,9 +295,7 @@ def _dots(count):
                 q = widened(signature.args[0], args[0], _I8, args[1], builder.add(j, _I64(HEAD)))
                 made = []
                 for number, value in enumerate(values):
-                    weights = widened(
-                        signature.args[2], args[2], _I16, builder.add(args[3], _I64(number)), j
-                    )
+                    weights = widened(signature.args[2], args[2], _I16, builder.add(args[3], _I64(number)), j)
                     product = builder.mul(q, weights)  # pairs of products are added in one instruction
                     pairs = (_some(builder, product, range(start, STEP, 2)) for start in (0, 1))
                     made.append(builder.add(value, builder.add(*pairs)))

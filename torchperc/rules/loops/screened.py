@@ -4,7 +4,7 @@ With x̃ the sample by its code and w̃ the weights in sixteen bits, |w·x − w
 whose slack by w̃·x̃ is farther above the margin than that, and than the rounding of this very sum, is no mistake; all
 others are decided by the samples themselves. So the log is that of the plain loop.
 
-Samples come as (X, codes, numbers, v, sizes): codes and numbers as :mod:`torchperc.rules.loops.eightbit` makes them, the
+A screen is (codes, numbers, v, sizes): codes and numbers as :mod:`torchperc.rules.loops.eightbit` makes them, the
 weights in sixteen bits v (K, D), and five numbers for each class, see SIZES.
 """
 
@@ -29,8 +29,8 @@ _FLOOR = 1e-290
 
 @njit
 def bits(width):
-    """How many bits weights have in front of so many codes, so that a sum of products is below 2^31."""
-    return min(15, 23 - int(math.ceil(math.log2(width))))
+    """How many bits weights may have beside so many codes: 2^7·2^bits·width < 2^31, where all products are added."""
+    return min(15, math.ceil(24 - math.log2(width)) - 1)
 
 
 @njit
