@@ -104,7 +104,7 @@ def compiled_loop(X: Any, y: Array, *, classes: int | None = None, bias: bool = 
         >>> compiled_loop(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]))().weight
         array([[-1.,  1.]])
     """
-    from torchperc.rules.engines.compiled import nearness
+    from torchperc.rules.engines.rounding import nearness
     from torchperc.rules.loops.learn import learn
     from torchperc.rules.spaces import LinearSpace
     from torchperc.samples import compiling

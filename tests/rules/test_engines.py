@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 
 import torchperc as tp
 from torchperc.descent.sgd import descend
-from torchperc.rules.engines import compiled
+from torchperc.rules.engines import compiled, screening
+from torchperc.rules.engines import light as light_copies
 from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.compiled import CompiledEngine
 from torchperc.rules.engines.reference import ReferenceEngine
 from torchperc.rules.engines.rounding import Rounding
+from torchperc.rules.loops import screened
 from torchperc.rules.spaces import Weights
 from torchperc.samples import compiling
 from torchperc.samples.rows import CsrRows
@@ -253,7 +255,7 @@ def test_runs_in_several_threads_do_not_disturb_each_other(eager):
 @pytest.fixture
 def light(monkeypatch):
     """Light copies for any amount of data; what the loop was given is noted."""
-    monkeypatch.setattr(compiled, "light_pays", lambda size, weights: True)
+    monkeypatch.setattr(light_copies, "pays", lambda size, weights: True)
     given, state = [], CompiledEngine._state
 
     def noted(self, rows, count):
@@ -333,7 +335,7 @@ def test_a_light_copy_on_two_cores(light, eager):
         X, y = integers(13, count=9000, width=6, classes=classes, noise=0.02)
         ahead = fit("compiled", sp.csr_array(X), y, classes, max_epochs=4)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(compiled, "light_pays", lambda size, weights: False)
+            patch.setattr(light_copies, "pays", lambda size, weights: False)
             patch.setattr(compiling, "cores", lambda: 1)
             assert_same_run(fit("compiled", sp.csr_array(X), y, classes, max_epochs=4), ahead)
     assert {len(rows) for rows in light} == {3, 5}
@@ -406,6 +408,114 @@ def test_lengths_beyond_single_precision_have_no_light_copy(light):
     for factor in (1e30, 1e-30):
         assert_same_run(*(fit(name, sp.csr_array(X * factor), y) for name in ("reference", "compiled")))
     assert {len(rows) for rows in light} == {3}
+
+
+# --- a copy in eight bits ---
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """Samples of any number are screened from the end of the first segment on, however many have to be read.
+
+    Returns the calls: how many samples were presented by their codes, and how many of them were read.
+    """
+    for module, values in (
+        (screening, {"_WORTH_IT": 0, "_ROW": 0, "LIMIT": 1e9}),
+        (compiled, {"LIMIT": 1e9, "AGAIN": 0, "_WORTH_CODES": 1, "_SHORTEST": 64, "_FIRST": 1, "SEGMENT": 1}),
+    ):
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+    calls, loop = [], screened.learn_screened
+
+    def spy(given, X, at, *rest):
+        found, read = loop(given, X, at, *rest)
+        calls.append((len(at), read))
+        return found, read
+
+    monkeypatch.setattr(screened, "learn_screened", spy)
+    return calls
+
+
+def rows_of_kind(kind, classes, count=300, width=12, seed=0):
+    """Samples with labels of which some are wrong."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((count, width))
+    scores = X @ rng.standard_normal((width, classes or 1))
+    y = np.where(scores[:, 0] > 0, 1, -1) if classes is None else scores.argmax(1)
+    flipped = rng.random(count) < 0.02
+    y[flipped] = rng.choice([-1, 1] if classes is None else classes, size=flipped.sum())
+    if kind == "pixels":
+        X = np.clip(np.round(128 + 60 * X), 0, 255)
+    elif kind == "one-hot":
+        X = np.eye(width)[np.abs(scores).argmax(1) + np.abs(X[:, :1]).round().astype(int)[:, 0]]
+    elif kind == "scales":
+        X *= 10.0 ** rng.integers(-6, 7, (count, 1))
+    elif kind == "constant":
+        X[::3], X[1::7] = X[::3, :1], 0.0
+    elif kind == "near ties":  # of pairs x, −x(1 + ε), which no order of summation tells apart
+        X[1::2] = -X[::2] * (1 + 2.0**-50)
+    return X, y
+
+
+KINDS = ("floats", "pixels", "one-hot", "scales", "constant", "near ties")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("classes", [None, 5])
+@pytest.mark.parametrize("kind", KINDS)
+def test_screened_runs_are_those_of_the_reference(screen, kind, classes, dtype):
+    X, y = rows_of_kind(kind, classes)
+    X = X.astype(np.float32 if dtype == torch.float32 else np.float64)
+    assert_same_run(*(fit(name, X, y, classes, dtype=dtype, max_epochs=4) for name in ("reference", "compiled")))
+    presented, read = np.sum(screen, axis=0)
+    assert presented > 3 * len(y)  # all but the first segment of the first epoch
+    assert read < presented or kind == "scales"
+
+
+@pytest.mark.parametrize("classes", [None, 5])
+@pytest.mark.parametrize("kind", ["floats", "pixels"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"tie": tie, "margin": margin, "start": 2} for tie, margin in TIES_AND_MARGINS),
+        {"bias_step": "radius"},
+        {"bias": False, "lr": 0.1},
+        {"order": "shuffled", "seed": 3},
+        {"order": [*range(150, 300), *range(50), 7, 7]},
+        {"sample_weight": np.arange(300) % 4},
+    ],
+    ids=str,
+)
+def test_every_convention_is_screened_alike(screen, options, kind, classes):
+    X, y = rows_of_kind(kind, classes, seed=1)
+    assert_same_run(*(fit(name, X, y, classes, **options) for name in ("reference", "compiled")))
+    assert np.sum(screen, axis=0)[0] > 400
+
+
+def test_a_screen_that_shuts_midway_changes_nothing(screen, monkeypatch):
+    X, y = rows_of_kind("floats", None, count=900)
+    expected = fit("reference", X, y)
+    for limit in (0.02, 0.05, 0.1):
+        monkeypatch.setattr(screening, "LIMIT", limit)
+        assert_same_run(expected, fit("compiled", X, y))
+
+
+def test_a_core_that_never_encodes_changes_nothing(screen, monkeypatch):
+    X, y = rows_of_kind("floats", None)
+    expected = fit("reference", X, y)
+    monkeypatch.setattr(compiling, "cores", lambda: 2)
+    monkeypatch.setattr(compiling, "other_cores", lambda: type("Pool", (), {"submit": lambda self, *a: None})())
+    assert_same_run(expected, fit("compiled", X, y))
+    make = screening.Screen._make
+    monkeypatch.setattr(screening.Screen, "_make", lambda self, end=None: next(self._next, None) and make(self, end))
+    assert_same_run(expected, fit("compiled", X, y))  # the first block was begun, and is never made
+
+
+def test_an_overflow_is_said_by_a_screened_run(screen):
+    X, y = rows_of_kind("floats", None)
+    for engine in ("reference", "compiled"):
+        with pytest.raises(ValueError, match="overflow"):
+            fit(engine, X * 1e19, -y, dtype=torch.float32, bias_step="radius", start=1, margin=1e38)
 
 
 # --- input as it lies ---

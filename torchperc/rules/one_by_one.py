@@ -148,7 +148,7 @@ class OneByOne:
     def __init__(
         self, trainer: RuleTrainer, net: Net, space: LinearSpace, weights: Weights, total: Weights | None, steps: int
     ) -> None:
-        from torchperc.rules.engines.compiled import nearness
+        from torchperc.rules.engines.rounding import nearness
 
         self._settings, self._tie = _settings(trainer), compiling.TIES[trainer.tie]
         self.sparse, self.width, self._classes = space.rows.sparse, space.rows.width, space.classes

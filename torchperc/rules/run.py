@@ -362,6 +362,7 @@ class RuleRun(Run[RuleResult]):
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
         self._engine.told = None
+        self._engine.again = self._max_epochs - len(self.history) - 1
         return super().epoch()
 
     def _pass(self, presented: int) -> int:

@@ -93,7 +93,7 @@ class Deciding:
     """
 
     def __init__(self, space: LinearSpace, start: Weights, entries: Entries, rows: Rows) -> None:
-        from torchperc.rules.engines.compiled import nearness
+        from torchperc.rules.engines.rounding import nearness
 
         self.space, self.entries, self.rows = space, entries, rows
         self._near = nearness(replace(space, rows=rows))

@@ -19,6 +19,7 @@ from torchperc.rules.conventions import BIAS_STEPS, ENGINES, TIES, Verdict
 from torchperc.rules.engines import compiled
 from torchperc.rules.engines.choice import rule_engine_name
 from torchperc.rules.engines.reference import Task
+from torchperc.rules.engines.rounding import nearness
 from torchperc.rules.engines.triton import ManyRuns
 from torchperc.rules.models import LinearModel
 from torchperc.rules.problem import check_steps, dtype_of, learning_margin, with_bias_step, zero_net
@@ -290,7 +291,7 @@ def _together(
     scaled = {(lr, margin): learning_margin(margin, replace(space, scale=lr)) for lr, margin in kinds}
     margins = np.array([scaled[member[2:]] for member in members])
     given = (rows.plain(), signed, y.numpy().astype(laid.dtype), y.numpy(), orders, which, seeds, margins)
-    near, epochs = compiled.nearness(space), int(options["max_epochs"])
+    near, epochs = nearness(space), int(options["max_epochs"])
     settings = (compiling.TIES[options["tie"]], float(space.bias_scale), epochs, near)
     if classes == 1:
         runs = partial(many.sweep_one, *given, *settings, states, results)

@@ -312,7 +312,7 @@ class RuleTrainer:
         steps = problem.check_steps(self.lr, factors, space)
         margin = problem.learning_margin(self.margin, space)
         epochs, select = (1, "last") if online else (self.max_epochs, self.select)
-        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin, epochs)
+        task = Task(space, labels, factors if scale != 1.0 else steps, self.tie, margin)
         held = problem.held_out(validation, space)
         problem.warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
         prove = problem.prover(space, start, labels, ids) if self.prove and not online else None

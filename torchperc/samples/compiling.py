@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -85,6 +86,23 @@ def threads(n_jobs: int | None, by_default: int | None = None) -> int:
     if checks.whole("n_jobs", n_jobs, at_least=-1) == 0:
         raise checks.ParameterError(checks.Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
     return cores() if n_jobs == -1 else int(n_jobs)
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping, within what this process is given."""
+    try:
+        words = Path("/proc/meminfo").read_text().split()
+        free = 1024 * int(words[words.index("MemAvailable:") + 1])
+    except (OSError, ValueError):
+        try:
+            free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        except (AttributeError, OSError, ValueError):
+            free = 2**32  # nothing is known; a small machine of today
+    try:
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{what}").read_text()) for what in ("max", "current"))
+        return max(0, min(free, limit - used))
+    except (OSError, ValueError):  # no limit
+        return free
 
 
 @cache

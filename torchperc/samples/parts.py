@@ -114,6 +114,7 @@ class PartRows(ScatteredRows):
         self._starts = torch.tensor([part.start for part in parts])
         self._now: tuple[int, Rows] | None = None
         self.watch: Callable[[int, int], None] = lambda done, total: None
+        self.array: np.ndarray[Any, Any] | None = None  # all samples in one array, if they are used as they lie there
 
     def __len__(self) -> int:
         return self._parts[-1].stop
@@ -253,6 +254,8 @@ def rows_in_parts(
     rows = PartRows(parts, like, release)
     if not as_read:
         rows.longest = longest
+        if isinstance(X, np.memmap) and np.shares_memory(like.plain()[0], X):
+            rows.array = np.asarray(X)
     return rows
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from torchperc import _checks as checks
 from torchperc._lazy import requires
+from torchperc.samples.compiling import free_memory as free_memory
 from torchperc.samples.streams import PACKED as PACKED
 from torchperc.samples.streams import Checksums as Checksums
 from torchperc.samples.streams import Stream as Stream
@@ -154,20 +154,3 @@ def bar(paths: Sequence[Path], wanted: bool | None, doing: str = "reading") -> I
     with Progress(*columns, console=console, transient=console.is_terminal) as progress:
         task = progress.add_task(f"{doing} {escape(title(paths))}", total=total)
         yield lambda done: progress.update(task, completed=done)
-
-
-def free_memory() -> int:
-    """Bytes that can be had without swapping, within what this process is given."""
-    try:
-        words = Path("/proc/meminfo").read_text().split()
-        free = 1024 * int(words[words.index("MemAvailable:") + 1])
-    except (OSError, ValueError):
-        try:
-            free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
-        except (AttributeError, OSError, ValueError):
-            free = 2**32  # nothing is known; a small machine of today
-    try:
-        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{what}").read_text()) for what in ("max", "current"))
-        return max(0, min(free, limit - used))
-    except (OSError, ValueError):  # no limit
-        return free

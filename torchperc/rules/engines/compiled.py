@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
+from torchperc.rules.engines import light
+from torchperc.rules.engines.light import Light, State
 from torchperc.rules.engines.reference import LinearEngine, Task
-from torchperc.rules.engines.rounding import Rounding
+from torchperc.rules.engines.rounding import nearness
+from torchperc.rules.engines.screening import AGAIN, LIMIT, SEGMENT, Screen, screen_for
 from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
@@ -20,13 +23,13 @@ from torchperc.samples.compiling import other_cores
 from torchperc.samples.rows import CsrRows, LookFirst, Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
-_SEGMENT = 2**25  # bytes of samples between two looks at whether a second core is worth it
+# bytes of samples between two looks at whether a second core is worth it, or a copy in eight bits; those of the first
+_SEGMENT, _FIRST = 2**25, 2**22
 # bytes of samples below which two cores are slower than one, and after which they look at each other's work
 _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**20, 2**15
 _BLOCK = 2**17  # bytes of samples that stay in the cache between being looked at and being learned
-_LIGHT = 2**20  # bytes of sparse samples below which all is near the processor anyway
-_EXACT = 2**24  # integers up to this are exact in float32
+_SHORTEST, _WORTH_CODES = 4096, 4096  # samples of a segment, at least; below which codes are no faster
 
 
 def obstacle(space: Space) -> str | None:
@@ -40,112 +43,104 @@ def obstacle(space: Space) -> str | None:
     return None
 
 
-def nearness(space: Space, dtype: torch.dtype | None = None, longest: float | None = None) -> _Array:
-    """What compiled loops need of :mod:`torchperc.rules.engines.rounding`, for weights of this type.
-
-    ``longest``: at least the length of the longest sample, if it is known; 0 where samples are looked at as they come.
-    """
-    from torchperc.rules.loops import exact
-
-    rounding, near = Rounding(space.rows, dtype, longest), np.zeros(exact.NEAR)
-    radius = rounding.radius
-    near[exact.UNIT], near[exact.GAMMA] = rounding.unit, rounding.gamma(space.rows.terms)
-    near[exact.RADIUS], near[exact.FLOOR] = radius, rounding.floor
-    near[exact.STEP] = 1.5 * radius**2 + abs(space.bias_scale)
-    near[exact.PERIOD] = max(8, space.outputs * space.rows.width // space.rows.terms)
-    near[exact.LIGHT], near[exact.LIGHT_FLOOR] = rounding.light or (math.inf, 0.0)
-    return near
-
-
-def light_pays(size: int, weights: int) -> bool:
-    """Whether a pass over so many bytes of sparse samples is worth a light copy of so many bytes of weights."""
-    return size > max(_LIGHT, weights)
-
-
-class State(NamedTuple):
-    """What a loop works on: samples, weights, biases, and how far scores can be off."""
-
-    rows: tuple[_Array, ...]
-    w: _Array
-    b: _Array
-    near: _Array
-
-
-class Light:
-    """A light copy of sparse samples and of weights: float32, half of what is read from memory.
-
-    A loop decides by it whatever its rounding leaves clear. If samples, steps and weights are integers that float32
-    holds exactly, it learns in float32 altogether.
-    """
-
-    def __init__(self, rows: CsrRows, space: LinearSpace, plain: State, coefs: _Array) -> None:
-        from torchperc.rules.loops import exact
-
-        self._plain, single = plain, plain.w.dtype == np.float32
-        values, largest = (rows.X.data, math.inf) if single else rows.light()
-        self._light = plain.w if single else compiling.in_lines(plain.w.shape, np.float32)
-        whole = float(space.bias_scale).is_integer() and bool((coefs == np.rint(coefs)).all())
-        self._step = float(abs(coefs).max()) * max(largest, abs(space.bias_scale)) if whole else math.inf
-        self._rounded = plain._replace(rows=(*plain.rows, values, self._light))
-        self._integers = State(
-            (values, *plain.rows[1:], values, self._light),
-            self._light, plain.b.astype(np.float32), nearness(space, torch.float32, float(plain.near[exact.RADIUS])),
-        )  # fmt: skip
-
-    def state(self, count: int) -> State:
-        """What a loop works on for a pass over so many samples."""
-        from torchperc.samples.loops import lighten
-
-        plain, integers = self._plain, self._integers
-        if self._light is plain.w:
-            return self._rounded
-        largest = lighten(plain.w.reshape(-1), self._light.reshape(-1), 0, plain.w.size)
-        bias = lighten(plain.b, integers.b, 0, len(plain.b))
-        exact = max(largest, bias) + count * self._step <= _EXACT
-        return integers if exact else self._rounded
-
-    def keep(self, state: State) -> None:
-        """Take over what was learned in integers."""
-        if state is self._integers:
-            self._plain.w[...], self._plain.b[...] = state.w, state.b
-
-
 class CompiledEngine(LinearEngine):
     """The loop of the reference engine, compiled.
 
     If mistakes are rare, a second core scores samples ahead; what it finds counts only if the weights have not changed
-    since, so the result is that of the plain loop.
+    since, so the result is that of the plain loop. If dense samples are presented again and again, a copy of them in
+    eight bits tells which need not be read, see :mod:`torchperc.rules.engines.screening`; of sparse ones a copy in
+    single precision does, see :mod:`torchperc.rules.engines.light`.
+
+    Samples that nobody has looked at yet are looked at as they are learned; what cannot be learned raises
+    :class:`~torchperc.samples.rows.LookFirst`.
     """
 
     def __init__(self, task: Task, start: Weights) -> None:
         super().__init__(task, start)
-        self._gap = 0.0
-        self._near, self._presented = nearness(self.space, longest=0.0 if self.space.rows.unseen else None), 0
+        self._gap, self._looked = 0.0, False
+        self._screen: Screen | None = None
+        self._can_screen, self._shut = True, False
+        self._light: Light | None = None
+        self._presented = 0
+        self._near = nearness(self.space, longest=0.0 if self.space.rows.unseen else None)
         self._found = np.empty((2, 0), np.int64)
         laid = compiling.laid_out(self.weights.weight, self.space.rows.sparse)
         self.weights.weight, self._w = laid.tensor, laid.loop
         self._b = self.weights.bias.numpy()
         coefs = task.coefs[:1] if task.coefs.stride(0) == 0 else task.coefs
         self._y, self._coefs = task.y.numpy(), coefs.contiguous().numpy()
-        self._light: Light | None = None
 
     def run(self, order: Tensor) -> Mistakes:
-        """Present these samples in order, a segment at a time."""
+        """Present these samples in order: by their codes in eight bits where that is faster, else as they are."""
+        found: list[Mistakes] = []
+        done, self._shut, all_read = 0, False, len(order) >= len(self.space.rows)
+        while done < len(order):
+            by_codes = self._screen is not None and self._screen.open and len(order) >= _WORTH_CODES
+            made, count = (self._by_codes if by_codes else self._as_they_are)(order[done:])
+            found += [mistakes.later(done) for mistakes in made]
+            done, all_read = done + count, all_read and not by_codes
+        self._looked = True
+        if all_read:
+            self.space.rows.unseen = False
+        return Mistakes.joined(found)
+
+    def _as_they_are(self, order: Tensor) -> tuple[list[Mistakes], int]:
+        """Present samples, a segment at a time, until codes are faster; the mistakes, and how many were presented."""
         found, before = [], 0
         for rows, at in self.space.rows.parts(order):
             state = self._state(rows, len(at))
             ids = order[before : before + len(at)].numpy().view(np.uint64)
             numbers = at.numpy().view(np.uint64)
-            size = len(at) if self._gap else max(4096, _SEGMENT // rows.row_bytes)  # a first look, then all at once
-            for first in range(0, len(at), size):
-                part = slice(first, first + size)
+            first, size = 0, max(_SHORTEST, _FIRST // rows.row_bytes)
+            while first < len(at):
+                part = slice(first, len(at) if self._looked else min(first + size, len(at)))  # some first looks
                 found.append(self._segment(rows, state, numbers[part], ids[part]).later(before + first))
+                first, size = part.stop, max(_SHORTEST, _SEGMENT // rows.row_bytes)
+                if self._consider(int(ids[0] - numbers[0]), len(rows)):
+                    return found, before + first
             if self._light is not None:
                 self._light.keep(state)
             before += len(at)
-        if before >= len(self.space.rows):
-            self.space.rows.unseen = False
-        return Mistakes.joined(found)
+        return found, before
+
+    def _by_codes(self, order: Tensor) -> tuple[list[Mistakes], int]:
+        """Present samples of which few have to be read, a segment at a time, until there are many."""
+        from torchperc.rules.loops.screened import learn_screened
+
+        assert self._screen is not None
+        ids, found, first, total = order.numpy().view(np.uint64), list[Mistakes](), 0, 0
+        test = compiling.TIES[self.task.tie], float(self.task.margin), self._near
+        size = max(_SHORTEST, SEGMENT // self.space.rows.row_bytes, len(ids) // 16 * self._screen.complete)
+        while first < len(ids) and self._screen.open:
+            part = ids[first : first + size]
+            low, high = (0, len(self._y)) if self._screen.complete else (int(part.min()), int(part.max()) + 1)
+            screen = self._screen.arrays(low, high, make=self.again > 0)
+            if screen is None:  # another core has them almost ready
+                mistakes, count = self._as_they_are(order[first : first + size])
+            else:
+                (position, wrong), count = self._room(len(part)), len(part)
+                made, read = learn_screened(
+                    screen, self._screen.X, part, part, self._y, self._coefs, self._w, self._b,
+                    float(self.space.bias_scale), *test, 0, position, wrong, 0,
+                )  # fmt: skip
+                mistakes, total, self._gap = [self._written(part, made)], total + read, len(part) / (abs(made) + 0.5)
+            found += [each.later(first) for each in mistakes]
+            first += count
+            self._screen.judge(total, first)
+            size = len(ids) if self._screen.complete else size
+        self._shut = not self._screen.open
+        return found, first
+
+    def _consider(self, first: int, count: int) -> bool:
+        """Whether to go on by codes in eight bits, by a look at so many samples from the first on."""
+        if self.again < AGAIN or self._shut or not self._can_screen or self._gap * LIMIT < 1.0:
+            return False
+        if self._screen is None:
+            self._screen = screen_for(self.space.rows, self._y, self.space.outputs)
+            self._can_screen = self._screen is not None
+        if self._screen is not None and not self._screen.open:
+            self._screen.consider(first, first + count, self._w, self._b, self._near, float(self.task.margin))
+        return self._screen is not None and self._screen.open
 
     def first(self, order: Tensor) -> int:
         """The place in an order of the first mistake under the weights as they are."""
@@ -182,28 +177,21 @@ class CompiledEngine(LinearEngine):
 
     def _state(self, rows: Rows, count: int) -> State:
         """What a pass over so many samples works on: a light copy where several passes come."""
-        from torchperc.rules.loops import exact
-
-        again = not rows.unseen and (self.task.epochs > 1 or self._presented >= len(rows))
+        again = not rows.unseen and (self.again > 0 or self._presented >= len(rows))
         self._presented += count
         plain = State(rows.plain(), self._w, self._b, self._near)
         if not again or rows is not self.space.rows or not isinstance(rows, CsrRows):
             return plain
-        off = Rounding(rows, longest=float(self._near[exact.RADIUS])).light
-        if off is None or not light_pays(rows.row_bytes * count, self._w.nbytes):
+        if not light.pays(rows.row_bytes * count, self._w.nbytes):
             return plain
-        self._near[exact.LIGHT], self._near[exact.LIGHT_FLOOR] = off
         self._light = self._light or Light(rows, self.space, plain, self._coefs)
-        return self._light.state(count)
+        return self._light.state(plain, count)
 
     def _segment(self, rows: Rows, state: State, at: _Array, ids: _Array) -> Mistakes:
         from torchperc.rules.loops import two_cores
         from torchperc.rules.loops.learn import learn, learn_unseen
 
-        task = self.task
-        if self._found.shape[1] < len(at):
-            self._found = np.empty((2, len(at)), np.int64)
-        position, wrong = self._found
+        task, (position, wrong) = self.task, self._room(len(at))
         seen = (state.rows, at, ids, self._y)
         test = (compiling.TIES[task.tie], float(task.margin), state.near)
         weights = (state.w, state.b)
@@ -222,12 +210,20 @@ class CompiledEngine(LinearEngine):
             )  # fmt: skip
         else:
             found = learn(*alone)
+        self._gap = len(at) / (max(found, 0) + 0.5)
+        return self._written(ids, found)
+
+    def _room(self, count: int) -> _Array:
+        """Where a loop writes the positions of mistakes among so many samples, and what they were taken for."""
+        if self._found.shape[1] < count:
+            self._found = np.empty((2, count), np.int64)
+        return self._found
+
+    def _written(self, ids: _Array, found: int) -> Mistakes:
+        """The mistakes that a loop has written, so many of these samples."""
         if found < 0:
-            if rows.unseen:
-                raise LookFirst
-            raise checks.weights_overflow()
-        self._gap = len(at) / (found + 0.5)
-        position, wrong = position[:found].copy(), wrong[:found].copy()
+            raise LookFirst if self.space.rows.unseen else checks.weights_overflow()
+        position, wrong = (column[:found].copy() for column in self._found)
         sample = ids[position].view(np.int64)  # in numpy, since torch would wake its threads for a few thousand numbers
         coef = self._coefs[sample if len(self._coefs) > 1 else np.zeros_like(sample)]
         columns = sample, position, coef * self._y[sample] if self.space.classes is None else coef, wrong

@@ -28,17 +28,13 @@ _AT_ONCE = 4096  # samples that are scored together
 
 @dataclass(frozen=True)
 class Task:
-    """What to learn: samples, labels, the coefficient of each sample, tie and margin, before the space's scaling.
-
-    ``epochs``: at most so many passes come, for engines that prepare themselves for several.
-    """
+    """What to learn: samples, labels, the coefficient of each sample, tie and margin, before the space's scaling."""
 
     space: Space
     y: Tensor
     coefs: Tensor
     tie: str
     margin: float
-    epochs: int = 1
 
     @cached_property
     def common(self) -> float | None:
@@ -55,6 +51,8 @@ class Engine(ABC):
     """The state of a run and how it changes, before scaling; the model is scaled."""
 
     task: Task
+    again = 0
+    """How often the same samples may be presented after the pass that is made now."""
     wanted: Callable[[], Tensor] | None = None
     """What else to read off the device at the end of a pass, for engines that look there anyway."""
     told: list[float] | None = None
