@@ -199,7 +199,7 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
 def _integers(values: Tensor) -> Tensor:
     """A copy as int64."""
     numbers = in_numpy(values)
-    if isinstance(numbers, Tensor):
+    if isinstance(numbers, torch.Tensor):
         return numbers.to(torch.int64, copy=True)
     return torch.from_numpy(numbers.astype(np.int64))
 
