@@ -32,10 +32,10 @@ from torchperc.lightning.regressor import Regression
 from torchperc.lightning.trainer import LAST, predictions, wrong_decisions
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
-from torchperc.reports.learned import RESULTS
-from torchperc.reports.regression import Fit
-from torchperc.reports.runs import CONFIG
+from torchperc.reports.folders import CONFIG, RESULTS
+from torchperc.reports.judged import Fit
 from torchperc.samples import shards
+from torchperc.workflow.threads import few_threads
 
 OPTIONS = {"folder": "out"}  # names of the library's parameters that differ here; others stand in the config
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
@@ -133,8 +133,10 @@ class _CLI(LightningCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         """Run it; where it fails, end the processes that Lightning has started, which would wait for this one."""
+        alone = subcommand == "fit" and self.trainer.world_size == 1
         try:
-            super()._run_subcommand(subcommand)
+            with few_threads(self.datamodule) if alone else contextlib.nullcontext():
+                super()._run_subcommand(subcommand)
         except BaseException:
             launcher = self.trainer.strategy.launcher
             if launcher is not None and hasattr(launcher, "procs"):

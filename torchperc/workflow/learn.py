@@ -135,12 +135,14 @@ def learn(
         from torchperc.rules.conventions import DISTRIBUTED
         from torchperc.workflow.classes import learn_classes
         from torchperc.workflow.regression import learn_regression
+        from torchperc.workflow.threads import few_threads
         from torchperc.workflow.training import Run
 
         checks.one_of("distributed", distributed, DISTRIBUTED)
         part = shards.by_first(lambda: _made(stack.enter_context(appearing(final))))
         run = Run(data, part, final, epochs, report, curves, watch)
-        learned: Learned = learn_regression(run) if data.task == "regression" else learn_classes(run, distributed)
+        with few_threads(data):
+            learned: Learned = learn_regression(run) if data.task == "regression" else learn_classes(run, distributed)
         shards.by_first(stack.close)  # where the folder gets its name
         return learned
 

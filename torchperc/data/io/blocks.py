@@ -152,7 +152,7 @@ def cells_of(array: Any, words: bool) -> Cells:
     texts = [shortest(x) if isinstance(x, float) else "" if x is None else str(x).strip() for x in given]
     numbering: dict[str, int] = {}
     known = [-1 if is_absent(text) else numbering.setdefault(word(text), len(numbering)) for text in texts]
-    codes = np.array([*known, -1], np.int64)[np.asarray(array.indices.fill_null(len(given)), np.int64)]
+    codes = np.array([*known, -1], np.int64)[_numbers(array.indices.cast(pa.int64()), np.int64, len(given))]
     if words or not all(map(is_number, numbering)):
         return Words(codes, tuple(numbering))
     return Numbers(np.array([*map(float, numbering), math.nan])[codes])
@@ -161,8 +161,20 @@ def cells_of(array: Any, words: bool) -> Cells:
 def _floats(array: Any) -> Array:
     import pyarrow as pa
 
-    values: Array = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return values
+    return _numbers(array.cast(pa.float64(), safe=False), np.float64, math.nan)
+
+
+def _numbers(array: Any, dtype: type, missing: float) -> Array:
+    """An array of numbers of Arrow, nulls replaced; its ``to_numpy`` and ``fill_null`` would import pandas."""
+    import pyarrow as pa
+
+    if not len(array):
+        return np.empty(0, dtype)
+    values = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)
+    if not array.null_count:
+        return values
+    there = _numbers(array.is_valid().cast(pa.uint8()), np.uint8, 0)
+    return np.where(there, values, dtype(missing))
 
 
 def from_values(values: Array, words: bool) -> Cells:
