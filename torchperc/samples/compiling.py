@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -103,6 +104,17 @@ def on_all_cores(function: Callable[[int, int], Any], count: int, threads: int |
     for other in others:
         if not other.cancel():  # one that has not begun has nothing left to do
             other.result()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch's threads out of work of microseconds, where they are waited for longer than they work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _after_fork() -> None:
