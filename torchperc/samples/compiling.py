@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -106,15 +107,30 @@ def on_all_cores(function: Callable[[int, int], Any], count: int, threads: int |
             other.result()
 
 
+_alone: list[int] = []  # how many threads torch is to have again, once for each that works alone
+_alone_lock = threading.Lock()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch's threads out of work of microseconds, where they are waited for longer than they work."""
-    before = torch.get_num_threads()
+    """Keep torch's threads out of work of microseconds, where they are waited for longer than they work.
+
+    Example:
+        >>> before = torch.get_num_threads()
+        >>> with one_thread():
+        ...     torch.get_num_threads()
+        1
+        >>> torch.get_num_threads() == before
+        True
+    """
+    with _alone_lock:  # of several at once, the first knows what there was before
+        _alone.append(_alone[0] if _alone else torch.get_num_threads())
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _alone_lock:
+            torch.set_num_threads(_alone.pop())
 
 
 def _after_fork() -> None:
