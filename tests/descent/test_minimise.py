@@ -584,6 +584,20 @@ def test_small_problems_load_no_compiler(monkeypatch):
         minimise(make(3), tp.LogisticHead(), np.tile(X, (300, 1)), np.tile(y, 300))
 
 
+def test_torch_has_its_threads_again_after_several_at_once():
+    X, y = samples(53, 200, 3)
+    before = torch.get_num_threads()
+    first, second = compiling.one_thread(), compiling.one_thread()
+    first.__enter__()
+    second.__enter__()  # as in another thread
+    assert torch.get_num_threads() == 1
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert torch.get_num_threads() == before
+    minimise(make(3), tp.LogisticHead(), X, y)
+    assert torch.get_num_threads() == before
+
+
 def test_an_optimum_is_a_value():
     found = Optimum(0.5, 0.0, 0.0, 1, True)
     assert found == Optimum(0.5, 0.0, 0.0, 1, True)

@@ -55,6 +55,32 @@ def test_members_equal_solo_runs(how, sparse, tie, classes):
         assert_members_equal_solo_runs(sweep, X, y, classes)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+@pytest.mark.parametrize(
+    "width", [1, 8, 21, 130]
+)  # a part of a vector, a whole one, some and a part; too many for copies
+def test_members_with_ties_that_rounding_hides_equal_solo_runs(width, dtype):
+    rng = np.random.default_rng(width)
+    X = torch.from_numpy(rng.integers(-3, 4, (40, width)) / 10).to(dtype)  # 0.1 + 0.2 − 0.3 is not 0, but 0 is meant
+    y = np.where(rng.random(40) < 0.5, 1, -1)
+    for bias_step in ("unit", "radius", "none"):
+        sweep = tp.sweep(X, y, seeds=range(4), margin=[0, 0.3], bias_step=bias_step, max_epochs=30)
+        for m in range(len(sweep)):
+            net = tp.Perceptron(width, bias=bias_step != "none", dtype=dtype)
+            trainer = sweep.trainer(m)
+            trainer.engine = "reference"
+            result = trainer.fit(net, X, y)
+            assert (result.mistakes, result.epochs) == (sweep.mistakes[m], sweep.epochs[m])
+            assert torch.equal(net.weight, sweep.weight[m])
+            assert net.bias is None or torch.equal(net.bias, sweep.bias[m])
+
+
+def test_scores_that_overflow_in_a_sweep_are_told():
+    X = np.random.default_rng(0).standard_normal((30, 3)) * 1e200
+    with pytest.raises(ValueError, match="overflow"):
+        tp.sweep(X, np.where(X[:, 0] > X[:, 1], 1, -1), seeds=[0])
+
+
 def test_permutations_are_those_of_torch():
     from torchperc.rules.loops import many as loops_many
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -16,8 +17,10 @@ from torchperc.descent.objective import Array, objective, take
 from torchperc.nn.heads import Head, LogisticHead, RegressionHead, SquaredHead, labels_or_targets
 from torchperc.nn.modules import LinearNet
 from torchperc.rules.problem import check_parameters
-from torchperc.samples import convert
+from torchperc.samples import compiling, convert
 from torchperc.samples.rows import CsrRows
+
+WORTH_THREADS = 2**20  # numbers in X times classes below which one core does the work
 
 
 def minimise(
@@ -104,7 +107,9 @@ def minimise(
     problem = objective(head, rows, labels, units, net.bias is not None, l2, counts)
     try:
         solve = solve_squares if isinstance(head, SquaredHead) else solve_logistic
-        weights, found = solve(problem, start, tol, max_iter)
+        numbers = rows.numel() if isinstance(rows, Tensor) else rows.X.nnz
+        with compiling.one_thread() if numbers * units < WORTH_THREADS else nullcontext():
+            weights, found = solve(problem, start, tol, max_iter)
     except FloatingPointError:
         if isinstance(rows, Tensor):
             convert.features(X, dtype=dtype, device=device)  # names the entry that is not finite

@@ -8,8 +8,7 @@ along them. Members do not interact: the gradient of the summed loss is, for eac
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -22,7 +21,7 @@ from torchperc import _checks as checks
 from torchperc.data.gates import gate
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.modules import ACTIVATIONS, MLP
-from torchperc.samples import jobs
+from torchperc.samples import compiling, jobs
 from torchperc.theory.bounds import wilson as wilson
 
 INPUTS = ("0/1", "-1/+1")
@@ -175,7 +174,7 @@ def _trained(
     # with copies of the last up to whole vectors, as torch computes the rest with other last bits
     padded = members + members[-1:] * (-len(members) % _VECTORS)
     weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded], device)
-    with _one_thread():
+    with compiling.one_thread():
         curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=watch)
         accuracy, loss, norm, dead = (figure[: len(members)].cpu() for figure in task.examine(weights))
     weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous().cpu() for w in weights)
@@ -306,17 +305,6 @@ def _stack(nets: Sequence[MLP], device: torch.device | str | None = None) -> Wei
     stacked = [torch.stack([parameter.detach() for parameter in same], -1).to(device) for same in alike]
     weight1, bias1, (weight2,), (bias2,) = stacked  # there is one output unit
     return weight1.requires_grad_(), bias1.requires_grad_(), weight2.requires_grad_(), bias2.requires_grad_()
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Run on one thread: a step is microseconds of work, and sharing that among threads costs far more."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def kind_of(accuracy: float, loss: float, gradient_norm: float, dead: int, *, chance: float) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -145,6 +147,32 @@ def on_all_cores(function: Callable[[int, int], Any], count: int, threads: int |
     for other in others:
         if not other.cancel():  # one that has not begun has nothing left to do
             other.result()
+
+
+_alone: list[int] = []  # how many threads torch is to have again, once for each that works alone
+_alone_lock = threading.Lock()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch's threads out of work of microseconds, where they are waited for longer than they work.
+
+    Example:
+        >>> before = torch.get_num_threads()
+        >>> with one_thread():
+        ...     torch.get_num_threads()
+        1
+        >>> torch.get_num_threads() == before
+        True
+    """
+    with _alone_lock:  # of several at once, the first knows what there was before
+        _alone.append(_alone[0] if _alone else torch.get_num_threads())
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with _alone_lock:
+            torch.set_num_threads(_alone.pop())
 
 
 def _after_fork() -> None:
