@@ -58,7 +58,9 @@ def test_poly_is_the_plain_dual_loop(classes, tie, bias_step, kind):
 
 @pytest.mark.parametrize("order", ["given", "shuffled", "random-mistake", [0, 5, 5, 2, 1, 0, 7, 3, 5]])
 @pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("kernel", [{"kernel": "poly", "degree": 3}, {"kernel": "linear"}, {"kernel": "rbf", "gamma": 0.3}])
+@pytest.mark.parametrize(
+    "kernel", [{"kernel": "poly", "degree": 3}, {"kernel": "linear"}, {"kernel": "rbf", "gamma": 0.3}]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_compiled_loops_make_the_mistakes_of_the_plain_ones(order, classes, kernel, dtype, monkeypatch):
     monkeypatch.setattr(kernelized, "_ENTRIES", 5)

@@ -166,7 +166,11 @@ def test_a_sample_at_a_time_is_learned_as_any_chunk(kind, classes, dtype, option
     generator = np.random.default_rng(len(kind))
     X = generator.integers(-3, 4, (40, 5)) / (1 if kind == "integers" else 10)
     y = generator.integers(0, 3, 40) if classes else generator.choice([-1, 1], 40)
-    make = (lambda: tp.Perceptron(5, dtype=dtype)) if classes is None else lambda: tp.MulticlassPerceptron(5, 3, dtype=dtype)
+    make = (
+        (lambda: tp.Perceptron(5, dtype=dtype))
+        if classes is None
+        else lambda: tp.MulticlassPerceptron(5, 3, dtype=dtype)
+    )
     (quick, slow), trainers = (make(), make()), (tp.RuleTrainer(**options), tp.RuleTrainer(**options))
     other, bare = make(), tp.RuleTrainer(log="off", **options)
     fast = 0
@@ -231,7 +235,7 @@ def test_weights_that_overflow_are_refused_and_left_as_they_were():
         trainer.partial_fit(net, [[1.5e19]], [label])
     before = net.weight.clone()
     trainer.lr = 1e25
-    with pytest.raises(ValueError, match="overflow|finite|too large"):
+    with pytest.raises(ValueError, match="finite"):
         trainer.partial_fit(net, [[1.5e19]], [-1])
     assert torch.equal(net.weight, before)
 
@@ -302,7 +306,9 @@ def test_without_a_log_the_rest_of_the_result_is_the_same(select, kind, order):
     for log in ("on", "off"):
         nets.append(make())
         trainer = tp.RuleTrainer(log=log, **options)
-        results.append(trainer.fit(nets[-1], data, y, validation=(data, y), sample_weight=[1 + i % 3 for i in range(30)]))
+        results.append(
+            trainer.fit(nets[-1], data, y, validation=(data, y), sample_weight=[1 + i % 3 for i in range(30)])
+        )
     on, off = results
     assert torch.equal(nets[0].weight, nets[1].weight)
     assert (on.verdict, on.history, on.mistakes) == (off.verdict, off.history, off.mistakes)

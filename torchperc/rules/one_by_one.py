@@ -63,7 +63,7 @@ class SingleResult(RuleResult):
     _averaged: _State | None
 
     @classmethod
-    def of(cls, seen: _Seen, averaged: _State | None) -> SingleResult:
+    def after(cls, seen: _Seen, averaged: _State | None) -> SingleResult:
         """A result that makes its parts later."""
         result = object.__new__(cls)
         select = "last" if averaged is None else "averaged"
@@ -76,14 +76,14 @@ class SingleResult(RuleResult):
         return before is after or all(map(np.array_equal, before, after))
 
     @cached_property
-    def verdict(self) -> Verdict:  # type: ignore[override]
+    def verdict(self) -> Verdict:
         """As after one epoch."""
         if self._seen.mistake is None:
             return Verdict.SEPARATED
         return Verdict.CYCLING if self._unchanged else Verdict.BUDGET
 
     @cached_property
-    def cycle(self) -> tuple[int, int] | None:  # type: ignore[override]
+    def cycle(self) -> tuple[int, int] | None:
         """(0, 1) if the mistake did not change the weights."""
         return (0, 1) if self.verdict is Verdict.CYCLING else None
 
@@ -93,23 +93,23 @@ class SingleResult(RuleResult):
         return int(self._seen.mistake is not None)
 
     @cached_property
-    def history(self) -> tuple[EpochRecord, ...]:  # type: ignore[override]
+    def history(self) -> tuple[EpochRecord, ...]:
         """One epoch of one sample."""
         from torchperc.rules.engines.reference import weights_norm
 
         space, mistake, before = self._seen.space, self._seen.mistake, self._seen.before
-        norm = weights_norm(*map(torch.from_numpy, self._seen.after), space.bias_scale)
+        norm = weights_norm(map(torch.from_numpy, self._seen.after), space.bias_scale)
         from_zero = mistake is not None and not before.weight.any() and not before.bias.any()
         upper = norm / abs(mistake.coef) if mistake is not None and from_zero else None
         return (EpochRecord(1, self.mistakes, norm * space.scale, None, upper),)
 
     @cached_property
-    def model(self) -> LinearModel:  # type: ignore[override]
+    def model(self) -> LinearModel:
         """The weights after the sample, or the average over the stream."""
         return self.average or self._seen.space.model(self._seen.after.tensors().clone())
 
     @cached_property
-    def average(self) -> LinearModel | None:  # type: ignore[override]
+    def average(self) -> LinearModel | None:
         """The average over the stream, if it was asked for."""
         if self._averaged is None:
             return None
@@ -117,7 +117,7 @@ class SingleResult(RuleResult):
         return LinearModel(mean.weight, mean.bias, self._seen.space.classes)
 
     @cached_property
-    def log(self) -> MistakeLog:  # type: ignore[override]
+    def log(self) -> MistakeLog:
         """The log of this sample."""
         space, made = self._seen.space, [] if self._seen.mistake is None else [self._seen.mistake]
         rows = _rows(self._seen.rows, space.rows.width)
@@ -130,7 +130,7 @@ class UnloggedSingle(SingleResult, UnloggedResult):
     """The same without its log."""
 
     __repr__ = UnloggedResult.__repr__
-    log = UnloggedResult.log  # type: ignore[assignment]
+    log = UnloggedResult.log  # type: ignore[override]
 
 
 class OneByOne:
@@ -224,7 +224,7 @@ class OneByOne:
         if self._logged:
             rows = tuple(part.copy() for part in rows)
         seen = _Seen(self._space, rows, own, made, before, self._now)
-        return (SingleResult if self._logged else UnloggedSingle).of(seen, mean)
+        return (SingleResult if self._logged else UnloggedSingle).after(seen, mean)
 
     def _averaged(self, rows: tuple[_Array, ...], own: int, made: Mistake | None) -> _State:
         """Add the weights after this sample, in float64 and not rounded on the way, to those before; their mean."""

@@ -92,9 +92,10 @@ class Deciding:
         rows: the samples to decide on.
     """
 
-    def __init__(self, space: LinearSpace, start: Weights, entries: Entries, rows: Rows) -> None:
+    def __init__(self, space: Space, start: Weights, entries: Entries, rows: Rows) -> None:
         from torchperc.rules.engines.compiled import nearness
 
+        assert isinstance(space, LinearSpace)
         self.space, self.entries, self.rows = space, entries, rows
         self._near = nearness(replace(space, rows=rows))
         self._at, self._weights = 0, start.clone()
@@ -142,10 +143,9 @@ class Deciding:
         states = np.empty((end - first, *laid.loop.shape), laid.loop.dtype)
         biases = np.empty((end - first, len(bias)), states.dtype)
         done = 0
-        for rows, at, columns in self.space.updates(self.entries.part(first, end)):
-            some = slice(done, done + len(at))
-            scale = float(self.space.bias_scale)
-            unfold(rows, at, *columns, laid.loop, bias.numpy(), scale, states[some], biases[some])
+        for rows, at, coefs, own, wrong in self.space.updates(self.entries.part(first, end)):
+            some, scale = slice(done, done + len(at)), float(self.space.bias_scale)
+            unfold(rows, at, coefs, own, wrong, laid.loop, bias.numpy(), scale, states[some], biases[some])
             done += len(at)
         self._weights = Weights(laid.tensor, bias)
         return states, biases
@@ -240,9 +240,7 @@ class SummedErrors:
 
     at_once = 1
 
-    def __init__(
-        self, space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor
-    ) -> None:
+    def __init__(self, space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor) -> None:
         self._space, self._start, self._entries, self._rows = space, start, entries, rows
         self._y, self._cost = y, cost
         self._at, self.everything = 0, float(cost.sum())
@@ -272,12 +270,9 @@ class SummedErrors:
         return total
 
 
-def state_errors(
-    space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor
-) -> Errors:
+def state_errors(space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor) -> Errors:
     """The errors of states of a log on samples, in the way that suits the space."""
     if Deciding.can(space, rows):
-        assert isinstance(space, LinearSpace)
         return CompiledErrors(Deciding(space, start, entries, rows), y, cost)
     return SummedErrors(space, start, entries, rows, y, cost)
 

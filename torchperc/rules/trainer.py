@@ -158,7 +158,11 @@ class RuleTrainer:
     def _check_log(self) -> None:
         """Refuse options that need the log, if there is none."""
         for what, refused, why in (
-            (f"select={self.select!r}", self.select not in ("last", "averaged"), "it is made from the states in the log"),
+            (
+                f"select={self.select!r}",
+                self.select not in ("last", "averaged"),
+                "it is made from the states in the log",
+            ),
             (f"kernel={self.kernel and self.kernel.name!r}", self.kernel is not None, "support vectors are the log"),
             (f"distributed={self.distributed!r}", self.distributed is not None, "the processes share the log"),
         ):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numba import njit
 
-from torchperc.rules.loops.learn import OVERFLOW, SIGN, UPDATE, _mistaken, _of
+from torchperc.rules.loops.learn import SIGN, UPDATE, _mistaken, _of
 from torchperc.rules.loops.states import _multiply
 from torchperc.samples.loops import SUM
 
