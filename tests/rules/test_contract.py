@@ -9,8 +9,7 @@ import torch
 from scipy import sparse as sp
 
 import torchperc as tp
-from torchperc.rules.engines import compiled
-from torchperc.rules.engines.rounding import side
+from torchperc.rules.engines.rounding import nearness, side
 from torchperc.rules.loops import exact as loops
 from torchperc.rules.spaces import LinearSpace
 from torchperc.samples.parts import as_rows
@@ -244,7 +243,7 @@ def test_the_bound_is_no_larger_than_it_needs_to_be():
     """Plain data are decided by rounded scores: the exact sums are for ties."""
     rng = np.random.default_rng(4)
     X = rng.standard_normal((1000, 20))
-    near = compiled.nearness(LinearSpace(as_rows(X, dtype=torch.float64), None, 1.0))
+    near = nearness(LinearSpace(as_rows(X, dtype=torch.float64), None, 1.0))
     w = rng.standard_normal(20)
     loops.renew(w, np.zeros(1), near)
     assert 0 < near[loops.BOUND] < 1e-12

@@ -103,8 +103,7 @@ class LiftedDisplay(style.Display):
         height = convert.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
         lifted = torch.cat((samples, height[:, None]), 1)
         before, after = (
-            _best(X, target, epochs)
-            for X, epochs in ((samples, min(max_epochs, _BEFORE)), (lifted, max_epochs))
+            _best(X, target, epochs) for X, epochs in ((samples, min(max_epochs, _BEFORE)), (lifted, max_epochs))
         )
         return cls(samples, target, height, before, after, known if name is None else name).plot(ax=ax)
 

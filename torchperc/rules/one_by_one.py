@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -26,12 +26,25 @@ from torchperc.rules.unlogged import UnloggedResult
 from torchperc.samples import compiling
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
-if TYPE_CHECKING:
-    from torchperc.rules.trainer import RuleTrainer
-
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _OVERFLOW = -(2**31)
 _NETS = (Perceptron, MulticlassPerceptron, nn.Linear)
+
+
+class Options(Protocol):
+    """What :class:`torchperc.rules.trainer.RuleTrainer` knows of a stream."""
+
+    lr: float
+    tie: str
+    bias_step: str | None
+    margin: float
+    select: str
+    engine: str
+    log: str
+    order: Any
+    class_weight: Any
+    kernel: Any
+    distributed: str | None
 
 
 class _State(NamedTuple):
@@ -146,9 +159,9 @@ class OneByOne:
     """
 
     def __init__(
-        self, trainer: RuleTrainer, net: Net, space: LinearSpace, weights: Weights, total: Weights | None, steps: int
+        self, trainer: Options, net: Net, space: LinearSpace, weights: Weights, total: Weights | None, steps: int
     ) -> None:
-        from torchperc.rules.engines.compiled import nearness
+        from torchperc.rules.engines.rounding import nearness
 
         self._settings, self._tie = _settings(trainer), compiling.TIES[trainer.tie]
         self.sparse, self.width, self._classes = space.rows.sparse, space.rows.width, space.classes
@@ -170,7 +183,7 @@ class OneByOne:
         self._left = [view.tobytes() for view in self._views]
 
     @staticmethod
-    def can(trainer: RuleTrainer, net: object, space: object) -> bool:
+    def can(trainer: Options, net: object, space: object) -> bool:
         """Whether single samples can be learned here, given these options and this net."""
         return (
             type(net) in _NETS
@@ -197,7 +210,7 @@ class OneByOne:
                          for left, view in zip(self._left, self._views, strict=True))  # fmt: skip
         return Weights(weight, bias[0] if bias else weight.new_zeros(0))
 
-    def learn(self, trainer: RuleTrainer, net: Any, X: Any, y: Any) -> RuleResult | None:
+    def learn(self, trainer: Options, net: Any, X: Any, y: Any) -> RuleResult | None:
         """Learn one sample, or nothing if something is not as usual."""
         from torchperc.rules.loops.single import present
 
@@ -249,7 +262,7 @@ class OneByOne:
         """A copy of the weights as they are now, in float64."""
         return self._now.weight.astype(np.float64), self._now.bias.astype(np.float64)
 
-    def _as_left(self, trainer: RuleTrainer, net: Any) -> bool:
+    def _as_left(self, trainer: Options, net: Any) -> bool:
         """Whether options and net are as the last sample left them."""
         if _settings(trainer) != self._settings:
             return False
@@ -331,7 +344,7 @@ def _rows(arrays: tuple[_Array, ...], width: int) -> Rows:
     return CsrRows(csr_array(arrays, shape=(1, width)))
 
 
-def _settings(trainer: RuleTrainer) -> tuple[Any, ...]:
+def _settings(trainer: Options) -> tuple[Any, ...]:
     """The options that a plan was made with; of an order only whether it is as given."""
     return (
         trainer.lr, trainer.tie, trainer.bias_step, trainer.margin, trainer.select, trainer.engine, trainer.log,

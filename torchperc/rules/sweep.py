@@ -19,6 +19,7 @@ from torchperc.rules.conventions import BIAS_STEPS, ENGINES, TIES, Verdict
 from torchperc.rules.engines import compiled
 from torchperc.rules.engines.choice import rule_engine_name
 from torchperc.rules.engines.reference import Task
+from torchperc.rules.engines.rounding import nearness
 from torchperc.rules.engines.triton import ManyRuns
 from torchperc.rules.models import LinearModel
 from torchperc.rules.problem import check_steps, dtype_of, learning_margin, with_bias_step, zero_net
@@ -285,7 +286,7 @@ def _together(
     seeds = np.array([member.seed or 0 for member in members])
     margins = np.array([learning_margin(member.margin, replace(space, scale=member.lr)) for member in members])
     given = (rows.plain(), y.numpy(), orders, which, seeds, margins, compiling.TIES[options["tie"]])
-    settings = (float(space.bias_scale), int(options["max_epochs"]), compiled.nearness(space))
+    settings = (float(space.bias_scale), int(options["max_epochs"]), nearness(space))
     if classes == 1:
         runs = partial(many.sweep_one, *given, *settings, states, results)
     else:

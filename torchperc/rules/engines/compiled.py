@@ -12,7 +12,7 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.rules.engines.reference import LinearEngine, Task
-from torchperc.rules.engines.rounding import Rounding
+from torchperc.rules.engines.rounding import nearness
 from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
@@ -35,18 +35,6 @@ def obstacle(space: Space) -> str | None:
     if space.rows.dtype not in (torch.float32, torch.float64):
         return f"loops are compiled for float32 and float64, found {space.rows.dtype}; use net.float()"
     return None
-
-
-def nearness(space: Space) -> _Array:
-    """What compiled loops need of :mod:`torchperc.rules.engines.rounding`."""
-    from torchperc.rules.loops import exact
-
-    rounding, near = Rounding(space.rows), np.zeros(exact.NEAR)
-    near[exact.UNIT], near[exact.GAMMA] = rounding.unit, rounding.gamma(space.rows.terms)
-    near[exact.RADIUS], near[exact.FLOOR] = rounding.radius, rounding.floor
-    near[exact.STEP] = 1.5 * rounding.radius**2 + abs(space.bias_scale)
-    near[exact.PERIOD] = max(8, space.outputs * space.rows.width // space.rows.terms)
-    return near
 
 
 class CompiledEngine(LinearEngine):

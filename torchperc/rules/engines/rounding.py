@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from torchperc.rules.spaces import Weights
+    from torchperc.rules.spaces import Space, Weights
     from torchperc.samples.rows import Rows
 
 _SMALLEST = 2.0**-536  # the square of what is smaller is lost in float64
@@ -80,6 +80,18 @@ class Rounding:
         """At least Σ|w_j·x_j| + |b| of any sample, with weights of this length and updates of this total besides."""
         reach = length + _SMALLEST * math.sqrt(count) + 1.5 * total * self.radius
         return reach * self.radius + largest_bias + total * bias_scale
+
+
+def nearness(space: Space) -> np.ndarray[Any, Any]:
+    """What compiled loops need to know of all this."""
+    from torchperc.rules.loops import exact
+
+    rounding, near = Rounding(space.rows), np.zeros(exact.NEAR)
+    near[exact.UNIT], near[exact.GAMMA] = rounding.unit, rounding.gamma(space.rows.terms)
+    near[exact.RADIUS], near[exact.FLOOR] = rounding.radius, rounding.floor
+    near[exact.STEP] = 1.5 * rounding.radius**2 + abs(space.bias_scale)
+    near[exact.PERIOD] = max(8, space.outputs * space.rows.width // space.rows.terms)
+    return near
 
 
 def precise(device: torch.device) -> torch.dtype:
