@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -103,10 +103,7 @@ class LiftedDisplay(style.Display):
         height = convert.features(height[:, None], dtype=torch.float64, name="feature").squeeze(1)
         lifted = torch.cat((samples, height[:, None]), 1)
         before, after = (
-            RuleTrainer(max_epochs=epochs, order="shuffled", select="pocket").fit(
-                Perceptron(X.shape[1], dtype=torch.float64), X, target
-            )
-            for X, epochs in ((samples, min(max_epochs, _BEFORE)), (lifted, max_epochs))
+            _best(X, target, epochs) for X, epochs in ((samples, min(max_epochs, _BEFORE)), (lifted, max_epochs))
         )
         return cls(samples, target, height, before, after, known if name is None else name).plot(ax=ax)
 
@@ -143,6 +140,12 @@ class LiftedDisplay(style.Display):
         ax.set_box_aspect(None, zoom=0.9)  # so that the label of the upright axis stays within the panel
         ax.set_title(f"after, with {self.name}\n{_outcome(self.after, 'plane')}", fontsize=10)
         self.ax_[0].title.set_fontsize(10)
+
+
+def _best(X: Tensor, y: Tensor, epochs: int) -> RuleResult:
+    """A run with the weights of the fewest errors that occurred."""
+    result = RuleTrainer(epochs, order="shuffled").fit(Perceptron(X.shape[1], dtype=torch.float64), X, y)
+    return replace(result, select="pocket", model=result.log.pocket(ratchet="every"))
 
 
 def _outcome(result: RuleResult, what: str) -> str:

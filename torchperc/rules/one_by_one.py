@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -26,12 +26,25 @@ from torchperc.rules.unlogged import UnloggedResult
 from torchperc.samples import compiling
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
-if TYPE_CHECKING:
-    from torchperc.rules.trainer import RuleTrainer
-
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _OVERFLOW = -(2**31)
 _NETS = (Perceptron, MulticlassPerceptron, nn.Linear)
+
+
+class Options(Protocol):
+    """What :class:`torchperc.rules.trainer.RuleTrainer` knows of a stream."""
+
+    lr: float
+    tie: str
+    bias_step: str | None
+    margin: float
+    select: str
+    engine: str
+    log: str
+    order: Any
+    class_weight: Any
+    kernel: Any
+    distributed: str | None
 
 
 class _State(NamedTuple):
@@ -63,7 +76,7 @@ class SingleResult(RuleResult):
     _averaged: _State | None
 
     @classmethod
-    def of(cls, seen: _Seen, averaged: _State | None) -> SingleResult:
+    def after(cls, seen: _Seen, averaged: _State | None) -> SingleResult:
         """A result that makes its parts later."""
         result = object.__new__(cls)
         select = "last" if averaged is None else "averaged"
@@ -76,14 +89,14 @@ class SingleResult(RuleResult):
         return before is after or all(map(np.array_equal, before, after))
 
     @cached_property
-    def verdict(self) -> Verdict:  # type: ignore[override]
+    def verdict(self) -> Verdict:
         """As after one epoch."""
         if self._seen.mistake is None:
             return Verdict.SEPARATED
         return Verdict.CYCLING if self._unchanged else Verdict.BUDGET
 
     @cached_property
-    def cycle(self) -> tuple[int, int] | None:  # type: ignore[override]
+    def cycle(self) -> tuple[int, int] | None:
         """(0, 1) if the mistake did not change the weights."""
         return (0, 1) if self.verdict is Verdict.CYCLING else None
 
@@ -93,23 +106,23 @@ class SingleResult(RuleResult):
         return int(self._seen.mistake is not None)
 
     @cached_property
-    def history(self) -> tuple[EpochRecord, ...]:  # type: ignore[override]
+    def history(self) -> tuple[EpochRecord, ...]:
         """One epoch of one sample."""
         from torchperc.rules.engines.reference import weights_norm
 
         space, mistake, before = self._seen.space, self._seen.mistake, self._seen.before
-        norm = weights_norm(*map(torch.from_numpy, self._seen.after), space.bias_scale)
+        norm = weights_norm(map(torch.from_numpy, self._seen.after), space.bias_scale)
         from_zero = mistake is not None and not before.weight.any() and not before.bias.any()
         upper = norm / abs(mistake.coef) if mistake is not None and from_zero else None
         return (EpochRecord(1, self.mistakes, norm * space.scale, None, upper),)
 
     @cached_property
-    def model(self) -> LinearModel:  # type: ignore[override]
+    def model(self) -> LinearModel:
         """The weights after the sample, or the average over the stream."""
         return self.average or self._seen.space.model(self._seen.after.tensors().clone())
 
     @cached_property
-    def average(self) -> LinearModel | None:  # type: ignore[override]
+    def average(self) -> LinearModel | None:
         """The average over the stream, if it was asked for."""
         if self._averaged is None:
             return None
@@ -117,7 +130,7 @@ class SingleResult(RuleResult):
         return LinearModel(mean.weight, mean.bias, self._seen.space.classes)
 
     @cached_property
-    def log(self) -> MistakeLog:  # type: ignore[override]
+    def log(self) -> MistakeLog:
         """The log of this sample."""
         space, made = self._seen.space, [] if self._seen.mistake is None else [self._seen.mistake]
         rows = _rows(self._seen.rows, space.rows.width)
@@ -130,7 +143,7 @@ class UnloggedSingle(SingleResult, UnloggedResult):
     """The same without its log."""
 
     __repr__ = UnloggedResult.__repr__
-    log = UnloggedResult.log  # type: ignore[assignment]
+    log = UnloggedResult.log  # type: ignore[override]
 
 
 class OneByOne:
@@ -146,7 +159,7 @@ class OneByOne:
     """
 
     def __init__(
-        self, trainer: RuleTrainer, net: Net, space: LinearSpace, weights: Weights, total: Weights | None, steps: int
+        self, trainer: Options, net: Net, space: LinearSpace, weights: Weights, total: Weights | None, steps: int
     ) -> None:
         from torchperc.rules.engines.rounding import nearness
 
@@ -170,7 +183,7 @@ class OneByOne:
         self._left = [view.tobytes() for view in self._views]
 
     @staticmethod
-    def can(trainer: RuleTrainer, net: object, space: object) -> bool:
+    def can(trainer: Options, net: object, space: object) -> bool:
         """Whether single samples can be learned here, given these options and this net."""
         return (
             type(net) in _NETS
@@ -197,7 +210,7 @@ class OneByOne:
                          for left, view in zip(self._left, self._views, strict=True))  # fmt: skip
         return Weights(weight, bias[0] if bias else weight.new_zeros(0))
 
-    def learn(self, trainer: RuleTrainer, net: Any, X: Any, y: Any) -> RuleResult | None:
+    def learn(self, trainer: Options, net: Any, X: Any, y: Any) -> RuleResult | None:
         """Learn one sample, or nothing if something is not as usual."""
         from torchperc.rules.loops.single import present
 
@@ -224,7 +237,7 @@ class OneByOne:
         if self._logged:
             rows = tuple(part.copy() for part in rows)
         seen = _Seen(self._space, rows, own, made, before, self._now)
-        return (SingleResult if self._logged else UnloggedSingle).of(seen, mean)
+        return (SingleResult if self._logged else UnloggedSingle).after(seen, mean)
 
     def _averaged(self, rows: tuple[_Array, ...], own: int, made: Mistake | None) -> _State:
         """Add the weights after this sample, in float64 and not rounded on the way, to those before; their mean."""
@@ -249,7 +262,7 @@ class OneByOne:
         """A copy of the weights as they are now, in float64."""
         return self._now.weight.astype(np.float64), self._now.bias.astype(np.float64)
 
-    def _as_left(self, trainer: RuleTrainer, net: Any) -> bool:
+    def _as_left(self, trainer: Options, net: Any) -> bool:
         """Whether options and net are as the last sample left them."""
         if _settings(trainer) != self._settings:
             return False
@@ -331,7 +344,7 @@ def _rows(arrays: tuple[_Array, ...], width: int) -> Rows:
     return CsrRows(csr_array(arrays, shape=(1, width)))
 
 
-def _settings(trainer: RuleTrainer) -> tuple[Any, ...]:
+def _settings(trainer: Options) -> tuple[Any, ...]:
     """The options that a plan was made with; of an order only whether it is as given."""
     return (
         trainer.lr, trainer.tie, trainer.bias_step, trainer.margin, trainer.select, trainer.engine, trainer.log,

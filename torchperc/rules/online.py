@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from torchperc import _checks as checks
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import LinearModel, Net, OwnRule
-from torchperc.rules.one_by_one import OneByOne
+from torchperc.rules.one_by_one import OneByOne, Options
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace, Space, Weights
-
-if TYPE_CHECKING:
-    from torchperc.rules.trainer import RuleTrainer
 
 
 class Stream:
@@ -30,11 +27,11 @@ class Stream:
         self._left: Weights | None = None
         self._single: OneByOne | None = None
 
-    def learn_one(self, trainer: RuleTrainer, net: Net, X: checks.Data, y: checks.Data) -> RuleResult | None:
+    def learn_one(self, trainer: Options, net: Net, X: checks.Data, y: checks.Data) -> RuleResult | None:
         """Learn a single sample quickly, if it looks as usual and the net is as the stream left it; else nothing."""
         return None if self._single is None else self._single.learn(trainer, net, X, y)
 
-    def prepare(self, trainer: RuleTrainer, net: Net, space: Space) -> None:
+    def prepare(self, trainer: Options, net: Net, space: Space) -> None:
         """Make ready for single samples, after one was learned."""
         if self.weights is not None and OneByOne.can(trainer, net, space):
             assert isinstance(space, LinearSpace)

@@ -218,18 +218,18 @@ class LinearSpace(Space):
         from torchperc.rules.loops.learn import replay
 
         laid, bias = compiling.laid_out(start.weight, self.rows.sparse), start.bias.clone()
-        for rows, at, columns in self.updates(entries):
-            replay(rows, at, *columns, laid.loop, bias.numpy(), float(self.bias_scale))
+        for rows, at, coefs, own, wrong in self.updates(entries):
+            replay(rows, at, coefs, own, wrong, laid.loop, bias.numpy(), float(self.bias_scale))
         return Weights(laid.tensor, bias)
 
-    def updates(self, entries: Entries) -> Iterator[tuple[_Arrays, _Array, list[_Array]]]:
+    def updates(self, entries: Entries) -> Iterator[tuple[_Arrays, _Array, _Array, _Array, _Array]]:
         """Entries as compiled loops see them: samples, numbers of those within them, and coef, own and wrong."""
         own = torch.ones_like(entries.own) if self.classes is None else entries.own  # one score: the label is in coef
         columns = [column.contiguous().numpy() for column in (entries.coef, own, entries.wrong)]
         done = 0
         for rows, at in self.rows.parts(entries.sample):
-            some = [column[done : done + len(at)] for column in columns]
-            yield rows.plain(), at.contiguous().numpy().view(np.uint64), some
+            coefs, own_part, wrong = (column[done : done + len(at)] for column in columns)
+            yield rows.plain(), at.contiguous().numpy().view(np.uint64), coefs, own_part, wrong
             done += len(at)
 
     def model(self, weights: Weights) -> LinearModel:

@@ -14,12 +14,12 @@ from torch import Tensor
 from torchperc.rules.models import decisions
 from torchperc.rules.spaces import Entries, LinearSpace, Space, Weights
 from torchperc.samples import compiling
-from torchperc.samples.rows import Rows
+from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _SAMPLES = 1024  # that are decided at a time
 _STATES, _BYTES = 256, 2**19  # how many states at a time: so many, or as fit into a cache
-_CHAIN = 8  # states that may follow each other into the pocket, and are looked at together
+_CHAIN = 16  # states that may follow each other into the pocket, and are looked at together
 
 
 class Errors(Protocol):
@@ -92,9 +92,10 @@ class Deciding:
         rows: the samples to decide on.
     """
 
-    def __init__(self, space: LinearSpace, start: Weights, entries: Entries, rows: Rows) -> None:
+    def __init__(self, space: Space, start: Weights, entries: Entries, rows: Rows) -> None:
         from torchperc.rules.engines.rounding import nearness
 
+        assert isinstance(space, LinearSpace)
         self.space, self.entries, self.rows = space, entries, rows
         self._near = nearness(replace(space, rows=rows))
         self._at, self._weights = 0, start.clone()
@@ -115,12 +116,34 @@ class Deciding:
 
     def some(self, states: Sequence[int]) -> _Decisive:
         """States in ascending order, each later than the first of the call before."""
-        made, at, weights = [], self._at, self._weights
+        laid, bias = compiling.laid_out(self._weights.weight, self.space.rows.sparse), self._weights.bias.clone()
+        made, biases, at = [], [], self._at
         for state in states:
-            weights, at = self.space.moved_compiled(weights, self.entries.part(at, state)), state
-            made.append(weights)
-        self._at, self._weights = states[0], made[0]
-        return self._decisive(made)
+            self._replay(at, state, laid.loop, bias.numpy())
+            made.append(laid.loop.copy())
+            biases.append(bias.numpy().copy())
+            if state == states[0]:
+                self._weights = Weights(laid.tensor.clone(), bias.clone())
+            at = state
+        self._at = states[0]
+        return _Decisive(self._relaid(np.stack(made)), np.stack(biases), self._near, self.rows)
+
+    def _replay(self, first: int, end: int, w: _Array, b: _Array) -> None:
+        """Make the updates of the entries from ``first`` to ``end``, in place."""
+        from torchperc.rules.loops.learn import replay
+
+        if isinstance(self.space.rows, DenseRows | CsrRows):
+            rows, *columns = self._updates
+            parts = iter([(rows, *(column[first:end] for column in columns))])
+        else:  # read in parts
+            parts = self.space.updates(self.entries.part(first, end))
+        for rows, at, coefs, own, wrong in parts:
+            replay(rows, at, coefs, own, wrong, w, b, float(self.space.bias_scale))
+
+    @cached_property
+    def _updates(self) -> Any:
+        """All entries as compiled loops see them, where all samples are in memory."""
+        return next(self.space.updates(self.entries))
 
     def _decisive(self, weights: Sequence[Weights]) -> _Decisive:
         laid = [compiling.laid_out(each.weight, self.rows.sparse).loop for each in weights]
@@ -142,10 +165,9 @@ class Deciding:
         states = np.empty((end - first, *laid.loop.shape), laid.loop.dtype)
         biases = np.empty((end - first, len(bias)), states.dtype)
         done = 0
-        for rows, at, columns in self.space.updates(self.entries.part(first, end)):
-            some = slice(done, done + len(at))
-            scale = float(self.space.bias_scale)
-            unfold(rows, at, *columns, laid.loop, bias.numpy(), scale, states[some], biases[some])
+        for rows, at, coefs, own, wrong in self.space.updates(self.entries.part(first, end)):
+            some, scale = slice(done, done + len(at)), float(self.space.bias_scale)
+            unfold(rows, at, coefs, own, wrong, laid.loop, bias.numpy(), scale, states[some], biases[some])
             done += len(at)
         self._weights = Weights(laid.tensor, bias)
         return states, biases
@@ -222,7 +244,7 @@ class CompiledErrors:
 
     def __init__(self, deciding: Deciding, y: Tensor, cost: Tensor) -> None:
         self._deciding, self._y, self._cost = deciding, y.numpy(), _shortest(cost)
-        self.everything, self.at_once = float(cost.sum()), min(_CHAIN, deciding.at_once)
+        self.everything, self.at_once = _sum(cost), min(_CHAIN, deciding.at_once)
 
     def of(self, states: Sequence[int]) -> list[float]:
         """The cost of errors of some states."""
@@ -243,7 +265,7 @@ class SummedErrors:
     def __init__(self, space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor) -> None:
         self._space, self._start, self._entries, self._rows = space, start, entries, rows
         self._y, self._cost = y, cost
-        self._at, self.everything = 0, float(cost.sum())
+        self._at, self.everything = 0, _sum(cost)
 
     @cached_property
     def _scores(self) -> Tensor:
@@ -273,9 +295,13 @@ class SummedErrors:
 def state_errors(space: Space, start: Weights, entries: Entries, rows: Rows, y: Tensor, cost: Tensor) -> Errors:
     """The errors of states of a log on samples, in the way that suits the space."""
     if Deciding.can(space, rows):
-        assert isinstance(space, LinearSpace)
         return CompiledErrors(Deciding(space, start, entries, rows), y, cost)
     return SummedErrors(space, start, entries, rows, y, cost)
+
+
+def _sum(cost: Tensor) -> float:
+    """The cost of all samples."""
+    return float(cost[0]) * len(cost) if cost.stride(0) == 0 else float(cost.cpu().numpy().sum())
 
 
 def _shortest(cost: Tensor) -> _Array:

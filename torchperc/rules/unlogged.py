@@ -22,7 +22,7 @@ class UnloggedResult(RuleResult):
         return f"{type(self).__name__}({self.verdict.name}, {self.mistakes} mistakes, select={self.select!r})"
 
     @property
-    def log(self) -> MistakeLog:  # type: ignore[override]
+    def log(self) -> MistakeLog:
         """Not kept."""
         raise AttributeError(_NO_LOG)
 

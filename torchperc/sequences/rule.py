@@ -201,7 +201,7 @@ class ChainStream:
         log = result.log
         if self._scale != log.scale and self._sum is not None:
             self._sum = self._sum.scaled(self._scale / log.scale)
-        self._weights, self._scale = log._moved(log.start.astype(np.float64), 0, len(log)), log.scale
+        self._weights, self._scale = log.moved(log.start.astype(np.float64), 0, len(log)), log.scale
         if select == "last":
             return result
         total = log.total()

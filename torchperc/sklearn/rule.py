@@ -63,7 +63,7 @@ class PerceptronClassifier(LinearClassifier):
         order: ``"shuffled"`` anew in each epoch, ``"given"``, ``"random-mistake"``, sample numbers for every epoch, or
             a row for each. ``partial_fit`` presents samples as they come.
         select: which weights it has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (decisions are votes;
-            ``coef_`` are the averaged weights), ``"pocket"`` (which looks at all samples for every mistake),
+            ``coef_`` are the averaged weights), ``"pocket"`` (fewest errors among the longest runs without a mistake),
             or ``"best-validation"``, for which ``validation_fraction`` is held out.
         margin: the required margin, a slack y·s that every sample must exceed; 0 is the classic rule.
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and

@@ -189,7 +189,7 @@ class LinearEngine(Engine):
 
     def norm(self) -> float:
         """√(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
-        return weights_norm(*self._numbers(), self.space.bias_scale)
+        return weights_norm(self._numbers(), self.space.bias_scale)
 
     def state_dict(self) -> dict[str, Any]:
         """Weight and bias."""
@@ -299,9 +299,9 @@ class ReferenceEngine(LinearEngine):
         return Mistakes.of([mistake for mistake in made if mistake is not None], self.task.y.device)
 
 
-def weights_norm(weight: Tensor, bias: Tensor, bias_scale: float) -> float:
+def weights_norm(weights: Iterable[Tensor], bias_scale: float) -> float:
     """√(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
-    squares, more = (float(np.square(_doubles(numbers)).sum()) for numbers in (weight, bias))
+    squares, more = (float(np.square(_doubles(numbers)).sum()) for numbers in weights)
     return math.sqrt(squares + (more / bias_scale if bias_scale else 0.0))
 
 

@@ -46,7 +46,7 @@ def present(rows, width, own, coef, w, b, bias_scale, tie, margin, near, out):
     near[RADIUS] = math.sqrt(square) * (1 + 1e-6) + 2.0**-536 * math.sqrt(np.float64(width))
     renew(w, b, near)
     wrong = np.int64(_taken_for(rows, np.uint64(0), own, w, b, tie, margin, out, near))
-    if wrong == own or wrong == OVERFLOW:
+    if wrong in (own, OVERFLOW):
         return wrong
     update(rows, np.uint64(0), coef, own, wrong, w, b, bias_scale)
     return wrong if _squares(w.reshape(-1)) + _squares(b) < np.inf else np.int64(OVERFLOW)
