@@ -356,8 +356,9 @@ def in_numpy(values: Tensor) -> Any:
         >>> in_numpy(torch.tensor([1.0, 2.0])).max()
         np.float32(2.0)
     """
-    known = values.device.type == "cpu" and values.dtype != torch.bfloat16 and not values.is_conj()
-    return values.detach().numpy() if known else values.detach()
+    plain = values.detach()
+    known = plain.device.type == "cpu" and plain.dtype != torch.bfloat16 and type(plain) is Tensor
+    return plain.numpy() if known else plain
 
 
 def unmasked(values: Data, name: str) -> Data:

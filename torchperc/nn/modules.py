@@ -8,6 +8,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -63,8 +64,8 @@ class _LinearNet(nn.Module):
         checks.flag("bias", bias)
         self.seed = None if seed is None else checks.whole("seed", seed, at_least=0)
         dtype = checks.floating("dtype", dtype or torch.get_default_dtype())
-        self.weight = nn.Parameter(torch.zeros(rows, in_features, dtype=dtype, device=device))
-        self.register_parameter("bias", nn.Parameter(torch.zeros(rows, dtype=dtype, device=device)) if bias else None)
+        self.weight = nn.Parameter(torch.empty(rows, in_features, dtype=dtype, device=device))
+        self.register_parameter("bias", nn.Parameter(torch.empty(rows, dtype=dtype, device=device)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -367,14 +368,35 @@ def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> No
     generator = None if seed is None else torch.Generator().manual_seed(seed)
     bound = 1.0
     for parameter in parameters:
+        if init == "zeros":
+            write(parameter, torch.zeros((), dtype=parameter.dtype))
+            continue
         start = torch.zeros(parameter.shape, dtype=parameter.dtype)  # drawn on the CPU: the same on every device
         if init == "default" and start.dim() == 2:
             bound = start.shape[1] ** -0.5  # what nn.Linear draws from: U(−1/√d, 1/√d), its bias too
         if init == "normal":
             start.normal_(generator=generator)
-        elif init != "zeros":
+        else:
             start.uniform_(-bound, bound, generator=generator)
         parameter.copy_(start)
+
+
+@torch.no_grad()
+def write(target: Tensor, values: Tensor) -> None:
+    """Copy numbers into a parameter: on the CPU by numpy, which wakes no threads for many.
+
+    Example:
+        >>> net = Perceptron(2)
+        >>> write(net.weight, torch.tensor([3.0, 2.0]))
+        >>> net.weight.data
+        tensor([[3., 2.]])
+    """
+    place, numbers = checks.in_numpy(target), checks.in_numpy(values)
+    if isinstance(place, Tensor) or isinstance(numbers, Tensor):
+        target.copy_(values)
+    else:
+        np.copyto(place, numbers, casting="same_kind")
+        torch.autograd.graph.increment_version(target)  # which numpy does not
 
 
 @contextmanager

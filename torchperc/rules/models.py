@@ -7,13 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
-from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron, write
 from torchperc.rules.kernels import Kernel
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
@@ -106,17 +105,7 @@ class LinearModel(Model):
             )
         for target, values in ((net.weight, self.weight), (net.bias, self.bias)):
             if target is not None:
-                _write(target, values)
-
-
-def _write(target: Tensor, values: Tensor) -> None:
-    """Copy numbers into a parameter."""
-    place, numbers = checks.in_numpy(target), checks.in_numpy(values)
-    if isinstance(place, Tensor) or isinstance(numbers, Tensor):
-        target.copy_(values)
-    else:
-        np.copyto(place, numbers)
-        torch.autograd.graph.increment_version(target)  # which numpy does not
+                write(target, values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ else:
 WORTH_IT = 256  # samples below which a plain loop is done before a compiled one is loaded
 WORTH_LOADING = 2**16  # samples below which torch makes one pass before numba itself is imported, in half a second
 WORTH_TWO = 2**18  # bytes of samples below which two cores are slower than one
+_PIECES = 8  # that two cores share
 
 
 def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
@@ -114,16 +115,28 @@ def other_cores() -> ThreadPoolExecutor:
 
 
 def in_halves(function: Callable[[int, int], Any], count: int, row_bytes: int) -> list[Any]:
-    """What a compiled function gives from first to end: of both halves at once where two cores are worth it.
+    """What a compiled function gives from first to end: in one piece, or by two cores in several where it pays.
+
+    A core takes the next piece as it becomes free, so that one that is busy with something else is not waited for.
 
     Example:
         >>> in_halves(lambda first, end: end - first, 10, row_bytes=8)
         [10]
     """
-    middle = count // 2 if row_bytes * count > WORTH_TWO and cores() > 1 else 0
-    other = other_cores().submit(function, 0, middle) if middle else None
-    found = [function(middle, count)]
-    return found if other is None else [other.result(), *found]
+    if row_bytes * count <= WORTH_TWO or cores() < 2:
+        return [function(0, count)]
+    found: list[Any] = [None] * _PIECES
+    places = iter(range(_PIECES))
+
+    def work() -> None:
+        for place in places:
+            found[place] = function(count * place // _PIECES, count * (place + 1) // _PIECES)
+
+    other = other_cores().submit(work)
+    work()
+    if not other.cancel():
+        other.result()
+    return found
 
 
 def on_all_cores(function: Callable[[int, int], Any], count: int, threads: int | None = None) -> None:

@@ -105,12 +105,12 @@ def classes_and_codes(y: Array) -> tuple[Array, Array]:
         (array([-1,  7]), array([1, 0, 1]))
     """
     if y.dtype.kind in "iu" and len(y) and 0 <= int(y.max()) - int(y.min()) < max(len(y), _SPREAD):
-        lowest = y.min()
-        places = (y - lowest).astype(np.intp)
+        wide = y if y.dtype.kind == "u" else y.astype(np.int64)  # in which no difference overflows
+        places = (wide - wide.min()).astype(np.intp)
         found = np.flatnonzero(np.bincount(places))
         position = np.zeros(int(found[-1]) + 1, np.intp)
         position[found] = np.arange(len(found))
-        return (found + int(lowest)).astype(y.dtype), position[places]
+        return found.astype(y.dtype) + y.min(), position[places]
     classes, codes = np.unique(y, return_inverse=True)
     return classes, codes
 
