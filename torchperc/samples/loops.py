@@ -359,18 +359,19 @@ def _look_of(rows, at, ids, y, b, margin, off, low, high, out):
     def many(rows, at, ids, y, b, margin, off, low, high, out):
         for p in range(np.uint64(low), np.uint64(high)):
             _csr_scores(rows[3], rows[1], rows[2], at[p], rows[4], out)
-            own, rival, best, second, total = y[ids[p]], np.int64(-1), -np.inf, -np.inf, 0.0
+            own, rival, best, total = y[ids[p]], np.int64(-1), -np.inf, 0.0
             for k in range(len(b)):
                 value = np.float64(out[k]) + b[k]
                 total += value  # which is finite only if all are
-                if k != own and value > second:
-                    second = value
-                    if value > best:
-                        rival, best, second = k, value, best
+                if k != own and value > best:
+                    rival, best = k, value
             slack = np.float64(out[own]) + b[own] - best
-            if not (slack > margin + off and abs(total) < np.inf):
-                sure = slack < margin - off and best - second > off and abs(total) < np.inf
-                return np.int64(p), np.int64(rival if sure else UNSURE)
+            if slack > margin + off and abs(total) < np.inf:
+                continue
+            sure = slack < margin - off and abs(total) < np.inf
+            for k in range(len(b)):
+                sure = sure and (k == own or k == rival or best - (np.float64(out[k]) + b[k]) > off)
+            return np.int64(p), np.int64(rival if sure else UNSURE)
         return high, UNSURE
 
     return many
