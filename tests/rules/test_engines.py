@@ -20,7 +20,7 @@ from torchperc.rules.engines.blocked import BlockedEngine
 from torchperc.rules.engines.compiled import CompiledEngine
 from torchperc.rules.engines.reference import ReferenceEngine
 from torchperc.rules.loops import screened
-from torchperc.samples import compiling
+from torchperc.samples import compiling, parts
 
 FAST = ("compiled", "blocked")
 TIES_AND_MARGINS = [("update", 0), ("sign", 0), ("strict", 0), ("update", 2), ("strict", 2)]
@@ -261,9 +261,9 @@ def screen(monkeypatch):
             monkeypatch.setattr(module, name, value)
     calls, loop = [], screened.learn_screened
 
-    def spy(given, X, at, *rest):
-        found, read = loop(given, X, at, *rest)
-        calls.append((len(at), read))
+    def spy(given, source, slots, X, ids, *rest):
+        found, read = loop(given, source, slots, X, ids, *rest)
+        calls.append((len(ids), read))
         return found, read
 
     monkeypatch.setattr(screened, "learn_screened", spy)
@@ -343,6 +343,23 @@ def test_a_core_that_never_encodes_changes_nothing(screen, monkeypatch):
     make = screening.Screen._make
     monkeypatch.setattr(screening.Screen, "_make", lambda self, end=None: next(self._next, None) and make(self, end))
     assert_same_run(expected, fit("compiled", X, y))  # the first block was begun, and is never made
+
+
+@pytest.mark.parametrize("kept", [4, 10**6], ids=["all kept", "one kept"])
+@pytest.mark.parametrize("order", ["given", "shuffled"])
+def test_samples_larger_than_memory_are_screened_alike(screen, order, kept, tmp_path, monkeypatch):
+    X, y = rows_of_kind("floats", None, count=600)
+    np.save(tmp_path / "X.npy", X)
+    monkeypatch.setattr(parts, "PART", 2**14)
+    monkeypatch.setattr(screening, "_KEPT", kept)
+    runs = []
+    for engine in ("reference", "compiled"):
+        mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X is larger than memory")
+            runs.append(fit(engine, mapped, y, order=order))
+    assert_same_run(*runs)
+    assert np.sum(screen, axis=0)[0] > 4 * len(y)
 
 
 def test_an_overflow_is_said_by_a_screened_run(screen):

@@ -18,6 +18,7 @@ from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
 from torchperc.samples.compiling import other_cores
+from torchperc.samples.parts import PartRows
 from torchperc.samples.rows import Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -27,6 +28,7 @@ _SEGMENT, _FIRST = 2**25, 2**22
 _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**15, 2**12
 _SHORTEST, _WORTH_CODES = 4096, 4096  # samples of a segment, at least; below which codes are no faster
+_SCATTERED = 2**20  # samples larger than memory after which pages of those that were read are given back
 
 
 def obstacle(space: Space) -> str | None:
@@ -118,14 +120,18 @@ class CompiledEngine(LinearEngine):
             else:
                 (position, wrong), count = self._room(len(part)), len(part)
                 made, read = learn_screened(
-                    screen, self._screen.X, part, part, self._y, self._coefs, self._w, self._b,
+                    screen, *self._screen.samples, part, self._y, self._coefs, self._w, self._b,
                     float(self.space.bias_scale), *test, 0, position, wrong, 0,
                 )  # fmt: skip
                 mistakes, total, self._gap = [self._written(part, made)], total + read, len(part) / (abs(made) + 0.5)
             found += [each.later(first) for each in mistakes]
             first += count
             self._screen.judge(total, first)
-            size = len(ids) if self._screen.complete else size
+            if isinstance(self.space.rows, PartRows):
+                self.space.rows.release(scattered=self._screen.complete and self._screen.open)
+                size = max(size, _SCATTERED * self._screen.complete)
+            elif self._screen.complete:
+                size = len(ids)
         self._shut = not self._screen.open
         return found, first
 
