@@ -1,7 +1,7 @@
 """A file of 4 GB learned by rule: how long each epoch takes, and with how much memory.
 
 The samples are written to a temporary folder first. The process is given a quarter of the file's size for its own
-memory (RLIMIT_DATA, Linux), and the system is told to forget the file before each epoch, so that what is read comes
+memory beside the libraries (RLIMIT_DATA, Linux), and the system is told to forget the file before each epoch, so that what is read comes
 from the disk. From the second epoch on, samples are known by their copy in eight bits, and those that it leaves open
 are read. Beside it: the same file without a copy, and the samples in memory, both with the same mistakes.
 """
@@ -27,7 +27,7 @@ WAYS = ("file, with a copy", "file, without", "in memory")
 
 
 def resident(field: str) -> float:
-    """Resident memory in MB: ``VmRSS`` now, ``VmHWM`` at its peak."""
+    """Memory in MB: ``VmRSS`` resident now, ``VmHWM`` at its peak, ``VmData`` the process's own."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
@@ -67,6 +67,7 @@ def learned(folder: Path, way: str, epochs: int, limit: int) -> dict[str, object
     trainer = tp.RuleTrainer(max_epochs=epochs)
     trainer.fit(tp.Perceptron(X.shape[1]).double(), np.array(X[:10_000]), y[:10_000])  # loads the compiled loops
     if way != WAYS[2]:
+        limit += int(resident("VmData") * 2**20)  # beyond what the libraries take
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     run = trainer.start(tp.Perceptron(X.shape[1]).double(), X, y)
     seconds = []
