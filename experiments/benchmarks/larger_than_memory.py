@@ -1,9 +1,9 @@
 """A file of 4 GB learned by rule: how long each epoch takes, and with how much memory.
 
 The samples are written to a temporary folder first. The process is given a quarter of the file's size for its own
-memory beside the libraries (RLIMIT_DATA, Linux), and the system is told to forget the file before each epoch, so that what is read comes
-from the disk. From the second epoch on, samples are known by their copy in eight bits, and those that it leaves open
-are read. Beside it: the same file without a copy, and the samples in memory, both with the same mistakes.
+memory beside the libraries (RLIMIT_DATA, Linux), and the system is told to forget the file before each epoch, so that
+what is read comes from the disk. From the second epoch on, samples are known by their copy in eight bits, and those
+that it leaves open are read. Beside it: the same file without a copy, and the samples in memory.
 """
 
 from __future__ import annotations

@@ -300,9 +300,10 @@ KINDS = ("floats", "pixels", "one-hot", "scales", "constant", "near ties")
 def test_screened_runs_are_those_of_the_reference(screen, kind, classes, dtype):
     X, y = rows_of_kind(kind, classes)
     X = X.astype(np.float32 if dtype == torch.float32 else np.float64)
-    assert_same_run(*(fit(name, X, y, classes, dtype=dtype, max_epochs=4) for name in ("reference", "compiled")))
+    runs = [fit(name, X, y, classes, dtype=dtype, max_epochs=4) for name in ("reference", "compiled")]
+    assert_same_run(*runs)
     presented, read = np.sum(screen, axis=0)
-    assert presented > 3 * len(y)  # all but the first segment of the first epoch
+    assert presented >= runs[0][0].log.steps - 64  # all but the first segment of the first epoch
     assert read < presented or kind == "scales"
 
 
@@ -364,9 +365,11 @@ def test_samples_larger_than_memory_are_screened_alike(screen, order, kept, tmp_
 
 def test_an_overflow_is_said_by_a_screened_run(screen):
     X, y = rows_of_kind("floats", None)
+    y = np.random.default_rng(0).permutation(y)
     for engine in ("reference", "compiled"):
         with pytest.raises(ValueError, match="overflow"):
-            fit(engine, X * 1e19, -y, dtype=torch.float32, bias_step="radius", start=1, margin=1e38)
+            fit(engine, X * 2e18, y, dtype=torch.float32, bias_step="none", max_epochs=50)
+    assert screen
 
 
 # --- input as it lies ---

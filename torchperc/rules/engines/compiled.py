@@ -113,7 +113,8 @@ class CompiledEngine(LinearEngine):
         size = max(_SHORTEST, SEGMENT // self.space.rows.row_bytes, len(ids) // 16 * self._screen.complete)
         while first < len(ids) and self._screen.open:
             part = ids[first : first + size]
-            low, high = (0, len(self._y)) if self._screen.complete else (int(part.min()), int(part.max()) + 1)
+            new = not self._screen.complete
+            low, high = (int(part.min()), int(part.max()) + 1) if new else (0, len(self._y))
             screen = self._screen.arrays(low, high, make=self.again > 0)
             if screen is None:  # another core has them almost ready
                 mistakes, count = self._as_they_are(order[first : first + size])
@@ -128,6 +129,8 @@ class CompiledEngine(LinearEngine):
             first += count
             self._screen.judge(total, first)
             if isinstance(self.space.rows, PartRows):
+                if new and screen is not None:
+                    self._screen.keep(part)
                 self.space.rows.release(scattered=self._screen.complete and self._screen.open)
                 size = max(size, _SCATTERED * self._screen.complete)
             elif self._screen.complete:

@@ -82,7 +82,7 @@ class Screen:
         self._block = max(1, _BLOCK // (X.itemsize * X.shape[1]))
         self._made = np.zeros(-(-len(X) // self._block), np.bool_)
         self._next = iter(range(len(self._made)))
-        self._begun = 0
+        self._begun, self._near = 0, 1.0
         self.open = False
 
     @property
@@ -122,6 +122,16 @@ class Screen:
         if make and not part.all():  # another thread is about to have made the last of them
             self._make(end + 2 * self._block)
         return (*self._copy, *self._weights) if part.all() else None
+
+    def keep(self, ids: _Array) -> None:
+        """Of samples larger than memory that were just read, keep those nearest to being mistakes."""
+        from torchperc.rules.loops.screened import LENGTH, keep_near
+
+        assert self._copy is not None
+        sizes, most = self._weights[1], len(ids) * len(self.samples[2]) // (2 * len(self.X))  # room is left for others
+        screen = (*self._copy, *self._weights)
+        found = keep_near(screen, *self.samples, ids, self._near * float(sizes[:, LENGTH].max()), most)
+        self._near *= 0.8 if found >= most else 1.25
 
     def _empty(self, count: int) -> tuple[_Array, _Array]:
         from torchperc.rules.loops.eightbit import HEAD

@@ -150,3 +150,14 @@ def count_open(screen, ids, w, b, margin, near):
     while low < len(ids):
         found, low = found + 1, skip(codes, numbers, v, sizes, ids, margin, low + 1, len(ids))
     return found
+
+
+@njit(cache=True, nogil=True)
+def keep_near(screen, source, slots, X, ids, margin, most):
+    """Keep samples whose slack may be within a margin, at most so many; how many they are."""
+    codes, numbers, v, sizes = screen
+    found, low = 0, skip(codes, numbers, v, sizes, ids, margin, 0, len(ids))
+    while low < len(ids) and found < most:
+        _kept(source, X, slots, ids[low])
+        found, low = found + 1, skip(codes, numbers, v, sizes, ids, margin, low + 1, len(ids))
+    return found
