@@ -1,12 +1,19 @@
-"""A file of 4 GB learned by rule: how long, and with how much memory.
+"""A file of 4 GB learned by rule: how long each epoch takes, and with how much memory.
 
-The samples are written to a temporary folder first. Resident memory is read from the system (Linux) before the run and
-at its peak; the pages of the mapped file count, which is why they are given back after each part.
+The samples are written to a temporary folder first. The process is given a quarter of the file's size for its own
+memory beside the libraries (RLIMIT_DATA, Linux), and the system is told to forget the file before each epoch, so that
+what is read comes from the disk. From the second epoch on, samples are known by their copy in eight bits, and those
+that it leaves open are read. Beside it: the same file without a copy, and the samples in memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,50 +21,85 @@ from pathlib import Path
 import numpy as np
 
 import torchperc as tp
+from torchperc.rules.engines import screening
+
+WAYS = ("file, with a copy", "file, without", "in memory")
 
 
 def resident(field: str) -> float:
-    """Resident memory in MB: ``VmRSS`` now, ``VmHWM`` at its peak."""
+    """Memory in MB: ``VmRSS`` resident now, ``VmHWM`` at its peak, ``VmData`` the process's own."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024
 
 
-def written(folder: Path, rows: int, width: int) -> tuple[Path, np.ndarray]:
-    """A file of integer-valued float32 samples, and their labels, of which one in a hundred is wrong."""
+def written(folder: Path, rows: int, width: int) -> None:
+    """Files of integer-valued float64 samples and their labels, of which three in a thousand are wrong.
+
+    A strip about the plane between the classes is empty, so that few samples are mistakes.
+    """
     rng = np.random.default_rng(0)
-    normal = rng.integers(-3, 4, size=width)
-    X = np.lib.format.open_memmap(folder / "X.npy", mode="w+", dtype=np.float32, shape=(rows, width))
+    normal = rng.choice([-3, -1, 1, 3], size=width)
+    X = np.lib.format.open_memmap(folder / "X.npy", mode="w+", dtype=np.float64, shape=(rows, width))
     y = np.empty(rows, np.int64)
-    for start in range(0, rows, 100_000):
-        part = slice(start, min(start + 100_000, rows))
-        X[part] = rng.integers(-5, 6, size=(part.stop - part.start, width), dtype=np.int8)
-        y[part] = np.where((X[part] @ normal >= 0) ^ (rng.random(part.stop - part.start) < 0.01), 1, -1)
+    for start in range(0, rows, 50_000):
+        part = slice(start, min(start + 50_000, rows))
+        some = rng.integers(-5, 6, size=(part.stop - start, width), dtype=np.int8)
+        y[part] = np.where(some @ normal >= 0, 1, -1)
+        X[part] = some + y[part, None] * np.sign(normal) * (np.arange(width) < 60)
+        y[part] *= np.where(rng.random(part.stop - start) < 0.003, -1, 1)
     X.flush()
-    return folder / "X.npy", y
+    np.save(folder / "y.npy", y)
+
+
+def forgotten(path: Path) -> None:
+    """Have the system give back the pages of a file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def learned(folder: Path, way: str, epochs: int, limit: int) -> dict[str, object]:
+    """Seconds of each epoch, mistakes, and memory at its peak."""
+    path = folder / "X.npy"
+    X, y = np.load(path, mmap_mode=None if way == WAYS[2] else "r"), np.load(folder / "y.npy")
+    if way == WAYS[1]:
+        screening.LIMIT = -1.0
+    trainer = tp.RuleTrainer(max_epochs=epochs)
+    trainer.fit(tp.Perceptron(X.shape[1]).double(), np.array(X[:10_000]), y[:10_000])  # loads the compiled loops
+    if way != WAYS[2]:
+        limit += int(resident("VmData") * 2**20)  # beyond what the libraries take
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    run = trainer.start(tp.Perceptron(X.shape[1]).double(), X, y)
+    seconds = []
+    for _ in range(epochs):
+        forgotten(path)
+        start = time.perf_counter()
+        run.epoch()
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": seconds, "mistakes": [record.mistakes for record in run.history], "peak": resident("VmHWM")}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gigabytes", type=float, default=4.0)
-    parser.add_argument("--width", type=int, default=100)
-    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--width", type=int, default=784)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    rows = int(options.gigabytes * 1e9 / (4 * options.width))
+    limit = int(options.gigabytes * 1e9 / 4)
+    if options.way:
+        print(json.dumps(learned(Path(options.folder), options.way, options.epochs, limit)))
+        return
+    rows = int(options.gigabytes * 1e9 / (8 * options.width))
     with tempfile.TemporaryDirectory() as folder:
-        path, y = written(Path(folder), rows, options.width)
-        X = np.load(path, mmap_mode="r")
-        trainer = tp.RuleTrainer(max_epochs=options.epochs)
-        trainer.fit(tp.Perceptron(options.width), np.array(X[:1000]), y[:1000])  # loads the compiled loops
-        X._mmap.madvise(4)  # gives back what writing has left: MADV_DONTNEED
-        Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
-        before, start = resident("VmRSS"), time.perf_counter()
-        result = trainer.fit(tp.Perceptron(options.width), X, y)
-        seconds = time.perf_counter() - start
-        print(f"{X.nbytes / 1e9:.1f} GB, {rows:,} × {options.width} float32: {result.sentence}")
-        print(
-            f"{seconds:.1f} s, {1e9 * seconds / (rows * options.epochs):.0f} ns a row; resident memory {before:.0f} MB "
-            f"before, {resident('VmHWM') - before:.0f} MB more at its peak"
-        )
+        written(Path(folder), rows, options.width)
+        print(f"{options.gigabytes:g} GB, {rows:,} × {options.width} float64; {limit / 1e9:g} GB of memory")
+        for way in WAYS:
+            command = [sys.executable, __file__, *sys.argv[1:], "--way", way, "--folder", folder]
+            found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+            seconds = ", ".join(f"{value:.3f}" for value in found["seconds"])
+            print(f"{way}: {seconds} s; peak {found['peak']:.0f} MB; mistakes {found['mistakes']}", flush=True)
 
 
 if __name__ == "__main__":

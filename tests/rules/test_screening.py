@@ -186,9 +186,9 @@ def counted(monkeypatch):
             monkeypatch.setattr(module, name, value)
     seen, loop = [], screened.learn_screened
 
-    def spy(screen, X, at, *rest):
-        found, read = loop(screen, X, at, *rest)
-        seen.append((len(at), read))
+    def spy(screen, source, slots, X, ids, *rest):
+        found, read = loop(screen, source, slots, X, ids, *rest)
+        seen.append((len(ids), read))
         return found, read
 
     monkeypatch.setattr(screened, "learn_screened", spy)
@@ -251,9 +251,9 @@ def test_the_gate_shuts_when_many_samples_have_to_be_read(counted, monkeypatch):
 def test_no_copy_beyond_a_fraction_of_free_memory(counted, monkeypatch):
     X, y = planes(0.003)
     size = len(X) * screening.row_bytes(X.shape[1])
-    monkeypatch.setattr(compiling, "free_memory", lambda: 4 * size - 1)
+    monkeypatch.setattr(compiling, "free_memory", lambda: 2 * size - 1)
     learn(X, y)
     assert not counted
-    monkeypatch.setattr(compiling, "free_memory", lambda: 4 * size)
+    monkeypatch.setattr(compiling, "free_memory", lambda: 2 * size)
     learn(X, y)
     assert counted

@@ -114,7 +114,7 @@ class PartRows(ScatteredRows):
         self._starts = torch.tensor([part.start for part in parts])
         self._now: tuple[int, Rows] | None = None
         self.watch: Callable[[int, int], None] = lambda done, total: None
-        self.array: np.ndarray[Any, Any] | None = None  # all samples in one array, if they are used as they lie there
+        self.array: np.ndarray[Any, Any] | None = None  # all samples as they lie in the file, if they are used so
 
     def __len__(self) -> int:
         return self._parts[-1].stop
@@ -135,6 +135,14 @@ class PartRows(ScatteredRows):
             self._release()
             self._now = (number, self._parts[number].load())
         return self._now[1]
+
+    def release(self, scattered: bool) -> None:
+        """Give back the memory of what was read of the array; ``scattered``: single samples will be read next."""
+        self._now = None
+        self._release()
+        mapped = getattr(getattr(self.array, "base", None), "_mmap", None)
+        if hasattr(mapped, "madvise"):  # a page at a time, or many in advance
+            mapped.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)
 
     def pieces(self) -> Iterator[Rows]:
         for number in range(len(self._parts)):

@@ -20,6 +20,7 @@ from torchperc.rules.log import Mistakes
 from torchperc.rules.spaces import JointSpace, LinearSpace, Space, Weights
 from torchperc.samples import compiling
 from torchperc.samples.compiling import other_cores
+from torchperc.samples.parts import PartRows
 from torchperc.samples.rows import CsrRows, LookFirst, Rows
 
 _Array: TypeAlias = "np.ndarray[Any, Any]"
@@ -30,6 +31,7 @@ _STRETCH, _LOOK = compiling.WORTH_TWO, 2**14
 _SPARSE_STRETCH, _SPARSE_LOOK = 2**20, 2**15
 _BLOCK = 2**17  # bytes of samples that stay in the cache between being looked at and being learned
 _SHORTEST, _WORTH_CODES = 4096, 4096  # samples of a segment, at least; below which codes are no faster
+_SCATTERED = 2**20  # samples larger than memory after which pages of those that were read are given back
 
 
 def obstacle(space: Space) -> str | None:
@@ -113,21 +115,28 @@ class CompiledEngine(LinearEngine):
         size = max(_SHORTEST, SEGMENT // self.space.rows.row_bytes, len(ids) // 16 * self._screen.complete)
         while first < len(ids) and self._screen.open:
             part = ids[first : first + size]
-            low, high = (0, len(self._y)) if self._screen.complete else (int(part.min()), int(part.max()) + 1)
+            new = not self._screen.complete
+            low, high = (int(part.min()), int(part.max()) + 1) if new else (0, len(self._y))
             screen = self._screen.arrays(low, high, make=self.again > 0)
             if screen is None:  # another core has them almost ready
                 mistakes, count = self._as_they_are(order[first : first + size])
             else:
                 (position, wrong), count = self._room(len(part)), len(part)
                 made, read = learn_screened(
-                    screen, self._screen.X, part, part, self._y, self._coefs, self._w, self._b,
+                    screen, *self._screen.samples, part, self._y, self._coefs, self._w, self._b,
                     float(self.space.bias_scale), *test, 0, position, wrong, 0,
                 )  # fmt: skip
                 mistakes, total, self._gap = [self._written(part, made)], total + read, len(part) / (abs(made) + 0.5)
             found += [each.later(first) for each in mistakes]
             first += count
             self._screen.judge(total, first)
-            size = len(ids) if self._screen.complete else size
+            if isinstance(self.space.rows, PartRows):
+                if new and screen is not None:
+                    self._screen.keep(part)
+                self.space.rows.release(scattered=self._screen.complete and self._screen.open)
+                size = max(size, _SCATTERED * self._screen.complete)
+            elif self._screen.complete:
+                size = len(ids)
         self._shut = not self._screen.open
         return found, first
 

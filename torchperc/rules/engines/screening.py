@@ -17,7 +17,8 @@ AGAIN = 4
 """How often samples must be presented after they are encoded, for that to pay."""
 SEGMENT = 2**22
 """Bytes of samples that are encoded, and then presented, at a time."""
-_MEMORY = 4  # a copy takes at most this fraction, one in so many, of the memory that is free
+_MEMORY = 2  # a copy takes at most half of the memory that is free
+_KEPT = 4  # samples that are kept take this fraction, one in so many, of a copy's memory
 _WORTH_IT, _ROW = 2**22, 256  # bytes of all samples and of one, below which they are read as fast as their codes
 _WIDEST = 2**15  # features, above which weights have too few bits
 _PILOT = 256  # samples that are encoded first, to see how many would have to be read
@@ -60,13 +61,18 @@ class Screen:
         X: samples (N, d) as compiled loops see them.
         y: labels (N,).
         classes: number of scores K.
-        alone: whether no other thread is to help.
+        mapped: whether X is larger than memory. Then samples that were read are kept, as they are likely read again,
+            and no other thread helps, as none is to read ahead.
     """
 
-    def __init__(self, X: _Array, y: _Array, classes: int, alone: bool = False) -> None:
+    def __init__(self, X: _Array, y: _Array, classes: int, mapped: bool = False) -> None:
         from torchperc.rules.loops import eightbit, screened
 
-        self.X, self._y, self._alone = X, y, alone
+        self.X, self._y, self._alone = X, y, mapped
+        kept = max(1, min(len(X), len(X) * row_bytes(X.shape[1]) // (_KEPT * X.itemsize * X.shape[1])))
+        slots = np.full(len(X) + 1 if mapped else 0, -1, np.int64)
+        slots[-1:] = 0
+        self.samples = (X, slots, np.empty((kept, X.shape[1]), X.dtype) if mapped else X)
         codes = row_bytes(X.shape[1]) - eightbit.HEAD
         self._weights = (
             np.zeros((1 if classes == 1 else -(-classes // 5) * 5, codes), np.int16),
@@ -76,7 +82,7 @@ class Screen:
         self._block = max(1, _BLOCK // (X.itemsize * X.shape[1]))
         self._made = np.zeros(-(-len(X) // self._block), np.bool_)
         self._next = iter(range(len(self._made)))
-        self._begun = 0
+        self._begun, self._near = 0, 1.0
         self.open = False
 
     @property
@@ -95,7 +101,11 @@ class Screen:
         ids = np.arange(count, dtype=np.uint64)
         self.judge(screened.count_open((*some, *self._weights), ids, w, b, margin, near), count)
         if self.open and self._copy is None:
-            self._copy = self._empty(len(self.X))
+            try:
+                self._copy = self._empty(len(self.X))
+            except MemoryError:  # less than the system told
+                self.open = False
+                return
             if compiling.cores() > 1 and not self._alone:
                 compiling.other_cores().submit(self._make)
 
@@ -112,6 +122,16 @@ class Screen:
         if make and not part.all():  # another thread is about to have made the last of them
             self._make(end + 2 * self._block)
         return (*self._copy, *self._weights) if part.all() else None
+
+    def keep(self, ids: _Array) -> None:
+        """Of samples larger than memory that were just read, keep those nearest to being mistakes."""
+        from torchperc.rules.loops.screened import LENGTH, keep_near
+
+        assert self._copy is not None
+        sizes, most = self._weights[1], len(ids) * len(self.samples[2]) // (2 * len(self.X))  # room is left for others
+        screen = (*self._copy, *self._weights)
+        found = keep_near(screen, *self.samples, ids, self._near * float(sizes[:, LENGTH].max()), most)
+        self._near *= 0.8 if found >= most else 1.25
 
     def _empty(self, count: int) -> tuple[_Array, _Array]:
         from torchperc.rules.loops.eightbit import HEAD

@@ -100,29 +100,50 @@ def skip(codes, numbers, v, sizes, ids, margin, low, high):
     return np.int64(high)
 
 
+@njit
+def _kept(source, X, slots, i):
+    """Where sample i is in X, which has room for some of the source; the last place is for those that find none."""
+    if slots[i] < 0:
+        place = slots[-1]
+        for j in range(np.uint64(X.shape[1])):
+            X[place, j] = source[i, j]
+        if place == len(X) - 1:
+            return place
+        slots[i], slots[-1] = place, place + 1
+    return slots[i]
+
+
 @njit(cache=True, nogil=True)
-def learn_screened(screen, X, at, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found):
-    """:func:`torchperc.rules.loops.learn.learn` over a copy; returns the samples that were read, too."""
+def learn_screened(
+    screen, source, slots, X, ids, y, coefs, w, b, bias_scale, tie, margin, near, low, position, wrong, found
+):
+    """:func:`torchperc.rules.loops.learn.learn` over a copy; returns the samples that were read, too.
+
+    If there are slots, one for each sample and one more, X is a store of samples of the source that were read lately.
+    """
     codes, numbers, v, sizes = screen
     rows, read, out, room = (X,), 0, np.empty(len(b) + 8, w.dtype), np.zeros(v.shape[1], w.dtype)
     renew(w, b, near)
     for k in range(len(b)):
         quantise(w, b, v, sizes, room, k)
     while True:
-        low = skip(codes, numbers, v, sizes, ids, margin, low, len(at))
-        if low >= len(at):
+        low = skip(codes, numbers, v, sizes, ids, margin, low, len(ids))
+        if low >= len(ids):
             return found, read
-        own, square = y[ids[low]], _squares(X[at[low]])
+        own, at = y[ids[low]], ids[low]
+        if len(slots):
+            at = np.uint64(_kept(source, X, slots, at))
+        square = _squares(X[at])
         if not square < np.inf and near[RADIUS] < np.inf:  # which nobody has seen before
             return -1 - low, read
         lengthen(square, w, b, bias_scale, near)
-        r = _taken_for(rows, at[low], own, w, b, tie, margin, out, near)
+        r = _taken_for(rows, at, own, w, b, tie, margin, out, near)
         read += 1
         if r == OVERFLOW:
             return -1 - low, read
         if r != own:
             coef = _of(coefs, ids[low])
-            update(rows, at[low], coef, own, r, w, b, bias_scale)
+            update(rows, at, coef, own, r, w, b, bias_scale)
             _moved(coef, w, b, near)
             if len(b) == 1:
                 quantise(w, b, v, sizes, room, 0)
@@ -143,5 +164,16 @@ def count_open(screen, ids, w, b, margin, near):
         quantise(w, b, v, sizes, room, k)
     found, low = 0, skip(codes, numbers, v, sizes, ids, margin, 0, len(ids))
     while low < len(ids):
+        found, low = found + 1, skip(codes, numbers, v, sizes, ids, margin, low + 1, len(ids))
+    return found
+
+
+@njit(cache=True, nogil=True)
+def keep_near(screen, source, slots, X, ids, margin, most):
+    """Keep samples whose slack may be within a margin, at most so many; how many they are."""
+    codes, numbers, v, sizes = screen
+    found, low = 0, skip(codes, numbers, v, sizes, ids, margin, 0, len(ids))
+    while low < len(ids) and found < most:
+        _kept(source, X, slots, ids[low])
         found, low = found + 1, skip(codes, numbers, v, sizes, ids, margin, low + 1, len(ids))
     return found
