@@ -357,7 +357,7 @@ def in_numpy(values: Tensor) -> Any:
         np.float32(2.0)
     """
     plain = values.detach()
-    known = plain.device.type == "cpu" and plain.dtype != torch.bfloat16 and type(plain) is Tensor
+    known = plain.device.type == "cpu" and plain.dtype != torch.bfloat16 and type(plain) is torch.Tensor
     return plain.numpy() if known else plain
 
 
