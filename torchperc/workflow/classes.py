@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -16,6 +17,7 @@ from torchperc.nn.heads import head as head_by_name
 from torchperc.reports.budget import moderate
 from torchperc.reports.judged import Tally
 from torchperc.rules.conventions import Verdict
+from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import shards
 from torchperc.workflow.outcome import Candidate, Learned
 from torchperc.workflow.places import cosine
@@ -31,6 +33,8 @@ WORTH_IT = 2**15  # presentations of samples by the rule from which loading its 
 EPOCHS_OF_MANY = {"rule": 10, "perceptron": 50, "lms": 20, "logistic": 20}
 
 _SETS = ("training", "validation", "test")
+_SHOWN = ("lr", "tie", "bias_step", "order", "select", "engine", "seed", "margin", "class_weight", "prove")
+_SHOWN += ("distributed", "mixing")  # options of the rule that a report names, as LitRule has them
 _MODELS: dict[str, dict[str, Any]] = {
     "rule": {"order": "shuffled", "select": "averaged"},
     "perceptron": {"head": "perceptron", "lr": 1.0},
@@ -79,7 +83,11 @@ def _report(run: Run, best: str, found: dict[str, Trained], options: dict[str, A
         "how": trained.by_descent(options.get("head"), options.get("update", "batch"), options.get("lr"))
     }
     if kept.result is not None:
-        known = {"how": trained.by_rule(options), "result": kept.result}
+        defaults = {name: each.default for name, each in signature(RuleTrainer).parameters.items() if name in _SHOWN}
+        known = {
+            "how": trained.by_rule({**{name: defaults[name] for name in _SHOWN}, **options}),
+            "result": kept.result,
+        }
     known["certificate"] = None if rule is None else rule.certificate
     return of_learned(run.part, kept.module, run.data, title=run.final.name, again=again, **known)
 
