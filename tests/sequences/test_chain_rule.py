@@ -171,7 +171,17 @@ def test_models_of_a_log(engine):
     decided = [[brute.ranked(x @ w[0].T, w[1], w[2])[0][1] for x in X] for w in every]
     errors = [sum(c * brute.hamming(a, b) for a, b, c in zip(each, y, coefs, strict=True)) for each in decided]
     assert log.errors().tolist() == errors
-    assert same(log.pocket(), every[int(np.argmin(errors))])
+    assert same(log.pocket(ratchet="every"), every[int(np.argmin(errors))])
+    runs, made_at = [0], {step for _, step, _ in expected}
+    for step in range(log.steps):
+        runs = [*runs, 0] if step in made_at else [*runs[:-1], runs[-1] + 1]
+    assert log.runs().tolist() == runs
+    pocket, run, fewest = 0, 0, sum(c * len(x) for c, x in zip(coefs, X, strict=True))
+    for state, (lived, wrong) in enumerate(zip(runs, errors, strict=True)):
+        if lived > run and wrong < fewest:
+            pocket, run, fewest = state, lived, wrong
+    assert log.pocket_index() == pocket > 0
+    assert same(log.pocket(), every[pocket])
     votes = [np.zeros((len(x), 3)) for x in X]
     for tags, count in zip(decided, log.survivals().tolist(), strict=True):
         for vote, each in zip(votes, tags, strict=True):
