@@ -370,7 +370,8 @@ def _look_of(rows, at, ids, y, b, margin, off, low, high, out):
                 continue
             sure = slack < margin - off and abs(total) < np.inf
             for k in range(len(b)):
-                sure = sure and (k == own or k == rival or best - (np.float64(out[k]) + b[k]) > off)
+                if k != own and k != rival:
+                    sure = sure and best - (np.float64(out[k]) + b[k]) > off
             return np.int64(p), np.int64(rival if sure else UNSURE)
         return high, UNSURE
 
