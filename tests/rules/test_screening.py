@@ -220,9 +220,9 @@ def test_the_gate_opens_on_clean_data_and_stays_shut_on_noisy_data(counted):
 
 
 def test_no_copy_for_few_epochs_or_short_orders(counted):
-    learn(*planes(0.003), max_epochs=compiled.AGAIN)
+    learn(*planes(0.003), max_epochs=compiled.AGAIN // 8)
     assert not counted
-    learn(*planes(0.003), max_epochs=compiled.AGAIN + 1)
+    learn(*planes(0.003), max_epochs=compiled.AGAIN // 8 + 1)
     assert counted
     counted.clear()
     X, y = planes(0.003, count=300)

@@ -140,7 +140,7 @@ class PartRows(ScatteredRows):
         """Give back the memory of what was read of the array; ``scattered``: single samples will be read next."""
         self._now = None
         self._release()
-        mapped = getattr(getattr(self.array, "base", None), "_mmap", None)
+        mapped: Any = getattr(getattr(self.array, "base", None), "_mmap", None)
         if hasattr(mapped, "madvise"):  # a page at a time, or many in advance
             mapped.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)
 

@@ -142,7 +142,7 @@ class CompiledEngine(LinearEngine):
 
     def _consider(self, first: int, count: int) -> bool:
         """Whether to go on by codes in eight bits, by a look at so many samples from the first on."""
-        if self.again < AGAIN or self._shut or not self._can_screen or self._gap * LIMIT < 1.0:
+        if self.again * self._w.itemsize < AGAIN or self._shut or not self._can_screen or self._gap * LIMIT < 1.0:
             return False
         if self._screen is None:
             self._screen = screen_for(self.space.rows, self._y, self.space.outputs)

@@ -13,8 +13,8 @@ from torchperc.samples.rows import DenseRows, Rows
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 LIMIT = 1 / 12
 """The fraction of samples to be read, mistakes among them, above which a pass over the samples themselves is faster."""
-AGAIN = 4
-"""How often samples must be presented after they are encoded, for that to pay."""
+AGAIN = 32
+"""How many bytes of each feature must still be read in passes to come, for a copy to pay: 4 passes in float64."""
 SEGMENT = 2**22
 """Bytes of samples that are encoded, and then presented, at a time."""
 _MEMORY = 2  # a copy takes at most half of the memory that is free
