@@ -77,12 +77,13 @@ def _of_run(folder: Path, trust: bool) -> Report:
     if isinstance(module, Regression) and compared:
         how = runs.how_of_regression(module)
         return regression.of_learned(folder, module, data, title=_title(folder), how=how, again=again)
+    told: dict[str, Any]
     if isinstance(module, Regression):
-        told: dict[str, Any] = {"how": runs.how_of_regression(module), "again": again, "sentence": sentence}
+        told = {"how": runs.how_of_regression(module), "again": again, "sentence": sentence}
         return regression.of_module(_title(folder), module, data, folder=folder, **told)
     if compared:
-        known = {**runs.known(module), "again": again, "sentence": sentence}
-        return learned.of_learned(folder, module, data, title=_title(folder), **known)
+        told = {**runs.known(module), "again": again, "sentence": sentence}
+        return learned.of_learned(folder, module, data, title=_title(folder), **told)
     return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
 
 

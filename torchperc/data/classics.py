@@ -14,8 +14,10 @@ from torchperc._lazy import requires
 if TYPE_CHECKING:
     from torchperc.data.dataset import Dataset
 
-_NUCLEUS = ("radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points")
-_NUCLEUS += ("symmetry", "fractal dimension")
+_NUCLEUS = (
+    "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry",
+    "fractal dimension",
+)  # fmt: skip
 _WINE = "alcohol malic_acid ash alcalinity_of_ash magnesium total_phenols flavanoids nonflavanoid_phenols "
 _WINE += "proanthocyanins color_intensity hue od280/od315_of_diluted_wines proline"
 NAMES: dict[str, tuple[str, ...]] = {

@@ -76,7 +76,8 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
 
         make = getattr(synthetic, _SYNTHETIC[source])
         _check_options(source, options, _arguments(make))
-        return _two_signs(*make(**options), source)
+        X, y = make(**options)
+        return _two_signs(X, y, source)
     if source in _SKLEARN:
         _check_options(source, options, ("positive",))
         made = classic(source)

@@ -64,7 +64,8 @@ def in_lines(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
     size = math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + 64, np.uint8)
     begin = -memory.ctypes.data % 64
-    return memory[begin : begin + size].view(dtype).reshape(shape)
+    numbers: np.ndarray[Any, Any] = memory[begin : begin + size].view(dtype)
+    return numbers.reshape(shape)
 
 
 TIES = {"update": 0, "sign": 1, "strict": 2}

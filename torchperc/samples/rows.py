@@ -266,7 +266,8 @@ class CsrRows(Rows):
         from torchperc.samples.loops import combine
 
         total = np.zeros((self.width, coefs.shape[1]))
-        combine(*self.plain(), coefs.double().contiguous().numpy(), total)
+        add: Any = combine
+        add(*self.plain(), coefs.double().contiguous().numpy(), total)
         return torch.from_numpy(total.T)
 
     def mix(self, coefs: Tensor) -> Tensor:

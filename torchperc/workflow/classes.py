@@ -33,8 +33,10 @@ WORTH_IT = 2**15  # presentations of samples by the rule from which loading its 
 EPOCHS_OF_MANY = {"rule": 10, "perceptron": 50, "lms": 20, "logistic": 20}
 
 _SETS = ("training", "validation", "test")
-_SHOWN = ("lr", "tie", "bias_step", "order", "select", "engine", "seed", "margin", "class_weight", "prove")
-_SHOWN += ("distributed", "mixing")  # options of the rule that a report names, as LitRule has them
+_SHOWN = (  # options of the rule that a report names, as LitRule has them
+    "lr", "tie", "bias_step", "order", "select", "engine", "seed", "margin", "class_weight", "prove",
+    "distributed", "mixing",
+)  # fmt: skip
 _MODELS: dict[str, dict[str, Any]] = {
     "rule": {"order": "shuffled", "select": "averaged"},
     "perceptron": {"head": "perceptron", "lr": 1.0},

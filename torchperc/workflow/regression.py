@@ -46,9 +46,10 @@ def learn_regression(run: Run) -> LearnedRegression:
         epochs = 1 if name != "lms" else run.max_epochs or (EPOCHS_OF_MANY if _many(data) else EPOCHS)
         if "scheduler" in options[name]:
             options[name]["scheduler"] = cosine(epochs)
-        modules[name], *took, _ = run.train(name, kind, RegressionHead(), options[name], epochs)
+        trained = run.train(name, kind, RegressionHead(), options[name], epochs)
+        modules[name] = trained.module
         training, validation = (Fit.of(*predictions(modules[name], data, which)) for which in (0, 1))
-        candidates.append(Regressor(name, validation, training, how, *took))
+        candidates.append(Regressor(name, validation, training, how, trained.epochs, trained.seconds))
         configs[name] = run.config(name, kind, options[name], epochs)
     best = min(candidates, key=lambda candidate: candidate.validation.rmse)
     run.watch("writing")

@@ -170,7 +170,7 @@ def _numbers(array: Any, dtype: type, missing: float) -> Array:
 
     if not len(array):
         return np.empty(0, dtype)
-    values = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)
+    values: Array = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * np.dtype(dtype).itemsize)
     if not array.null_count:
         return values
     there = _numbers(array.is_valid().cast(pa.uint8()), np.uint8, 0)
