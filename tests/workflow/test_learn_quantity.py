@@ -275,11 +275,11 @@ def test_bad_input_is_one_line(tmp_path, run, monkeypatch, words, part):
 
 
 def test_several_processes_are_refused(monkeypatch, tmp_path):
-    from torchperc.workflow import regression
+    from torchperc.workflow.learn import check_alone
 
     with pytest.raises(ValueError, match="a regression is learned in one process, found 2"):
-        regression.check_alone(2)
-    regression.check_alone(1)
+        check_alone(2)
+    check_alone(1)
 
 
 def test_sparse_files_stay_sparse(tmp_path, run, monkeypatch, unpainted):

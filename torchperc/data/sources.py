@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchperc import _checks as checks
-from torchperc._lazy import Late
+from torchperc._lazy import Late, old_names
 from torchperc.data.classics import NAMES, classic
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import read
@@ -24,6 +24,7 @@ else:
     torch = Late("torch")
 
 __all__ = ["SOURCES", "load"]
+__getattr__ = old_names(__name__, {"Dataset": "torchperc.data.dataset.Dataset"})
 
 _SYNTHETIC = {
     "separable-blobs": "separable_blobs",

@@ -18,6 +18,7 @@ from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_s
 from torchperc.samples import shards
 from torchperc.samples.digest import of_cells
 
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
 _SHARDS = "shards-"  # before the hash of a data set that several processes have together
 
 

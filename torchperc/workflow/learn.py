@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torchperc import _checks as checks
 from torchperc._atomic import appearing
-from torchperc._lazy import requires
+from torchperc._lazy import old_names, requires
 from torchperc.data.gates import is_gate
 from torchperc.data.sources import SOURCES
 from torchperc.data.tabular import SplitTable
@@ -17,6 +17,9 @@ from torchperc.workflow.outcome import Candidate as Candidate
 from torchperc.workflow.outcome import Learned as Learned
 from torchperc.workflow.outcome import LearnedRegression as LearnedRegression
 from torchperc.workflow.places import claimed_folder
+
+_MOVED = {name: f"torchperc.workflow.classes.{name}" for name in ("EPOCHS", "EPOCHS_OF_MANY", "MANY")}
+__getattr__ = old_names(__name__, {**_MOVED, "PROVED_UP_TO": "torchperc.reports.budget.ENTRIES"})
 
 
 def learn(
@@ -127,9 +130,8 @@ def learn(
         final = shards.by_first(lambda: claimed_folder(source, folder, overwrite, stack))
         data = SplitTable(named, options, split, scale, seed, dtype, task)
         watch("reading")
-        if data.task == "regression" and shards.here()[1] > 1:
-            why = f"a regression is learned in one process, found {shards.here()[1]}; start one alone, or learn "
-            raise checks.ParameterError(f"{why}classes with ", checks.Option("task", "classification"))
+        if data.task == "regression":
+            check_alone(shards.here()[1])
         _check_sets(data)
         # what takes long to import comes after what may be refused
         from torchperc.rules.conventions import DISTRIBUTED
@@ -164,6 +166,13 @@ def _check_processes(source: object) -> None:
 
     if not is_torchelastic_launched():
         raise ValueError("the processes must be started by torchrun, or by torchperc learn --processes")
+
+
+def check_alone(processes: int) -> None:
+    """Refuse to learn a regression in several processes."""
+    if processes > 1:
+        why = f"a regression is learned in one process, found {processes}; start one alone, or learn classes with "
+        raise checks.ParameterError(why, checks.Option("task", "classification"))
 
 
 def _check_sets(data: SplitTable) -> None:
