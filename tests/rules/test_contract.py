@@ -180,7 +180,8 @@ def test_what_is_selected_scales_with_the_learning_rate(select):
     one, other = (tp.Perceptron(4, dtype=torch.float64) for _ in range(2))
     results = [tp.RuleTrainer(5, select=select, lr=lr).fit(net, X, y) for lr, net in ((1.0, one), (0.1, other))]
     assert torch.equal(one.weight * 0.1, other.weight)
-    assert torch.equal(*(result.predict(X) for result in results))
+    clear = one(torch.from_numpy(X).double()) != 0  # a score of 0 is not 0 any more once weights of 0.1 are rounded
+    assert torch.equal(*(result.predict(X)[clear] for result in results))
 
 
 @pytest.mark.parametrize("select", ["last", "averaged", "voted"])

@@ -656,7 +656,7 @@ def test_the_cache_on_disk_is_used(tmp_path, monkeypatch):
         spec = importlib.util.find_spec("torchperc.samples.loops")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        assert module.longest((np.eye(300),), 0, 300) == 1.0
+        assert module.longest((np.eye(300),), 300, 0, 300) == 1.0
         stats = module.longest.stats
         counts.append((sum(stats.cache_misses.values()), sum(stats.cache_hits.values())))
     assert counts == [(1, 0), (0, 1)]

@@ -105,12 +105,12 @@ def test_columns_that_lie_apart_are_encoded_like_others(dtype):
     assert np.array_equal(encoded(X)[0], encoded(np.asfortranarray(X))[0])
 
 
-def sizes_of(w, b, near=None):
+def sizes_of(w, b):
     rows = w.reshape(-1, w.shape[-1])
     v = np.zeros((1 if len(rows) == 1 else 5, screening.row_bytes(w.shape[-1]) - eightbit.HEAD), np.int16)
     sizes, room = np.zeros((len(rows), screened.SIZES)), np.zeros(v.shape[1], w.dtype)
     for k in range(len(rows)):
-        screened.quantise(w, b, v, sizes, np.zeros(16) if near is None else near, room, k)
+        screened.quantise(w, b, v, sizes, room, k)
     return v, sizes
 
 
@@ -164,11 +164,9 @@ def test_a_sample_that_is_skipped_is_right_in_exact_arithmetic(seed, width, dtyp
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_scores_that_may_overflow_are_never_skipped(dtype):
     X = np.ones((3, 16), dtype)
-    near = np.zeros(16)
-    near[screened.RADIUS] = 4.0
     w = np.full(16, np.finfo(dtype).max / 32, dtype)
-    for factor, expected in ((1, 0), (1e-3 if dtype == np.float32 else 1e-160, 3)):
-        v, sizes = sizes_of(w * dtype(factor), np.zeros(1, dtype), near)
+    for factor, expected in ((1, 0), (1e-20 if dtype == np.float32 else 1e-160, 3)):
+        v, sizes = sizes_of(w * dtype(factor), np.zeros(1, dtype))
         assert screened.skip(*encoded(X), v, sizes, np.arange(3, dtype=np.uint64), 0.0, 0, 3) == expected
 
 

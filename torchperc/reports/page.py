@@ -152,7 +152,7 @@ class Picture:
         assert isinstance(figure, WholeFigure)
         size = tuple(round(100 * inches) for inches in figure.get_size_inches())
         figure.set_dpi(_DOTS)
-        canvas = FigureCanvasAgg(figure)
+        canvas: Any = FigureCanvasAgg(figure)
         canvas.draw()  # savefig would draw a second time, to find the layout first
         return cls(png(np.asarray(canvas.buffer_rgba())[..., :3]), alt, caption, (size[0], size[1]))
 

@@ -6,31 +6,10 @@ import math
 
 import numpy as np
 from numba import njit
-from numba.extending import overload
 
 from torchperc.rules.loops.exact import RADIUS, renew
 from torchperc.rules.loops.learn import OVERFLOW, _taken_for, update
-from torchperc.samples.loops import _longest, _squares
-
-
-def _proper(rows, width):  # pragma: no cover - compiled
-    """Whether the columns of the one sample ascend and stay within the width."""
-
-
-@overload(_proper)
-def _proper_of(rows, width):
-    if len(rows) == 1:
-        return lambda rows, width: True
-
-    def csr(rows, width):
-        before = -1
-        for column in rows[1]:
-            if column <= before or column >= width:
-                return False
-            before = column
-        return True
-
-    return csr
+from torchperc.samples.loops import _length, _squares
 
 
 @njit(cache=True, nogil=True)
@@ -40,7 +19,7 @@ def present(rows, width, own, coef, w, b, bias_scale, tie, margin, near, out):
     Returns the class it was taken for, ``own`` if it is no mistake, ``OVERFLOW`` if something is not finite or not in
     order; then the weights may have changed.
     """
-    square = _longest(rows, 0, 1) if _proper(rows, width) else np.inf
+    square = _length(rows, np.uint64(0), width)  # not finite, too, if columns do not rise within the width
     if not square < np.inf:
         return np.int64(OVERFLOW)
     near[RADIUS] = math.sqrt(square) * (1 + 1e-6) + 2.0**-536 * math.sqrt(np.float64(width))
