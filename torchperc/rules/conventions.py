@@ -9,13 +9,13 @@ from typing import TypeAlias
 
 from torchperc import _checks as checks
 from torchperc.nn.functional import TIES
+from torchperc.samples.shards import DISTRIBUTED
 
 BIAS_STEPS = ("unit", "radius", "none")
 ORDERS = ("given", "shuffled", "random-mistake")
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
 RATCHETS = ("runs", "every")
 LOGS = ("on", "off")
-DISTRIBUTED = ("exact", "mix")
 MIXINGS = ("uniform", "mistakes")
 STEP_ENGINES = ("auto", "reference", "compiled", "blocked")  # of single-sample descent
 ENGINES = (*STEP_ENGINES, "triton")

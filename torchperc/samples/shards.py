@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 else:
     torch, dist = Late("torch"), Late("torch.distributed")
 
+DISTRIBUTED = ("exact", "mix")
+"""How processes learn one model by rule: the mistakes of one process, or mixed weights."""
 T = TypeVar("T")
 _LOST = re.compile(r"gloo/|connectFullMesh|NCCL|Connection (closed|reset|refused)|Broken pipe|[Tt]imed out")
 

@@ -119,6 +119,7 @@ def learn(
     named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
     for name, flag in (("overwrite", overwrite), ("report", report), ("curves", curves)):
         checks.flag(name, flag)
+    checks.one_of("distributed", distributed, shards.DISTRIBUTED)
     if report:
         requires("a report", "matplotlib")
     if curves:
@@ -134,13 +135,11 @@ def learn(
             check_alone(shards.here()[1])
         _check_sets(data)
         # what takes long to import comes after what may be refused
-        from torchperc.rules.conventions import DISTRIBUTED
         from torchperc.workflow.classes import learn_classes
         from torchperc.workflow.regression import learn_regression
         from torchperc.workflow.threads import few_threads
         from torchperc.workflow.training import Run
 
-        checks.one_of("distributed", distributed, DISTRIBUTED)
         part = shards.by_first(lambda: _made(stack.enter_context(appearing(final))))
         run = Run(data, part, final, epochs, report, curves, watch)
         with few_threads(data):
