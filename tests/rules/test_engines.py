@@ -550,6 +550,44 @@ def test_a_number_that_is_not_finite_is_found_behind_its_code(screen, kind, clas
         X[290, column] = kept
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_numbers_close_to_integers_are_no_integers(screen, dtype):
+    """Pixels that 128 is subtracted from, which rounds what is next to 0 to 0: a slack that is the rest."""
+    X = np.random.default_rng(0).integers(0, 256, size=(300, 16)).astype(float)
+    X[:, 3] = 0.0
+    y = np.where(X[:, 0] > X[:, 15], 1, -1)
+    X[250], y[250] = np.where(np.arange(16) % 2, 0.0, 255.0), -1
+    X[250, [0, 15]] = 0.0
+    X[250, 3] = 3e-6 if dtype == torch.float32 else 1e-15
+    start = np.zeros(16)
+    start[[0, 15, 3]] = 1, -1, 1
+
+    def run(engine):
+        net = tp.Perceptron(16, bias=False, dtype=dtype)
+        with torch.no_grad():
+            net.weight.copy_(torch.from_numpy(start))
+        result = tp.RuleTrainer(6, engine=engine, tie="sign").fit(net, torch.from_numpy(X).to(dtype), y)
+        return net, result
+
+    (one, expected), (other, found) = run("reference"), run("compiled")
+    assert 250 in expected.log.index
+    assert expected.log.equals(found.log)
+    assert torch.equal(one.weight, other.weight)
+    assert screen
+
+
+def test_a_class_of_enormous_weights_is_not_forgotten(screen):
+    X, y = rows_of_kind("pixels", 5)
+    runs = []
+    for engine in ("reference", "compiled"):
+        net = tp.MulticlassPerceptron(12, 5, dtype=torch.float32)
+        with torch.no_grad():
+            net.weight[3] = 1e22
+        runs.append(tp.RuleTrainer(4, engine=engine).fit(net, X.astype(np.float32), y))
+    assert runs[0].log.equals(runs[1].log)
+    assert screen
+
+
 def test_an_overflow_is_said_by_a_screened_run(screen):
     X, y = rows_of_kind("floats", None)
     y = np.random.default_rng(0).permutation(y)

@@ -1,5 +1,7 @@
 """Online learning: a stream in chunks equals one pass; averages and votes go over the whole stream."""
 
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -383,3 +385,16 @@ def test_a_stream_takes_no_more_memory_as_it_goes_on(log, select):
     grown = tracemalloc.get_traced_memory()[0] - before
     tracemalloc.stop()
     assert grown < 2000  # a thousand samples of 160 bytes
+
+
+@pytest.mark.slow
+def test_a_stream_in_a_program_of_its_own_becomes_quick():
+    """Nothing else has loaded numba there."""
+    code = (
+        "import numpy as np, torchperc as tp\n"
+        "X = np.random.default_rng(0).standard_normal((150, 5)); y = np.where(X[:, 0] > 0, 1, -1)\n"
+        "net, trainer = tp.Perceptron(5), tp.RuleTrainer()\n"
+        "print([type(trainer.partial_fit(net, X[i : i + 1], y[i : i + 1])).__name__ for i in range(150)][::149])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['RuleResult', 'SingleResult']\n"

@@ -365,3 +365,54 @@ def test_trainers_are_pickled_without_their_streams():
     copy = pickle.loads(pickle.dumps(trainer))
     assert copy.lr == 0.5
     copy.partial_fit(tp.Perceptron(1), [[1.0]], [1])
+
+
+# --- going back and going on ---
+
+
+def noisy(count=300, width=6, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((count, width))
+    return X, np.where(X[:, 0] + 0.3 * rng.standard_normal(count) > 0, 1, -1)
+
+
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+def test_a_run_that_goes_back_saves_what_it_went_back_to(engine):
+    X, y = noisy()
+    run, other = (tp.RuleTrainer(6, engine=engine).start(tp.Perceptron(6), X, y) for _ in range(2))
+    run.epoch()
+    saved = run.state_dict()
+    run.epoch()
+    run.load_state_dict(saved)
+    other.load_state_dict(run.state_dict())
+    for each in (run, other):
+        while each.verdict is None:
+            each.epoch()
+    assert run.log().equals(other.log())
+    assert len(other.log()) == sum(record.mistakes for record in other.history)
+
+
+@pytest.mark.parametrize("second", ["reference", "compiled", "blocked"])
+@pytest.mark.parametrize("first", ["reference", "compiled"])
+def test_cycles_of_many_weights_are_known_to_the_engine_that_goes_on(first, second):
+    X = np.zeros((6, 5000))
+    X[:, :3] = [[0, 0, 1], [0, 1, 1], [1, 0, 1], [1, 1, 1], [1, 2, 0], [2, 1, 0]]
+    y = np.array([-1, 1, 1, -1, 1, -1])
+
+    def start(engine):
+        return tp.RuleTrainer(60, engine=engine).start(tp.Perceptron(5000, dtype=torch.float64), X, y)
+
+    before, run = start(first), start(second)
+    before.epoch()
+    run.load_state_dict(before.state_dict())
+    while run.verdict is None:
+        run.epoch()
+    assert (run.verdict.name, run.cycle) == ("CYCLING", (1, 2))
+
+
+def test_a_run_without_a_log_is_not_resumed_with_one():
+    X, y = noisy()
+    without = tp.RuleTrainer(6, log="off").start(tp.Perceptron(6), X, y)
+    without.epoch()
+    with pytest.raises(ValueError, match="made with log='off'; resume it with that"):
+        tp.RuleTrainer(6).start(tp.Perceptron(6), X, y).load_state_dict(without.state_dict())

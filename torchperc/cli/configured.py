@@ -32,7 +32,7 @@ from torchperc.lightning.regressor import Regression
 from torchperc.lightning.trainer import LAST, predictions, wrong_decisions
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
-from torchperc.reports.folders import CONFIG, RESULTS
+from torchperc.reports.folders import CONFIG, CURVES, RESULTS
 from torchperc.reports.judged import Fit
 from torchperc.samples import shards
 from torchperc.workflow.threads import few_threads
@@ -57,7 +57,8 @@ class _Place:
     """A run's place in its folder. An earlier run stays there, complete, until this one has something to keep."""
 
     def __init__(self, folder: Path, config: str, resumed: str | Path | None) -> None:
-        names = [MODEL, RESULTS]  # and all else, unless it is this run that is resumed there
+        # and all else, unless it is this run that is resumed there
+        names = [MODEL, RESULTS, CURVES, "report.html", "card.md"]
         if resumed is None or Path(resumed).absolute().parent != folder.absolute():
             names += [LAST, "hparams.yaml", "events.out.tfevents.*"]
         self._folder, self._config = folder, config.encode()

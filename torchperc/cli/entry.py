@@ -77,7 +77,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             ending.say()  # whatever became of the exception on its way
             raise SystemExit(ending.code) from None
         finally:
-            if argv is None:  # a program, which ends here: its objects need not be looked through for garbage first
+            # a program, which ends here: its objects need not be looked through for garbage first; Triton complains
+            if argv is None and "triton" not in sys.modules:
                 gc.freeze()
 
 

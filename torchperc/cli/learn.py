@@ -43,9 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "error. A target of many different numbers is a quantity: then least squares, ridge regression and gradient "
         "descent on the squared error are compared by their validation RMSE. The run's folder has the model for "
         "`torchperc apply` and `torchperc export`, a report, and each model's config, weights and metrics.csv; with "
-        "--curves also event files for TensorBoard and checkpoints. Whether a hyperplane separates the training "
-        "samples is proved for up to 400,000 numbers, and 1,000,000 numbers times classes; `torchperc separable` has "
-        "no such limit."
+        "--curves event files for TensorBoard and a checkpoint in place of the last. Whether a hyperplane separates "
+        "the training samples is proved for up to 400,000 numbers, and 1,000,000 numbers times classes; `torchperc "
+        "separable` has no such limit."
     )
     files = "; several files or a pattern such as 'data/part-*.parquet'; or a data set by name, such as iris"
     parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}{files}")
@@ -127,7 +127,9 @@ def _show(learned: Learned, data: list[str]) -> None:
     _say_taken(console, learned.taken)
     heads = ("learned by", "validation error", "training", "verdict", "epochs", "time")
     table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
-    table.columns[1].no_wrap = True
+    for column in (1, 3):
+        table.columns[column].no_wrap = True
+    table.columns[3].min_width = max(map(len, _VERDICTS))
     for each in learned.candidates:
         name = f"{each.name} ◂" if each is best else each.name
         errors = str(each.validation), percent(each.training.error, ".1f")
@@ -139,7 +141,8 @@ def _show(learned: Learned, data: list[str]) -> None:
     console.print(
         f"◂ kept: {best.name}, the first with the lowest validation error. In brackets: 95 % intervals. "
         "Majority class: the baseline that always predicts the most frequent label. The rule learns by mistakes; the "
-        "others by gradient: perceptron criterion, least mean squares, logistic loss. "
+        "others by gradient: perceptron criterion, least mean squares, logistic loss. The rule's verdict is that of "
+        "its last epoch, its errors are those of the averaged weights. "
         + " ".join(f"{verdict}: {_VERDICTS[verdict]}." for verdict in verdicts)
     )
     _say_notes(console, learned.notes)

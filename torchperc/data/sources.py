@@ -86,6 +86,9 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
     if source in _REAL:
         _check_options(source, options, ())
         return classic(source)
+    if Path(source).exists():
+        what = "a folder" if Path(source).is_dir() else "a file of unknown kind"
+        raise ValueError(f"source={source!r} is {what}; name a table (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
     raise ValueError(
         f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file "
         "or another kind of table (.tsv, .parquet, .svm, .npy, .npz, …)"

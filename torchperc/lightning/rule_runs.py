@@ -49,7 +49,7 @@ class WholeLearning:
         resume: dict[str, Any] | None = None,
     ) -> None:
         self.net, self._samples = net, samples
-        trainer, given = RuleTrainer(max_epochs=max_epochs, **options), _as_at_start(net, resume)
+        trainer, given = RuleTrainer(max_epochs=max_epochs, **options), _as_at_start(deepcopy(net), resume)
         self._start = partial(
             trainer.start, *self._admitted(given, samples), sample_weight=samples.weight, numbers=numbers
         )
@@ -89,7 +89,10 @@ class WholeLearning:
         try:
             self._new = self._run.epoch()
         except LookFirst:
-            self._run = self._start()
+            past, self._run = self._run.history, self._start()
+            for record in past:
+                self._run.epoch()
+                self.validated(record.validation_error)
             self._new = self._run.epoch()
         return not flags or all(self._run.watched())
 
@@ -109,7 +112,7 @@ class WholeLearning:
             **self._run.theory(slack),
         }
 
-    def validated(self, error: float) -> None:
+    def validated(self, error: float | None) -> None:
         """Record the validation error after the last epoch."""
         self._run.history[-1] = replace(self._run.history[-1], validation_error=error)
 

@@ -55,7 +55,9 @@ def verdict(subject: Subject, proof: Certificate | str) -> Section:
 def _hyperplane(subject: Subject, plane: Hyperplane, kind: str) -> list[Block]:
     where = "on its side or on it" if kind == "weakly separable" else "on its side"
     has = "a hyperplane that has every sample" if len(plane.weight) == 1 else "weights that have every sample"
-    margin = f"least y·s = {exact(plane.least)}, geometric margin y·s/‖w‖ = {number(plane.margin)}"
+    least = exact(plane.least)
+    least = least if least.startswith("≈") else f"= {least}"
+    margin = f"least y·s {least}, geometric margin y·s/‖w‖ = {number(plane.margin)}"
     said = Text(f"Certificate: {has} {where} ({margin}).")
     if len(plane.weight[0]) > _LISTED or len(plane.weight) > 6:
         return [said]

@@ -189,7 +189,7 @@ class OneByOne:
             type(net) in _NETS
             and type(space) is LinearSpace
             and isinstance(space.rows, DenseRows | CsrRows)
-            and compiling.pays(space.rows.dtype, space.rows.device, compiling.WORTH_IT)
+            and compiling.pays(space.rows.dtype, space.rows.device, compiling.WORTH_LOADING)
             and trainer.select in ("last", "averaged")
             and trainer.tie != "strict"
             and trainer.class_weight is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,8 @@ from torchperc.rules.models import LinearModel, Net, OwnRule
 from torchperc.rules.one_by_one import OneByOne, Options
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace, Space, Weights
+
+_WORTH_LOADING = 100  # single samples, whose plain steps take a fraction of the time that numba needs to be imported
 
 
 class Stream:
@@ -26,13 +29,17 @@ class Stream:
         self._logs: tuple[MistakeLog, ...] = ()
         self._left: Weights | None = None
         self._single: OneByOne | None = None
+        self._ones = 0
 
     def learn_one(self, trainer: Options, net: Net, X: checks.Data, y: checks.Data) -> RuleResult | None:
         """Learn a single sample quickly, if it looks as usual and the net is as the stream left it; else nothing."""
         return None if self._single is None else self._single.learn(trainer, net, X, y)
 
     def prepare(self, trainer: Options, net: Net, space: Space) -> None:
-        """Make ready for single samples, after one was learned."""
+        """Make ready for single samples, after one was learned; after some of them if numba has to be loaded for it."""
+        self._ones += 1
+        if "numba" not in sys.modules and self._ones < _WORTH_LOADING:
+            return
         if self.weights is not None and OneByOne.can(trainer, net, space):
             assert isinstance(space, LinearSpace)
             total = self._sum if trainer.select == "averaged" else None

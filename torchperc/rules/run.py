@@ -442,10 +442,15 @@ class RuleRun(Run[RuleResult]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, on the same data."""
+        if "sums" in state and type(self) is RuleRun:
+            raise ValueError("the saved run was made with log='off'; resume it with that")
         super().load_state_dict(state)
         self._engine.load_state_dict(state["engine"])
         self._mistakes, self._saved = [self._decompressed(state["mistakes"])], list(state["mistakes"])
         self._start = Weights(*(values.to(self._engine.task.y.device) for values in state["start"]))
+        self._unsaved = []
+        if self._hashes:
+            self._seen = {self._after(epoch) if len(key) == 8 else key: epoch for key, epoch in self._seen.items()}
 
     def _proof(self, verdict: Verdict) -> Certificate | None:
         if self._prove is not None and self._certificate is None and verdict is not Verdict.SEPARATED:

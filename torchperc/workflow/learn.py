@@ -115,6 +115,10 @@ def learn(
     options = {name: value for name, value in {**given, **listed}.items() if value not in (None, [])}
     if missing != "error":
         options["missing"] = missing
+    several = isinstance(source, list | tuple) and len(source) and all(isinstance(each, str | Path) for each in source)
+    if not several and not isinstance(source, str | Path):
+        found = f"{type(source).__name__}; write it to a file first, such as .csv, .parquet or .npz"
+        raise TypeError(f"source must be a path, a list of paths or the name of a data set, found {found}")
     epochs = None if max_epochs is None else checks.whole("max_epochs", max_epochs, at_least=1)
     named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
     for name, flag in (("overwrite", overwrite), ("report", report), ("curves", curves)):

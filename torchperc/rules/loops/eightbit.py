@@ -160,11 +160,12 @@ def _encode_integers(typingctx, row, offset, codes):
 
         def body(j, values):
             place = _vector(builder, _address(context, builder, signature.args[0], args[0], j), element, size)
-            x = builder.fsub(builder.load(place, align=4), offset)
+            given = builder.load(place, align=4)
+            x = builder.fsub(given, offset)
             nearest, code = _to_integers(builder, x)
             place = _vector(builder, _address(context, builder, signature.args[2], args[2], j), _I8, size)
             builder.store(builder.trunc(code, ir.VectorType(_I8, size)), place, align=1)
-            left = builder.bitcast(builder.fsub(x, nearest), bits)
+            left = builder.bitcast(builder.fsub(builder.fadd(nearest, offset), given), bits)
             far = builder.add(code, ir.Constant(bits, [bits.element(128)] * size))
             return builder.or_(values[0], left), builder.or_(values[1], far)
 

@@ -57,7 +57,8 @@ def quantise(w, b, v, sizes, room, k):
     sizes[k, BIAS], sizes[k, LENGTH] = np.float64(b[k]), length
     greatest = np.float64(np.finfo(w.dtype).max)
     if not 129.0 * LARGEST * math.sqrt(np.float64(len(room))) * length + abs(sizes[k, BIAS]) < 0.25 * greatest:
-        sizes[k, LENGTH] = np.inf  # a score may overflow, which is for the plain loop to find out
+        # a score may overflow, which is for the plain loop to find out; 0·∞ would be no bound
+        sizes[k, LENGTH], sizes[k, LEFT] = min(length, 1e300), np.inf
         return
     exponent = max(math.frexp(largest)[1] - bits(len(room)), -900) if largest > 0.0 else 0
     left, total = encode_weights(room, w.dtype.type(0), math.ldexp(1.0, -exponent), v[k])
