@@ -127,9 +127,10 @@ def _show(learned: Learned, data: list[str]) -> None:
     _say_taken(console, learned.taken)
     heads = ("learned by", "validation error", "training", "verdict", "epochs", "time")
     table = Table(*heads, box=SIMPLE_HEAD, pad_edge=False)
-    for column in (1, 3):
-        table.columns[column].no_wrap = True
-    table.columns[3].min_width = max(map(len, _VERDICTS))
+    widths = {0: len("majority class"), 3: max(len(each.verdict) for each in learned.candidates)}
+    for column, width in widths.items():
+        table.columns[column].min_width = width
+    table.columns[1].no_wrap = True
     for each in learned.candidates:
         name = f"{each.name} ◂" if each is best else each.name
         errors = str(each.validation), percent(each.training.error, ".1f")
