@@ -404,7 +404,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, monkeypatch):
 def test_a_second_ctrl_c_ends_the_clearing_away(tmp_path, monkeypatch):
     monkeypatch.setattr(LitRule, "training_step", lambda *_: stuck(b"training"))
     monkeypatch.setattr("torchperc._atomic.remove", lambda path: stuck(b"clearing"))
-    learn = ["learn", "iris", "--out", str(tmp_path / "run")]
+    learn = ["learn", "iris", "--curves", "--out", str(tmp_path / "run")]  # by LitRule
     code, said = in_terminal(lambda: main(learn), b"training", b"clearing")
     assert code == 130
     assert said.splitlines()[-1].endswith("torchperc: interrupted")
@@ -413,7 +413,7 @@ def test_a_second_ctrl_c_ends_the_clearing_away(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_command_left_goes_with_the_next(tmp_path, monkeypatch, unpainted):
-    learn = ["learn", "iris", "--out", str(tmp_path / "run"), "--epochs", "1"]
+    learn = ["learn", "iris", "--curves", "--out", str(tmp_path / "run"), "--epochs", "1"]  # by LitRule
 
     def killed():
         monkeypatch.setattr(LitRule, "training_step", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
