@@ -427,7 +427,7 @@ def test_what_a_killed_command_left_goes_with_the_next(tmp_path, monkeypatch, un
 
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 def test_a_command_told_to_stop_says_so_and_clears_away(tmp_path, monkeypatch, number):
-    monkeypatch.setattr(LitRule, "training_step", lambda *_: send(number)(None))
+    monkeypatch.setattr("torchperc.rules.run.RuleRun.epoch", lambda *_: send(number)(None))
     code, said = called(tmp_path, "learn", "iris", "--out", str(tmp_path / "run"))
     assert code == CODES[number]
     assert said.startswith("torchperc: ")
