@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import descent_cases, online_cases, rule_cases, samples, tag_cases
-from benchmarks.timing import Comparison, Contender, Finding, Goal
+from benchmarks.timing import Comparison, Contender, Finding, Goal, with_folder
 
 Case = Callable[[bool], Iterator[Comparison]]
 """From ``quick``, which asks for sizes that take no time and say nothing, to comparisons."""
@@ -70,21 +70,20 @@ def _output(arguments: list[str]) -> str:
 
 def commands(quick: bool) -> Iterator[Comparison]:
     """``torchperc learn`` from start to end: a data set of 569 rows, and a CSV file of 100,000 × 30."""
-    with tempfile.TemporaryDirectory() as folder:
-        rows = 300 if quick else 100_000
-        X, y = samples.bell(rows, 30, flips=0.05)
-        table = Path(folder, "table.csv")
-        header = ",".join([*(f"x{column}" for column in range(30)), "label"])
-        np.savetxt(
-            table, np.column_stack([X, y]), fmt=["%.5g"] * 30 + ["%d"], delimiter=",", header=header, comments=""
-        )
-        for title, data, most in (
-            ("breast-cancer", ["breast-cancer"], 4.0),
-            (f"a CSV file of {rows:,} × 30", [str(table), "--target", "label"], 12.0),
-        ):
-            ours = Contender("torchperc learn", _learning(data, folder), 1, Goal("seconds", most))
-            bare = Contender("without a report", _learning([*data, "--report", "no"], folder), 1)
-            yield Comparison(title, [ours, bare], _same_model)
+    rows = 300 if quick else 100_000
+    for title, source, most in (("breast-cancer", "breast-cancer", 4.0), (f"a CSV file of {rows:,} × 30", None, 12.0)):
+        folder = tempfile.mkdtemp()
+        data = [source] if source else [_table(Path(folder, "table.csv"), rows), "--target", "label"]
+        ours = Contender("torchperc learn", _learning(data, folder), 1, Goal("seconds", most))
+        bare = Contender("without a report", _learning([*data, "--report", "no"], folder), 1)
+        yield with_folder(Comparison(title, [ours, bare], _same_model), folder)
+
+
+def _table(path: Path, rows: int) -> str:
+    X, y = samples.bell(rows, 30, flips=0.05)
+    header = ",".join([*(f"x{column}" for column in range(30)), "label"])
+    np.savetxt(path, np.column_stack([X, y]), fmt=["%.5g"] * 30 + ["%d"], delimiter=",", header=header, comments="")
+    return str(path)
 
 
 def _learning(data: list[str], folder: str) -> Callable[[], str]:

@@ -14,7 +14,7 @@ import torch
 
 from benchmarks import peers, samples
 from benchmarks.peers import Call, Learned
-from benchmarks.timing import Comparison, Contender, Finding, Goal
+from benchmarks.timing import Comparison, Contender, Finding, Goal, with_folder
 from torchperc.data.io.files import read
 from torchperc.nn.modules import Perceptron
 from torchperc.rules.trainer import RuleTrainer
@@ -65,38 +65,38 @@ def census(quick: bool) -> Iterator[Comparison]:
     rows, epochs = (300, 2) if quick else (32_561, 3)
     X, y = samples.census(rows)
     new = samples.census(max(rows // 2, 100), seed=1)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "census.svm")
-        import_module("sklearn.datasets").dump_svmlight_file(X, y, str(path), zero_based=False)
+    folder = tempfile.mkdtemp()
+    path = Path(folder, "census.svm")
+    import_module("sklearn.datasets").dump_svmlight_file(X, y, str(path), zero_based=False)
 
-        def learn(data: Any, labels: Any) -> Learned:
-            net = Perceptron(data.shape[1], dtype=torch.float64)
-            start = time.perf_counter()
-            result = RuleTrainer(epochs, select="averaged").fit(net, data, labels)
-            return peers.learned(net, result)._replace(seconds=time.perf_counter() - start)
+    def learn(data: Any, labels: Any) -> Learned:
+        net = Perceptron(data.shape[1], dtype=torch.float64)
+        start = time.perf_counter()
+        result = RuleTrainer(epochs, select="averaged").fit(net, data, labels)
+        return peers.learned(net, result)._replace(seconds=time.perf_counter() - start)
 
-        def from_file() -> Learned:
-            table = read(path)
-            return learn(table.X, table.y)
+    def from_file() -> Learned:
+        table = read(path)
+        return learn(table.X, table.y)
 
-        averaged = peers.scikit_learn("SGDClassifier", X, y, **_AVERAGED, max_iter=epochs)
-        contenders = [
-            Contender("fit(select='averaged')", lambda: learn(X, y), epochs * rows, Goal("seconds", 0.055)),
-            Contender("with reading the file", from_file, epochs * rows),
-            Contender("scikit-learn SGDClassifier(average=True)", averaged, epochs * rows),
-        ]
+    averaged = peers.scikit_learn("SGDClassifier", X, y, **_AVERAGED, max_iter=epochs)
+    contenders = [
+        Contender("fit(select='averaged')", lambda: learn(X, y), epochs * rows, Goal("seconds", 0.055)),
+        Contender("with reading the file", from_file, epochs * rows),
+        Contender("scikit-learn SGDClassifier(average=True)", averaged, epochs * rows),
+    ]
 
-        def check(results: Results) -> dict[str, Finding]:
-            ours, read_first, theirs = (contender.name for contender in contenders)
-            wrong = {name: 100 * peers.errors(found, *new) for name, found in results.items()}
-            same = peers.same_weights(results[ours], results[read_first])
-            return {
-                ours: Finding(quick or wrong[ours] < 16, f"{wrong[ours]:.1f} % errors on new rows"),
-                read_first: same,
-                theirs: Finding(None, f"other weights: {wrong[theirs]:.1f} %"),
-            }
+    def check(results: Results) -> dict[str, Finding]:
+        ours, read_first, theirs = (contender.name for contender in contenders)
+        wrong = {name: 100 * peers.errors(found, *new) for name, found in results.items()}
+        same = peers.same_weights(results[ours], results[read_first])
+        return {
+            ours: Finding(quick or wrong[ours] < 16, f"{wrong[ours]:.1f} % errors on new rows"),
+            read_first: same,
+            theirs: Finding(None, f"other weights: {wrong[theirs]:.1f} %"),
+        }
 
-        yield Comparison(f"{rows:,} × 123 ones, {epochs} epochs", contenders, check)
+    yield with_folder(Comparison(f"{rows:,} × 123 ones, {epochs} epochs", contenders, check), folder)
 
 
 _AVERAGED = {

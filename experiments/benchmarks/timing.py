@@ -11,10 +11,12 @@ machines. Calls that wait for a thread pool show it there.
 from __future__ import annotations
 
 import gc
+import shutil
 import statistics
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -282,6 +284,12 @@ def measure(
             with neighbour():
                 turn(number, loaded, f"round {number + 1}, with a busy core")
     return _rows(comparison, case, idle, loaded, findings, judge)
+
+
+def with_folder(comparison: Comparison, folder: str) -> Comparison:
+    """A comparison whose calls need a folder, which is removed when the comparison is."""
+    weakref.finalize(comparison, shutil.rmtree, folder, ignore_errors=True)
+    return comparison
 
 
 def _turns(contenders: Sequence[Contender], number: int) -> list[Contender]:
