@@ -31,7 +31,7 @@ test: $(READY)  ## the test suite: unit, property, oracle and documentation test
 	$(BIN)/python -m pytest -n $(WORKERS) -m '$(QUICK)'
 
 test-slow: $(READY)  ## the tests of several seconds each, and of whole programs
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 test-gpu: $(READY)  ## the GPU tests: on CUDA where there is one, on a device that pretends to be one, and Triton's interpreter
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'gpu and not slow' tests
