@@ -175,13 +175,12 @@ def test_from_zero_weights_the_log_does_not_depend_on_the_learning_rate(engine, 
 
 @pytest.mark.parametrize("select", ["averaged", "voted", "pocket"])
 def test_what_is_selected_scales_with_the_learning_rate(select):
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(4)  # no score of the selected weights is exactly 0, which rounding would not keep
     X, y = rng.integers(-3, 4, size=(60, 4)), np.where(rng.random(60) < 0.5, 1, -1)
     one, other = (tp.Perceptron(4, dtype=torch.float64) for _ in range(2))
     results = [tp.RuleTrainer(5, select=select, lr=lr).fit(net, X, y) for lr, net in ((1.0, one), (0.1, other))]
     assert torch.equal(one.weight * 0.1, other.weight)
-    clear = one(torch.from_numpy(X).double()) != 0  # a score of 0 is not 0 any more once weights of 0.1 are rounded
-    assert torch.equal(*(result.predict(X)[clear] for result in results))
+    assert torch.equal(*(result.predict(X) for result in results))
 
 
 @pytest.mark.parametrize("select", ["last", "averaged", "voted"])
