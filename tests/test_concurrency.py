@@ -148,6 +148,7 @@ def do_all(connection):
     connection.send({name: job(1) for name, job in JOBS.items()})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
 @pytest.mark.usefixtures("_two_cores")
 def test_a_fork_after_use_learns_the_same():
@@ -360,6 +361,7 @@ def growth(call, warm, calls):
     return after[0] - before[0], after[1] - before[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux's /proc")
 def test_fits_leave_nothing_behind():
     megabytes, files = growth(fits, 3, 10)

@@ -98,6 +98,7 @@ def test_bad_input(n_jobs, error, message):
         xor.train([0], steps=1, n_jobs=n_jobs)
 
 
+@pytest.mark.slow
 def test_the_command_spreads_its_seeds(call, tmp_path, unpainted):
     code, out, _ = call(
         "xor", "--seeds", 40, "--steps", 5, "--hidden", 2, "--activation", "tanh", "--n-jobs", 1, "--out", tmp_path

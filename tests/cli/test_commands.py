@@ -20,6 +20,7 @@ def iris_csv(tmp_path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*")
 @pytest.mark.filterwarnings("ignore:Total length of `list` across ranks is zero")
 def test_demo(call, tmp_path, monkeypatch, unpainted):

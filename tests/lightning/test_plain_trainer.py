@@ -220,6 +220,7 @@ class Endless(IterableDataset):
             yield x, torch.tensor(1 if x[0] > x[1] else -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
 def test_an_endless_stream_trains(tmp_path, head):
     lit = L.LitClassifier(tp.Perceptron(3), head, lr=0.05)
@@ -526,6 +527,7 @@ def made(kind):
     }[kind]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gradient", "sample", "rule", "online"])
 @pytest.mark.parametrize("every", ["epoch", "mid-epoch", "last batch"])
 def test_a_resumed_run_has_the_curves_of_an_unbroken_one(tmp_path, kind, every):

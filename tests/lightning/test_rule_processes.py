@@ -63,6 +63,7 @@ def _equal(found, expected):
     assert found[3] == pytest.approx(expected[3], rel=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.processes)])
 @pytest.mark.parametrize(
     ("data", "options"),

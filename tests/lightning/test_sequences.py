@@ -223,6 +223,7 @@ def test_a_net_of_your_own_may_give_the_scores(tmp_path):
     assert csv["error/train"][-1] < csv["error/train"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "trainer"),
     [

@@ -188,6 +188,7 @@ def test_other_loggers_get_the_curves_too(tmp_path):
 # --- how often ---
 
 
+@pytest.mark.slow
 def test_logging_grows_with_epochs_and_not_with_batches(tmp_path, monkeypatch):
     counts, real = Counter(), FileWriter.add_event
 
@@ -402,6 +403,7 @@ def weights_after(folder, **options):
     return net.state_dict()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Found 1 module.s. in eval mode")
 def test_looking_at_a_run_changes_nothing_in_it(tmp_path):
     seen, unseen = weights_after(tmp_path / "a", picture_every=1), weights_after(tmp_path / "b", logger=False)

@@ -60,6 +60,7 @@ def test_a_model_comes_back_from_its_file_to_the_bit(tmp_path, name, dtype):
     assert save_model(made, tmp_path / "checked.safetensors").sentence.endswith("predictions equal to the bit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_exported_files_predict_the_same(tmp_path, name, dtype):

@@ -66,6 +66,7 @@ def gradients(module, x, y):
     return loss.detach(), decided, torch.autograd.grad(loss, parameters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_without_a_graph_break(name):
     make, loss = PAIRS[name]
@@ -111,6 +112,7 @@ def test_gradients_of_each_sample_by_vmap_and_functional_call(name):
             torch.testing.assert_close(each[key][i], expected, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_exported_with_any_number_of_samples(name):
     make, loss = PAIRS[name]

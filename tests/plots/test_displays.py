@@ -320,6 +320,7 @@ def frames(path):
         return found
 
 
+@pytest.mark.slow
 def test_the_animation_has_a_frame_for_each_mistake(tmp_path, monkeypatch):
     result = tp.RuleTrainer().fit(tp.Perceptron(2), [[0, 0], [1, 1], [2, 3]], [-1, 1, 1])
     assert result.log.mistakes_by_epoch().tolist() == [2, 1, 0]
@@ -729,6 +730,7 @@ def test_panels_can_be_given_one_by_one():
         plots.LiftedDisplay.from_data(*XOR, ax=list(Figure().subplots(1, 2)))
 
 
+@pytest.mark.slow
 def test_nothing_is_shown_and_matplotlib_loads_on_use(fresh):
     code = """
 import sys, torch, torchperc as tp

@@ -270,6 +270,7 @@ def test_the_restored_result_is_that_of_the_run(fitted):
     assert torch.equal(module.result.model.weight, result.model.weight)
 
 
+@pytest.mark.slow
 def test_a_folder_of_runs_gets_an_overview(tmp_path, fitted, call, request):
     for name, lit in {
         "rule": LitRule(tp.Perceptron(2)),
@@ -406,6 +407,7 @@ def test_a_run_that_was_broken_off_says_so(copied, unpainted):
     )
 
 
+@pytest.mark.slow
 def test_the_weights_that_a_gradient_run_chose_in_the_end_are_reported(tmp_path, unpainted, call):
     from torchperc.cli.report import of_folder
 

@@ -84,6 +84,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("classes", [None, pytest.param(3, marks=pytest.mark.processes)])
 def test_exact_makes_the_mistakes_of_one_process(size, classes):
@@ -118,6 +119,7 @@ def test_exact_looks_far_ahead_where_mistakes_are_rare(classes):
             _same(found, alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [None, 4])
 def test_exact_on_sparse_samples_and_a_separable_set(classes):
     rng = np.random.default_rng(1)
@@ -211,6 +213,7 @@ def _mix(rank, size, X, y, options):
     return _outcome(result, net), theory, result.log.bind(X, y).last().weight
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixing", ["uniform", "mistakes"])
 @pytest.mark.parametrize("size", SIZES)
 def test_mix_is_parameter_mixing(size, mixing):

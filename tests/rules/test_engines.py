@@ -291,6 +291,7 @@ def scattered(kind, classes, width, count=500, filled=9):
     return X, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [None, 3, 10, 20])
 @pytest.mark.parametrize("kind", ["equal", "small integers", "large integers", "float32", "float64", "tiny"])
 def test_a_light_copy_changes_no_mistake_and_no_bit(light, kind, classes):

@@ -365,6 +365,7 @@ def test_sequences_need_the_log():
         tp.RuleTrainer(log="off").fit(net, [[[1, 0], [0, 1]]], [[0, 1]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", ["on", "off"])
 @pytest.mark.parametrize("select", ["last", "averaged"])
 def test_a_stream_takes_no_more_memory_as_it_goes_on(log, select):

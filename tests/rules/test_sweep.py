@@ -55,6 +55,7 @@ def test_members_equal_solo_runs(how, sparse, tie, classes):
         assert_members_equal_solo_runs(sweep, X, y, classes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize(
     "width", [1, 8, 21, 130]

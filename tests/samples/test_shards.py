@@ -45,6 +45,7 @@ def _fail(rank, size):
     return shards.together(check)
 
 
+@pytest.mark.slow
 def test_an_error_of_one_is_raised_by_all():
     for error in processes.run(3, _fail):
         assert isinstance(error, TypeError)

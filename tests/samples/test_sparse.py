@@ -166,6 +166,7 @@ def test_light_values_are_rounded_and_large_ones_infinite():
     assert (light.tolist(), largest) == ([7.0, -9.0], 9.0)
 
 
+@pytest.mark.slow
 def test_no_word_about_beta_reaches_users():
     code = (
         "import warnings; warnings.simplefilter('error')\n"
@@ -538,6 +539,7 @@ def test_a_loader_compares_samples_and_labels():
 # --- modules ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("select", "classes"), [("last", None), ("averaged", 3), ("best-validation", None), ("best-validation", 3)]
 )
@@ -562,6 +564,7 @@ def test_the_rule_under_a_trainer(kind, select, classes, tmp_path):
     assert {"theory/lower", "error/val"} <= set(figures)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("update", "size", "classes"),
     [("batch", "full", None), ("batch", "full", 3), ("batch", 50, None), ("sample", "full", 3), ("sample", 50, None)],
@@ -720,6 +723,7 @@ class Quit(pl.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["given", "shuffled"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_descent_resumes_exactly(kind, order, tmp_path):
@@ -738,6 +742,7 @@ def test_descent_resumes_exactly(kind, order, tmp_path):
     assert torch.equal(second.net.weight, whole_run.net.weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_run_in_a_folder_resumes_and_reports(kind, tmp_path, unpainted):
     def go(folder, epochs, lit, **options):

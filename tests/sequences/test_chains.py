@@ -206,6 +206,7 @@ def test_a_module_like_any_other():
     assert not net.predict(batch)[batch.lengths.argmax()].any()
 
 
+@pytest.mark.slow
 def test_torch_compile_and_export():
     weights, X, _ = examples(4, longest=3)
     net, batch = net_of(weights), Sequences.of(X).padded()

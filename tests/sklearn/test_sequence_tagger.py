@@ -61,6 +61,7 @@ def test_arrays_are_learned_as_by_the_trainer(select):
         ours.predict([np.ones((2, 4))])
 
 
+@pytest.mark.slow
 def test_scikit_learn_does_what_it_does_with_estimators():
     made = SequenceTagger(max_epochs=2, templates="U0:%x[0,0]\nU1:%suffix[0,0,2]")
     assert made.get_params()["max_epochs"] == 2

@@ -188,6 +188,7 @@ def test_a_resumed_run_keeps_its_sum():
 # --- rates ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["batch", "sample"])
 @pytest.mark.parametrize("head", ["lms", "logistic", "perceptron"])
 def test_auto_takes_a_rate_below_the_limit(head, update):

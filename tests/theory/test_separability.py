@@ -91,6 +91,7 @@ def problems(draw):
     return X, y, classes, draw(st.booleans())
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(problems())
 def test_small_problems_are_decided_as_elimination_does(problem):
@@ -353,6 +354,7 @@ def test_a_wrong_answer_is_repaired(mistake, data, monkeypatch):
     assert found.verify()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ASKED)
 def test_other_ways_through_the_search_end_at_the_same(data, monkeypatch):
     X, y, kind = ASKED[data]

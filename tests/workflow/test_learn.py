@@ -105,6 +105,7 @@ def test_the_best_has_the_fewest_validation_errors_and_is_what_is_saved(learned)
     assert [Tally(*each["validation"]) for each in results["candidates"]] == [e.validation for e in found.candidates]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rule", "perceptron", "lms", "logistic"])
 def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, run, unpainted):
     _, _, found = learned
@@ -117,6 +118,7 @@ def test_every_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, ru
     assert first.scaler.state() == again.scaler.state()
 
 
+@pytest.mark.slow
 def test_the_report_compares_and_can_be_made_again(learned, run):
     _, _, found = learned
     page = found.folder / "report.html"
@@ -295,6 +297,7 @@ def test_bad_input_is_one_line(learned, tmp_path, run, monkeypatch, words, part)
     assert (tmp_path / "a.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_many_samples_take_one_step_each_and_come_out_again(tmp_path, run, monkeypatch, unpainted):
     monkeypatch.setattr("torchperc.workflow.classes.MANY", 100)
     people(tmp_path / "a.csv")
@@ -324,6 +327,7 @@ def test_streaming_learns_the_same(learned, tmp_path, monkeypatch, unpainted):
     assert streamed.test.samples == found.test.samples
 
 
+@pytest.mark.slow
 def test_sparse_files_stay_sparse_from_learning_to_labels(tmp_path, run, monkeypatch, unpainted):
     from scipy.sparse import csr_array, random_array
     from sklearn.datasets import dump_svmlight_file
@@ -414,6 +418,7 @@ def test_reports_pass_over_runs_that_are_not_there_yet(learned, tmp_path, run, u
     assert "part" not in (tmp_path / "page.html").read_text().partition("All runs")[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "words"),
     [("torchperc.workflow.direct._step", []), ("torchperc.lightning.LitClassifier.training_step", ["--curves"])],
@@ -442,6 +447,7 @@ def test_what_is_dropped_and_what_is_rare_is_told(tmp_path, capsys, unpainted):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
 def test_two_runs_at_once_take_two_folders(tmp_path, monkeypatch, unpainted):
     """Two processes that begin together, by default."""
@@ -504,6 +510,7 @@ def test_the_empty_folder_of_a_killed_run_is_taken_up(tmp_path, monkeypatch, unp
     assert not (tmp_path / "runs" / "a" / ".torchperc-lock").exists()
 
 
+@pytest.mark.slow
 def test_no_command_prints_what_a_terminal_would_act_on(tmp_path, run, monkeypatch, unpainted):
     monkeypatch.chdir(tmp_path)
     bad = "\x1b]0;title\x07\x1b[2J"

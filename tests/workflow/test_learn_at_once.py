@@ -41,6 +41,7 @@ def sparse(path):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["two", "three", "sparse", "one step per sample", "quantity"])
 def test_a_trainer_makes_the_same_run_to_the_bit(tmp_path, kind, monkeypatch, unpainted):
     if kind == "one step per sample":
@@ -66,6 +67,7 @@ def test_a_trainer_makes_the_same_run_to_the_bit(tmp_path, kind, monkeypatch, un
     assert not (logged.folder / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_curves_are_those_that_a_trainer_logs(tmp_path, unpainted):
     from torchperc.reports.folders import curves_of
 
@@ -80,6 +82,7 @@ def test_curves_are_those_that_a_trainer_logs(tmp_path, unpainted):
             np.testing.assert_allclose(values, by_trainer[tag][1], rtol=1e-6)  # event files have float32
 
 
+@pytest.mark.slow
 def test_a_report_of_any_candidate_can_be_made_of_what_is_left(tmp_path, call, unpainted):
     source = table(tmp_path / "a.csv")
     found = learn(source, folder=tmp_path / "run", max_epochs=4)
@@ -110,6 +113,7 @@ def test_the_proof_is_made_once(tmp_path, monkeypatch, unpainted):
     assert "verify() checked the proof again" in (found.folder / "card.md").read_text().replace("\\", "")
 
 
+@pytest.mark.slow
 def test_a_proof_beyond_its_budget_is_left_out_and_the_report_says_so(tmp_path, monkeypatch, unpainted):
     monkeypatch.setattr("torchperc.reports.budget.COMPARED", 800)  # 72 samples of 4 numbers, 3 classes: 864
     two = learn(table(tmp_path / "two.csv"), folder=tmp_path / "two", max_epochs=3)
@@ -120,6 +124,7 @@ def test_a_proof_beyond_its_budget_is_left_out_and_the_report_says_so(tmp_path, 
     assert "torchperc separable, or theory.separability, decides without a limit" in card.replace("\\", "")
 
 
+@pytest.mark.slow
 def test_every_picture_is_drawn_once(tmp_path, monkeypatch):
     from matplotlib.figure import Figure
 
@@ -167,6 +172,7 @@ print(json.dumps([outcome(*words) for words in json.loads(sys.argv[1])]), file=s
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_that_is_not_needed(tmp_path):
     """One program: files that are refused, then a run without a report, then one with it."""
     good = table(tmp_path / "good.csv")

@@ -79,6 +79,7 @@ def test_processes_learn_what_one_does(tmp_path, alone, size, call, unpainted):
         assert "Mistakes against the bound" in (tmp_path / "whole.html").read_text()
 
 
+@pytest.mark.slow
 def test_wrong_input_is_told_by_all_processes(tmp_path):
     save(tmp_path)
     cases = [
@@ -117,6 +118,7 @@ def test_mixing_has_its_name(tmp_path):
     assert mixed[0][0][0][0] == "rule"
 
 
+@pytest.mark.slow
 def test_files_on_the_command_line(call, tmp_path, monkeypatch, unpainted):
     save(tmp_path)
     monkeypatch.chdir(tmp_path)

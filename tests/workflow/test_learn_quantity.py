@@ -122,6 +122,7 @@ def test_the_model_file_says_the_same_to_the_bit(learned):
     np.testing.assert_allclose(X @ weight.numpy() + bias, said, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ridge", "lms"])
 def test_a_config_makes_its_run_again_to_the_bit(learned, name, tmp_path, run, unpainted):
     _, found, _ = learned
@@ -196,6 +197,7 @@ def test_exported_models_predict_the_same(learned, tmp_path, run):
     assert "equal to the bit" in run("export", found.folder, "--to", "safetensors", "-o", tmp_path / "m.safetensors")[0]
 
 
+@pytest.mark.slow
 def test_the_report_says_what_counts_and_can_be_made_again(learned, run, tmp_path):
     _, found, _ = learned
     page, card = (found.folder / name for name in ("report.html", "card.md"))
@@ -317,6 +319,7 @@ def test_many_samples_take_one_step_each(tmp_path, monkeypatch, unpainted):
     assert math.isfinite(found.test.r2)
 
 
+@pytest.mark.slow
 def test_a_model_no_better_than_the_baseline_is_named(tmp_path):
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(60, 8))

@@ -110,6 +110,7 @@ def test_three_labels_have_words_for_and_against(tmp_path, unpainted):
     assert "| against ham | message: headline (" in card
 
 
+@pytest.mark.slow
 def test_other_commands_read_the_run(learned, run, tmp_path, monkeypatch, unpainted):
     _, found = learned
     config = found.folder / "config.yaml"
@@ -128,6 +129,7 @@ def test_other_commands_read_the_run(learned, run, tmp_path, monkeypatch, unpain
         assert err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainted):
     path, found = learned
     monkeypatch.setattr("torchperc.samples.parts.PART", 4096)  # so that some of this file is too much to hold
