@@ -39,7 +39,7 @@ def run(notebook: NotebookNode) -> NotebookNode:
     ready = nbformat.from_dict({**notebook, "cells": _with_solutions(notebook.cells)})
     with tempfile.TemporaryDirectory() as folder:
         place = {"metadata": {"path": folder}}
-        client = NotebookClient(ready, timeout=300, kernel_name="python3", coalesce_streams=True, resources=place)
+        client = NotebookClient(ready, timeout=900, kernel_name="python3", coalesce_streams=True, resources=place)
         client.execute(env=_environment(folder))
     return nbformat.from_dict({**notebook, "metadata": _metadata(), "cells": _cleaned(ready.cells)})
 
