@@ -118,7 +118,7 @@ def _small(picture: str) -> str:
 
 def _metadata() -> dict[str, object]:
     spec = {"display_name": "Python 3", "language": "python", "name": "python3"}
-    return {"kernelspec": spec, "language_info": {"name": "python"}}
+    return {"kernelspec": spec, "language_info": {"name": "python", "pygments_lexer": "ipython3"}}
 
 
 def main(names: list[str]) -> None:
