@@ -1,8 +1,8 @@
 """Run notebooks and keep their outputs: ``python tests/notebook_runs.py [FILE ...]``, by default all of ``notebooks/``.
 
 A run has its own folder, a fresh kernel and the variable ``CI``, which tells a cell that nobody is looking. Solutions of
-exercises are code in a ``<details>`` block of a Markdown cell, one per cell. They run in their place with a copy of the names, so that
-they change nothing for the cells below, and what they print goes into the ``text`` block behind the code.
+exercises are code in a ``<details>`` block of a Markdown cell, one per cell. They run in their place with a copy of the
+names, so that they change nothing for the cells below, and what they print goes into the ``text`` block behind the code.
 """
 
 from __future__ import annotations
