@@ -4,13 +4,13 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 WORKERS ?= auto
-QUICK   := not slow and not browser and not faults and not processes and not gpu
+QUICK   := not slow and not browser and not faults and not processes and not gpu and not notebooks
 
 # tests start some forty processes; without compiled files each would compile the package anew
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-processes test-gpu test-faults test-browser coverage lint bench clean
+.PHONY: help setup demo test test-slow test-processes test-gpu test-faults test-browser notebooks test-notebooks coverage lint bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -45,6 +45,12 @@ test-faults: $(READY)  ## the fault campaign: kills, damaged files, bad input, l
 test-browser: $(READY)  ## TensorBoard in a headless Chromium, which is installed if it is not there (Debian, as root)
 	@command -v chromium >/dev/null || { echo "installing Chromium ..."; apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pytest -m browser tests
+
+notebooks: $(READY)  ## run the notebooks and keep their outputs
+	$(BIN)/python tests/notebook_runs.py
+
+test-notebooks: $(READY)  ## the notebooks run, and their kept outputs are those of a run now
+	$(BIN)/python -m pytest -n $(WORKERS) -m notebooks tests/test_notebooks.py
 
 coverage: $(READY)  ## the test suite with coverage: a table, and htmlcov/index.html
 	$(BIN)/python -m pytest -n $(WORKERS) -m '$(QUICK)' --cov --cov-report=term --cov-report=html

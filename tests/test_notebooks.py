@@ -1,0 +1,80 @@
+"""The notebooks run, and the outputs that are kept in them are those that they have now."""
+
+import re
+
+import nbformat
+import pytest
+from notebook_runs import NOTEBOOKS, ROOT, SOLUTION, outputs, read, run
+
+by_name = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def markdown(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+
+
+@pytest.mark.notebooks
+@by_name
+def test_a_run_gives_the_outputs_that_are_kept(path):
+    kept = read(path)
+    for cell, now in zip(kept.cells, run(kept).cells, strict=True):
+        where = f"cell {cell.id}; `make notebooks` keeps new outputs"
+        assert outputs(now) == outputs(cell), where
+        assert now.source == cell.source, where  # with what solutions print
+
+
+@by_name
+def test_outputs_are_kept_without_errors_and_warnings(path):
+    kinds = {kind for cell in read(path).cells for kind, _ in outputs(cell)}
+    assert {"stdout", "picture"} <= kinds <= {"stdout", "picture", "result"}
+
+
+@by_name
+def test_the_file_is_small_and_has_nothing_of_the_machine(path):
+    text = path.read_text()
+    assert len(text) < 400_000
+    assert str(ROOT) not in text
+    assert not re.search(r"/tmp/|/home/|/root/|iopub|\"execution\"", text)
+
+
+@by_name
+def test_cells_are_numbered_as_they_run(path):
+    codes = [cell for cell in read(path).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in codes] == list(range(1, len(codes) + 1))
+
+
+@by_name
+def test_each_exercise_has_a_hidden_solution_that_runs(path):
+    notebook = read(path)
+    exercises = [cell for cell in markdown(notebook) if "**Exercise" in cell.source]
+    solutions = [cell for cell in markdown(notebook) if "<details>" in cell.source]
+    assert len(solutions) == len(exercises) >= 3
+    for cell in solutions:
+        (found,) = SOLUTION.finditer(cell.source)
+        assert found[4], f"cell {cell.id} shows nothing"
+
+
+@by_name
+def test_links_lead_to_files(path):
+    for cell in markdown(read(path)):
+        for target in re.findall(r"\]\(([^)#]+)\)", cell.source):
+            assert (path.parent / target).is_file(), target
+
+
+def test_there_are_five_and_the_readme_names_them():
+    readme = (ROOT / "notebooks" / "README.md").read_text()
+    assert len(NOTEBOOKS) == 5
+    assert re.findall(r"\]\((\S+\.ipynb)\)", readme) == [path.name for path in NOTEBOOKS]
+
+
+@pytest.mark.notebooks
+def test_a_solution_prints_in_its_place_and_changes_nothing_below():
+    text = "<details>\n\n```python\nx = 2\nprint(x)\n```\n\n```text\nold\n```\n\n</details>"
+    cells = [
+        nbformat.v4.new_code_cell("x = 1"),
+        nbformat.v4.new_markdown_cell(text),
+        nbformat.v4.new_code_cell("print(x)"),
+    ]
+    done = run(nbformat.v4.new_notebook(cells=cells)).cells
+    assert done[1].source == text.replace("old", "2")
+    assert outputs(done[2]) == [("stdout", "1\n")]
