@@ -1,0 +1,176 @@
+"""The interactive page as one HTML file: skeleton, styles, scripts and content put together; no network, no build step.
+
+``page.html`` has the placeholders ``{{ title }}``, ``{{ style }}``, ``{{ content }}`` (JSON, described at the top of
+``js/presets.js``, which reads it) and ``{{ scripts }}``. The scripts are joined in the order of :data:`SCRIPTS` into one
+function, so that they share their names with each other and with nobody else.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import torchperc
+from torchperc.lab.play import presets
+
+STYLES = ("style.css", "style_gradient.css")
+SCRIPTS = (
+    "texts",
+    "texts_gradient",
+    "rational",
+    "random",
+    "rule",
+    "log",
+    "proof",
+    "descent",
+    "twolayer",
+    "presets",
+    "store",
+    "plane",
+    "view_rule",
+    "view_compare",
+    "view_proof",
+    "view_gradient",
+    "view_twolayer",
+    "export",
+    "main",
+)
+"""The scripts in ``js/``, in the order in which they are read."""
+
+CORE = ("rational", "random", "rule", "log", "proof", "descent", "twolayer")
+"""Those that touch no document, so that Node can run them."""
+
+_TEXTS = ("texts", "texts_gradient")
+_CLOSING = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)  # what ends a block early
+_ENTRY = re.compile(r'^\s*("(?:[^"\\]|\\.)+"): ("(?:[^"\\]|\\.)*"),$', re.MULTILINE)
+
+
+def make_page(
+    start: Mapping[str, Any] | None = None,
+    recorded: Mapping[str, Any] | None = None,
+    *,
+    title: str | None = None,
+    texts: Mapping[str, str] | None = None,
+    widget: bool = False,
+) -> str:
+    """The page as HTML; the same arguments give the same text.
+
+    Args:
+        start: what to begin with: ``{"preset": id}``, or ``{"data": …, "conventions": …}``, see
+            :mod:`torchperc.lab.play.points`.
+        recorded: a log to replay, as :func:`torchperc.rules.log_json.as_json` gives it.
+        title: the heading.
+        texts: a translation, see :func:`english`; ``"lang"`` in it is the language, such as ``"de"``.
+        widget: tell the parent window of changes of the data, as in a notebook.
+
+    Example:
+        >>> page = make_page()
+        >>> page.startswith("<!DOCTYPE html>"), "src=" in page
+        (True, False)
+    """
+    own = {**english(), **(texts or {})}
+    content = {
+        "version": torchperc.__version__,
+        "presets": presets.presets(own),
+        "dialects": presets.dialects(own),
+        "start": start or {"preset": "AND"},
+        "recorded": recorded,
+        "language": own["lang"],
+        "texts": {own["lang"]: dict(texts)} if texts else {},
+        "widget": widget,
+    }
+    if title is not None:
+        content["title"] = title
+    shown = html.escape(title or own.get("title", "torchperc"))
+    pieces = {"title": shown, "style": _styles(), "content": as_block(content), "scripts": script()}
+    return re.sub(r"\{\{ (\w+) \}\}", lambda found: pieces[found[1]], _source("page.html"))
+
+
+def as_block(content: object) -> str:
+    """JSON that may stand in an HTML element: what could end the element or begin a comment is escaped.
+
+    Example:
+        >>> as_block({"name": "</script><!-- é"})
+        '{"name":"\\\\u003c/script\\\\u003e\\\\u003c!-- é"}'
+    """
+    text = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+@cache
+def script(names: tuple[str, ...] = SCRIPTS) -> str:
+    """The scripts as one function that is called at once; some of them by name, such as :data:`CORE`."""
+    joined = "\n".join(f"// --- {name}.js ---\n{_source(f'js/{name}.js')}" for name in names)
+    return f'(() => {{\n"use strict";\n{_whole(joined)}\n}})();'
+
+
+@cache
+def english() -> dict[str, str]:
+    """Every text of the page by its key, for translation; ``"lang"`` is the language itself.
+
+    Example:
+        >>> english()["lang"]
+        'en'
+    """
+    found: dict[str, str] = {"lang": "en"}
+    for name in _TEXTS:
+        found |= _entries(_source(f"js/{name}.js"))
+    return found | presets.texts()
+
+
+def check_texts(texts: Mapping[str, Any], name: str = "texts") -> dict[str, str]:
+    """Return a translation if each key is one of :func:`english` and each text names the same values, as in ``{n}``.
+
+    Example:
+        >>> check_texts({"lang": "de"})
+        {'lang': 'de'}
+    """
+    known = english()
+    if not isinstance(texts, Mapping):
+        raise TypeError(f"{name} must be a dictionary of texts, found {type(texts).__name__}")
+    for key, text in texts.items():
+        if key not in known:
+            raise ValueError(f"{name} has the key {key!r}, which the page does not know; see torchperc play --texts")
+        if not isinstance(text, str):
+            raise ValueError(f"{name} has {text!r} for {key!r}; give a text")
+        if _values(text) - _values(known[key]):
+            named = ", ".join(sorted(_values(text) - _values(known[key])))
+            raise ValueError(f"{name} names {named} in {key!r}, where the page has no such value: {known[key]!r}")
+    return dict(texts)
+
+
+def _values(text: str) -> set[str]:
+    return set(re.findall(r"\{\w+\}", text))
+
+
+def _entries(source: str) -> Iterator[tuple[str, str]]:
+    """The lines ``"key": "text",`` of a script."""
+    return ((json.loads(key), json.loads(text)) for key, text in _ENTRY.findall(source))
+
+
+def _styles() -> str:
+    return _whole("\n".join(_source(name) for name in STYLES))
+
+
+def _whole(text: str) -> str:
+    """Refuse what would end its element early."""
+    found = _CLOSING.search(text)
+    if found:
+        raise ValueError(f"a part of the page has {found[0]!r}, which ends its element; write it in two pieces")
+    return text
+
+
+@cache
+def _source(name: str) -> str:
+    place: Traversable = files("torchperc.lab.play")
+    for step in name.split("/"):
+        place = place / step
+    return place.read_text("utf-8") if place.is_file() else ""
