@@ -7,53 +7,235 @@
 //    "classes": null | K            null for two classes by one score, as MistakeLog.space.classes
 //    "bias_scale": β                MistakeLog.space.bias_scale: 1, max ‖x‖² or 0
 //    "scale": η or 1                MistakeLog.space.scale: η if the run started from zero weights
-//    "start": {"weight": [[w1, w2]], "bias": [b]}     one row, or K rows; unscaled, float64
+//    "start": {"weight": [[w1, w2]], "bias": [b]}     one row, or K rows; float64
 //    "index": [...], "step": [...], "coef": [...], "wrong": [...]   as the columns of MistakeLog (coef is scaled: ±η)
 //    "steps": T, "epoch_ends": [...],
 //    "verdict": "SEPARATED" | "CYCLING" | "BUDGET", "cycle": null | [first, again],
 //    "conventions": {"tie", "bias_step", "order", "seed", "lr", "margin", "max_epochs"}}   as arguments of RuleTrainer
 // Every sample has cost 1. Numbers are float64.
 
-// The weights after the first t mistakes: {weight: rows, bias: [..]}; t = 0 is the start, t = log.index.length the end.
-function stateAt(log, t) {}
+const LOG_FORMAT = "torchperc mistake log";
+const LOG_VERSION = 1;
 
-// The mean of the weights after each presented sample: {weight, bias}.
-function averaged(log) {}
+// --- weights ----------------------------------------------------------------------------------------------------------
+
+// The weights after the first t mistakes: {weight: rows, bias: [..]}; t = 0 is the start, t = log.index.length the end.
+function stateAt(log, t) {
+  const state = copyState(log.start);
+  for (let j = 0; j < t; j++) replayMistake(log, state, j);
+  return scaledState(state, log.scale);
+}
+
+// Makes the update of mistake j, as training made it: before weights are scaled.
+function replayMistake(log, state, j) {
+  const i = log.index[j];
+  const rival = log.classes === null ? 1 - log.data.labels[i] : log.wrong[j];
+  moveState(state, log.data.points[i], stepSize(log, j), log.data.labels[i], rival, log.biasScale);
+}
+
+// How many times the sample was added, without its sign: a run from zero weights learns with steps of 1.
+function stepSize(log, j) {
+  return log.scale === 1 ? Math.abs(log.coef[j]) : 1;
+}
+
+function scaledState(state, scale) {
+  const times = (values) => values.map((value) => value * scale);
+  return { weight: state.weight.map(times), bias: times(state.bias) };
+}
+
+// Calls use(state, t) with every state from the start to the last, before scaling. The state is one and the same object,
+// moved on from call to call: all states of a long run together would be much to keep.
+function forEachState(log, use) {
+  const state = copyState(log.start);
+  use(state, 0);
+  for (let j = 0; j < log.index.length; j++) {
+    replayMistake(log, state, j);
+    use(state, j + 1);
+  }
+}
+
+// The mean of the weights after each presented sample: {weight, bias}. A mistake at step t stays in the weights for the
+// T − t steps that are left, so the sum over all steps is T·start + Σ (T − t)·(update): no state needs to be made.
+function averaged(log) {
+  const total = copyState(log.start);
+  if (log.steps === 0) return scaledState(total, log.scale);  // nothing was presented: the start is all there is
+  const lasting = lastingSums(log);
+  for (let row = 0; row < total.bias.length; row++) {
+    const sums = [0, 0];
+    lasting.forEach((coefs, i) => log.data.points[i].forEach((value, j) => (sums[j] += coefs[row] * value)));
+    total.weight[row] = total.weight[row].map((value, j) => (value * log.steps + sums[j]) / log.steps);
+    const steps = lasting.reduce((sum, coefs) => sum + coefs[row], 0);
+    total.bias[row] = (total.bias[row] * log.steps + steps * log.biasScale) / log.steps;
+  }
+  return scaledState(total, log.scale);
+}
+
+// Per sample and row of weights, Σ coefficient·(steps that it lasts).
+function lastingSums(log) {
+  const rows = log.start.bias.length;
+  const sums = log.data.points.map(() => new Array(rows).fill(0));
+  log.index.forEach((i, j) => {
+    const lasting = stepSize(log, j) * (log.steps - log.step[j]);
+    if (rows === 1) sums[i][0] += signOfClass(log.data.labels[i]) * lasting;
+    else {
+      sums[i][log.data.labels[i]] += lasting;
+      sums[i][log.wrong[j]] -= lasting;
+    }
+  });
+  return sums;
+}
+
+// --- the vote ---------------------------------------------------------------------------------------------------------
 
 // The vote of all states, each as often as the number of samples it survived: a function x → class 0 .. K−1.
-function voted(log) {}
+function voted(log) {
+  const counts = log.steps ? survivals(log) : [1];
+  const voters = [];
+  forEachState(log, (state, t) => counts[t] && voters.push([copyState(state), counts[t]]));
+  return (x) => {
+    const votes = new Array(log.data.classes).fill(0);
+    for (const [state, count] of voters) votes[classAt(state, x)] += count;
+    if (log.classes === null) return votes[1] >= votes[0] ? 1 : 0;  // as a score of 0 is class 1
+    return decideClass(votes);
+  };
+}
 
 // How many samples each state survived, from the start to the last: t + 1 numbers (the votes it has).
-function survivals(log) {}
+function survivals(log) {
+  const moments = [0, ...log.step, log.steps];
+  return moments.slice(1).map((moment, t) => moment - moments[t]);
+}
+
+// --- the pocket -------------------------------------------------------------------------------------------------------
 
 // How many mistakes had been made when the pocket weights came up; ratchet "runs" (Gallant) or "every".
-function pocketIndex(log, ratchet = "runs") {}
+//   "runs": weights whose run of samples without a mistake is longer than the pocket's take its place if they have fewer
+//           errors on all samples. "every": the weights with the fewest errors of all, the earliest of equals.
+function pocketIndex(log, ratchet = "runs") {
+  if (ratchet === "runs" && log.steps > log.index.length) return pocketByRuns(log);
+  const errors = errorsOfStates(log);  // no runs, because every sample presented was a mistake
+  return errors.indexOf(errors.reduce((least, count) => Math.min(least, count), Infinity));
+}
+
+function pocketByRuns(log) {
+  const runs = survivals(log).map((count, t) => (t ? count - 1 : count));  // without the sample that a state learned from
+  let [pocket, run, fewest] = [0, 0, log.data.points.length];
+  forEachState(log, (state, t) => {
+    if (runs[t] <= run) return;
+    const errors = errorsOf(log.data, state);
+    if (errors < fewest) [pocket, run, fewest] = [t, runs[t], errors];
+  });
+  return pocket;
+}
 
 // The number of training samples that each state decides wrongly, from the start to the last: t + 1 numbers.
-function errorsOfStates(log) {}
+function errorsOfStates(log) {
+  const errors = [];
+  forEachState(log, (state) => errors.push(errorsOf(log.data, state)));
+  return errors;
+}
+
+// --- epochs -----------------------------------------------------------------------------------------------------------
 
 // The number of mistakes in each epoch.
-function mistakesByEpoch(log) {}
+function mistakesByEpoch(log) {
+  const counts = new Array(log.epochEnds.length).fill(0);
+  log.index.forEach((_, j) => (counts[epochOf(log, j)] += 1));
+  return counts;
+}
 
 // The epoch (from 0) that mistake j (from 0) was made in.
-function epochOf(log, j) {}
+function epochOf(log, j) {
+  let [low, high] = [0, log.epochEnds.length - 1];
+  while (low < high) {  // the first epoch that ends after the mistake
+    const middle = (low + high) >> 1;
+    if (log.epochEnds[middle] > log.step[j]) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+// --- the bracket around the largest margin ----------------------------------------------------------------------------
 
 // What the weights after t mistakes say of the largest margin γ* with the bias counted: margin(w_t) ≤ γ* ≤ ‖w_t − w₀‖/(η·t),
 // as tp.theory.bracket. {lower, upper}: −Infinity for zero weights, Infinity before the first mistake. (Also −Infinity if
 // a bias that the bias step "none" never changes is not 0: such weights are no candidates for γ*.)
-function bracketAt(log, t) {}
+function bracketAt(log, t) {
+  const total = log.coef.slice(0, t).reduce((sum, coef) => sum + Math.abs(coef), 0);
+  return bracketOf(log, stateAt(log, t), total);
+}
+
+// total is Σ |c| of the mistakes so far. Why upper holds: a unit vector u of margin γ* gains at least c·γ* with each of
+// them, so γ*·Σ|c| ≤ u·(w − w₀) ≤ ‖w − w₀‖.
+function bracketOf(log, state, total) {
+  const length = lengthOf(state, log.biasScale);
+  const fixedBias = log.biasScale === 0 && state.bias.some((value) => value !== 0);
+  const moved = {
+    weight: state.weight.map((row, k) => row.map((value, j) => value - log.start.weight[k][j])),
+    bias: state.bias.map((value, k) => value - log.start.bias[k]),
+  };
+  return {
+    lower: length > 0 && !fixedBias ? leastSlack(log.data, state) / length : -Infinity,
+    upper: total > 0 ? lengthOf(moved, log.biasScale) / total : Infinity,
+  };
+}
 
 // The best bounds so far, which only ever close: {lower, upper}, the largest lower and the smallest upper of bracketAt
 // up to t. upper ≤ 0 proves that nothing separates the data. All of them at once: bestBrackets(log)[t].
-function bestBrackets(log) {}
+function bestBrackets(log) {
+  const best = [];
+  let [lower, upper, total] = [-Infinity, Infinity, 0];
+  forEachState(log, (state, t) => {
+    if (t) total += Math.abs(log.coef[t - 1]);
+    const now = bracketOf(log, scaledState(state, log.scale), total);
+    lower = Math.max(lower, now.lower);
+    upper = Math.min(upper, now.upper);
+    best.push({ lower, upper });
+  });
+  return best;
+}
 
 // The least slack of all samples under a state: y·s, or s_y − s_r; Infinity without samples.
-function leastSlack(data, state) {}
+function leastSlack(data, state) {
+  return data.points.reduce((least, x, i) => Math.min(least, slackOf(scoresAt(state, x), data.labels[i]).slack), Infinity);
+}
 
-// ‖(w, b)‖ where the update happens: √(‖w‖² + b²/β).
-function lengthOf(state, biasScale) {}
+// ‖(w, b)‖ where the update happens: √(‖w‖² + b²/β), because a bias step of β is a constant feature of √β.
+function lengthOf(state, biasScale) {
+  const squares = (values) => values.reduce((sum, value) => sum + value * value, 0);
+  return Math.sqrt(squares(state.weight.flat()) + (biasScale ? squares(state.bias) / biasScale : 0));
+}
 
-function logToJson(log) {}
+// --- as JSON ----------------------------------------------------------------------------------------------------------
+
+function logToJson(log) {
+  const { tie, biasStep, order, seed, lr, margin, maxEpochs } = log.conventions;
+  return {
+    format: LOG_FORMAT, version: LOG_VERSION,
+    points: log.data.points, labels: log.classes === null ? log.data.labels.map(signOfClass) : log.data.labels,
+    classes: log.classes, bias_scale: log.biasScale, scale: log.scale, start: log.start,
+    index: log.index, step: log.step, coef: log.coef, wrong: log.wrong, steps: log.steps, epoch_ends: log.epochEnds,
+    verdict: log.verdict, cycle: log.cycle,
+    conventions: { tie, bias_step: biasStep, order, seed, lr, margin, max_epochs: maxEpochs },
+  };
+}
 
 // A log from that JSON, with scores made anew.
-function logFromJson(object) {}
+function logFromJson(object) {
+  if (object === null || object.format !== LOG_FORMAT || object.version !== LOG_VERSION) {
+    throw new Error(`This is no ${LOG_FORMAT} of version ${LOG_VERSION}.`);
+  }
+  const labels = object.classes === null ? object.labels.map((label) => (label + 1) / 2) : object.labels;
+  const data = { points: object.points, labels, classes: object.classes ?? 2 };
+  const { bias_step: biasStep, max_epochs: maxEpochs, ...same } = object.conventions;
+  const { start, index, step, coef, wrong, steps, scale, verdict, cycle } = object;
+  const log = {
+    data, conventions: { ...DEFAULT_CONVENTIONS, ...same, biasStep, maxEpochs, start }, start, classes: object.classes,
+    biasScale: object.bias_scale, scale, index, step, coef, wrong, scores: [], steps, epochEnds: object.epoch_ends,
+    verdict, cycle,
+  };
+  forEachState(log, (state, t) => {
+    if (t < index.length) log.scores.push(scoresAt(state, data.points[index[t]]).map((score) => score * scale));
+  });
+  return log;
+}

@@ -15,6 +15,8 @@ const DEFAULT_CONVENTIONS = {
   tie: "update", biasStep: "unit", order: "given", seed: 0, lr: 1, margin: 0, maxEpochs: 100, start: null,
 };
 
+// --- training ---------------------------------------------------------------------------------------------------------
+
 // Trains and returns the log
 //   {data, conventions (complete), start: {weight, bias}, classes (null for K = 2, as in Python),
 //    biasScale (β, what a coefficient of 1 adds to the bias: 1, max ‖x‖² or 0), scale (see below),
@@ -27,20 +29,241 @@ const DEFAULT_CONVENTIONS = {
 // From zero weights the learning rate only scales the result: the rule then learns with steps of 1, which are exact, and
 // weights are multiplied by scale = η. Otherwise scale is 1. Samples of one class only, or none, are fine.
 // Throws an Error with a sentence for conventions that RuleTrainer refuses, too (margin with tie "sign", lr ≤ 0, ...).
-function runRule(data, conventions) {}
+function runRule(data, conventions) {
+  const log = emptyLog(data, completeConventions(data, conventions));
+  const run = {
+    log,
+    state: copyState(log.start),
+    margin: log.conventions.margin / log.scale,
+    generator: new TorchGenerator(log.conventions.seed),
+    ranDry: false,
+    seen: new Map([[stateKey(log.start), 0]]),
+  };
+  for (let epoch = 1; log.verdict === null; epoch++) {
+    const before = log.index.length;
+    presentEpoch(run);
+    log.epochEnds.push(log.steps);
+    log.verdict = judge(run, epoch, log.index.length - before);
+  }
+  return log;
+}
 
-// The conventions with defaults filled in, checked; start becomes {weight, bias} of the right shape.
-function completeConventions(data, conventions) {}
+function emptyLog(data, conventions) {
+  const { start, lr, biasStep } = conventions;
+  const zero = [...start.weight.flat(), ...start.bias].every((value) => value === 0);
+  return {
+    data, conventions, start, classes: data.classes === 2 ? null : data.classes,
+    biasScale: { unit: 1, none: 0, radius: squaredRadius(data.points) }[biasStep], scale: zero ? lr : 1,
+    index: [], step: [], coef: [], wrong: [], scores: [], steps: 0, epochEnds: [], verdict: null, cycle: null,
+  };
+}
+
+// One pass: every sample in turn, or as many random picks of a sample that is a mistake now.
+function presentEpoch(run) {
+  const { data, conventions } = run.log;
+  const count = data.points.length;
+  if (conventions.order === "random-mistake") {
+    for (let pick = 0; pick < count && !run.ranDry; pick++) {
+      const wrong = data.labels.map((_, i) => i).filter((i) => mistakeNow(run, i) !== null);
+      run.ranDry = wrong.length === 0;
+      if (!run.ranDry) present(run, wrong[run.generator.below(wrong.length)]);
+    }
+  } else {
+    const shuffled = conventions.order === "shuffled";
+    for (let i = 0, order = shuffled ? run.generator.permutation(count) : null; i < count; i++) {
+      present(run, shuffled ? order[i] : i);
+    }
+  }
+}
+
+// Presents one sample: if it is a mistake, the weights move and the log grows.
+function present(run, i) {
+  const { log, state } = run;
+  const label = log.data.labels[i];
+  const rival = mistakeNow(run, i);
+  if (rival !== null) {
+    const step = log.scale === 1 ? log.conventions.lr : 1;  // from zero weights, steps of 1
+    log.scores.push(scoresAt(state, log.data.points[i]).map((score) => score * log.scale));
+    log.index.push(i);
+    log.step.push(log.steps);
+    log.coef.push((log.classes === null ? signOfClass(label) * step : step) * (log.scale === 1 ? 1 : log.scale));
+    log.wrong.push(log.classes === null ? signOfClass(rival) : rival);
+    moveState(state, log.data.points[i], step, label, rival, log.biasScale);
+  }
+  log.steps += 1;
+}
+
+function mistakeNow(run, i) {
+  const { data, conventions } = run.log;
+  const x = data.points[i];
+  return mistakenFor(scoresAt(run.state, x), data.labels[i], conventions.tie, run.margin, exactly(run.state, x));
+}
+
+// The verdict after an epoch, or null if training goes on.
+function judge(run, epoch, mistakes) {
+  const { log, state } = run;
+  const clean = mistakes === 0 || run.ranDry;
+  // a strict tie passes over scores of 0 on the wrong side, so an epoch without a mistake is not enough
+  if (clean && (log.conventions.tie !== "strict" || errorsOf(log.data, state) === 0)) return "SEPARATED";
+  if (clean || log.conventions.order === "given") {  // equal weights have equal futures
+    const key = stateKey(state);
+    if (run.seen.has(key)) {
+      log.cycle = [run.seen.get(key), epoch];
+      return "CYCLING";
+    }
+    run.seen.set(key, epoch);
+  }
+  return epoch < log.conventions.maxEpochs ? null : "BUDGET";
+}
+
+// --- weights ----------------------------------------------------------------------------------------------------------
+
+// w_y gains step·x and the rival's row loses it, the biases likewise with step·β; one row gains ±step·x with K = 2.
+function moveState(state, x, step, label, rival, biasScale) {
+  const moves = state.bias.length === 1 ? [[0, signOfClass(label) * step]] : [[label, step], [rival, -step]];
+  for (const [row, coef] of moves) {
+    for (let j = 0; j < x.length; j++) state.weight[row][j] += coef * x[j];
+    if (biasScale) state.bias[row] += coef * biasScale;
+    if (![...state.weight[row], state.bias[row]].every(Number.isFinite)) {
+      throw new Error("The weights grew beyond all numbers: scale the points down, or lower the learning rate.");
+    }
+  }
+}
+
+function copyState(state) {
+  return { weight: state.weight.map((row) => [...row]), bias: [...state.bias] };
+}
+
+// Equal for equal weights; −0 and 0 are written alike.
+function stateKey(state) {
+  return [...state.weight.flat(), ...state.bias].join(" ");
+}
+
+// −1 for class 0, +1 for class 1.
+function signOfClass(label) {
+  return 2 * label - 1;
+}
+
+// max ‖x‖²; 0 without points.
+function squaredRadius(points) {
+  return points.reduce((most, x) => Math.max(most, x.reduce((sum, value) => sum + value * value, 0)), 0);
+}
+
+// --- decisions --------------------------------------------------------------------------------------------------------
 
 // The scores of x: [w·x + b] with K = 2, one per class with K > 2. A state is {weight, bias}.
-function scoresAt(state, x) {}
+function scoresAt(state, x) {
+  const scores = new Array(state.bias.length);
+  for (let k = 0; k < scores.length; k++) {
+    const row = state.weight[k];
+    let sum = 0;
+    for (let j = 0; j < x.length; j++) sum += row[j] * x[j];
+    scores[k] = sum + state.bias[k];
+  }
+  return scores;
+}
 
 // The class (0 .. K−1) that scores decide for: s ≥ 0 is class 1; with K > 2 the lowest class of the largest score.
-function decideClass(scores) {}
+function decideClass(scores, compare = asRounded) {
+  if (scores.length === 1) return compare(scores[0], 0, 1, null) >= 0 ? 1 : 0;
+  let best = 0;
+  for (let k = 1; k < scores.length; k++) if (compare(scores[k] - scores[best], 0, k, best) > 0) best = k;
+  return best;
+}
+
+// The class that a state decides for at x, by exact arithmetic where rounding could matter.
+function classAt(state, x) {
+  return decideClass(scoresAt(state, x), exactly(state, x));
+}
 
 // How far a sample is on its side: y·s, or s_y − s_r against the strongest wrong class r (the lowest of equals).
 // label is the class 0 .. K−1. Returns {slack, rival}; rival is a class 0 .. K−1.
-function slackOf(scores, label) {}
+function slackOf(scores, label, compare = asRounded) {
+  if (scores.length === 1) return { slack: signOfClass(label) * scores[0], rival: 1 - label };
+  let rival = label === 0 ? 1 : 0;
+  for (let k = rival + 1; k < scores.length; k++) {
+    if (k !== label && compare(scores[k] - scores[rival], 0, k, rival) > 0) rival = k;
+  }
+  return { slack: scores[label] - scores[rival], rival };
+}
 
 // What it was taken for if it is a mistake by these conventions, else null: a class 0 .. K−1.
-function mistakenFor(scores, label, tie, margin) {}
+//   "update": slack ≤ margin     "strict": slack < margin     "sign": the decision is not the label
+function mistakenFor(scores, label, tie, margin, compare = asRounded) {
+  const { slack, rival } = slackOf(scores, label, compare);
+  const side = compare(slack, margin, label, scores.length === 1 ? null : rival);
+  const losesTie = scores.length === 1 ? label === 0 : rival < label;  // s = 0 is class 1, equal scores the lower class
+  const mistake = side < 0 || (side === 0 && (tie === "update" || (tie === "sign" && losesTie)));
+  return mistake ? rival : null;
+}
+
+// How many samples a state decides wrongly.
+function errorsOf(data, state) {
+  return data.points.reduce((count, x, i) => count + (classAt(state, x) !== data.labels[i] ? 1 : 0), 0);
+}
+
+// --- on which side of a limit a score lies ----------------------------------------------------------------------------
+
+// By the numbers as they are; own and other say whose scores they are, see exactly.
+function asRounded(value, limit, own, other) {
+  return value > limit ? 1 : value < limit ? -1 : 0;
+}
+
+// The same for the scores of x under a state, exactly: where the difference is so small that rounding may have made it,
+// it is computed again in fractions. value is ±s for own = class 0 or 1 and no other (K = 2), else s_own − s_other.
+function exactly(state, x) {
+  return (value, limit, own, other) => {
+    const apart = value - limit;
+    const size = sizeOfTerms(state, x) + Math.abs(limit);
+    if (size === 0 || Math.abs(apart) > size * 2 ** -48) return Math.sign(apart);
+    const score = other === null ? exactScore(state, x, 0).times(signOfClass(own))
+      : exactScore(state, x, own).minus(exactScore(state, x, other));
+    return score.compare(limit);
+  };
+}
+
+// Σ |w·x| + |b| over all rows: rounding errors of scores are a tiny fraction of it.
+function sizeOfTerms(state, x) {
+  let size = 0;
+  for (let k = 0; k < state.bias.length; k++) {
+    size += Math.abs(state.bias[k]);
+    for (let j = 0; j < x.length; j++) size += Math.abs(state.weight[k][j] * x[j]);
+  }
+  return size;
+}
+
+function exactScore(state, x, row) {
+  return x.reduce((sum, value, j) => sum.plus(Rational.of(value).times(state.weight[row][j])), Rational.of(state.bias[row]));
+}
+
+// --- conventions ------------------------------------------------------------------------------------------------------
+
+// The conventions with defaults filled in, checked; start becomes {weight, bias} of the right shape.
+function completeConventions(data, conventions) {
+  const complete = { ...DEFAULT_CONVENTIONS, ...conventions };
+  for (const [name, known] of [["tie", TIES], ["biasStep", BIAS_STEPS], ["order", ORDERS]]) {
+    if (!known.includes(complete[name])) throw new Error(`${name} must be one of ${known.join(", ")}, found ${complete[name]}.`);
+  }
+  checkNumber("The learning rate", complete.lr, (value) => value > 0, "above 0");
+  checkNumber("The margin", complete.margin, (value) => value >= 0, "0 or more");
+  checkNumber("The number of epochs", complete.maxEpochs, (value) => Number.isInteger(value) && value >= 1, "a whole number from 1");
+  checkNumber("The seed", complete.seed, (value) => Number.isSafeInteger(value) && value >= 0, "a whole number from 0");
+  if (complete.margin && complete.tie === "sign") {
+    throw new Error("A margin has no effect with the tie “sign”, which looks at the decision only: choose another tie.");
+  }
+  complete.start = completeStart(data, complete.start);
+  return complete;
+}
+
+function checkNumber(name, value, fine, wanted) {
+  if (!Number.isFinite(value) || !fine(value)) throw new Error(`${name} must be ${wanted}, found ${value}.`);
+}
+
+function completeStart(data, start) {
+  const rows = data.classes === 2 ? 1 : data.classes;
+  if (!start) return { weight: Array.from({ length: rows }, () => [0, 0]), bias: new Array(rows).fill(0) };
+  const fits = start.weight.length === rows && start.bias.length === rows && start.weight.every((row) => row.length === 2);
+  if (!fits) throw new Error(`The start must have ${rows} ${rows === 1 ? "row" : "rows"} of two weights and a bias.`);
+  if (![...start.weight.flat(), ...start.bias].every(Number.isFinite)) throw new Error("The start weights must be finite numbers.");
+  return copyState(start);
+}
