@@ -23,6 +23,7 @@ STYLES = ("style.css", "style_gradient.css")
 SCRIPTS = (
     "texts",
     "texts_gradient",
+    "elements",
     "rational",
     "random",
     "rule",
@@ -33,6 +34,7 @@ SCRIPTS = (
     "presets",
     "store",
     "plane",
+    "panels",
     "view_rule",
     "view_compare",
     "view_proof",

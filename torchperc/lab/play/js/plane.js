@@ -24,12 +24,15 @@ function frameOf(data) {
     const values = data.points.map((point) => point[axis]);
     return values.length ? [Math.min(...values), Math.max(...values)] : [0, 0];
   });
-  if (spans.every(([lo, hi]) => lo >= -HALF_WIDTH && hi <= HALF_WIDTH && hi - lo >= 0.3 * (data.points.length > 1))) {
+  const inside = spans.every(([lo, hi]) => lo >= -HALF_WIDTH && hi <= HALF_WIDTH);
+  const large = data.points.length < 2 || spans.some(([lo, hi]) => hi - lo >= 0.3);
+  if (inside && large) {
     return {x: [-HALF_WIDTH, HALF_WIDTH], y: [-HALF_WIDTH, HALF_WIDTH], even: true};
   }
   const middles = spans.map(([lo, hi]) => (lo + hi) / 2);
-  const widths = spans.map(([lo, hi], axis) => Math.max((hi - lo) * 0.62, 1e-9 * Math.abs(middles[axis]), 1e-12));
-  const even = Math.max(...widths) <= 4 * Math.min(...widths) || Math.min(...widths) <= 1e-9 * Math.max(...widths);
+  const some = spans.some(([lo, hi]) => hi > lo) ? 0 : HALF_WIDTH; // all points at one place
+  const widths = spans.map(([lo, hi]) => (hi - lo) * 0.62 || some);
+  const even = Math.max(...widths) <= 4 * Math.min(...widths) || Math.min(...widths) === 0;
   const half = even ? [Math.max(...widths), Math.max(...widths)] : widths;
   const [x, y] = [0, 1].map((axis) => [middles[axis] - half[axis], middles[axis] + half[axis]]);
   return {x, y, even};
