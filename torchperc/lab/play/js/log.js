@@ -35,7 +35,7 @@ function replayMistake(log, state, j) {
 
 // How many times the sample was added, without its sign: a run from zero weights learns with steps of 1.
 function stepSize(log, j) {
-  return log.scale === 1 ? Math.abs(log.coef[j]) : 1;
+  return Math.abs(log.coef[j]) / log.scale;
 }
 
 function scaledState(state, scale) {

@@ -86,7 +86,7 @@ function present(run, i) {
     log.scores.push(scoresAt(state, log.data.points[i]).map((score) => score * log.scale));
     log.index.push(i);
     log.step.push(log.steps);
-    log.coef.push((log.classes === null ? signOfClass(label) * step : step) * (log.scale === 1 ? 1 : log.scale));
+    log.coef.push((log.classes === null ? signOfClass(label) : 1) * step * log.scale);
     log.wrong.push(log.classes === null ? signOfClass(rival) : rival);
     moveState(state, log.data.points[i], step, label, rival, log.biasScale);
   }
