@@ -11,6 +11,7 @@
 //   ringShape(index, className)              around a point
 //   dotShape(at, className, text), textShape(at, text, className)
 //   regionShapes(weight, bias, className)    what the weights decide for each class, as polygons class-0 … class-3
+//   {kind: "strip", weight, bias, className} where |w·x + b| < 1
 //   rasterShape(decide, className)           the same for any function from [x1, x2] to a class
 // `editable: false` makes a plane to look at; `points: false` leaves the points out; `frame` is a fixed frame, and
 // `data` (a function) other data to draw than the store's.
@@ -256,6 +257,11 @@ class Plane {
           )), corners(this.frame));
           return svgEl("polygon", {class: `${shape.className} class-${k}`, points: joined(polygon)});
         });
+      case "strip": {
+        const half = clipped(corners(this.frame), shape.weight, shape.bias + 1);
+        const between = clipped(half, shape.weight.map((w) => -w), 1 - shape.bias);
+        return this._shape(polygonShape(between, shape.className));
+      }
       case "arrow":
         return this._arrow(shape);
       case "ring": {

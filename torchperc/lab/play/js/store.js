@@ -195,16 +195,39 @@ class Store {
   get log() {
     if (this.recorded) return this.recording;
     if (this.problem) return null;
-    return this._cached("log", [this.data, this.conventions], () => runRule(this.data, this.conventions));
+    return this._cached("log", [this.data, this.conventions], () => this._run(this.conventions));
   }
 
   get secondLog() {
     if (this.problem) return null;
-    return this._cached("second", [this.data, this.second], () => runRule(this.data, this.second));
+    return this._cached("second", [this.data, this.second], () => this._run(this.second));
+  }
+
+  _run(conventions) {
+    try {
+      this.error = null;
+      return runRule(this.data, conventions);
+    } catch (error) { // such as weights that overflow
+      this.error = error.message;
+      return null;
+    }
   }
 
   get proof() {
     return this.problem ? null : this._cached("proof", [this.data], () => prove(this.data));
+  }
+
+  // The mistake bound by the conventions; takes long for many points.
+  get bound() {
+    const {biasStep, lr, margin} = this.conventions;
+    const make = () => boundOf(this.data, this.conventions);
+    return this.problem ? null : this._cached("bound", [this.data, biasStep, lr, margin], make);
+  }
+
+  get hasBound() {
+    const {biasStep, lr, margin} = this.conventions;
+    const found = this.kept.get("bound");
+    return found !== undefined && [this.data, biasStep, lr, margin].every((part, number) => part === found.key[number]);
   }
 
   // What a link carries; what is as at the start is left out.
