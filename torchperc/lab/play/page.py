@@ -1,19 +1,18 @@
 """The interactive page as one HTML file: skeleton, styles, scripts and content put together; no network, no build step.
 
 ``page.html`` has the placeholders ``{{ title }}``, ``{{ style }}``, ``{{ content }}`` (JSON, described at the top of
-``js/presets.js``, which reads it) and ``{{ scripts }}``. The scripts are joined in the order of :data:`SCRIPTS` into one
-function, so that they share their names with each other and with nobody else.
+``js/presets.js``, which reads it) and ``{{ scripts }}``. The scripts are joined in the order of :data:`SCRIPTS` into
+one function, so that they share their names with each other and with nobody else.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from html import escape
 from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any
 
 import torchperc
@@ -48,50 +47,76 @@ SCRIPTS = (
 CORE = ("rational", "random", "rule", "log", "proof", "descent", "twolayer")
 """Those that touch no document, so that Node can run them."""
 
+PLACE = "{{ content }}"
+"""Where the content belongs in ``page.html``."""
+
 _TEXTS = ("texts", "texts_gradient")
 _CLOSING = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)  # what ends a block early
 _ENTRY = re.compile(r'^\s*("(?:[^"\\]|\\.)+"): ("(?:[^"\\]|\\.)*"),$', re.MULTILINE)
 
 
-def make_page(
+def make_page(start: Mapping[str, Any] | None = None, recorded: Mapping[str, Any] | None = None, **options: Any) -> str:
+    """The page as HTML; the same arguments give the same text. They are those of :func:`content`.
+
+    Example:
+        >>> page = make_page({"preset": "XOR"})
+        >>> page.startswith("<!DOCTYPE html>"), "src=" in page
+        (True, False)
+    """
+    return filled(content(start, recorded, **options))
+
+
+def content(
     start: Mapping[str, Any] | None = None,
     recorded: Mapping[str, Any] | None = None,
     *,
     title: str | None = None,
     texts: Mapping[str, str] | None = None,
     widget: bool = False,
-) -> str:
-    """The page as HTML; the same arguments give the same text.
+) -> dict[str, Any]:
+    """What the page shows, as the object described at the top of ``js/presets.js``.
 
     Args:
-        start: what to begin with: ``{"preset": id}``, or ``{"data": …, "conventions": …}``, see
-            :mod:`torchperc.lab.play.points`.
-        recorded: a log to replay, as :func:`torchperc.rules.log_json.as_json` gives it.
+        start: what to begin with: ``{"preset": id}``, or ``{"data": …, "conventions": …}``.
+        recorded: a log to replay, see :func:`torchperc.lab.play.recorded.recording`.
         title: the heading.
         texts: a translation, see :func:`english`; ``"lang"`` in it is the language, such as ``"de"``.
         widget: tell the parent window of changes of the data, as in a notebook.
 
     Example:
-        >>> page = make_page()
-        >>> page.startswith("<!DOCTYPE html>"), "src=" in page
-        (True, False)
+        >>> content()["start"]
+        {'preset': 'AND'}
     """
-    own = {**english(), **(texts or {})}
-    content = {
+    own = {**english(), **check_texts(texts or {})}
+    made = {
         "version": torchperc.__version__,
         "presets": presets.presets(own),
         "dialects": presets.dialects(own),
-        "start": start or {"preset": "AND"},
+        "start": dict(start or {"preset": "AND"}),
         "recorded": recorded,
         "language": own["lang"],
         "texts": {own["lang"]: dict(texts)} if texts else {},
         "widget": widget,
     }
-    if title is not None:
-        content["title"] = title
-    shown = html.escape(title or own.get("title", "torchperc"))
-    pieces = {"title": shown, "style": _styles(), "content": as_block(content), "scripts": script()}
-    return re.sub(r"\{\{ (\w+) \}\}", lambda found: pieces[found[1]], _source("page.html"))
+    return made if title is None else {"title": title, **made}
+
+
+def filled(content: Mapping[str, Any]) -> str:
+    """The page as HTML around its content."""
+    return frame(title_of(content)).replace(PLACE, as_block(content), 1)
+
+
+def title_of(content: Mapping[str, Any]) -> str:
+    """The heading of a page: its own, or that of every page in its language."""
+    own: str = content.get("title") or {**english(), **content["texts"].get(content["language"], {})}["title"]
+    return own
+
+
+def frame(title: str) -> str:
+    """The page as HTML with :data:`PLACE` where its content belongs."""
+    pieces = {"title": escape(title), "style": _styles(), "scripts": script()}
+    skeleton = source("page.html")
+    return re.sub(r"\{\{ (title|style|scripts) \}\}", lambda found: pieces[found[1]], skeleton)
 
 
 def as_block(content: object) -> str:
@@ -110,7 +135,7 @@ def as_block(content: object) -> str:
 @cache
 def script(names: tuple[str, ...] = SCRIPTS) -> str:
     """The scripts as one function that is called at once; some of them by name, such as :data:`CORE`."""
-    joined = "\n".join(f"// --- {name}.js ---\n{_source(f'js/{name}.js')}" for name in names)
+    joined = "\n".join(f"// --- {name}.js ---\n{source(f'js/{name}.js')}" for name in names)
     return f'(() => {{\n"use strict";\n{_whole(joined)}\n}})();'
 
 
@@ -124,7 +149,7 @@ def english() -> dict[str, str]:
     """
     found: dict[str, str] = {"lang": "en"}
     for name in _TEXTS:
-        found |= _entries(_source(f"js/{name}.js"))
+        found |= _entries(source(f"js/{name}.js"))
     return found | presets.texts()
 
 
@@ -159,7 +184,7 @@ def _entries(source: str) -> Iterator[tuple[str, str]]:
 
 
 def _styles() -> str:
-    return _whole("\n".join(_source(name) for name in STYLES))
+    return _whole("\n".join(source(name) for name in STYLES))
 
 
 def _whole(text: str) -> str:
@@ -171,8 +196,7 @@ def _whole(text: str) -> str:
 
 
 @cache
-def _source(name: str) -> str:
-    place: Traversable = files("torchperc.lab.play")
-    for step in name.split("/"):
-        place = place / step
+def source(name: str) -> str:
+    """The text of a file of this package, installed or not."""
+    place = files("torchperc.lab.play").joinpath(name)
     return place.read_text("utf-8") if place.is_file() else ""

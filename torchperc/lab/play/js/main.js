@@ -170,7 +170,7 @@ function toolBar(store) {
       preset.field,
       el("div", {class: "group"}, el("span", {class: "label"}, t("tools.class")), classes, fewer, more),
       el("div", {class: "group"}, el("span", {class: "label"}, t("tools.mode")), modes),
-      el("div", {class: "group"}, undo, redo, button("clear", t("tools.clear"), () => clearPoints(store)), button("csv", t("tools.csv"), () => openCsv(store))),
+      el("div", {class: "group"}, undo, redo, button("clear", t("tools.clear"), () => clearPoints(store)), button("csv", t("tools.csv"), () => openCsv(store), {title: t("tools.csvWhy")})),
       el(
         "div", {class: "group end"},
         button("copy-python", t("tools.copyPython"), () => givePython(store)), CONTENT.widget ? null : copyLink, saveMenu(store),

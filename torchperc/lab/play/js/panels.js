@@ -1,5 +1,19 @@
 // What the views of the rule are made of: transport, the step written out, the result, conventions, the table, charts.
 
+// Symbols on buttons are drawn, because not every font has them.
+const ICONS = {
+  play: "M 5 3 L 17 10 L 5 17 Z",
+  pause: "M 4 3 H 8.5 V 17 H 4 Z M 11.5 3 H 16 V 17 H 11.5 Z",
+  back: "M 13 4 L 5 10 L 13 16 Z M 15 4 H 17 V 16 H 15 Z",
+  step: "M 7 4 L 15 10 L 7 16 Z M 3 4 H 5 V 16 H 3 Z",
+  rewind: "M 2 4 H 4.5 V 16 H 2 Z M 11 4 L 4.5 10 L 11 16 Z M 18 4 L 11.5 10 L 18 16 Z",
+  end: "M 15.5 4 H 18 V 16 H 15.5 Z M 9 4 L 15.5 10 L 9 16 Z M 2 4 L 8.5 10 L 2 16 Z",
+};
+
+function icon(name) {
+  return svgEl("svg", {class: "symbol", viewBox: "0 0 20 20", "aria-hidden": "true"}, svgEl("path", {d: ICONS[name]}));
+}
+
 // --- playing --------------------------------------------------------------------------------------------------------
 
 const SPEEDS = [0.5, 1, 2, 5, 20, 100];
@@ -60,7 +74,7 @@ function stepCursors(store, cursors, by) {
 function transportPanel(store, prefix, cursors) {
   const go = (by) => () => { player.stop(); stepCursors(store, cursors, by); };
   const all = 1e9;
-  const play = iconButton(`${prefix}play`, "▶", t("transport.play"), () => player.toggle(store, cursors), {class: "icon main"});
+  const play = iconButton(`${prefix}play`, icon("play"), t("transport.play"), () => player.toggle(store, cursors), {class: "icon main"});
   const slider = el("input", {
     type: "range", min: 0, step: 1, id: `${prefix}scrub`, "data-test": `${prefix}scrub`, "aria-label": t("transport.scrub"),
     oninput: () => { player.stop(); store.set({[cursors[0]]: Number(slider.value)}); },
@@ -72,11 +86,11 @@ function transportPanel(store, prefix, cursors) {
     "div", {class: "transport", role: "group", "aria-label": t("transport.label")},
     el(
       "div", {class: "buttons"},
-      iconButton(`${prefix}rewind`, "⏮", t("transport.rewind"), go(-all)),
-      iconButton(`${prefix}back`, "◀", t("transport.back"), go(-1), {class: "icon small-symbol"}),
+      iconButton(`${prefix}rewind`, icon("rewind"), t("transport.rewind"), go(-all)),
+      iconButton(`${prefix}back`, icon("back"), t("transport.back"), go(-1)),
       play,
-      iconButton(`${prefix}step`, "▶|", t("transport.step"), go(1), {class: "icon small-symbol"}),
-      iconButton(`${prefix}end`, "⏭", t("transport.end"), go(all)),
+      iconButton(`${prefix}step`, icon("step"), t("transport.step"), go(1)),
+      iconButton(`${prefix}end`, icon("end"), t("transport.end"), go(all)),
       speed.field,
     ),
     el("div", {class: "scrub"}, slider, place),
@@ -91,7 +105,7 @@ function transportPanel(store, prefix, cursors) {
     place.textContent = t("transport.at", {t: at, total});
     const playing = player.playing && player.cursors.some((name) => cursors.includes(name));
     const words = t(playing ? "transport.pause" : "transport.play");
-    play.textContent = playing ? "⏸" : "▶";
+    play.replaceChildren(icon(playing ? "pause" : "play"));
     play.title = words;
     play.setAttribute("aria-label", words);
     play.setAttribute("aria-pressed", String(playing));
@@ -533,7 +547,7 @@ function logRow(store, log, j) {
 
 // --- charts -----------------------------------------------------------------------------------------------------------
 
-const CHART = {width: 420, height: 150, left: 40, right: 12, top: 10, bottom: 26};
+const CHART = {width: 420, height: 165, left: 40, right: 12, top: 10, bottom: 40};
 
 function chart(label, ...parts) {
   return svgEl("svg", {class: "chart", viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "img", "aria-label": label}, ...parts);
@@ -553,7 +567,7 @@ function chartFrame(scale, ys, xTicks, axis) {
     ...ys.map((value) => svgEl("line", {class: "grid", x1: left, x2: width - right, y1: scale.y(value), y2: scale.y(value)})),
     ...ys.map((value) => svgEl("text", {class: "tick", x: left - 6, y: scale.y(value) + 4, "text-anchor": "end"}, num(value, 3))),
     ...xTicks.map((value) => svgEl("text", {class: "tick", x: scale.x(value), y: height - bottom + 15, "text-anchor": "middle"}, num(value))),
-    svgEl("text", {class: "tick", x: width - right, y: height - 1, "text-anchor": "end"}, axis),
+    svgEl("text", {class: "tick", x: (left + width - right) / 2, y: height - 5, "text-anchor": "middle"}, axis),
   ];
 }
 
@@ -570,7 +584,7 @@ function epochChart(log, t0) {
   const wide = Math.max(1, Math.min(34, (scale.x(2) - scale.x(1)) * 0.72));
   const bars = counts.map((count, k) => svgEl("rect", {
     class: k === current ? "bar current" : "bar", x: scale.x(k + 1) - wide / 2, width: wide,
-    y: scale.y(count), height: scale.y(0) - scale.y(count) + (count === 0 ? 0 : 0),
+    y: scale.y(count), height: scale.y(0) - scale.y(count),
   }, svgEl("title", {}, t("epochs.bar", {epoch: k + 1, count}))));
   const label = `${t("epochs.title")}: ${counts.slice(0, 60).join(", ")}`;
   const ticks = counts.length === 1 ? [1] : wholeTicks(1, counts.length, 8);

@@ -10,6 +10,7 @@ const compareView = {
 
   mount(element, store) {
     this.summary = el("div", {class: "summary", id: "compare-summary", role: "status"});
+    this.table = el("div", {class: "differences-frame"});
     this.both = transportPanel(store, "both-", ["cursor", "secondCursor"]);
     this.parts = SIDES.map((side) => this._side(store, side));
     const swap = () => store.set({
@@ -23,6 +24,7 @@ const compareView = {
         el("div", {class: "together"}, el("span", {class: "label"}, t("compare.together")), this.both.element),
       ),
       el("div", {class: "split even"}, ...this.parts.map(({element: part}) => part)),
+      el("section", {class: "card"}, this.table),
     );
   },
 
@@ -38,7 +40,9 @@ const compareView = {
     this.both.update();
     this.parts.forEach((part, k) => part.update(SIDES[k]));
     const [first, second] = [store.log, store.secondLog];
-    this.summary.replaceChildren(...(first && second ? comparison(store, first, second) : [el("p", {class: "hint"}, ruleProblem(store))]));
+    const both = first && second;
+    this.summary.replaceChildren(both ? comparison(store, first, second) : el("p", {class: "hint"}, ruleProblem(store)));
+    this.table.replaceChildren(...(both ? [differenceTable(first, second)] : []));
   },
 
   _side(store, {name, conventions, cursor, prefix}) {
@@ -49,7 +53,7 @@ const compareView = {
     const result = el("div", {});
     const element = el(
       "div", {class: "column", id: `compare-${name}`},
-      el("section", {class: "card"}, el("h2", {}, t(`compare.${name}`)), form.element),
+      el("section", {class: "card compact"}, el("h2", {}, t(`compare.${name}`)), form.element),
       stage,
       el("section", {class: "card"}, transport.element, result, step),
     );
@@ -77,22 +81,18 @@ function firstDifference(first, second) {
   return sameJson(ends[0], ends[1]) ? null : Math.min(1, most) || null;
 }
 
+// A sentence: where the logs part, with a button to go there.
 function comparison(store, first, second) {
   const t0 = firstDifference(first, second);
-  const parts = [];
+  if (t0 === null) return el("p", {class: "big"}, t("compare.same", {count: first.index.length}));
   const mistake = (log, side) => (t0 > log.index.length ? t("compare.ended", {side}) : t("compare.mistake", {
     side, sample: log.index[t0 - 1] + 1, score: log.scores[t0 - 1].map((score) => num(score)).join(", "),
   }));
-  if (t0 === null) parts.push(el("p", {class: "big"}, t("compare.same", {count: first.index.length})));
-  else {
-    const sameSamples = sameJson(first.index, second.index) && sameJson(first.step, second.step);
-    const text = sameSamples ? t("compare.bias", {t: t0})
-      : t("compare.part", {t: t0, first: mistake(first, t("compare.first")), second: mistake(second, t("compare.second"))});
-    const go = () => store.set({cursor: t0, secondCursor: t0});
-    parts.push(el("p", {class: "big"}, text, " ", button("go-there", t("compare.go"), go, {class: "link"})));
-  }
-  parts.push(differenceTable(first, second));
-  return parts;
+  const sameSamples = sameJson(first.index, second.index) && sameJson(first.step, second.step);
+  const text = sameSamples ? t("compare.bias", {t: t0})
+    : t("compare.part", {t: t0, first: mistake(first, t("compare.first")), second: mistake(second, t("compare.second"))});
+  const go = () => store.set({cursor: t0, secondCursor: t0});
+  return el("p", {class: "big"}, text, " ", button("go-there", t("compare.go"), go, {class: "link"}));
 }
 
 function differenceTable(first, second) {

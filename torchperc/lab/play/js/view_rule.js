@@ -10,29 +10,22 @@ const ruleView = {
     this.conventions = conventionsPanel(store, "conventions", "");
     this.table = logTable(store);
     const pane = (name) => { this[name] = el("div", {id: `rule-${name}`}); return this[name]; };
-    const left = el("div", {class: "stage"});
+    const left = el("div", {class: "stage at-plane"});
     this.changed = el("p", {class: "changed", id: "what-changed", role: "status"});
-    element.append(
+    const card = (place, name, ...parts) => el("section", {class: `card at-${place}`}, name ? el("h2", {}, t(name)) : null, ...parts);
+    element.append(el(
+      "div", {class: "split flowing"},
       el(
-        "div", {class: "split"},
-        left,
-        el(
-          "div", {class: "column", id: "explanation", tabindex: -1},
-          el("section", {class: "card"}, this.transport.element, pane("step")),
-          el("section", {class: "card"}, el("h2", {}, t("result.title")), pane("result")),
-          el("section", {class: "card"}, el("h2", {}, t("conventions.title")), this.conventions.element, this.changed),
-        ),
+        "div", {class: "column"}, left, card("log", "log.title", this.table.element), card("epochs", "epochs.title", pane("epochs")),
       ),
       el(
-        "div", {class: "split wide-left"},
-        el("section", {class: "card"}, el("h2", {}, t("log.title")), this.table.element),
-        el(
-          "div", {class: "column"},
-          el("section", {class: "card"}, el("h2", {}, t("epochs.title")), pane("epochs")),
-          el("section", {class: "card"}, el("h2", {}, t("bracket.title")), pane("bracket")),
-        ),
+        "div", {class: "column", id: "explanation", tabindex: -1},
+        card("step", null, this.transport.element, pane("step")),
+        card("result", "result.title", pane("result")),
+        card("conventions", "conventions.title", this.conventions.element, this.changed),
+        card("bracket", "bracket.title", pane("bracket")),
       ),
-    );
+    ));
     this.plane = createPlane(left, store, {id: "rule-plane", label: t("plane.label")});
     left.append(pane("empty"), this._legend(), this._overlays(store));
     this.previous = store.log;
