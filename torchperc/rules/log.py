@@ -372,16 +372,17 @@ class MistakeLog(Log[Model]):
             kind = _describe(self.space)["space"]
             raise ValueError(f"a log of a {kind} run has no weights for each feature; save it as .npz")
         space, rows = self.space, self.space.rows
+        columns: dict[str, Any] = {name: getattr(self, name).cpu().numpy() for name in _COLUMNS}
+        columns |= {name: getattr(self.start, name).double().cpu().numpy() for name in _START}
         content = log_json.Content(
-            rows.double().dense().cpu().numpy(),
-            self.y.cpu().numpy(),
-            space.classes,
-            float(space.bias_scale),
-            float(space.scale),
-            *(getattr(self.start, name).double().cpu().numpy() for name in _START),
-            **{name: getattr(self, name).cpu().numpy() for name in _COLUMNS},
+            points=rows.double().dense().cpu().numpy(),
+            labels=self.y.cpu().numpy(),
+            classes=space.classes,
+            bias_scale=float(space.bias_scale),
+            scale=float(space.scale),
             steps=self.steps,
             dtype=str(rows.dtype).removeprefix("torch."),
+            **columns,
         )
         return json.dumps(content.entries(), allow_nan=False)
 

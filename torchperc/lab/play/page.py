@@ -135,8 +135,8 @@ def as_block(content: object) -> str:
 @cache
 def script(names: tuple[str, ...] = SCRIPTS) -> str:
     """The scripts as one function that is called at once; some of them by name, such as :data:`CORE`."""
-    joined = "\n".join(f"// --- {name}.js ---\n{source(f'js/{name}.js')}" for name in names)
-    return f'(() => {{\n"use strict";\n{_whole(joined)}\n}})();'
+    joined = "\n".join(f"// {name}.js\n{_code(source(f'js/{name}.js'))}" for name in names)
+    return f'(() => {{\n"use strict"; // with comments: torchperc/lab/play/js\n{_whole(joined)}}})();'
 
 
 @cache
@@ -181,6 +181,11 @@ def _values(text: str) -> set[str]:
 def _entries(source: str) -> Iterator[tuple[str, str]]:
     """The lines ``"key": "text",`` of a script."""
     return ((json.loads(key), json.loads(text)) for key, text in _ENTRY.findall(source))
+
+
+def _code(source: str) -> str:
+    """A script without its lines of comments: they are for readers of the sources, and an eighth of the page."""
+    return "".join(line for line in source.splitlines(keepends=True) if not line.lstrip().startswith("//"))
 
 
 def _styles() -> str:

@@ -41,7 +41,7 @@ class Preset(NamedTuple):
     def entry(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The example as the page reads it."""
         shown = {part: texts[f"preset.{self.id}.{part}"] for part in ("name", "remark")}
-        entry = {"id": self.id, "group": texts[f"preset.group.{self.group}"], **shown}
+        entry: dict[str, Any] = {"id": self.id, "group": texts[f"preset.group.{self.group}"], **shown}
         entry |= {"points": self.points, "labels": self.labels, "classes": max(self.labels) + 1}
         return entry | ({"conventions": self.conventions} if self.conventions else {})
 
@@ -141,7 +141,10 @@ _GROUPS = {"gates": "gates", "parity": "parity", "clouds": "clouds", "classes": 
 _A = {"tie": "update", "biasStep": "unit", "order": "given"}
 _C = {"tie": "sign", "biasStep": "unit", "order": "given"}
 _D = {"tie": "sign", "biasStep": "unit", "order": "random-mistake"}
-_TABLE = {name: "−1 for false, +1 for true; a line separates them" for name in _GATES}
+_TWO = ((-0.55, -0.45), (0.55, 0.45))
+_THREE = ((-0.75, -0.5), (0.75, -0.5), (0.0, 0.8))
+_FOUR = ((-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8))
+_TABLE = dict.fromkeys(_GATES, "−1 for false, +1 for true; a line separates them")
 _TABLE |= dict.fromkeys(("XOR", "XNOR"), "no line separates it: weight ¼ on each row puts one point in both hulls")
 
 
@@ -160,59 +163,81 @@ def _given(*samples: tuple[float, float, int]) -> tuple[list[list[float]], list[
     return _on_grid((x, y) for x, y, _ in samples), [label for *_, label in samples]
 
 
-PRESETS: tuple[Preset, ...] = (
-    *(_of(name, "gates", name, _TABLE[name], gate(name)) for name in _GATES),
-    _of("parity-3", "parity", "parity of 3 inputs", "the cube of inputs, drawn in the plane", gate("parity-3")),
-    _of("parity-board", "parity", "parity of row + column", "a board of 4 × 4; no line does better than chance", board()),
+_CLOUDS = (
+    _of("blobs", "clouds", "separable blobs", "two clouds with a gap between them", blobs(_TWO, 20, 0.22, seed=3)),
     _of(
-        "blobs", "clouds", "separable blobs", "two clouds with a gap between them",
-        blobs(((-0.6, -0.5), (0.6, 0.5)), 20, 0.22, seed=3),
-    ),
-    _of(
-        "noisy-blobs", "clouds", "noisy blobs", "two clouds, 3 labels of each turned round: the rule never ends",
-        blobs(((-0.5, -0.4), (0.5, 0.4)), 20, 0.25, seed=4, wrong=3),
+        "noisy-blobs",
+        "clouds",
+        "noisy blobs",
+        "two clouds, 3 labels of each turned round: no line separates them",
+        blobs(_TWO, 20, 0.25, seed=4, wrong=3),
     ),
     _of("moons", "clouds", "two moons", "no line separates them, a small net does", moons()),
     _of("circles", "clouds", "two circles", "a ring around another; no line separates them", circles()),
+    _of("three", "classes", "three classes", "the class with the largest score wins", blobs(_THREE, 12, 0.2, seed=5)),
+    _of("four", "classes", "four classes", "one cloud in each corner", blobs(_FOUR, 9, 0.2, seed=6)),
+)
+_NOTES = (
+    _of("note-a", "notes", "A: AND", "w = (−4, 3, 2) after 18 mistakes; the 9th epoch is clean", gate("AND"), _A),
+    _of("note-a-xor", "notes", "A: XOR", "the weights come back after one epoch, again and again", gate("XOR"), _A),
     _of(
-        "three", "classes", "three classes", "one weight vector per class; the largest score decides",
-        blobs(((-0.75, -0.5), (0.75, -0.5), (0.0, 0.8)), 12, 0.2, seed=5),
+        "note-b",
+        "notes",
+        "B: x = 4 and 6",
+        "two points on a line; R and γ of the bound count the bias as a feature",
+        _given((4, 0, 0), (6, 0, 1)),
+        _A,
     ),
     _of(
-        "four", "classes", "four classes", "one cloud in each corner",
-        blobs(((-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8)), 9, 0.2, seed=6),
+        "note-b-vote",
+        "notes",
+        "B: votes",
+        "x = −3, −2, −1: the vote by survival is right, with one vote per state it is not",
+        _given((-3, 0, 0), (-2, 0, 1), (-1, 0, 1)),
+        _A,
     ),
-    _of("note-a", "notes", "A: AND, worked through", "w = (−4, 3, 2) after 18 mistakes; pass 9 is clean", gate("AND"), _A),
+    _of("note-c", "notes", "C: AND", "sign(0) = +1: w = (−3, 2, 1) after 11 mistakes", gate("AND"), _C),
     _of(
-        "note-a-xor", "notes", "A: XOR", "the weights come back after one pass: the run repeats forever",
-        gate("XOR"), _A,
-    ),
-    _of(
-        "note-b", "notes", "B: x = 4 and 6", "two points on a line; without the bias (R/γ)² would be below the mistakes made",
-        _given((4, 0, 0), (6, 0, 1)), _A,
-    ),
-    _of(
-        "note-b-vote", "notes", "B: votes", "x = −3, −2, −1: votes by survival are right, one vote per state is not",
-        _given((-3, 0, 0), (-2, 0, 1), (-1, 0, 1)), _A,
-    ),
-    _of("note-c", "notes", "C: AND, sign(0) = +1", "w = (−3, 2, 1) after 11 mistakes; pass 6 is clean", gate("AND"), _C),
-    _of(
-        "note-c-vote", "notes", "C: the vote against the last weights", "x = −3, −2, −1: here the last weights are better",
-        _given((-3, 0, 0), (-2, 0, 0), (-1, 0, 1)), _C,
+        "note-c-vote",
+        "notes",
+        "C: the vote",
+        "x = −3, −2, −1: here the last weights have fewer errors than the vote",
+        _given((-3, 0, 0), (-2, 0, 0), (-1, 0, 1)),
+        _C,
     ),
     _of(
-        "note-c-classes", "notes", "C: three classes", "six points; ties count: 2 conventions, different mistakes",
-        _given((0, 0, 0), (1, 0, 0), (4, 0, 1), (5, 1, 1), (0, 4, 2), (1, 5, 2)), _C,
+        "note-c-classes",
+        "notes",
+        "C: three classes",
+        "six points; the number of mistakes depends on who wins a tie",
+        _given((0, 0, 0), (1, 0, 0), (4, 0, 1), (5, 1, 1), (0, 4, 2), (1, 5, 2)),
+        _C,
     ),
-    _of("note-d", "notes", "D: any misclassified point", "one mistake is picked at random each time", gate("AND"), _D),
-    _of("note-d-pocket", "notes", "D: the pocket on XOR", "the best weights so far are kept: 1 error of 4", gate("XOR"), _D),
+    _of("note-d", "notes", "D: AND", "any misclassified point may be picked; here at random", gate("AND"), _D),
+    _of("note-d-pocket", "notes", "D: XOR", "the pocket keeps the best weights: 1 error of 4", gate("XOR"), _D),
     _of(
-        "note-e", "notes", "E: bias step R²", "AND with inputs 0/3 and 0/4, so R = 5",
-        _given((0, 0, 0), (0, 4, 0), (3, 0, 0), (3, 4, 1)), {"tie": "update", "biasStep": "radius", "order": "given"},
+        "note-e",
+        "notes",
+        "E: bias step R²",
+        "AND with inputs 0/3 and 0/4, so that R² = 25",
+        _given((0, 0, 0), (0, 4, 0), (3, 0, 0), (3, 4, 1)),
+        {**_A, "biasStep": "radius"},
     ),
     _of(
-        "note-e-strict", "notes", "E: strict rule from zero", "y·s < 0 never holds at zero weights: it never moves",
-        gate("AND"), {"tie": "strict", "biasStep": "radius", "order": "given"},
+        "note-e-strict",
+        "notes",
+        "E: AND",
+        "y·s < 0 never holds at zero weights, so nothing is learned",
+        gate("AND"),
+        {"tie": "strict", "biasStep": "radius", "order": "given"},
     ),
-)  # fmt: skip
+)
+
+PRESETS: tuple[Preset, ...] = (
+    *(_of(name, "gates", name, _TABLE[name], gate(name)) for name in _GATES),
+    _of("parity-3", "parity", "parity of 3 inputs", "the cube of inputs, drawn in the plane", gate("parity-3")),
+    _of("parity-board", "parity", "parity of row + column", "a board of 4 × 4; no line separates it", board()),
+    *_CLOUDS,
+    *_NOTES,
+)
 """All examples, in the order in which they are listed."""
