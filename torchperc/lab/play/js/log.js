@@ -13,6 +13,11 @@
 //    "verdict": "SEPARATED" | "CYCLING" | "BUDGET", "cycle": null | [first, again],
 //    "conventions": {"tie", "bias_step", "order", "seed", "lr", "margin", "max_epochs"}}   as arguments of RuleTrainer
 // Every sample has cost 1. Numbers are float64.
+//
+// A run with more features, which Python recorded and shows in two of them, has "projection" besides: points and start
+// are those of the plane where the other features are at their mean; "offsets" has per sample what a coefficient of 1
+// adds to the bias there; "scores", "errors", "pocket" and "brackets" ([lower, upper] or null, best so far) are those of
+// the run in all its features.
 
 const LOG_FORMAT = "torchperc mistake log";
 const LOG_VERSION = 1;
@@ -30,7 +35,12 @@ function stateAt(log, t) {
 function replayMistake(log, state, j) {
   const i = log.index[j];
   const rival = log.classes === null ? 1 - log.data.labels[i] : log.wrong[j];
-  moveState(state, log.data.points[i], stepSize(log, j), log.data.labels[i], rival, log.biasScale);
+  moveState(state, log.data.points[i], stepSize(log, j), log.data.labels[i], rival, biasStepOf(log, i));
+}
+
+// What a coefficient of 1 adds to the bias with sample i.
+function biasStepOf(log, i) {
+  return log.projection ? log.projection.offsets[i] : log.biasScale;
 }
 
 // How many times the sample was added, without its sign: a run from zero weights learns with steps of 1.
@@ -64,8 +74,9 @@ function averaged(log) {
     const sums = [0, 0];
     lasting.forEach((coefs, i) => log.data.points[i].forEach((value, j) => (sums[j] += coefs[row] * value)));
     total.weight[row] = total.weight[row].map((value, j) => (value * log.steps + sums[j]) / log.steps);
-    const steps = lasting.reduce((sum, coefs) => sum + coefs[row], 0);
-    total.bias[row] = (total.bias[row] * log.steps + steps * log.biasScale) / log.steps;
+    const steps = lasting.reduce((sum, coefs, i) => sum + coefs[row] * (log.projection ? biasStepOf(log, i) : 1), 0);
+    const biasSum = log.projection ? steps : steps * log.biasScale;
+    total.bias[row] = (total.bias[row] * log.steps + biasSum) / log.steps;
   }
   return scaledState(total, log.scale);
 }
@@ -112,6 +123,7 @@ function survivals(log) {
 //   "runs": weights whose run of samples without a mistake is longer than the pocket's take its place if they have fewer
 //           errors on all samples. "every": the weights with the fewest errors of all, the earliest of equals.
 function pocketIndex(log, ratchet = "runs") {
+  if (log.projection) return log.projection.pocket;
   if (ratchet === "runs" && log.steps > log.index.length) return pocketByRuns(log);
   const errors = errorsOfStates(log);  // no runs, because every sample presented was a mistake
   return errors.indexOf(errors.reduce((least, count) => Math.min(least, count), Infinity));
@@ -130,8 +142,9 @@ function pocketByRuns(log) {
 
 // The number of training samples that each state decides wrongly, from the start to the last: t + 1 numbers.
 function errorsOfStates(log) {
-  const errors = [];
-  forEachState(log, (state) => errors.push(errorsOf(log.data, state)));
+  if (log.projection) return log.projection.errors;
+  const [errors, reach] = [[], reachOf(log.data.points)];
+  forEachState(log, (state) => errors.push(errorsOf(log.data, state, reach)));
   return errors;
 }
 
@@ -161,6 +174,7 @@ function epochOf(log, j) {
 // as tp.theory.bracket. {lower, upper}: −Infinity for zero weights, Infinity before the first mistake. (Also −Infinity if
 // a bias that the bias step "none" never changes is not 0: such weights are no candidates for γ*.)
 function bracketAt(log, t) {
+  if (log.projection) return bestBrackets(log)[t];
   const total = log.coef.slice(0, t).reduce((sum, coef) => sum + Math.abs(coef), 0);
   return bracketOf(log, stateAt(log, t), total);
 }
@@ -183,6 +197,9 @@ function bracketOf(log, state, total) {
 // The best bounds so far, which only ever close: {lower, upper}, the largest lower and the smallest upper of bracketAt
 // up to t. upper ≤ 0 proves that nothing separates the data. All of them at once: bestBrackets(log)[t].
 function bestBrackets(log) {
+  if (log.projection) {
+    return log.projection.brackets.map(([lower, upper]) => ({ lower: lower ?? -Infinity, upper: upper ?? Infinity }));
+  }
   const best = [];
   let [lower, upper, total] = [-Infinity, Infinity, 0];
   forEachState(log, (state, t) => {
@@ -197,7 +214,7 @@ function bestBrackets(log) {
 
 // The least slack of all samples under a state: y·s, or s_y − s_r; Infinity without samples.
 function leastSlack(data, state) {
-  return data.points.reduce((least, x, i) => Math.min(least, slackOf(scoresAt(state, x), data.labels[i]).slack), Infinity);
+  return data.points.reduce((least, x, i) => Math.min(least, slackAt(state, x, data.labels[i])), Infinity);
 }
 
 // ‖(w, b)‖ where the update happens: √(‖w‖² + b²/β), because a bias step of β is a constant feature of √β.
@@ -232,8 +249,9 @@ function logFromJson(object) {
   const log = {
     data, conventions: { ...DEFAULT_CONVENTIONS, ...same, biasStep, maxEpochs, start }, start, classes: object.classes,
     biasScale: object.bias_scale, scale, index, step, coef, wrong, scores: [], steps, epochEnds: object.epoch_ends,
-    verdict, cycle,
+    verdict, cycle, projection: object.projection ?? null,
   };
+  if (log.projection) return { ...log, scores: log.projection.scores };
   forEachState(log, (state, t) => {
     if (t < index.length) log.scores.push(scoresAt(state, data.points[index[t]]).map((score) => score * scale));
   });

@@ -34,6 +34,7 @@ function runRule(data, conventions) {
   const run = {
     log,
     state: copyState(log.start),
+    reach: reachOf(data.points),
     margin: log.conventions.margin / log.scale,
     generator: new TorchGenerator(log.conventions.seed),
     ranDry: false,
@@ -64,7 +65,7 @@ function presentEpoch(run) {
   const count = data.points.length;
   if (conventions.order === "random-mistake") {
     for (let pick = 0; pick < count && !run.ranDry; pick++) {
-      const wrong = data.labels.map((_, i) => i).filter((i) => mistakeNow(run, i) !== null);
+      const wrong = mistakesNow(run);
       run.ranDry = wrong.length === 0;
       if (!run.ranDry) present(run, wrong[run.generator.below(wrong.length)]);
     }
@@ -93,10 +94,29 @@ function present(run, i) {
   log.steps += 1;
 }
 
+// What sample i is taken for now if it is a mistake, else null.
 function mistakeNow(run, i) {
   const { data, conventions } = run.log;
-  const x = data.points[i];
-  return mistakenFor(scoresAt(run.state, x), data.labels[i], conventions.tie, run.margin, exactly(run.state, x));
+  const [x, label] = [data.points[i], data.labels[i]];
+  if (slackAt(run.state, x, label) > run.margin + roundingNow(run)) return null;  // far from any tie
+  return mistakenFor(scoresAt(run.state, x), label, conventions.tie, run.margin, exactly(run.state, x));
+}
+
+// All samples that are mistakes now, in the order of their numbers.
+function mistakesNow(run) {
+  const { points, labels } = run.log.data;
+  const [found, rounding] = [[], roundingNow(run)];
+  for (let i = 0; i < points.length; i++) {
+    const above = slackAt(run.state, points[i], labels[i]) - run.margin;
+    const clear = Math.abs(above) > rounding;  // else it is a tie, or nearly
+    if (clear ? above < 0 : mistakeNow(run, i) !== null) found.push(i);
+  }
+  return found;
+}
+
+// More than rounding can have done to the difference between a slack and the margin.
+function roundingNow(run) {
+  return roundingOf(run.state, run.reach) + run.margin * ROUNDING;
 }
 
 // The verdict after an epoch, or null if training goes on.
@@ -122,9 +142,10 @@ function judge(run, epoch, mistakes) {
 function moveState(state, x, step, label, rival, biasScale) {
   const moves = state.bias.length === 1 ? [[0, signOfClass(label) * step]] : [[label, step], [rival, -step]];
   for (const [row, coef] of moves) {
-    for (let j = 0; j < x.length; j++) state.weight[row][j] += coef * x[j];
+    state.weight[row][0] += coef * x[0];
+    state.weight[row][1] += coef * x[1];
     if (biasScale) state.bias[row] += coef * biasScale;
-    if (![...state.weight[row], state.bias[row]].every(Number.isFinite)) {
+    if (!Number.isFinite(state.weight[row][0] + state.weight[row][1] + state.bias[row])) {
       throw new Error("The weights grew beyond all numbers: scale the points down, or lower the learning rate.");
     }
   }
@@ -151,16 +172,15 @@ function squaredRadius(points) {
 
 // --- decisions --------------------------------------------------------------------------------------------------------
 
+// The score of x by one row of weights, w·x + b.
+function scoreAt(state, x, row) {
+  const weight = state.weight[row];
+  return weight[0] * x[0] + weight[1] * x[1] + state.bias[row];
+}
+
 // The scores of x: [w·x + b] with K = 2, one per class with K > 2. A state is {weight, bias}.
 function scoresAt(state, x) {
-  const scores = new Array(state.bias.length);
-  for (let k = 0; k < scores.length; k++) {
-    const row = state.weight[k];
-    let sum = 0;
-    for (let j = 0; j < x.length; j++) sum += row[j] * x[j];
-    scores[k] = sum + state.bias[k];
-  }
-  return scores;
+  return state.bias.map((_, row) => scoreAt(state, x, row));
 }
 
 // The class (0 .. K−1) that scores decide for: s ≥ 0 is class 1; with K > 2 the lowest class of the largest score.
@@ -187,6 +207,16 @@ function slackOf(scores, label, compare = asRounded) {
   return { slack: scores[label] - scores[rival], rival };
 }
 
+// The same slack without its rival, fast: millions of them are asked for.
+function slackAt(state, x, label) {
+  if (state.bias.length === 1) return signOfClass(label) * scoreAt(state, x, 0);
+  let strongest = -Infinity;
+  for (let k = 0; k < state.bias.length; k++) {
+    if (k !== label) strongest = Math.max(strongest, scoreAt(state, x, k));
+  }
+  return scoreAt(state, x, label) - strongest;
+}
+
 // What it was taken for if it is a mistake by these conventions, else null: a class 0 .. K−1.
 //   "update": slack ≤ margin     "strict": slack < margin     "sign": the decision is not the label
 function mistakenFor(scores, label, tie, margin, compare = asRounded) {
@@ -198,8 +228,15 @@ function mistakenFor(scores, label, tie, margin, compare = asRounded) {
 }
 
 // How many samples a state decides wrongly.
-function errorsOf(data, state) {
-  return data.points.reduce((count, x, i) => count + (classAt(state, x) !== data.labels[i] ? 1 : 0), 0);
+function errorsOf(data, state, reach = reachOf(data.points)) {
+  const rounding = roundingOf(state, reach);
+  let errors = 0;
+  for (let i = 0; i < data.points.length; i++) {
+    const slack = slackAt(state, data.points[i], data.labels[i]);
+    const clear = Math.abs(slack) > rounding;
+    if (clear ? slack < 0 : classAt(state, data.points[i]) !== data.labels[i]) errors += 1;
+  }
+  return errors;
 }
 
 // --- on which side of a limit a score lies ----------------------------------------------------------------------------
@@ -212,24 +249,30 @@ function asRounded(value, limit, own, other) {
 // The same for the scores of x under a state, exactly: where the difference is so small that rounding may have made it,
 // it is computed again in fractions. value is ±s for own = class 0 or 1 and no other (K = 2), else s_own − s_other.
 function exactly(state, x) {
+  const rounding = roundingOf(state, reachOf([x]));
   return (value, limit, own, other) => {
     const apart = value - limit;
-    const size = sizeOfTerms(state, x) + Math.abs(limit);
-    if (size === 0 || Math.abs(apart) > size * 2 ** -48) return Math.sign(apart);
+    if (rounding === 0 || Math.abs(apart) > rounding + Math.abs(limit) * ROUNDING) return Math.sign(apart);
     const score = other === null ? exactScore(state, x, 0).times(signOfClass(own))
       : exactScore(state, x, own).minus(exactScore(state, x, other));
     return score.compare(limit);
   };
 }
 
-// Σ |w·x| + |b| over all rows: rounding errors of scores are a tiny fraction of it.
-function sizeOfTerms(state, x) {
+const ROUNDING = 2 ** -48;  // of all terms of a score together; what doubles really lose is less than a tenth of it
+
+// More than rounding can have done to a slack at points whose coordinates are at most reach.
+function roundingOf(state, reach) {
   let size = 0;
   for (let k = 0; k < state.bias.length; k++) {
-    size += Math.abs(state.bias[k]);
-    for (let j = 0; j < x.length; j++) size += Math.abs(state.weight[k][j] * x[j]);
+    size += Math.abs(state.bias[k]) + reach * (Math.abs(state.weight[k][0]) + Math.abs(state.weight[k][1]));
   }
-  return size;
+  return size * ROUNDING;
+}
+
+// The largest coordinate of any point, without its sign.
+function reachOf(points) {
+  return points.reduce((most, x) => Math.max(most, Math.abs(x[0]), Math.abs(x[1])), 0);
 }
 
 function exactScore(state, x, row) {
