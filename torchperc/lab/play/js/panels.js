@@ -185,9 +185,9 @@ function stepRows(log, j) {
   const [score] = log.scores[j];
   const c = log.coef[j];
   return [
-    [t("step.sample"), line("x = ", vector(x), ",  y = ", classBadge(data, data.labels[i]))],
+    [t("step.sample"), line("x = ", vector(x), ",  y = ", data.classNames ? `${signed(y)}, ` : "", classBadge(data, data.labels[i]))],
     [t("step.score"), line(scoreLine("s = w·x + b", before.weight[0], before.bias[0], x, score))],
-    [t("step.why"), line(whyText(conventions, y, score, data, data.labels[i]))],
+    [t("step.why"), line(whyText(conventions, y, score))],
     [t("step.coef"), line(`c = η·y = ${num(conventions.lr)}·${factor(y)} = `, strong(num(c)))],
     [t("step.weights"), line(
       `w ← w + c·x = ${vector(before.weight[0])} + ${factor(c)}·${vector(x)} = `, strong(vector(after.weight[0])),
@@ -196,21 +196,20 @@ function stepRows(log, j) {
   ];
 }
 
-function whyText(conventions, y, score, data, label) {
+function whyText(conventions, y, score) {
   const {tie, margin} = conventions;
   if (tie === "sign") {
-    const decision = className(data, score >= 0 ? 1 : 0);
-    return t("step.decision", {score: num(score), decision, label: className(data, label)});
+    return t("step.decision", {score: num(score), decision: score >= 0 ? "+1" : "−1", label: signed(y)});
   }
   const relation = tie === "update" ? "≤" : "<";
   return [`y·s = (${signed(y)})·${factor(score)} = ${num(y * score)} `, strong(`${relation} ${num(margin)}`)];
 }
 
-function biasLine(log, name, before, c, after) {
+function biasLine(log, name, before, c, after, sign = "+") {
   if (log.biasScale === 0) return t("step.biasStays", {bias: num(before)});
-  const step = log.conventions.biasStep === "radius" ? "c·R²" : "c";
-  const terms = log.conventions.biasStep === "radius" ? `${factor(c)}·${num(log.biasScale)}` : factor(c);
-  return line(`${name} ← ${name} + ${step} = ${num(before)} + ${terms} = `, strong(num(after)));
+  const radius = log.conventions.biasStep === "radius";
+  const terms = factor(c) + (radius ? `·${num(log.biasScale)}` : "");
+  return line(`${name} ← ${name} ${sign} c${radius ? "·R²" : ""} = ${num(before)} ${sign} ${terms} = `, strong(num(after)));
 }
 
 function stepRowsOfMany(log, j) {
@@ -241,7 +240,7 @@ function stepRowsOfMany(log, j) {
     [t("step.coef"), line("c = η = ", strong(num(c)))],
     [t("step.weights"), moved(y, "+"), moved(r, "−")],
     [t("step.bias"), biasLine(log, name("b", y), before.bias[y], c, after.bias[y]),
-      biasLine(log, name("b", r), before.bias[r], -c, after.bias[r])],
+      biasLine(log, name("b", r), before.bias[r], c, after.bias[r], "−")],
   ];
 }
 
@@ -263,14 +262,13 @@ function ruleShapes(log, t0, frame, {shade = true} = {}) {
   const moved = stateMoves(now);
   const below = [...(shade && moved ? regionShapes(now.weight, now.bias, "region") : [])];
   const above = [];
-  const two = now.weight.length === 1;
   if (before && stateMoves(before)) below.push(...boundaryShapes(before, "before"));
   if (moved) below.push(...boundaryShapes(now, "now"));
-  if (two) {
-    const unit = arrowUnit(log, frame);
-    if (before) above.push(weightArrow(before, unit, frame, "before"));
-    above.push(weightArrow(now, unit, frame, "now", "w"));
-  }
+  const unit = arrowUnit(log, frame);
+  now.weight.forEach((_, k) => {
+    if (before) above.push(weightArrow(before, k, unit, frame, "before"));
+    above.push(weightArrow(now, k, unit, frame, "now"));
+  });
   if (t0 > 0) above.push(ringShape(log.index[t0 - 1], "mistake"));
   return {below, above: above.filter((shape) => shape !== null)};
 }
@@ -290,18 +288,21 @@ function arrowUnit(log, frame) {
     const few = Math.max(1, Math.floor(log.index.length / 300));
     log.longest = 0;
     for (let at = 0; at <= log.index.length; at += few) {
-      log.longest = Math.max(log.longest, Math.hypot(...stateAt(log, at).weight[0]));
+      log.longest = Math.max(log.longest, ...stateAt(log, at).weight.map((row) => Math.hypot(...row)));
     }
   }
   return (0.33 * (frame.x[1] - frame.x[0])) / (log.longest || 1);
 }
 
-function weightArrow({weight, bias}, unit, frame, className, text) {
-  const [w] = weight;
+// From the boundary of two classes; from the middle, in the colour of its class, with more of them.
+function weightArrow({weight, bias}, k, unit, frame, css) {
+  const w = weight[k];
   if (w[0] === 0 && w[1] === 0) return null;
-  const from = footOf(w, bias[0], frame);
+  const two = weight.length === 1;
+  const from = two ? footOf(w, bias[k], frame) : footOf([0, 0], 0, frame);
   const stretch = (frame.y[1] - frame.y[0]) / (frame.x[1] - frame.x[0]);
-  return arrowShape(from, [from[0] + w[0] * unit, from[1] + w[1] * unit * stretch], `weight ${className}`, text);
+  const to = [from[0] + w[0] * unit, from[1] + w[1] * unit * stretch];
+  return arrowShape(from, to, `weight ${css}${two ? "" : ` class-${k}`}`, css === "now" ? `w${two ? "" : subscript(k)}` : "");
 }
 
 // The models that may be laid over: {averaged: {weight, bias}, pocket: {…}, voted: function}, of the whole run.
@@ -444,6 +445,7 @@ function verdictText(log) {
 }
 
 function verdictBanner(log) {
+  if (!log.verdict) return ""; // a recorded log need not say how it ended
   return el(
     "p", {class: `verdict ${log.verdict.toLowerCase()}`, "data-test": "verdict"},
     strong(t(`verdict.name.${log.verdict}`)), " ", verdictText(log),
@@ -530,13 +532,13 @@ function logRow(store, log, j) {
     }, String(j + 1)),
     epoch: epochOf(log, j) + 1,
     sample: i + 1,
-    x: vector(log.data.points[i]),
+    x: vector(log.data.points[i], 4),
     y: classBadge(log.data, log.data.labels[i]),
     wrong: log.classes === null ? "" : className(log.data, log.wrong[j]),
-    score: log.scores[j].map((score) => num(score)).join(", "),
-    coef: num(log.coef[j]),
-    weight: rows.map((k) => (log.classes === null ? "" : `w${subscript(k)} = `) + vector(weight[k])).join(", "),
-    bias: rows.map((k) => num(bias[k])).join(", "),
+    score: log.scores[j].map((score) => num(score, 4)).join(", "),
+    coef: num(log.coef[j], 4),
+    weight: rows.map((k) => (log.classes === null ? "" : `w${subscript(k)} = `) + vector(weight[k], 4)).join(", "),
+    bias: rows.map((k) => num(bias[k], 4)).join(", "),
   };
   const go = () => { player.stop(); store.set({cursor: j + 1}); };
   return el(

@@ -115,7 +115,7 @@ const TEXTS = {
     "verdict.name.BUDGET": "out of epochs",
     "verdict.stuck": "The strict tie updates only where y·s < 0, and from zero weights every score is 0: nothing ever moves. Choose another tie, or start from other weights.",
 
-    "overlay.title": "Show too",
+    "overlay.title": "Also show",
     "overlay.averaged": "averaged",
     "overlay.voted": "voted",
     "overlay.pocket": "pocket",
