@@ -80,8 +80,8 @@ function factor(value) {
   return value < 0 ? `(${num(value)})` : num(value);
 }
 
-function vector(values) {
-  return `(${values.map((value) => num(value)).join(", ")})`;
+function vector(values, digits = 6) {
+  return `(${values.map((value) => num(value, digits)).join(", ")})`;
 }
 
 function weightsText(weight, bias) {

@@ -34,7 +34,8 @@ function startState(fragment) {
     return {...chosen, data: start.data, conventions: {...defaultConventions(start.data.classes), ...start.conventions}};
   }
   if (!preset) return chosen;
-  return {...chosen, ...presetState(preset)};
+  const given = start.conventions && !fragment.preset ? {conventions: {...defaultConventions(preset.classes), ...start.conventions}} : {};
+  return {...chosen, ...presetState(preset), ...given};
 }
 
 function presetState(preset) {
@@ -45,8 +46,8 @@ function presetState(preset) {
 // A log that Python recorded is shown as it is, until something is edited.
 function startRecorded(store) {
   const log = logFromJson(CONTENT.recorded);
-  const names = CONTENT.recorded.names ? {names: CONTENT.recorded.names} : {};
-  log.data = {...log.data, ...store.data.points.length === log.data.points.length ? store.data : {}, ...names};
+  const {names, classNames} = CONTENT.start.data ?? {};
+  log.data = {...log.data, ...(names ? {names} : {}), ...(classNames ? {classNames} : {})};
   store.recording = log;
   store.state = {...store.state, data: log.data, conventions: {...log.conventions, start: log.start}, recorded: true, preset: null};
 }
@@ -167,9 +168,9 @@ function toolBar(store) {
     "section", {class: "tools", "aria-label": t("tools.label")},
     el(
       "div", {class: "tool-row"},
-      preset.field,
-      el("div", {class: "group"}, el("span", {class: "label"}, t("tools.class")), classes, fewer, more),
-      el("div", {class: "group"}, el("span", {class: "label"}, t("tools.mode")), modes),
+      el("div", {class: "field examples"}, preset.field),
+      el("div", {class: "field"}, el("span", {}, t("tools.class")), el("div", {class: "group"}, classes, fewer, more)),
+      el("div", {class: "field"}, el("span", {}, t("tools.mode")), modes),
       el("div", {class: "group"}, undo, redo, button("clear", t("tools.clear"), () => clearPoints(store)), button("csv", t("tools.csv"), () => openCsv(store), {title: t("tools.csvWhy")})),
       el(
         "div", {class: "group end"},

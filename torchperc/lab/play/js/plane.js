@@ -81,6 +81,12 @@ function corners({x, y}) {
   return [[x[0], y[0]], [x[1], y[0]], [x[1], y[1]], [x[0], y[1]]];
 }
 
+// A little more than is seen, so that the edges of the plane are not drawn as borders.
+function enlarged({x, y}) {
+  const [wide, high] = [0.1 * (x[1] - x[0]), 0.1 * (y[1] - y[0])];
+  return {x: [x[0] - wide, x[1] + wide], y: [y[0] - high, y[1] + high]};
+}
+
 // The two points where a line meets the edges of the frame, or null if it does not.
 function lineInFrame(weight, bias, frame) {
   if (weight[0] === 0 && weight[1] === 0) return null;
@@ -105,7 +111,7 @@ function footOf(weight, bias, frame) {
 }
 
 // Weights with a row per class: two classes have the scores −s and s.
-function rowsOf(weight, bias) {
+function rowPerClass(weight, bias) {
   if (weight.length > 1) return {weight, bias};
   return {weight: [weight[0].map((w) => -w), weight[0]], bias: [-bias[0], bias[0]]};
 }
@@ -139,10 +145,10 @@ function textShape(at, text, className = "") {
 }
 
 function regionShapes(weight, bias, className) {
-  return [{kind: "regions", ...rowsOf(weight, bias), className}];
+  return [{kind: "regions", ...rowPerClass(weight, bias), className}];
 }
 
-function rasterShape(decide, className, cells = 90) {
+function rasterShape(decide, className, cells = 120) {
   return {kind: "raster", decide, className, cells};
 }
 
@@ -252,9 +258,10 @@ class Plane {
         return shape.points.length < 2 ? [] : [svgEl("polygon", {...css, points: joined(shape.points)})];
       case "regions":
         return shape.weight.map((own, k) => {
+          const whole = corners(shape.className.startsWith("border") ? enlarged(this.frame) : this.frame);
           const polygon = shape.weight.reduce((kept, other, j) => (j === k ? kept : clipped(
             kept, own.map((w, axis) => w - other[axis]), shape.bias[k] - shape.bias[j],
-          )), corners(this.frame));
+          )), whole);
           return svgEl("polygon", {class: `${shape.className} class-${k}`, points: joined(polygon)});
         });
       case "strip": {
@@ -285,7 +292,7 @@ class Plane {
     }
   }
 
-  _arrow({from, to, className, text}) {
+  _arrow({from, to, className, text, middle}) {
     const [[x1, y1], [x2, y2]] = [this.place(from), this.place(to)];
     const length = Math.hypot(x2 - x1, y2 - y1);
     if (length < 1) return [];
@@ -293,7 +300,8 @@ class Plane {
     const head = Math.min(11, length);
     const [bx, by] = [x2 - ux * head, y2 - uy * head];
     const tip = [[x2, y2], [bx - uy * head * 0.45, by + ux * head * 0.45], [bx + uy * head * 0.45, by - ux * head * 0.45]];
-    const words = text ? [svgEl("text", {class: `arrow-text ${className}`, x: x2 + ux * 12 - 4, y: y2 + uy * 12 + 4}, text)] : [];
+    const [tx, ty] = middle ? [(x1 + x2) / 2 - uy * 14, (y1 + y2) / 2 + ux * 14] : [x2 + ux * 12, y2 + uy * 12];
+    const words = text ? [svgEl("text", {class: `arrow-text ${className}`, x: tx - 4, y: ty + 4}, text)] : [];
     return [
       svgEl("line", {class: `arrow ${className}`, x1, y1, x2: bx, y2: by}),
       svgEl("polygon", {class: `arrow-head ${className}`, points: tip.map((point) => point.join(",")).join(" ")}),

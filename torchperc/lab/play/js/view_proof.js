@@ -146,11 +146,9 @@ function stripShapes([w1, w2], b, proof, data) {
     below: [
       {kind: "strip", weight: w, bias: b, className: "strip"},
       lineShape(w, b - 1, "edge"), lineShape(w, b + 1, "edge"), lineShape(w, b, "now"),
+      {...arrowShape(foot, one, "width", "γ"), middle: true},
     ],
-    above: [
-      arrowShape(foot, one, "width", "γ"),
-      ...proof.supports.map((index) => ringShape(index, "support")),
-    ],
+    above: proof.supports.map((index) => ringShape(index, "support")),
   };
 }
 
