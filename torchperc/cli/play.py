@@ -72,8 +72,8 @@ def _content(arguments: argparse.Namespace, texts: dict[str, str] | None) -> dic
     table = None if arguments.data is None else _table(arguments)
     shown: dict[str, Any] = {"features": arguments.features, "texts": texts}
     if arguments.log is not None:
-        log = contents.load_log(Path(arguments.log), table)
-        return contents.content_of_log(log, table=table, **shown)
+        log, told = contents.load_log(Path(arguments.log), table)
+        return contents.content_of_log(log, table=table, **told, **shown)
     assert table is not None
     return contents.content_of_data(table, samples=arguments.samples, **shown)
 

@@ -76,6 +76,8 @@ def parse(text: str | bytes) -> Content:
         raise FormatError(f'it does not have "format": "{FORMAT}"')
     if found.get("version") != VERSION:
         raise FormatError(f"it has version {found.get('version')!r}; this torchperc reads version {VERSION}")
+    if found.get("projection") is not None:
+        raise FormatError("it shows a run with more features in two of them, without the others; load the run itself")
     return _Reader(found).content()
 
 

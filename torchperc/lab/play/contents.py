@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,10 @@ from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.lab.play import page
 from torchperc.lab.play.points import check_classes, conventions_of, of_table
-from torchperc.lab.play.recorded import recording
+from torchperc.lab.play.recorded import ENDINGS, ending_of, recording
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
-
-_ENDINGS = ("SEPARATED", "CYCLING", "BUDGET")
 
 
 def content_of_data(
@@ -40,6 +39,7 @@ def content_of_log(
     names: Sequence[str] | None = None,
     features: Sequence[str | int] | None = None,
     trainer: RuleTrainer | None = None,
+    ending: tuple[str, tuple[int, int] | None] | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The content of a page that replays a run, see :func:`torchperc.lab.play.recorded.recording`.
@@ -49,20 +49,20 @@ def content_of_log(
         table: its data, for the names of labels and features.
         names: of the features, without a table.
         features: two of them, where there are more.
-        trainer: the conventions of the run; a log does not tell all of them.
+        trainer: the conventions of the run; without it, they are looked for.
+        ending: the verdict and the cycle of the run, if they are known.
         texts: a translation.
     """
     known: dict[str, Any] = {} if trainer is None else {"conventions": conventions_of(trainer)}
     if isinstance(log, RuleResult):
-        ending = log.verdict.name if log.verdict.name in _ENDINGS else "BUDGET" if log.cycle is None else "CYCLING"
-        known |= {"verdict": ending, "cycle": log.cycle}
-        log = log.log
+        log, ending = log.log, (ending_of(log), log.cycle)
+    if ending is not None:
+        known |= {"verdict": ending[0], "cycle": ending[1]}
     made = recording(log, table.names if table else names, features, **known)
     data = {**made.data, "names": list(made.feature_names)}
     if table is not None:
         data["classNames"] = list(table.labels)
-    start = {"data": data} | ({"conventions": known["conventions"]} if "conventions" in known else {})
-    return page.content(start, made.entries, texts=texts, title=table.name or None if table else None)
+    return page.content({"data": data}, made.entries, texts=texts, title=table.name or None if table else None)
 
 
 def content_of(
@@ -79,24 +79,46 @@ def content_of(
     if (X is None) != (y is None):
         raise TypeError(f"{'y' if y is None else 'X'} is missing; give samples X and labels y, or neither")
     table = None if X is None else Dataset.of(X, y, names=names)
+    shown: dict[str, Any] = {"features": features, "trainer": trainer, "texts": texts}
     if isinstance(log, str | Path):
-        log = load_log(Path(log), table)
+        log, told = load_log(Path(log), table)
+        shown = told | {name: value for name, value in shown.items() if value is not None}
     elif log is not None and table is not None:
         raise ValueError("X and y were given beside a log, which has its own data; leave them out")
     if log is not None:
-        return content_of_log(log, table=table, names=names, features=features, trainer=trainer, texts=texts)
+        return content_of_log(log, table=table, names=names, **shown)
     if table is not None:
         check_classes(table)
-        return content_of_data(table, features=features, trainer=trainer, texts=texts)
+        return content_of_data(table, **shown)
     start: dict[str, Any] = {"preset": "AND"}
     return page.content(start if trainer is None else {**start, "conventions": conventions_of(trainer)}, texts=texts)
 
 
-def load_log(path: Path, table: Dataset | None) -> MistakeLog:
-    """A log from a file; ``.npz`` holds no data, so it needs the table that it was made on."""
+def load_log(path: Path, table: Dataset | None) -> tuple[MistakeLog, dict[str, Any]]:
+    """A log from a file, and what the file tells besides, as arguments of :func:`content_of_log`.
+
+    ``.npz`` holds no data, so it needs the table that it was made on.
+    """
     if table is None and path.suffix.lower() != ".json":
         raise ValueError(f"{path} holds a hash of its data only; give the data it was made on, too")
     if table is None:
-        return MistakeLog.load(path)
+        return MistakeLog.load(path), _told(path)
     X = table.X if checks.is_sparse(table.X) else table.X.numpy()  # an array is converted to the type of the log
-    return MistakeLog.load(path, X, table.y)
+    return MistakeLog.load(path, X, table.y), _told(path)
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """The conventions and the ending that a log in JSON has beside its mistakes, as the page writes it."""
+    if path.suffix.lower() != ".json":
+        return {}
+    found, told = json.loads(path.read_bytes()), {}
+    try:
+        if found.get("conventions") is not None:
+            told["trainer"] = RuleTrainer(**found["conventions"])
+        if found.get("verdict") is not None:
+            first, again = found.get("cycle") or (0, 0)
+            cycle = checks.whole("cycle", first, at_least=0), checks.whole("cycle", again, at_least=0)
+            told["ending"] = checks.one_of("verdict", found["verdict"], ENDINGS), cycle if found.get("cycle") else None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not say how its log was made: {error}; save it again") from None
+    return told

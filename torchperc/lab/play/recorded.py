@@ -11,13 +11,17 @@ from typing import Any
 
 from torch import Tensor
 
-from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, two_features
+from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, conventions_of, two_features
+from torchperc.lab.play.retrace import bias_step_of, retraced
 from torchperc.rules.log import MistakeLog
+from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace, Weights
 from torchperc.theory.bounds import live_bracket
 
+ENDINGS = ("SEPARATED", "CYCLING", "BUDGET")
 MOST_MISTAKES = 20_000
-_UNKNOWN = "The log does not say how ties were decided and in which order samples came."
+_UNKNOWN = "The log does not say how ties were decided and in which order the samples came."
+_RENAMED = {"biasStep": "bias_step", "maxEpochs": "max_epochs"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ def recording(
         log: of a linear net.
         names: of the features.
         features: two of them, by name or by position from 1, where there are more.
-        conventions: of the run, as the page has them; as far as the log tells if ``None``.
+        conventions: of the run, as the page has them; if ``None``, those that make the same mistakes, where there are
+            such, see :func:`torchperc.lab.play.retrace.retraced`.
         verdict: how the run ended, if that is known.
         cycle: the epochs between which it went round, if it did.
 
@@ -73,6 +78,9 @@ def recording(
     names = [f"x{j + 1}" for j in range(log.space.rows.width)] if names is None else list(names)
     chosen = two_features(names, features)
     entries = json.loads(log.to_json())
+    found = retraced(log) if conventions is None else None
+    if found is not None:
+        conventions, verdict, cycle = conventions_of(found[0]), ending_of(found[1]), found[1].cycle
     entries |= {"conventions": _conventions(log, conventions), "verdict": verdict or _verdict(log)}
     entries |= {"cycle": None if cycle is None else list(cycle)}
     told = [] if conventions is not None else [_UNKNOWN]
@@ -100,12 +108,16 @@ def _check(log: MistakeLog) -> None:
 
 def _conventions(log: MistakeLog, given: dict[str, Any] | None) -> dict[str, Any]:
     """As arguments of ``RuleTrainer``, which is how a log in JSON has them."""
-    beta, sizes = log.space.bias_scale, log.coef.abs().unique().tolist()
-    step = "none" if beta == 0 else "unit" if beta == 1 else "radius"
+    step, sizes = bias_step_of(log.space.bias_scale), log.coef.abs().unique().tolist()
     known: dict[str, Any] = {"tie": "update", "bias_step": step, "order": "given", "seed": 0, "margin": 0}
     known |= {"lr": sizes[0] if len(sizes) == 1 else 1.0, "max_epochs": max(len(log.epoch_ends), 1)}
-    renamed = {"biasStep": "bias_step", "maxEpochs": "max_epochs"}
-    return known | {renamed.get(name, name): value for name, value in (given or {}).items()}
+    return known | {_RENAMED.get(name, name): value for name, value in (given or {}).items()}
+
+
+def ending_of(result: RuleResult) -> str:
+    """How a run ended, among the endings of the page; a proof that came later is left to the page."""
+    name = result.verdict.name
+    return name if name in ENDINGS else "BUDGET" if result.cycle is None else "CYCLING"
 
 
 def _verdict(log: MistakeLog) -> str | None:

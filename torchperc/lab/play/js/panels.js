@@ -188,7 +188,7 @@ function stepRows(log, j) {
     [t("step.sample"), line("x = ", vector(x), ",  y = ", data.classNames ? `${signed(y)}, ` : "", classBadge(data, data.labels[i]))],
     [t("step.score"), line(scoreLine("s = w·x + b", before.weight[0], before.bias[0], x, score))],
     [t("step.why"), line(whyText(conventions, y, score))],
-    [t("step.coef"), line(`c = η·y = ${num(conventions.lr)}·${factor(y)} = `, strong(num(c)))],
+    [t("step.coef"), line(Math.abs(c) === conventions.lr ? `c = η·y = ${num(conventions.lr)}·${factor(y)} = ` : "c = ", strong(num(c)))],
     [t("step.weights"), line(
       `w ← w + c·x = ${vector(before.weight[0])} + ${factor(c)}·${vector(x)} = `, strong(vector(after.weight[0])),
     )],
@@ -206,6 +206,7 @@ function whyText(conventions, y, score) {
 }
 
 function biasLine(log, name, before, c, after, sign = "+") {
+  if (log.projection) return line(`${name}: ${num(before)} → `, strong(num(after)), ` (${t("step.hidden")})`);
   if (log.biasScale === 0) return t("step.biasStays", {bias: num(before)});
   const radius = log.conventions.biasStep === "radius";
   const terms = factor(c) + (radius ? `·${num(log.biasScale)}` : "");
@@ -237,7 +238,7 @@ function stepRowsOfMany(log, j) {
     [t("step.sample"), line("x = ", vector(x), ",  y = ", classBadge(data, y))],
     [t("step.score"), ...scores.map((score, k) => line(scoreLine(name("s", k), before.weight[k], before.bias[k], x, score)))],
     [t("step.why"), why],
-    [t("step.coef"), line("c = η = ", strong(num(c)))],
+    [t("step.coef"), line(c === conventions.lr ? "c = η = " : "c = ", strong(num(c)))],
     [t("step.weights"), moved(y, "+"), moved(r, "−")],
     [t("step.bias"), biasLine(log, name("b", y), before.bias[y], c, after.bias[y]),
       biasLine(log, name("b", r), before.bias[r], c, after.bias[r], "−")],
@@ -460,7 +461,7 @@ function figures(pairs) {
 
 function resultFigures(log, t0) {
   const state = stateAt(log, t0);
-  const wrong = errorsOf(log.data, state);
+  const wrong = log.projection ? log.projection.errors[t0] : errorsOf(log.data, state);
   return figures([
     [t("result.mistakes"), String(log.index.length), "mistakes"],
     [t("result.epochs"), String(log.epochEnds.length), "epochs"],
