@@ -265,3 +265,184 @@ def test_one_class_and_no_points_are_fine_and_bad_conventions_are_refused():
         ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 1, 1], *[["SEPARATED", [], 0, 0]] * 3,
     ]  # fmt: skip
     assert all(isinstance(message, str) and message.endswith(".") for message in found["refused"]), found["refused"]
+
+
+# --- the proof --------------------------------------------------------------------------------------------------------
+
+
+PROVE = """
+answer = questions.map(({data, conventions}) => ({proof: prove(data), bound: boundOf(data, conventions)}));
+"""
+
+
+@functools.cache
+def proved():
+    """Sets of 2, 3 and 4 classes, some on one line or with equal points of different classes, and what was proved."""
+    chance, asked = random.Random(5), []
+    for number in range(240):
+        data = random_set(chance, (2, 2, 3, 4)[number % 4])
+        if number % 7 == 0:
+            data["points"] = [[x, 2 * x - 0.5] for x, _ in data["points"]]
+        conventions = {"biasStep": chance.choice(BIAS_STEPS), "lr": chance.choice((1, 0.5)), "margin": number % 3 / 4}
+        asked.append({"data": data, "conventions": conventions})
+    return list(zip(asked, run_node(CORE, PROVE, asked), strict=True))
+
+
+def proofs(classes, *, separable):
+    """The data and proofs of sets of two classes, or of more, that are separable or not."""
+    sets = ((question["data"], answer["proof"]) for question, answer in proved())
+    return [(d, p) for d, p in sets if (d["classes"] == 2) == (classes == 2) and p["separable"] == separable]
+
+
+def exact(rows):
+    """Fractions from numbers or from text."""
+    return [[Fraction(value) for value in row] for row in rows]
+
+
+def slacks(data, proof):
+    """y·s, or every s_y − s_k, of each sample, in fractions."""
+    weight, bias = exact(proof["weight"]), exact([proof["bias"]])[0]
+    for (x1, x2), label in zip(exact(data["points"]), data["labels"], strict=True):
+        scores = [w1 * x1 + w2 * x2 + b for (w1, w2), b in zip(weight, bias, strict=True)]
+        yield (
+            [(2 * label - 1) * scores[0]]
+            if len(scores) == 1
+            else [scores[label] - score for k, score in enumerate(scores) if k != label]
+        )
+
+
+def test_separable_or_not_as_the_theory_says():
+    kinds = []
+    for question, answer in proved():
+        data, proof = question["data"], answer["proof"]
+        certificate = tp.theory.separability(
+            *tensors(data), num_classes=None if data["classes"] == 2 else data["classes"]
+        )
+        assert proof["separable"] == certificate.separable, data
+        assert proof["kind"] == certificate.kind or data["classes"] > 2, data
+        kinds.append((proof["kind"], data["classes"] == 2))
+    expected = [("separable", True), ("separable", False), ("not separable", True), ("not separable", False)]
+    assert all(kinds.count(kind) >= 25 for kind in expected), kinds
+    assert kinds.count(("weakly separable", True)) >= 4, kinds
+
+
+def test_separating_weights_hold_exactly_and_supports_are_the_nearest():
+    for data, proof in [*proofs(2, separable=True), *proofs(3, separable=True)]:
+        least = [min(each) for each in slacks(data, proof)]
+        assert min(least) == Fraction(proof["least"]) == 1, data
+        assert proof["supports"] == [i for i, slack in enumerate(least) if slack == 1], data
+        squared = 1 / sum(value**2 for row in exact(proof["weight"]) for value in row)
+        assert Fraction(proof["gammaSquared"]) == squared, data
+        assert proof["gamma"] == pytest.approx(math.sqrt(squared), rel=1e-15), data
+
+
+def squared_distance(p, a, b):
+    """From a point to a segment, in fractions."""
+    along, to = [v - u for u, v in zip(a, b, strict=True)], [v - u for u, v in zip(a, p, strict=True)]
+    length = sum(v * v for v in along)
+    part = (
+        min(max(sum(u * v for u, v in zip(along, to, strict=True)) / length, Fraction(0)), Fraction(1)) if length else 0
+    )
+    return sum((v - part * u) ** 2 for u, v in zip(along, to, strict=True))
+
+
+def test_the_strip_is_the_widest():
+    for data, proof in proofs(2, separable=True):
+        both_classes = [
+            [x for x, label in zip(exact(data["points"]), data["labels"], strict=True) if label == k] for k in (0, 1)
+        ]
+        squared = min(
+            squared_distance(p, a, b)
+            for some, others in (both_classes, both_classes[::-1])
+            for p in some
+            for a, b in itertools.combinations_with_replacement(others, 2)
+        )
+        assert Fraction(proof["gammaSquared"]) == squared / 4, data
+        (p, q) = exact(proof["nearest"])
+        assert sum((v - u) ** 2 for u, v in zip(p, q, strict=True)) == squared, data
+
+
+def test_the_strip_is_that_of_max_margin():
+    for data, proof in proofs(2, separable=True)[::3]:
+        assert proof["gamma"] == pytest.approx(tp.theory.max_margin(*tensors(data), tolerance=1e-11).margin, rel=1e-9)
+
+
+def test_a_point_in_both_hulls_is_a_mean_of_either_class():
+    for data, proof in proofs(2, separable=False):
+        weights = proof["weights"]
+        assert len(weights) <= 4
+        assert all(Fraction(each["fraction"]) > 0 for each in weights), data
+        assert [each["rival"] for each in weights] == [1 - data["labels"][each["index"]] for each in weights], data
+        for label in (0, 1):
+            own = [each for each in weights if data["labels"][each["index"]] == label]
+            assert sum(Fraction(each["fraction"]) for each in own) == 1, data
+            assert exact([proof["point"]])[0] == [
+                sum(Fraction(each["fraction"]) * Fraction(data["points"][each["index"]][j]) for each in own)
+                for j in (0, 1)
+            ], data
+
+
+def test_a_weakly_separating_line_has_no_point_on_the_wrong_side():
+    for data, proof in proofs(2, separable=False):
+        assert (proof["kind"] == "weakly separable") == (proof["weight"] is not None), data
+        if proof["weight"] is not None:
+            found = [slack for (slack,) in slacks(data, proof)]
+            assert min(found) == 0 < max(found), data
+
+
+def test_with_many_classes_a_mean_of_the_differences_is_zero():
+    for data, proof in proofs(3, separable=False):
+        total = [[Fraction(0)] * 3 for _ in range(data["classes"])]
+        for each in proof["weights"]:
+            fraction, phi = Fraction(each["fraction"]), [*map(Fraction, data["points"][each["index"]]), Fraction(1)]
+            assert fraction > 0, data
+            assert each["rival"] != data["labels"][each["index"]], data
+            for k, sign in ((data["labels"][each["index"]], 1), (each["rival"], -1)):
+                total[k] = [value + sign * fraction * feature for value, feature in zip(total[k], phi, strict=True)]
+        assert sum(Fraction(each["fraction"]) for each in proof["weights"]) == 1, data
+        assert not any(value for row in total for value in row), data
+
+
+def test_the_mistake_bound_is_the_theorys():
+    finite = 0
+    for question, answer in proved()[::3]:
+        data, (step, lr, margin), bound = question["data"], question["conventions"].values(), answer["bound"]
+        about = {"bias_step": step, "num_classes": None if data["classes"] == 2 else data["classes"]}
+        best = tp.theory.max_margin(*tensors(data), bias="counted", tolerance=1e-11, **about)
+        assert bound["gamma"] == pytest.approx(best.margin, rel=1e-9, abs=1e-9), data
+        assert bound["radius"] == pytest.approx(tp.theory.radius(tensors(data)[0], **about), rel=1e-15), data
+        if best.separable:
+            wanted = tp.theory.mistake_bound(*tensors(data), gamma=best.margin, margin=margin, lr=lr, **about)
+            assert bound["bound"] == pytest.approx(wanted, rel=1e-8), data
+            finite += 1
+        else:
+            assert (bound["bound"], bound["gammaSquared"]) == (None, "0"), data  # JSON has no infinity
+    assert finite > 20
+
+
+def test_gates_one_class_and_no_points():
+    corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
+    sets = [([0, 1, 1, 0], corners), ([0, 0, 0, 1], corners), ([1, 1], corners[:2]), ([], [])]
+    program = """answer = questions.map((data) => [prove(data), boundOf(data, {}), convexHull(data.points)]);"""
+    questions = [{"points": points, "labels": labels, "classes": 2} for labels, points in sets]
+    xor, and_, one, none = run_node(CORE, program, questions)
+    assert xor[0]["point"] == ["1/2", "1/2"]
+    assert [(each["index"], each["fraction"]) for each in xor[0]["weights"]] == [(i, "1/2") for i in range(4)]
+    assert (and_[0]["weight"], and_[0]["bias"], and_[0]["gammaSquared"]) == ([["2", "2"]], ["-3"], "1/8")
+    assert (and_[1]["bound"], and_[1]["gammaSquared"], and_[2]) == (51, "1/17", [0, 2, 3, 1])
+    assert [each[0] for each in (one, none)] == [{"kind": "empty", "separable": True}] * 2
+    assert (one[1]["bound"], none[1]["bound"], one[2], none[2]) == (2, 0, [0, 1], [])
+
+
+def test_fractions_are_exact_and_turn_back_into_the_nearest_number():
+    numbers = [0.1, -0.1, 1 / 3, 1e300, -5e-324, 2.5, 0, 2.0**-1030, 12345678.9]
+    pairs = [[1, 3], [-2, 7], [10**40, 3], [1, 10**320], [2**54 + 1, 2**54], [-(10**400), 10**399]]
+    program = """answer = {
+      exact: questions.numbers.map((value) => [Rational.of(value), Rational.of(value).toNumber()]),
+      nearest: questions.pairs.map(([above, below]) => new Rational(BigInt(above), BigInt(below)).toNumber()),
+      sums: [Rational.of(0.1).plus(0.2), Rational.of(1).over(3).minus(2), new Rational(3n, -6n), new Rational(1n, 3n).compare(1 / 3)],
+    };"""
+    found = run_node(CORE, program, {"numbers": numbers, "pairs": [[str(a), str(b)] for a, b in pairs]})
+    assert found["exact"] == [[str(Fraction(value)), value] for value in numbers]
+    assert found["nearest"] == [float(Fraction(a, b)) for a, b in pairs]
+    assert found["sums"] == [str(Fraction(0.1) + Fraction(0.2)), "-5/3", "-1/2", 1]

@@ -181,7 +181,7 @@ function bracketAt(log, t) {
 
 // total is Σ |c| of the mistakes so far. Why upper holds: a unit vector u of margin γ* gains at least c·γ* with each of
 // them, so γ*·Σ|c| ≤ u·(w − w₀) ≤ ‖w − w₀‖.
-function bracketOf(log, state, total) {
+function bracketOf(log, state, total, data = log.data) {
   const length = lengthOf(state, log.biasScale);
   const fixedBias = log.biasScale === 0 && state.bias.some((value) => value !== 0);
   const moved = {
@@ -189,7 +189,7 @@ function bracketOf(log, state, total) {
     bias: state.bias.map((value, k) => value - log.start.bias[k]),
   };
   return {
-    lower: length > 0 && !fixedBias ? leastSlack(log.data, state) / length : -Infinity,
+    lower: length > 0 && !fixedBias ? leastSlack(data, state) / length : -Infinity,
     upper: total > 0 ? lengthOf(moved, log.biasScale) / total : Infinity,
   };
 }
@@ -200,11 +200,11 @@ function bestBrackets(log) {
   if (log.projection) {
     return log.projection.brackets.map(([lower, upper]) => ({ lower: lower ?? -Infinity, upper: upper ?? Infinity }));
   }
-  const best = [];
+  const [best, corners] = [[], cornersOf(log.data)];  // the least slack is that of a corner of a hull
   let [lower, upper, total] = [-Infinity, Infinity, 0];
   forEachState(log, (state, t) => {
     if (t) total += Math.abs(log.coef[t - 1]);
-    const now = bracketOf(log, scaledState(state, log.scale), total);
+    const now = bracketOf(log, scaledState(state, log.scale), total, corners);
     lower = Math.max(lower, now.lower);
     upper = Math.min(upper, now.upper);
     best.push({ lower, upper });
@@ -234,6 +234,7 @@ function logToJson(log) {
     index: log.index, step: log.step, coef: log.coef, wrong: log.wrong, steps: log.steps, epoch_ends: log.epochEnds,
     verdict: log.verdict, cycle: log.cycle,
     conventions: { tie, bias_step: biasStep, order, seed, lr, margin, max_epochs: maxEpochs },
+    ...(log.projection ? { projection: log.projection } : {}),
   };
 }
 

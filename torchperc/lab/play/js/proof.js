@@ -71,6 +71,13 @@ function hullsOf(data, whole) {
   return members.map((chosen) => hullOf(whole, chosen));
 }
 
+// The samples at the corners of the classes' hulls, as a data set of its own: any line has all samples of a class on one
+// side if it has these.
+function cornersOf(data) {
+  const chosen = hullsOf(data, wholePoints(data.points).whole).flat();
+  return { points: chosen.map((i) => data.points[i]), labels: chosen.map((i) => data.labels[i]), classes: data.classes };
+}
+
 // The sides of a hull as pairs of corners; a segment has one.
 function sidesOf(hull) {
   if (hull.length < 3) return hull.length === 2 ? [hull] : [];
