@@ -304,7 +304,7 @@ function textDialog(id, title, text) {
 
 function givePython(store) {
   if (store.problem) return notice(t(store.problem), "warning");
-  const text = pythonScript(store);
+  const text = VIEWS.find(({id}) => id === store.view).python?.(store) ?? pythonScript(store);
   textDialog("python", t("python.title"), text);
   copyText(text, t("copied.python"), () => notice(t("copied.not"), "warning"));
 }

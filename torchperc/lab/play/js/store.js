@@ -5,7 +5,8 @@
 // entries of the state that changed ("data", "conventions", "second", "cursor", "overlays", "gradient", ...), with
 // "view" when the view was just opened and "language" or "theme" when those were switched (redraw everything then).
 // Its tab is called t("view." + id). `keys(event, store)`, if there is one, is asked first about every key and returns
-// true if it has used it; `picture()`, if there is one, returns the <svg> or <canvas> that "PNG" saves.
+// true if it has used it; `picture()`, if there is one, returns the <svg> or <canvas> that "PNG" saves; `python(store)`,
+// if there is one, returns the script that "Copy as Python" gives in place of that of the rule.
 //
 // store.data          {points: [[x1, x2], ...], labels: [0..K-1, ...], classes: K, names: [..]?, classNames: [..]?}
 // store.conventions   {tie, biasStep, order, seed, lr, margin, maxEpochs, start: {weight: [[..], ..], bias: [..]}}

@@ -95,7 +95,7 @@ Object.assign(TEXTS.en, {
   "gradient.ended.still": "The gradient is 0 for every sample: the weights stay where they are.",
   "gradient.ended.stillErrors": "The gradient is 0, so the weights stay where they are, and {errors} of {total} decisions are wrong.",
   "gradient.ended.stillStrict": "With the derivative 0 at the kink, zero weights never move: every score is 0. Choose “update”, or another start.",
-  "gradient.ended.diverged": "Diverged: the loss has grown more than a thousand million times and is about to overflow. Choose a smaller learning rate.",
+  "gradient.ended.diverged": "Diverged: the next step takes the loss beyond a thousand million, and soon it would overflow. Choose a smaller learning rate.",
   "gradient.ended.limit": "{count} steps are the most that the page keeps. Change the start or the learning rate to go on.",
 
   "curves.title": "Loss and errors by step",
@@ -127,7 +127,8 @@ Object.assign(TEXTS.en, {
   "net.axisX": "Across",
   "net.axisY": "Up",
   "net.unit": "h{k}",
-  "net.key.unit": "unit {k}: w·x + b = 0, the arrow points to where it is positive",
+  "net.key.boundary": "decision boundary, s = 0",
+  "net.key.unit": "unit {k}, the arrow points to w·x + b > 0",
   "net.key.output": "the output unit's line",
   "net.key.grid": "the grid of the input plane, mapped",
   "net.two": "The output unit draws one straight line here. Points that no line separates in the input plane can be separable here.",

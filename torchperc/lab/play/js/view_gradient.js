@@ -60,7 +60,7 @@ function stepTransport(store, view, more) {
   const id = (part) => `${view.id}-${part}`;
   const go = (at) => { stepPlayer.stop(); changeState(store, view, {at: Math.max(0, at)}); };
   const at = () => viewState(store, view).at;
-  const play = iconButton(id("play"), "▶", t("steps.play"), () => stepPlayer.toggle(store, view), {class: "icon main"});
+  const play = iconButton(id("play"), icon("play"), t("steps.play"), () => stepPlayer.toggle(store, view), {class: "icon main"});
   const slider = el("input", {
     type: "range", min: 0, step: 1, id: id("scrub"), "data-test": id("scrub"), "aria-label": t("steps.scrub"),
     oninput: () => go(Number(slider.value)),
@@ -72,11 +72,11 @@ function stepTransport(store, view, more) {
     "div", {class: "transport", role: "group", "aria-label": t("steps.label")},
     el(
       "div", {class: "buttons"},
-      iconButton(id("rewind"), "⏮", t("steps.rewind"), () => go(0)),
-      iconButton(id("back"), "◀", t("steps.back"), () => go(at() - 1), {class: "icon small-symbol"}),
+      iconButton(id("rewind"), icon("rewind"), t("steps.rewind"), () => go(0)),
+      iconButton(id("back"), icon("back"), t("steps.back"), () => go(at() - 1)),
       play,
-      iconButton(id("step"), "▶|", t("steps.step"), () => go(at() + 1), {class: "icon small-symbol"}),
-      iconButton(id("more"), `+${more}`, t("steps.more", {count: more}), () => go(at() + more), {class: "icon small-symbol"}),
+      iconButton(id("step"), icon("step"), t("steps.step"), () => go(at() + 1)),
+      iconButton(id("more"), `+${more}`, t("steps.more", {count: more}), () => go(at() + more)),
       speed.field,
     ),
     el("div", {class: "scrub"}, slider, place),
@@ -90,7 +90,7 @@ function stepTransport(store, view, more) {
     slider.setAttribute("aria-valuetext", place.textContent);
     const playing = stepPlayer.playing && stepPlayer.view === view;
     const words = t(playing ? "steps.pause" : "steps.play");
-    play.textContent = playing ? "⏸" : "▶";
+    play.replaceChildren(icon(playing ? "pause" : "play"));
     play.title = words;
     play.setAttribute("aria-label", words);
     play.setAttribute("aria-pressed", String(playing));
@@ -124,7 +124,9 @@ function descentFields(prefix, names, change) {
     lr: () => number("lr", {above: 0}),
     tie: () => pick("tie", TIES),
   };
-  return Object.fromEntries(names.map((name) => [name, makers[name]()]));
+  const made = Object.fromEntries(names.map((name) => [name, makers[name]()]));
+  made.head.field.classList.add("wide-field");
+  return made;
 }
 
 // Shows the settings; what has no effect is left out of sight.
@@ -138,6 +140,31 @@ function showDescentFields(fields, settings) {
     show(input, settings[name]);
     field.hidden = useful[name] === false;
   }
+}
+
+// A script of so many steps by autograd; `net` are the lines that make the net.
+function pythonDescent(title, samples, settings, net) {
+  const count = samples.points.length;
+  const whole = settings.mode === "batch";
+  const shuffled = settings.order === "shuffled";
+  const epoch = shuffled ? "torch.randperm(len(X), generator=generator)" : "torch.arange(len(X))";
+  const heads = {perceptron: `tp.PerceptronHead(tie="${settings.tie}")`, lms: "tp.LMSHead()", logistic: "tp.LogisticHead()"};
+  return [
+    `"""${title}"""`, "", "import torch", "", "import torchperc as tp", "",
+    `X = torch.tensor(${pythonRows(samples.points)}, dtype=torch.float64)`,
+    `y = torch.tensor(${pythonRows(samples.signs, 20)})`, "",
+    ...net,
+    `head = ${heads[settings.head]}`,
+    `optimizer = torch.optim.SGD(net.parameters(), lr=${pythonNumber(settings.lr)})`,
+    ...(whole ? [] : [...(shuffled ? [`generator = torch.Generator().manual_seed(${settings.seed})`] : []), "batches = []"]),
+    `for step in range(${settings.at}):`,
+    ...(whole ? [] : [`    batches = batches or list(${epoch}.split(${batchLength(settings, count)}))`, "    batch = batches.pop(0)"]),
+    "    optimizer.zero_grad()",
+    `    head.loss(net(X${whole ? "" : "[batch]"}), y${whole ? "" : "[batch]"}).backward()`,
+    "    optimizer.step()",
+    'print("mean loss", head.loss(net(X), y).item(), " wrong decisions", int((head.decide(net(X)) != y).sum()))',
+    "print(net.state_dict())", "",
+  ].join("\n");
 }
 
 // --- curves ----------------------------------------------------------------------------------------------------------
@@ -155,13 +182,15 @@ function stepCurve(name, values, at, {whole = false, css = ""} = {}) {
   const scale = chartScale([0, last], ys);
   const every = Math.max(1, Math.ceil(values.length / MOST_DRAWN));
   const shown = everyNumber(values.length).filter((k) => k % every === 0 || k === values.length - 1);
-  const path = shown.map((k, n) => `${n ? "L" : "M"} ${scale.x(k).toFixed(1)} ${scale.y(shape(values[k])).toFixed(1)}`).join(" ");
+  const place = (k) => [scale.x(k).toFixed(1), scale.y(shape(values[k])).toFixed(1)];
+  const piece = ([x, y], n) => (n === 0 ? `M ${x} ${y}` : whole ? `H ${x} V ${y}` : `L ${x} ${y}`); // counts go in steps
+  const path = shown.map(place).map(piece).join(" ");
   const ticks = whole ? wholeTicks(0, high || 1, 4) : tickValues(ys, 4);
   const frame = chartFrame(scale, log ? [] : ticks, wholeTicks(0, last, 7), t("curves.axis"));
   const powers = log ? powerTicks(scale, tickValues(ys, 4).filter(Number.isInteger)) : [];
   const here = scale.x(at);
   const title = t(log ? "curves.lossLog" : name);
-  const words = {name: title, count: values.length - 1, first: num(values[0], 4), last: num(values.at(-1), 4), now: num(values[at], 4)};
+  const words = {name: title, count: values.length - 1, first: short(values[0]), last: short(values.at(-1)), now: short(values[at])};
   return el(
     "figure", {class: "curve-figure"}, el("figcaption", {}, title),
     chart(
@@ -176,8 +205,23 @@ function stepCurve(name, values, at, {whole = false, css = ""} = {}) {
 function powerTicks(scale, powers) {
   return powers.flatMap((power) => [
     svgEl("line", {class: "grid", x1: CHART.left, x2: CHART.width - CHART.right, y1: scale.y(power), y2: scale.y(power)}),
-    svgEl("text", {class: "tick", x: CHART.left - 6, y: scale.y(power) + 4, "text-anchor": "end"}, num(10 ** power)),
+    svgEl("text", {class: "tick", x: CHART.left - 6, y: scale.y(power) + 4, "text-anchor": "end"}, powerText(power)),
   ]);
+}
+
+function superscript(number) {
+  return String(number).replace(/[-\d]/g, (sign) => (sign === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign]));
+}
+
+function powerText(power) {
+  return Math.abs(power) < 4 ? num(10 ** power) : `10${superscript(power)}`;
+}
+
+// A number of few digits; large and tiny ones with a power of ten.
+function short(value, digits = 4) {
+  if (value === 0 || (Math.abs(value) >= 1e-4 && Math.abs(value) < 1e6)) return num(value, digits);
+  const [digit, power] = value.toExponential(digits - 1).split("e");
+  return `${num(Number(digit))}·10${superscript(Number(power))}`;
 }
 
 // --- a plane that shows more than points -----------------------------------------------------------------------------
@@ -267,10 +311,9 @@ function keyEntry(mark, text) {
   return el("span", {class: "key"}, mark, text);
 }
 
-function lineSwatch(css) {
-  return svgEl(
-    "svg", {viewBox: "0 0 30 12", class: "swatch", "aria-hidden": "true"}, svgEl("line", {class: css, x1: 1, x2: 29, y1: 6, y2: 6}),
-  );
+function lineSwatch(...classes) {
+  const lines = classes.map((css) => svgEl("line", {class: css, x1: 3, x2: 27, y1: 6, y2: 6}));
+  return svgEl("svg", {viewBox: "0 0 30 12", class: "swatch", "aria-hidden": "true"}, ...lines);
 }
 
 function diamondSwatch(css) {
@@ -317,23 +360,24 @@ const gradientView = {
     const pane = (name, attributes = {}) => (this[name] = el("div", {id: `gradient-${name}`, "data-test": `gradient-${name}`, ...attributes}));
     const left = el("div", {class: "stage"}, el("h2", {}, t("gradient.planeTitle")));
     const right = el("div", {class: "stage"}, el("h2", {}, t("gradient.surfaceTitle")));
+    this.stage = right;
     element.append(
       el(
         "div", {class: "trio"}, left, right,
         el(
           "div", {class: "column"},
-          el("section", {class: "card steps-card"}, this.transport.element, pane("result"), pane("ended", {role: "status"})),
+          el("section", {class: "card steps-card"}, this.transport.element, pane("result")),
           el("section", {class: "card"}, el("h2", {}, t("descent.settings")), this._fields(store)),
         ),
       ),
       el(
-        "div", {class: "split"},
-        el("section", {class: "card"}, pane("step")),
+        "div", {class: "trio"},
+        el("section", {class: "card double"}, pane("step")),
         el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves")),
       ),
     );
     this.plane = createPlane(left, store, {id: "gradient-plane", label: t("plane.label")});
-    left.append(pane("empty"), pane("planeKey", {class: "legend"}));
+    left.append(pane("ended", {class: "standing", role: "status"}), pane("planeKey", {class: "legend"}));
     const weights = () => ({points: [], labels: [], classes: 2, names: ["w₁", "w₂"]});
     this.surface = createPicturePlane(right, store, {id: "gradient-surface", label: t("gradient.surface"), points: false, surface: true, data: weights});
     this.surface.options.frame = {x: [-2, 2], y: [-2, 2], even: true};
@@ -347,6 +391,17 @@ const gradientView = {
 
   keys(event) {
     return this.transport.keys(event);
+  },
+
+  python(store) {
+    const state = viewState(store, this);
+    const {weight, bias} = state.start;
+    return pythonDescent(t("python.gradient"), this._path(store).samples, state, [
+      "net = tp.Perceptron(2, dtype=torch.float64)",
+      "with torch.no_grad():",
+      `    net.weight.copy_(torch.tensor([${pythonValue(weight)}], dtype=torch.float64))`,
+      `    net.bias.fill_(${pythonNumber(bias)})`,
+    ]);
   },
 
   _change(store, patch) {
@@ -398,7 +453,7 @@ const gradientView = {
       el(
         "fieldset", {class: "start"}, el("legend", {}, t("descent.start")),
         el(
-          "div", {class: "start-weights"}, ...this.startInputs.map(({field}) => field),
+          "div", {class: "start-row"}, ...this.startInputs.map(({field}) => field),
           begin("gradient-start-zero", "descent.startZero", DESCENT_DEFAULTS.start),
           begin("gradient-start-far", "descent.startFar", FAR_START),
         ),
@@ -434,9 +489,9 @@ const gradientView = {
 
   update(store, changes) {
     const {problem} = store;
-    this.empty.replaceChildren(...(problem ? [el("p", {class: "hint"}, t(problem))] : []));
+    this.stage.hidden = problem !== null;
     this._showFields(store);
-    if (problem) return this._clear();
+    if (problem) return this._clear(problem);
     const path = this._path(store);
     const {at} = viewState(store, this);
     this.transport.update();
@@ -454,16 +509,16 @@ const gradientView = {
   _spoken(path, at) {
     const state = path.states[at];
     return t("gradient.said", {
-      t: at, loss: num(path.losses[at], 4), errors: path.errors[at], total: path.samples.points.length,
+      t: at, loss: short(path.losses[at]), errors: path.errors[at], total: path.samples.points.length,
       weights: weightsText([state.weight], [state.bias]),
     });
   },
 
-  _clear() {
-    for (const name of ["step", "result", "curves", "ended", "planeKey", "surfaceKey"]) this[name].replaceChildren();
+  _clear(problem) {
+    for (const name of ["step", "result", "curves", "planeKey"]) this[name].replaceChildren();
+    this.ended.replaceChildren(el("p", {class: "hint"}, t(problem)));
     this.transport.update();
     this.plane.draw();
-    this.surface.draw();
   },
 
   _showFields(store) {
@@ -501,9 +556,10 @@ const gradientView = {
     }
     below.push(lineShape(state.weight, state.bias, "now"));
     const unit = (0.33 * (frame.x[1] - frame.x[0])) / Math.max(...path.states.map(({weight}) => Math.hypot(...weight)), 1e-12);
-    const arrow = weightArrow({weight: [state.weight], bias: [state.bias]}, unit, frame, "now", "w");
+    const arrow = weightArrow({weight: [state.weight], bias: [state.bias]}, 0, unit, frame, "now");
     this.plane.draw({below, above: arrow ? [...above, arrow] : above});
     const keys = [keyEntry(lineSwatch("line now"), t("gradient.key.now")), keyEntry(lineSwatch("line before"), t("gradient.key.before"))];
+    if (arrow) keys.push(keyEntry(el("span", {class: "arrow-key", "aria-hidden": "true"}, "→"), t("legend.weight")));
     if (path.settings.mode !== "batch") {
       const ring = svgEl("circle", {class: "ring mistake", cx: 7, cy: 7, r: 5});
       keys.push(keyEntry(svgEl("svg", {viewBox: "0 0 14 14", class: "swatch ring-swatch", "aria-hidden": "true"}, ring), t("gradient.key.used")));
@@ -574,13 +630,13 @@ const gradientView = {
     const {weight} = path.states[at];
     show(this.follow.input, follows);
     this.biasSlider.value = slice.bias;
-    this.biasText.textContent = num(slice.bias, 4);
-    this.lowest.textContent = t("gradient.low", {value: num(surface.low, 3)});
-    this.highest.textContent = num(surface.high, 3);
-    const words = {bias: num(slice.bias, 4), low: num(surface.low, 4), weight: vector(weight), loss: num(path.losses[at], 4)};
+    this.biasText.textContent = short(slice.bias);
+    this.lowest.textContent = t("gradient.low", {value: short(surface.low, 3)});
+    this.highest.textContent = short(surface.high, 3);
+    const words = {bias: short(slice.bias), low: short(surface.low), weight: vector(weight), loss: short(path.losses[at])};
     this.surface.svg.setAttribute("aria-label", t("gradient.surfaceNow", words));
     const keys = [
-      keyEntry(lineSwatch("descent-path key-line"), t("gradient.key.path")), keyEntry(lineSwatch("descent-last"), t("gradient.key.last")),
+      keyEntry(lineSwatch("descent-halo", "descent-path"), t("gradient.key.path")), keyEntry(lineSwatch("descent-last"), t("gradient.key.last")),
       keyEntry(el("span", {class: "arrow-key downhill-key", "aria-hidden": "true"}, "→"), t("gradient.key.arrow")),
     ];
     if (slice.lowest) keys.push(keyEntry(diamondSwatch("slice-lowest"), t("gradient.key.slice")));
@@ -593,12 +649,12 @@ const gradientView = {
     const state = states[at];
     const gradient = lossGradient(samples, state, settings.head, settings.tie, everyNumber(samples.points.length));
     const pairs = [
-      [t("gradient.figure.loss"), num(losses[at], 5), "gradient-loss"],
+      [t("gradient.figure.loss"), short(losses[at], 5), "gradient-loss"],
       [t("gradient.figure.errors"), `${errors[at]} / ${samples.points.length}`, "gradient-errors"],
-      [t("gradient.figure.norm"), num(gradientNorm(gradient), 3), "gradient-norm"],
+      [t("gradient.figure.norm"), short(gradientNorm(gradient), 3), "gradient-norm"],
     ];
     const optimum = settings.head === "lms" ? lmsOptimum(samples) : null;
-    if (optimum) pairs.push([t("gradient.figure.best"), num(meanLoss(samples, optimum, "lms"), 5), "gradient-best"]);
+    if (optimum) pairs.push([t("gradient.figure.best"), short(meanLoss(samples, optimum, "lms"), 5), "gradient-best"]);
     this.result.replaceChildren(
       figures(pairs),
       el("p", {class: "remark", "data-test": "gradient-weights"}, `${t("gradient.weights")}: ${weightsText([state.weight], [state.bias])}`),
@@ -665,8 +721,8 @@ function sampleRows(data, path, t0) {
   return [
     [t("step.sample"), line(`${i + 1}:  x = `, vector(x), `,  y = ${signed(sign)}${label}`)],
     [t("gradient.score"), line(scoreLine("s = w·x + b", weight, bias, x, score))],
-    [t("gradient.loss"), line(`ℓ = ${LOSS_FORMULAS[settings.head]} = ${lossTerms(settings.head, score, sign)} = `, strong(num(sampleLoss(settings.head, score, sign), 5)))],
-    [t("gradient.slope"), line(`ℓ′(s) = ${t(`descent.slope.${settings.head}`)} = `, strong(num(slope, 5)), kink)],
+    [t("gradient.loss"), line(`ℓ = ${LOSS_FORMULAS[settings.head]} = ${lossTerms(settings.head, score, sign)} = `, strong(short(sampleLoss(settings.head, score, sign), 5)))],
+    [t("gradient.slope"), line(`ℓ′(s) = ${t(`descent.slope.${settings.head}`)} = `, strong(short(slope, 5)), kink)],
     [t("gradient.gradient"), line(
       `ℓ′(s)·(x₁, x₂, 1) = ${factor(Number(slope.toPrecision(5)))}·${vector([...x, 1])} = `, strong(shortVector([...moves[t0].gradient.weight, moves[t0].gradient.bias])),
     )],
@@ -680,7 +736,7 @@ function batchRows(data, path, t0) {
   const names = whole ? t("gradient.all", {count: batch.length}) : batch.slice(0, 30).map((i) => i + 1).join(", ");
   return [
     [t("gradient.samples"), names],
-    [t("gradient.loss"), line(t("gradient.lossMean", {loss: LOSS_FORMULAS[settings.head]}), strong(num(gradient.loss, 5)))],
+    [t("gradient.loss"), line(t("gradient.lossMean", {loss: LOSS_FORMULAS[settings.head]}), strong(short(gradient.loss, 5)))],
     [t("gradient.slope"), line(`ℓ′(s) = ${t(`descent.slope.${settings.head}`)}`)],
     [t("gradient.gradient"), line(
       `∇L = 1/${batch.length} Σ ℓ′(s)·(x₁, x₂, 1) = `, strong(shortVector([...gradient.weight, gradient.bias])),
@@ -689,13 +745,12 @@ function batchRows(data, path, t0) {
 }
 
 function shortVector(values) {
-  return `(${values.map((value) => num(value, 4)).join(", ")})`;
+  return `(${values.map((value) => short(value)).join(", ")})`;
 }
 
 function updateRows(path, t0, gradient) {
   const {settings, states} = path;
   const [before, after] = [states[t0], states[t0 + 1]];
-  const short = (value) => num(value, 4);
   return [[
     t("gradient.update"),
     line(

@@ -5,6 +5,7 @@ const NET_DEFAULTS = {
   seed: 0, axes: [0, 1], at: 0,
 };
 const MOST_SEEN = 24; // samples in the table of outputs
+const MOST_NUMBERED = 12;
 const HIDDEN_WIDTHS = [2, 3, 4];
 
 // What the hidden plane shows: the values an activation can have, or those that occur.
@@ -44,19 +45,20 @@ const twolayerView = {
     const pane = (name, attributes = {}) => (this[name] = el("div", {id: `twolayer-${name}`, "data-test": `twolayer-${name}`, ...attributes}));
     const left = el("div", {class: "stage"}, el("h2", {}, t("net.inputTitle")));
     const right = el("div", {class: "stage"}, el("h2", {}, t("net.hiddenTitle")));
+    this.stage = right;
     element.append(
       el(
         "div", {class: "trio"}, left, right,
         el(
           "div", {class: "column"},
-          el("section", {class: "card steps-card"}, this.transport.element, pane("result"), pane("standing", {role: "status"})),
+          el("section", {class: "card steps-card"}, this.transport.element, pane("result")),
           el("section", {class: "card"}, el("h2", {}, t("net.settings")), this._fields(store)),
         ),
       ),
       el(
-        "div", {class: "split"},
+        "div", {class: "trio"},
         el(
-          "div", {class: "column"},
+          "div", {class: "column double"},
           el("section", {class: "card"}, el("h2", {}, t("net.table")), pane("table")),
           el("section", {class: "card"}, el("h2", {}, t("net.outputs")), pane("outputs")),
         ),
@@ -64,7 +66,7 @@ const twolayerView = {
       ),
     );
     this.plane = createPicturePlane(left, store, {id: "twolayer-plane", label: t("net.input"), editable: true});
-    left.append(pane("empty"), pane("inputKey", {class: "legend"}));
+    left.append(pane("standing", {class: "standing", role: "status"}), pane("inputKey", {class: "legend"}));
     this.hidden = createPicturePlane(right, store, {
       id: "twolayer-hiddenPlane", label: t("net.hiddenPlane"), data: () => this.mapped ?? {points: [], labels: [], classes: 2},
     });
@@ -92,6 +94,14 @@ const twolayerView = {
     return this.transport.keys(event);
   },
 
+  python(store) {
+    const state = viewState(store, this);
+    const {hidden, activation, seed} = state;
+    return pythonDescent(t("python.twolayer"), this._run(store).samples, state, [
+      `net = tp.MLP(2, (${hidden},), activation="${activation}", init="uniform", seed=${seed}, dtype=torch.float64)`,
+    ]);
+  },
+
   _change(store, patch) {
     stepPlayer.stop();
     changeState(store, this, patch);
@@ -112,6 +122,7 @@ const twolayerView = {
     };
     this.fields = descentFields("twolayer", ["head", "tie", "mode", "batchSize", "order", "lr"], change);
     this.positive = selectField("twolayer-positive", t("gradient.positive"), [], (value) => change({positive: Number(value)}));
+    this.start.field.classList.add("wide-field");
     this.many = el("p", {class: "remark", "data-test": "twolayer-many"});
     const all = [this.start, ...Object.values(this.own), ...Object.values(this.fields), this.positive];
     return el(
@@ -166,9 +177,9 @@ const twolayerView = {
 
   update(store, changes) {
     const {problem} = store;
-    this.empty.replaceChildren(...(problem ? [el("p", {class: "hint"}, t(problem))] : []));
+    this.stage.hidden = problem !== null;
     this._showFields(store);
-    if (problem) return this._clear();
+    if (problem) return this._clear(problem);
     const run = this._run(store);
     const state = viewState(store, this);
     const net = run.nets[state.at];
@@ -182,18 +193,17 @@ const twolayerView = {
       stepCurve("curves.loss", run.losses, state.at, {css: "loss"}), stepCurve("curves.errors", run.errors, state.at, {whole: true, css: "errors"}),
     );
     if (changes.has("twolayer") && !stepPlayer.playing) {
-      const words = {t: state.at, loss: num(run.losses[state.at], 4), errors: run.errors[state.at], total: run.samples.points.length};
+      const words = {t: state.at, loss: short(run.losses[state.at]), errors: run.errors[state.at], total: run.samples.points.length};
       announce(t("net.said", words));
     }
     return undefined;
   },
 
-  _clear() {
-    for (const name of ["standing", "result", "table", "outputs", "curves", "inputKey", "hiddenKey", "hiddenText"]) this[name].replaceChildren();
-    this.mapped = null;
+  _clear(problem) {
+    for (const name of ["result", "table", "outputs", "curves", "inputKey"]) this[name].replaceChildren();
+    this.standing.replaceChildren(el("p", {class: "hint"}, t(problem)));
     this.transport.update();
     this.plane.draw();
-    this.hidden.draw();
   },
 
   _drawInput(store, net) {
@@ -201,11 +211,13 @@ const twolayerView = {
     const {positive} = this.kept;
     const rest = store.data.classes === 2 ? 0 : null; // of many classes only one has a colour here
     const decide = (point) => (netScore(net, point) >= 0 ? positive : rest);
-    const decisions = {kind: "decisions", decide, cells: stepPlayer.playing || store.dragging ? 48 : 96};
+    const cells = stepPlayer.playing || store.dragging ? 48 : 96;
+    const decisions = {kind: "decisions", decide, cells};
+    const boundary = {kind: "segments", segments: contourSegments(scoreGrid(net, frame, cells), 0), className: "boundary"};
     const lines = net.weight1.map((weight, k) => lineShape(weight, net.bias1[k], `unit unit-${k}`));
     const arrows = net.weight1.flatMap((weight, k) => unitArrow(weight, net.bias1[k], frame, k));
-    this.plane.draw({below: [decisions, ...lines], above: arrows});
-    this.inputKey.replaceChildren(...net.bias1.map((_, k) => keyEntry(lineSwatch(`line unit unit-${k}`), t("net.key.unit", {k: unitName(k)}))));
+    this.plane.draw({below: [decisions, boundary, ...lines], above: [...arrows, ...numberShapes(store.data.points, frame)]});
+    this.inputKey.replaceChildren(keyEntry(lineSwatch("boundary"), t("net.key.boundary")), ...net.bias1.map((_, k) => keyEntry(lineSwatch(`line unit unit-${k}`), t("net.key.unit", {k: unitName(k)}))));
   },
 
   _drawHidden(store, run, net, {axes, hidden}) {
@@ -222,7 +234,7 @@ const twolayerView = {
       below.push(...signRegions(store.data, this.kept.positive, weight, net.bias2, this.hidden.frame), lineShape(weight, net.bias2, "now"));
     }
     below.push(...mappedGrid(this.plane.frame, map));
-    this.hidden.draw({below, above: []});
+    this.hidden.draw({below, above: numberShapes(this.mapped.points, this.hidden.frame)});
     const keys = [keyEntry(lineSwatch("mapped"), t("net.key.grid"))];
     if (hidden === 2) keys.unshift(keyEntry(lineSwatch("line now"), t("net.key.output")));
     this.hiddenKey.replaceChildren(...keys);
@@ -233,7 +245,7 @@ const twolayerView = {
     const {losses, errors, samples} = run;
     const total = samples.points.length;
     this.result.replaceChildren(figures([
-      [t("gradient.figure.loss"), num(losses[at], 5), "twolayer-loss"],
+      [t("gradient.figure.loss"), short(losses[at], 5), "twolayer-loss"],
       [t("gradient.figure.errors"), `${errors[at]} / ${total}`, "twolayer-errors"],
     ]));
     const standing = runStanding(run, at);
@@ -251,17 +263,39 @@ function unitName(k) {
   return t("net.unit", {k: subscript(k + 1)});
 }
 
-// From the middle of a unit's line to its positive side, an eighth of the plane long.
+// The scores on a grid over the plane, for the line where they are 0.
+function scoreGrid(net, {x, y}, cells) {
+  const axis = ([lo, hi]) => everyNumber(cells + 1).map((k) => lo + ((hi - lo) * k) / cells);
+  const [first, second] = [axis(x), axis(y)];
+  return {first, second, values: second.map((x2) => first.map((x1) => netScore(net, [x1, x2])))};
+}
+
+const ARROW_PLACES = [0.4, 0.6, 0.25, 0.75]; // along the lines, so that the arrows of two units do not meet
+
+// From a unit's line to its positive side, an eighth of the plane long.
 function unitArrow(weight, bias, frame, k) {
-  const length = Math.hypot(...weight);
-  if (length === 0 || lineInFrame(weight, bias, frame) === null) return [];
-  const from = footOf(weight, bias, frame);
-  const reach = (0.125 * (frame.x[1] - frame.x[0])) / length;
+  const ends = lineInFrame(weight, bias, frame);
+  if (ends === null) return [];
+  const reach = (0.125 * (frame.x[1] - frame.x[0])) / Math.hypot(...weight);
+  const [low, high] = ends[0][0] < ends[1][0] ? ends : [ends[1], ends[0]];
+  const from = [0, 1].map((axis) => low[axis] + ARROW_PLACES[k] * (high[axis] - low[axis]));
   return [arrowShape(from, [from[0] + weight[0] * reach, from[1] + weight[1] * reach], `unit unit-${k}`, unitName(k))];
 }
 
+// The numbers of a few samples beside them, together where samples lie together, so that they are found again.
+function numberShapes(points, {x, y}) {
+  if (points.length > MOST_NUMBERED) return [];
+  const up = (y[1] - y[0]) / 26;
+  const near = (one, other) => Math.abs(one[0] - other[0]) + Math.abs(one[1] - other[1]) < (x[1] - x[0]) / 40;
+  return points.flatMap((point, i) => {
+    if (points.slice(0, i).some((earlier) => near(earlier, point))) return [];
+    const numbers = points.flatMap((other, k) => (near(point, other) ? [k + 1] : []));
+    return [textShape([point[0], point[1] + up], numbers.join(", "), "number")];
+  });
+}
+
 // The lines of the input plane's grid as the hidden layer maps them.
-function mappedGrid(frame, map, pieces = 24) {
+function mappedGrid(frame, map, pieces = 40) {
   const along = ([lo, hi], k) => lo + ((hi - lo) * k) / pieces;
   const lines = [];
   for (const value of tickValues(frame.x)) lines.push(everyNumber(pieces + 1).map((k) => map([value, along(frame.y, k)])));
@@ -286,11 +320,11 @@ function weightsTable(net) {
   const heads = ["unit", "w1", "w2", "bias", "out"].map((name) => t(`net.table.${name}`));
   const rows = net.weight1.map(([w1, w2], k) => [
     el("span", {class: "unit-name"}, lineSwatch(`line unit unit-${k}`), unitName(k)),
-    ...[w1, w2, net.bias1[k], net.weight2[k]].map((value) => num(value, 4)),
+    ...[w1, w2, net.bias1[k], net.weight2[k]].map((value) => short(value)),
   ]);
   return el(
     "div", {}, plainTable("twolayer-weights", t("net.table"), heads, rows),
-    el("p", {class: "remark"}, `${t("net.table.output")} = ${num(net.bias2, 4)};  ${t("net.formula", {activation: net.activation})}`),
+    el("p", {class: "remark"}, `${t("net.table.output")} = ${short(net.bias2)};  ${t("net.formula", {activation: net.activation})}`),
   );
 }
 
@@ -301,7 +335,7 @@ function outputsTable(data, samples, net) {
     const decision = score >= 0 ? 1 : -1;
     const right = decision === samples.signs[i];
     return [
-      String(i + 1), vector(point), classBadge(data, data.labels[i]), shortVector(outer.map((value) => Number(value.toPrecision(3)))), num(score, 3),
+      String(i + 1), vector(point), classBadge(data, data.labels[i]), `(${outer.map((value) => short(value, 3)).join(", ")})`, short(score, 3),
       el("span", {class: right ? "right" : "wrong"}, `${signed(decision)} ${right ? "✓" : "✗"}`),
     ];
   });
