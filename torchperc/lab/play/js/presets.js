@@ -8,7 +8,8 @@
 //                "conventions": {…}}],       optional: what the preset is shown with, e.g. a note's example
 //   "dialects": [{"id": "note-a", "name": "note A", "remark": "…",
 //                 "conventions": {"tie": "update", "biasStep": "unit", "order": "given", "lr": 1, "seed": 0}}],
-//   "start": {"preset": "AND"}               or {"data": {…, "names": ["x", "y"], "classNames": ["no", "yes"]},
+//   "start": {"preset": "AND"}               or {"data": {…, "names": ["x", "y"], "classNames": ["no", "yes"],
+//                                            "description": what of the data is not shown},
 //                                            "conventions": {…}, "view": "rule"}
 //   "recorded": null,                        or a log as logToJson writes it, with "description": what was projected
 //   "language": "en", "texts": {"de": {…}},  optional: more languages
