@@ -57,7 +57,7 @@ class Watch:
     def check(self, address: str) -> None:
         """The page was silent and asked for nothing but itself, pictures in its own text and blobs apart."""
         assert self.said == []
-        assert {url for url in self.asked if not url.startswith(("data:", "blob:"))} <= {address}
+        assert {url for url in self.asked if not url.startswith(("data:", "blob:"))} == {address}
 
 
 def width_of(page: Page) -> int:

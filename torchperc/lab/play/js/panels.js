@@ -126,7 +126,7 @@ function stepCard(log, t0) {
   const rows = data.classes === 2 ? stepRows(log, j) : stepRowsOfMany(log, j);
   return el(
     "div", {class: "step"},
-    el("h3", {id: "step-title"}, title, el("small", {}, where)),
+    el("h3", {class: "step-title"}, title, el("small", {}, where)),
     el("dl", {class: "formulas"}, ...rows.flatMap(([name, ...lines]) => [
       el("dt", {}, name), el("dd", {}, ...lines.map((line) => el("div", {}, line))),
     ])),
@@ -137,7 +137,7 @@ function startCard(log) {
   const {weight, bias} = stateAt(log, 0);
   return el(
     "div", {class: "step"},
-    el("h3", {id: "step-title"}, t("step.start")),
+    el("h3", {class: "step-title"}, t("step.start")),
     el("p", {}, isZeroStart(log.start) ? t("step.startZero") : t("step.startText", {weights: weightsText(weight, bias)})),
   );
 }

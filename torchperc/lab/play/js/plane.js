@@ -376,6 +376,9 @@ class Plane {
       event.preventDefault();
       if (index !== null && !this.pressed?.deleted) removePoint(this.store, index);
     });
+    // a finger on a point drags it; elsewhere it scrolls the page
+    const hold = (event) => { if (indexOf(event.target) !== null) event.preventDefault(); };
+    this.svg.addEventListener("touchstart", hold, {passive: false});
     this.svg.addEventListener("keydown", (event) => this._key(event));
   }
 

@@ -372,7 +372,7 @@ const gradientView = {
       ),
       el(
         "div", {class: "trio"},
-        el("section", {class: "card double"}, pane("step")),
+        el("section", {class: "card double"}, pane("step", {id: "gradient-stepText"})),
         el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves")),
       ),
     );
