@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torchperc.cli import inputs
-
-if TYPE_CHECKING:
-    from torchperc.data import Dataset
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,6 +53,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--{next(iter(given)).replace('_', '-')} is about a file of samples; name it by --data FILE")
     if arguments.data is None and arguments.log is None and arguments.features is not None:
         raise ValueError("--features chooses features of data; name them by --data FILE or --log FILE")
+    if arguments.data is None and arguments.log is not None and Path(arguments.log).suffix.lower() != ".json":
+        raise ValueError(f"{arguments.log} holds no data; name the file that it was made on by --data FILE")
     if arguments.samples is not None and (arguments.data is None or arguments.log is not None):
         raise ValueError(
             f"--samples {arguments.samples} draws from --data FILE; a log is replayed with all of its samples"
@@ -69,20 +68,13 @@ def _content(arguments: argparse.Namespace, texts: dict[str, str] | None) -> dic
         return content(texts=texts)
     from torchperc.lab.play import contents
 
-    table = None if arguments.data is None else _table(arguments)
+    table = None if arguments.data is None else inputs.load(arguments)
     shown: dict[str, Any] = {"features": arguments.features, "texts": texts}
     if arguments.log is not None:
         log, told = contents.load_log(Path(arguments.log), table)
         return contents.content_of_log(log, table=table, **told, **shown)
     assert table is not None
     return contents.content_of_data(table, samples=arguments.samples, **shown)
-
-
-def _table(arguments: argparse.Namespace) -> Dataset:
-    from dataclasses import replace
-
-    table = inputs.load(arguments)
-    return replace(table, name=table.name or Path(arguments.data).stem)
 
 
 def _write_texts(arguments: argparse.Namespace) -> None:

@@ -204,4 +204,4 @@ def _whole(text: str) -> str:
 def source(name: str) -> str:
     """The text of a file of this package, installed or not."""
     place = files("torchperc.lab.play").joinpath(name)
-    return place.read_text("utf-8") if place.is_file() else ""
+    return place.read_text("utf-8")

@@ -13,9 +13,21 @@ function render({model, el}) {
     model.set("edited", true);
     model.save_changes();
   };
+  // Another view of the widget, or Python, has changed the points. The page ignores what it has already.
+  const send = () => {
+    const [points, labels] = [model.get("points"), model.get("labels")];
+    if (points.length !== labels.length) return; // the other half is still to come
+    frame.contentWindow?.postMessage({type: "torchperc-play-set", points, labels}, "*");
+  };
   window.addEventListener("message", receive);
+  model.on("change:points", send);
+  model.on("change:labels", send);
   el.append(frame);
-  return () => window.removeEventListener("message", receive);
+  return () => {
+    window.removeEventListener("message", receive);
+    model.off("change:points", send);
+    model.off("change:labels", send);
+  };
 }
 
 // The frame's HTML with its content put in. Shown a second time, the page begins with the points as they were left.
