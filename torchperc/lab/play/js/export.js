@@ -10,8 +10,8 @@ function pythonScript(store) {
   const net = two ? "tp.Perceptron(2, dtype=torch.float64)" : `tp.MulticlassPerceptron(2, ${data.classes}, dtype=torch.float64)`;
   const start = isZeroStart(conventions.start) ? [] : [
     "with torch.no_grad():",
-    `    net.weight.copy_(torch.tensor(${pythonValue(conventions.start.weight)}))`,
-    `    net.bias.copy_(torch.tensor(${pythonValue(conventions.start.bias)}))`,
+    `    net.weight.copy_(torch.tensor(${pythonValue(conventions.start.weight)}, dtype=torch.float64))`,
+    `    net.bias.copy_(torch.tensor(${pythonValue(conventions.start.bias)}, dtype=torch.float64))`,
   ];
   return [
     `"""${t("python.comment")}"""`,

@@ -68,12 +68,16 @@ function rootText(square) {
   return square.denominator === 1n ? `√${text}` : `√(${text})`;
 }
 
-// The square root of a BigInt if it is an integer, else null.
+// The square root of a BigInt if it is an integer, else null. Newton's way in whole numbers, from above: such numbers
+// have hundreds of digits where points are not on the grid.
 function wholeRoot(value) {
-  let root = BigInt(Math.floor(Math.sqrt(Number(value))));
-  while (root * root > value) root -= 1n;
-  while ((root + 1n) * (root + 1n) <= value) root += 1n;
-  return root * root === value ? root : null;
+  if (value < 2n) return value;
+  let root = 1n << BigInt(value.toString(16).length * 2); // no less than the root
+  for (;;) {
+    const next = (root + value / root) / 2n;
+    if (next >= root) return root * root === value ? root : null;
+    root = next;
+  }
 }
 
 function decision(yes, words) {
