@@ -142,8 +142,9 @@ _A = {"tie": "update", "biasStep": "unit", "order": "given"}
 _C = {"tie": "sign", "biasStep": "unit", "order": "given"}
 _D = {"tie": "sign", "biasStep": "unit", "order": "random-mistake"}
 _TWO = ((-0.55, -0.45), (0.55, 0.45))
-_THREE = ((-0.75, -0.5), (0.75, -0.5), (0.0, 0.8))
-_FOUR = ((-0.8, -0.8), (0.8, -0.8), (0.8, 0.8), (-0.8, 0.8))
+_NEAR = ((-0.3, -0.25), (0.4, 0.35))
+_THREE = ((-0.5, -0.35), (0.6, -0.25), (0.1, 0.6))
+_FOUR = ((-0.5, -0.6), (0.6, -0.5), (0.5, 0.6), (-0.6, 0.5))
 _TABLE = dict.fromkeys(_GATES, "−1 for false, +1 for true; a line separates them")
 _TABLE |= dict.fromkeys(("XOR", "XNOR"), "no line separates it: weight ¼ on each row puts one point in both hulls")
 
@@ -164,7 +165,13 @@ def _given(*samples: tuple[float, float, int]) -> tuple[list[list[float]], list[
 
 
 _CLOUDS = (
-    _of("blobs", "clouds", "separable blobs", "two clouds with a gap between them", blobs(_TWO, 20, 0.22, seed=3)),
+    _of(
+        "blobs",
+        "clouds",
+        "separable blobs",
+        "two clouds with a narrow gap between them",
+        blobs(_NEAR, 20, 0.26, seed=11),
+    ),
     _of(
         "noisy-blobs",
         "clouds",
@@ -174,8 +181,8 @@ _CLOUDS = (
     ),
     _of("moons", "clouds", "two moons", "no line separates them, a small net does", moons()),
     _of("circles", "clouds", "two circles", "a ring around another; no line separates them", circles()),
-    _of("three", "classes", "three classes", "the class with the largest score wins", blobs(_THREE, 12, 0.2, seed=5)),
-    _of("four", "classes", "four classes", "one cloud in each corner", blobs(_FOUR, 9, 0.2, seed=6)),
+    _of("three", "classes", "three classes", "the class with the largest score wins", blobs(_THREE, 12, 0.25, seed=11)),
+    _of("four", "classes", "four classes", "one cloud in each corner", blobs(_FOUR, 9, 0.25, seed=9)),
 )
 _NOTES = (
     _of("note-a", "notes", "A: AND", "w = (−4, 3, 2) after 18 mistakes; the 9th epoch is clean", gate("AND"), _A),
