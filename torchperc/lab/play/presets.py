@@ -143,7 +143,7 @@ _C = {"tie": "sign", "biasStep": "unit", "order": "given"}
 _D = {"tie": "sign", "biasStep": "unit", "order": "random-mistake"}
 _TWO = ((-0.55, -0.45), (0.55, 0.45))
 _NEAR = ((-0.3, -0.25), (0.4, 0.35))
-_THREE = ((-0.5, -0.35), (0.6, -0.25), (0.1, 0.6))
+_THREE = ((-0.75, -0.5), (0.75, -0.5), (0.0, 0.8))
 _FOUR = ((-0.5, -0.6), (0.6, -0.5), (0.5, 0.6), (-0.6, 0.5))
 _TABLE = dict.fromkeys(_GATES, "−1 for false, +1 for true; a line separates them")
 _TABLE |= dict.fromkeys(("XOR", "XNOR"), "no line separates it: weight ¼ on each row puts one point in both hulls")
@@ -181,7 +181,7 @@ _CLOUDS = (
     ),
     _of("moons", "clouds", "two moons", "no line separates them, a small net does", moons()),
     _of("circles", "clouds", "two circles", "a ring around another; no line separates them", circles()),
-    _of("three", "classes", "three classes", "the class with the largest score wins", blobs(_THREE, 12, 0.25, seed=11)),
+    _of("three", "classes", "three classes", "the class with the largest score wins", blobs(_THREE, 12, 0.33, seed=3)),
     _of("four", "classes", "four classes", "one cloud in each corner", blobs(_FOUR, 9, 0.25, seed=9)),
 )
 _NOTES = (
