@@ -140,6 +140,7 @@ function updatePage(changes) {
     tab.setAttribute("aria-selected", String(open));
     tab.tabIndex = open ? 0 : -1;
     if (!open) continue;
+    if (changes.has("view")) keepSeen(tab);
     if (!page.mounted.has(view.id)) {
       view.mount(page.panels[view.id], store);
       page.mounted.add(view.id);
@@ -147,6 +148,14 @@ function updatePage(changes) {
     view.update(store, changes);
   }
   page.tools.update();
+}
+
+// Scroll the row of tabs, and nothing else, so that a tab is seen.
+function keepSeen(tab) {
+  const row = tab.parentElement;
+  const [left, right] = [tab.offsetLeft - row.offsetLeft, tab.offsetLeft - row.offsetLeft + tab.offsetWidth];
+  if (left < row.scrollLeft) row.scrollLeft = left;
+  if (right > row.scrollLeft + row.clientWidth) row.scrollLeft = right - row.clientWidth;
 }
 
 // --- tools --------------------------------------------------------------------------------------------------------------

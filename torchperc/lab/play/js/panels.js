@@ -257,7 +257,7 @@ function spokenStep(log, t0) {
 // --- the plane's lines ------------------------------------------------------------------------------------------------
 
 // Boundaries and weight vectors before and after mistake t, and the sample that was mistaken.
-function ruleShapes(log, t0, frame, {shade = true} = {}) {
+function ruleShapes(log, t0, frame, {shade = true, unit = arrowUnit(log, frame)} = {}) {
   const now = stateAt(log, t0);
   const before = t0 > 0 ? stateAt(log, t0 - 1) : null;
   const moved = stateMoves(now);
@@ -265,7 +265,6 @@ function ruleShapes(log, t0, frame, {shade = true} = {}) {
   const above = [];
   if (before && stateMoves(before)) below.push(...boundaryShapes(before, "before"));
   if (moved) below.push(...boundaryShapes(now, "now"));
-  const unit = arrowUnit(log, frame);
   now.weight.forEach((_, k) => {
     if (before) above.push(weightArrow(before, k, unit, frame, "before"));
     above.push(weightArrow(now, k, unit, frame, "now"));
@@ -283,16 +282,15 @@ function boundaryShapes({weight, bias}, className) {
   return regionShapes(weight, bias, `border ${className}`);
 }
 
-// Pixels per unit of weight: the longest vector of the run fills a third of the plane.
+// How long a weight of 1 is drawn: the longest vector of the run fills a quarter of the plane.
 function arrowUnit(log, frame) {
   if (log.longest === undefined) {
-    const few = Math.max(1, Math.floor(log.index.length / 300));
     log.longest = 0;
-    for (let at = 0; at <= log.index.length; at += few) {
-      log.longest = Math.max(log.longest, ...stateAt(log, at).weight.map((row) => Math.hypot(...row)));
-    }
+    forEachState(log, ({weight}) => {
+      for (const row of weight) log.longest = Math.max(log.longest, log.scale * Math.hypot(row[0], row[1]));
+    });
   }
-  return (0.33 * (frame.x[1] - frame.x[0])) / (log.longest || 1);
+  return (0.27 * (frame.x[1] - frame.x[0])) / (log.longest || 1);
 }
 
 // From the boundary of two classes; from the middle, in the colour of its class, with more of them.
@@ -300,9 +298,10 @@ function weightArrow({weight, bias}, k, unit, frame, css) {
   const w = weight[k];
   if (w[0] === 0 && w[1] === 0) return null;
   const two = weight.length === 1;
-  const from = two ? footOf(w, bias[k], frame) : footOf([0, 0], 0, frame);
   const stretch = (frame.y[1] - frame.y[0]) / (frame.x[1] - frame.x[0]);
-  const to = [from[0] + w[0] * unit, from[1] + w[1] * unit * stretch];
+  const vector = [w[0] * unit, w[1] * unit * stretch];
+  const from = two ? footOf(w, bias[k], frame, vector) : middleOf(frame);
+  const to = [from[0] + vector[0], from[1] + vector[1]];
   return arrowShape(from, to, `weight ${css}${two ? "" : ` class-${k}`}`, css === "now" ? `w${two ? "" : subscript(k)}` : "");
 }
 
@@ -312,9 +311,51 @@ function overlayOf(log, name) {
   log.overlays[name] ??= {
     averaged: () => averaged(log),
     pocket: () => stateAt(log, pocketIndex(log)),
-    voted: () => voted(log),
+    voted: () => (log.index.length * log.data.points.length > MANY_VOTES ? overlayOf(log, "quick") : voted(log)),
+    quick: () => quickVote(log),
   }[name]();
   return log.overlays[name];
+}
+
+const MANY_VOTES = 2e6;
+
+// The same vote without exact ties, for colouring thousands of places: weights in flat arrays.
+function quickVote(log) {
+  const counts = log.steps ? survivals(log) : [1];
+  const rows = log.start.bias.length;
+  const size = 3 * rows;
+  const voters = new Float64Array(counts.length * size);
+  forEachState(log, ({weight, bias}, t) => {
+    for (let k = 0; k < rows; k++) voters.set([weight[k][0], weight[k][1], bias[k]], t * size + 3 * k);
+  });
+  return ([x, y]) => {
+    const votes = new Array(log.data.classes).fill(0);
+    for (let t = 0, at = 0; t < counts.length; t++, at += size) {
+      let best = 0;
+      let most = -Infinity;
+      for (let k = 0; k < rows; k++) {
+        const score = voters[at + 3 * k] * x + voters[at + 3 * k + 1] * y + voters[at + 3 * k + 2];
+        if (score > most) {
+          best = k;
+          most = score;
+        }
+      }
+      if (rows === 1) best = most >= 0 ? 1 : 0;
+      votes[best] += counts[t];
+    }
+    return rows === 1 ? Number(votes[1] >= votes[0]) : votes.indexOf(Math.max(...votes));
+  };
+}
+
+// How many places to colour: fewer for long runs.
+function votedCells(log) {
+  return Math.max(24, Math.min(120, Math.round(Math.sqrt(1e8 / (log.index.length + 1)))));
+}
+
+// The best bounds of γ* after each mistake, computed once.
+function bracketsOf(log) {
+  log.brackets ??= bestBrackets(log);
+  return log.brackets;
 }
 
 function overlayErrors(log, name) {
@@ -471,7 +512,7 @@ function resultFigures(log, t0) {
 
 // --- the table of the log ---------------------------------------------------------------------------------------------
 
-const MOST_ROWS = 300;
+const MOST_ROWS = 120;
 
 function logTable(store) {
   const body = el("tbody", {});
@@ -493,10 +534,11 @@ function logTable(store) {
       const first = total <= MOST_ROWS ? 0 : Math.max(0, Math.min(total - MOST_ROWS, cursor - MOST_ROWS / 2));
       drawn = {log, first};
       head.replaceChildren(...logColumns(log).map((name) => el("th", {scope: "col"}, t(`log.${name}`))));
-      const shown = Array.from({length: Math.min(total, MOST_ROWS)}, (_, k) => logRow(store, log, first + k));
-      body.replaceChildren(...shown);
+      const shown = Math.min(total, MOST_ROWS);
+      const states = statesAfter(log, first, first + shown);
+      body.replaceChildren(...states.map((state, k) => logRow(store, log, first + k, state)));
       more.textContent = total === 0 ? t("log.none")
-        : total > MOST_ROWS ? t("log.rows", {first: first + 1, last: first + shown.length, total}) : "";
+        : total > MOST_ROWS ? t("log.rows", {first: first + 1, last: first + shown, total}) : "";
     }
     for (const row of body.children) {
       const current = Number(row.dataset.t) === cursor;
@@ -523,9 +565,17 @@ function logColumns(log) {
   return ["t", "epoch", "sample", "x", "y", ...(log.classes === null ? [] : ["wrong"]), "score", "coef", "weight", "bias"];
 }
 
-function logRow(store, log, j) {
+// The weights after mistakes first … last − 1, in one pass.
+function statesAfter(log, first, last) {
+  const states = [];
+  forEachState(log, (state, t) => {
+    if (t > first && t <= last) states.push(scaledState(state, log.scale));
+  });
+  return states;
+}
+
+function logRow(store, log, j, {weight, bias}) {
   const i = log.index[j];
-  const {weight, bias} = stateAt(log, j + 1);
   const rows = log.classes === null ? [0] : [log.data.labels[i], log.wrong[j]];
   const cells = {
     t: el("button", {
@@ -596,17 +646,18 @@ function epochChart(log, t0) {
 
 // The best bounds of γ* after each mistake as steps, the area between them, γ* itself and where we are.
 function bracketChart(log, t0, gamma) {
-  const best = bestBrackets(log);
+  const best = bracketsOf(log);
   const total = log.index.length;
   const shown = best.map(({lower, upper}) => ({lower: Math.max(lower, 0), upper}));
   const finite = shown.map(({upper}) => upper).filter(Number.isFinite);
-  const high = Math.max(gamma ?? 0, ...finite, 1e-9) * 1.05;
+  const early = finite[Math.ceil(finite.length / 20) + 2] ?? Infinity; // the first bounds of a long run would flatten the rest
+  const high = Math.min(Math.max(gamma ?? 0, ...finite, 1e-9), 4 * Math.max(gamma ?? 0, early, 1e-9)) * 1.05;
   const scale = chartScale([0, Math.max(1, total)], [0, high]);
   const step = (name) => {
     let path = "";
     shown.forEach((bound, k) => {
-      const value = bound[name];
-      if (!Number.isFinite(value)) return;
+      if (!Number.isFinite(bound[name])) return;
+      const value = Math.min(bound[name], high);
       path += path ? ` H ${scale.x(k).toFixed(1)} V ${scale.y(value).toFixed(1)}` : `M ${scale.x(k).toFixed(1)} ${scale.y(value).toFixed(1)}`;
     });
     return path;

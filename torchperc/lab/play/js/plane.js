@@ -103,11 +103,21 @@ function lineInFrame(weight, bias, frame) {
   return found.length === 2 ? found : null;
 }
 
-// The point of the line nearest to the middle of the frame, or the middle itself if there is no line.
-function footOf(weight, bias, frame) {
+function middleOf({x, y}) {
+  return [(x[0] + x[1]) / 2, (y[0] + y[1]) / 2];
+}
+
+// Where on the line to draw a vector: in the middle, or where its end is still seen; the frame's middle without a line.
+function footOf(weight, bias, frame, vector = [0, 0]) {
   const ends = lineInFrame(weight, bias, frame);
-  if (ends === null) return [(frame.x[0] + frame.x[1]) / 2, (frame.y[0] + frame.y[1]) / 2];
-  return [0, 1].map((axis) => (ends[0][axis] + ends[1][axis]) / 2);
+  if (ends === null) return middleOf(frame);
+  const at = (part) => [0, 1].map((axis) => ends[0][axis] + part * (ends[1][axis] - ends[0][axis]));
+  const seen = (part) => at(part).every((value, axis) => {
+    const [lo, hi] = [frame.x, frame.y][axis];
+    const edge = 0.04 * (hi - lo);
+    return value + vector[axis] > lo + edge && value + vector[axis] < hi - edge;
+  });
+  return at([0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9].find(seen) ?? 0.5);
 }
 
 // Weights with a row per class: two classes have the scores −s and s.
@@ -185,7 +195,8 @@ class Plane {
 
   get frame() {
     if (this.options.frame) return this.options.frame;
-    if (!this.store.dragging || !this.kept) this.kept = frameOf(this.data);
+    const {data} = this;
+    if (!this.kept || (!this.store.dragging && this.keptFor !== data)) [this.kept, this.keptFor] = [frameOf(data), data];
     return this.kept;
   }
 
@@ -310,21 +321,27 @@ class Plane {
   }
 
   // Colours a small canvas by class and stretches it over the plane.
+  // A picture of what a function decides; kept while function, frame and colours are the same, as it takes long.
   _raster({decide, className, cells}) {
+    const colours = Array.from({length: MOST_CLASSES}, (_, k) => colourOf(k));
+    const key = JSON.stringify([this.frame, cells, colours]);
+    if (this.raster?.decide !== decide || this.raster.key !== key) {
+      this.raster = {decide, key, picture: this._pictureOf(decide, cells, colours)};
+    }
+    const whole = {x: 0, y: 0, width: this.size, height: this.size, preserveAspectRatio: "none"};
+    return svgEl("image", {class: `raster ${className}`, href: this.raster.picture, ...whole});
+  }
+
+  _pictureOf(decide, cells, colours) {
     const canvas = el("canvas", {width: cells, height: cells});
     const context = canvas.getContext("2d");
     const image = context.createImageData(cells, cells);
-    const colours = Array.from({length: MOST_CLASSES}, (_, k) => colourOf(k));
-    const {x: [x0, x1], y: [y0, y1]} = this.frame;
-    for (let row = 0; row < cells; row++) {
-      for (let column = 0; column < cells; column++) {
-        const at = [x0 + ((column + 0.5) / cells) * (x1 - x0), y1 - ((row + 0.5) / cells) * (y1 - y0)];
-        image.data.set([...colours[decide(at)], 255], 4 * (row * cells + column));
-      }
-    }
+    const along = ([from, to]) => Array.from({length: cells}, (_, k) => from + ((k + 0.5) / cells) * (to - from));
+    const [xs, ys] = [along(this.frame.x), along(this.frame.y).reverse()];
+    const classes = decide.raster ? decide.raster(xs, ys) : ys.flatMap((y) => xs.map((x) => decide([x, y])));
+    classes.forEach((label, k) => image.data.set([...colours[label], 255], 4 * k));
     context.putImageData(image, 0, 0);
-    const whole = {x: 0, y: 0, width: this.size, height: this.size, preserveAspectRatio: "none"};
-    return svgEl("image", {class: `raster ${className}`, href: canvas.toDataURL(), ...whole});
+    return canvas.toDataURL();
   }
 
   _radius() {

@@ -62,7 +62,8 @@ const compareView = {
       const log = logOf(store, cursor);
       transport.update();
       form.update();
-      plane.draw(log ? ruleShapes(log, store.state[cursor], plane.frame) : {});
+      const unit = Math.min(...[store.log, store.secondLog].filter(Boolean).map((each) => arrowUnit(each, plane.frame)));
+      plane.draw(log ? ruleShapes(log, store.state[cursor], plane.frame, {unit}) : {});
       result.replaceChildren(...(log ? [resultFigures(log, store.state[cursor]), verdictBanner(log)] : []));
       step.replaceChildren(...(log ? [stepCard(log, store.state[cursor])] : []));
     };
