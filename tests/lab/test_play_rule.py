@@ -22,6 +22,7 @@ TIES, BIAS_STEPS, ORDERS = (
 NEAR = {"rel": 1e-12, "abs": 1e-12}
 
 RUN = """
+const places = [-1.5, -1, -0.25, 0, 0.5, 0.75, 1.5];
 const shown = ({lower, upper}) => [String(lower), String(upper)];
 answer = questions.map(({data, conventions, asked}) => {
   const log = runRule(data, conventions);
@@ -31,6 +32,7 @@ answer = questions.map(({data, conventions, asked}) => {
   return {
     json: logToJson(log), scores: log.scores, again: [logToJson(again), again.scores],
     states: moments.map((t) => stateAt(log, t)), averaged: averaged(log), voted: asked.map(voted(log)),
+    raster: [voted(log).raster(places, places), places.flatMap((y) => places.map((x) => voted(log)([x, y])))],
     pockets: ["runs", "every"].map((ratchet) => pocketIndex(log, ratchet)), errors: errorsOfStates(log),
     byEpoch: mistakesByEpoch(log), brackets: moments.map((t) => shown(bracketAt(log, t))),
     best: bestBrackets(log).map(shown),
@@ -75,7 +77,7 @@ def cases():
         conventions = {
             "tie": tie, "biasStep": bias_step, "order": order, "seed": chance.choice((0, 1, number, 2**32 + number)),
             "lr": chance.choice((1, 0.25, 2, 0.1) if at_zero else (1, 0.25, 0.5)),
-            "margin": 0 if tie == "sign" else chance.choice((0, 0, 0.125)), "maxEpochs": chance.choice((1, 3, 6) if order == "random-mistake" else (2, 6, 12)),
+            "margin": 0 if tie == "sign" else chance.choice((0, 0, 0.125)), "maxEpochs": chance.choice((1, 3, 6) if order == "random-mistake" else (2, 4, 10)),
             "start": None if at_zero else random_start(chance, classes),
         }  # fmt: skip
         asked = [[grid(chance), grid(chance)] for _ in range(5)]
@@ -161,6 +163,7 @@ def test_the_same_votes():
         decided = result.log.voted().predict(torch.tensor(case["asked"], dtype=torch.float64)).tolist()
         labels = [2 * label - 1 for label in made["voted"]] if case["data"]["classes"] == 2 else made["voted"]
         assert labels == decided, case
+        assert made["raster"][0] == made["raster"][1], case
 
 
 def test_the_same_pocket_errors_and_learning_curve():
@@ -182,7 +185,7 @@ def python_bracket(case, log, t):
 
 
 def test_the_same_bracket_around_the_largest_margin():
-    for case, made, result in both():
+    for case, made, result in both()[::2]:
         log = result.log
         for t, found in zip((0, len(log) // 2, len(log)), made["brackets"], strict=True):
             assert tuple(map(float, found)) == pytest.approx(python_bracket(case, log, t), **NEAR), case
@@ -279,7 +282,7 @@ answer = questions.map(({data, conventions}) => ({proof: prove(data), bound: bou
 def proved():
     """Sets of 2, 3 and 4 classes, some on one line or with equal points of different classes, and what was proved."""
     chance, asked = random.Random(5), []
-    for number in range(240):
+    for number in range(200):
         data = random_set(chance, (2, 2, 3, 4)[number % 4])
         if number % 7 == 0:
             data["points"] = [[x, 2 * x - 0.5] for x, _ in data["points"]]
@@ -322,7 +325,7 @@ def test_separable_or_not_as_the_theory_says():
         assert proof["kind"] == certificate.kind or data["classes"] > 2, data
         kinds.append((proof["kind"], data["classes"] == 2))
     expected = [("separable", True), ("separable", False), ("not separable", True), ("not separable", False)]
-    assert all(kinds.count(kind) >= 25 for kind in expected), kinds
+    assert all(kinds.count(kind) >= 20 for kind in expected), kinds
     assert kinds.count(("weakly separable", True)) >= 4, kinds
 
 

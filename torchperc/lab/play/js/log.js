@@ -21,14 +21,31 @@
 
 const LOG_FORMAT = "torchperc mistake log";
 const LOG_VERSION = 1;
+const SNAPSHOT_EVERY = 200;
+const KEPT = new WeakMap();
 
 // --- weights ----------------------------------------------------------------------------------------------------------
 
 // The weights after the first t mistakes: {weight: rows, bias: [..]}; t = 0 is the start, t = log.index.length the end.
 function stateAt(log, t) {
-  const state = copyState(log.start);
-  for (let j = 0; j < t; j++) replayMistake(log, state, j);
+  const known = keptFor(log, "snapshots", () => snapshotsOf(log));
+  const nearest = Math.floor(t / SNAPSHOT_EVERY);
+  const state = copyState(known[nearest]);
+  for (let j = nearest * SNAPSHOT_EVERY; j < t; j++) replayMistake(log, state, j);
   return scaledState(state, log.scale);
+}
+
+// States to go on from, so that the way to a late one is not made from the start each time.
+function snapshotsOf(log) {
+  const known = [];
+  forEachState(log, (state, t) => t % SNAPSHOT_EVERY === 0 && known.push(copyState(state)));
+  return known;
+}
+
+// What a function of a log returned, kept as long as the log: a log never changes.
+function keptFor(log, name, make) {
+  if (!KEPT.has(log)) KEPT.set(log, {});
+  return (KEPT.get(log)[name] ??= make());
 }
 
 // Makes the update of mistake j, as training made it: before weights are scaled.
@@ -98,17 +115,57 @@ function lastingSums(log) {
 
 // --- the vote ---------------------------------------------------------------------------------------------------------
 
-// The vote of all states, each as often as the number of samples it survived: a function x → class 0 .. K−1.
+// The vote of all states, each as often as the number of samples it survived: a function x → class 0 .. K−1. It has a
+// function raster(xs, ys) with it: the classes of all points of a grid, row by row, each row being one of ys.
 function voted(log) {
-  const counts = log.steps ? survivals(log) : [1];
-  const voters = [];
-  forEachState(log, (state, t) => counts[t] && voters.push([copyState(state), counts[t]]));
-  return (x) => {
-    const votes = new Array(log.data.classes).fill(0);
-    for (const [state, count] of voters) votes[classAt(state, x)] += count;
+  const voters = votersOf(log);
+  const winner = (votes) => {
     if (log.classes === null) return votes[1] >= votes[0] ? 1 : 0;  // as a score of 0 is class 1
     return decideClass(votes);
   };
+  const decide = (x) => {
+    const votes = new Array(log.data.classes).fill(0);
+    for (const { state, count } of voters) votes[classAt(state, x)] += count;
+    return winner(votes);
+  };
+  decide.raster = (xs, ys) => ys.flatMap((y) => rowOfVotes(voters, log.data.classes, xs, y).map(winner));
+  return decide;
+}
+
+// The votes at (x, y) for all xs, which ascend. A state's region of a class is convex, so along a row each class has one
+// stretch, whose end is found by halving: few decisions, where one for every x and state would be very many.
+function rowOfVotes(voters, classes, xs, y) {
+  const votes = xs.map(() => new Array(classes).fill(0));  // first by how much they change from the place before
+  for (const { state, count } of voters) {
+    const at = (column) => classAt(state, [xs[column], y]);
+    const end = at(xs.length - 1);
+    for (let first = 0; first < xs.length; ) {
+      const label = at(first);
+      let [last, beyond] = [first, xs.length];
+      if (end === label) last = xs.length - 1;
+      else while (beyond - last > 1) {
+        const middle = (last + beyond) >> 1;
+        if (at(middle) === label) last = middle;
+        else beyond = middle;
+      }
+      votes[first][label] += count;
+      first = last + 1;
+      if (first < xs.length) votes[first][label] -= count;
+    }
+  }
+  for (let n = 1; n < xs.length; n++) votes[n] = votes[n].map((value, k) => value + votes[n - 1][k]);
+  return votes;
+}
+
+// All states that survived a sample, equal ones together: [{state, count}, ...].
+function votersOf(log) {
+  const [counts, voters] = [log.steps ? survivals(log) : [1], new Map()];
+  forEachState(log, (state, t) => {
+    const key = stateKey(state);
+    if (!voters.has(key)) voters.set(key, { state: copyState(state), count: 0 });
+    voters.get(key).count += counts[t];
+  });
+  return [...voters.values()].filter(({ count }) => count > 0);
 }
 
 // How many samples each state survived, from the start to the last: t + 1 numbers (the votes it has).
@@ -200,6 +257,10 @@ function bestBrackets(log) {
   if (log.projection) {
     return log.projection.brackets.map(([lower, upper]) => ({ lower: lower ?? -Infinity, upper: upper ?? Infinity }));
   }
+  return keptFor(log, "brackets", () => closingBrackets(log));
+}
+
+function closingBrackets(log) {
   const [best, corners] = [[], cornersOf(log.data)];  // the least slack is that of a corner of a hull
   let [lower, upper, total] = [-Infinity, Infinity, 0];
   forEachState(log, (state, t) => {

@@ -191,9 +191,23 @@ function decideClass(scores, compare = asRounded) {
   return best;
 }
 
-// The class that a state decides for at x, by exact arithmetic where rounding could matter.
+// The class that a state decides for at x: fast where it is clear, by exact arithmetic where rounding could matter.
 function classAt(state, x) {
-  return decideClass(scoresAt(state, x), exactly(state, x));
+  const rows = state.bias.length;
+  let best = 0;
+  let most = scoreAt(state, x, 0);
+  let second = rows === 1 ? 0 : -Infinity;  // one score is compared with 0
+  for (let k = 1; k < rows; k++) {
+    const score = scoreAt(state, x, k);
+    second = Math.max(second, Math.min(most, score));
+    if (score > most) {
+      best = k;
+      most = score;
+    }
+  }
+  const clear = Math.abs(most - second) > roundingOf(state, Math.max(Math.abs(x[0]), Math.abs(x[1])));
+  if (!clear) return decideClass(scoresAt(state, x), exactly(state, x));
+  return rows > 1 ? best : most > 0 ? 1 : 0;
 }
 
 // How far a sample is on its side: y·s, or s_y − s_r against the strongest wrong class r (the lowest of equals).
