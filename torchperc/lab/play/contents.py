@@ -55,7 +55,7 @@ def content_of_log(
     """
     known: dict[str, Any] = {} if trainer is None else {"conventions": conventions_of(trainer)}
     if isinstance(log, RuleResult):
-        log, ending = log.log, (ending_of(log), log.cycle)
+        ending, log = (ending_of(log), log.cycle), log.log
     if ending is not None:
         known |= {"verdict": ending[0], "cycle": ending[1]}
     made = recording(log, table.names if table else names, features, **known)
@@ -111,7 +111,7 @@ def _told(path: Path) -> dict[str, Any]:
     """The conventions and the ending that a log in JSON has beside its mistakes, as the page writes it."""
     if path.suffix.lower() != ".json":
         return {}
-    found, told = json.loads(path.read_bytes()), {}
+    found, told = json.loads(path.read_bytes()), dict[str, Any]()
     try:
         if found.get("conventions") is not None:
             told["trainer"] = RuleTrainer(**found["conventions"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from itertools import product
+from typing import Any
 
 import torch
 
@@ -29,7 +30,7 @@ def retraced(log: MistakeLog) -> tuple[RuleTrainer, RuleResult] | None:
         return None
     sizes = log.coef.abs().unique().tolist() or [1.0]
     beta = log.space.bias_scale
-    known = {"lr": sizes[0], "bias_step": bias_step_of(beta), "max_epochs": max(len(log.epoch_ends), 1)}
+    known: dict[str, Any] = {"lr": sizes[0], "bias_step": bias_step_of(beta), "max_epochs": max(len(log.epoch_ends), 1)}
     for order, tie in product(ORDERS, TIES):
         trainer = RuleTrainer(tie=tie, order=order, **known)
         result = _again(log, trainer)
@@ -45,7 +46,7 @@ def bias_step_of(scale: float) -> str:
 
 def _again(log: MistakeLog, trainer: RuleTrainer) -> RuleResult:
     rows, classes = log.space.rows, log.space.classes
-    like = {"dtype": rows.dtype, "bias": log.space.bias_scale != 0 or bool(log.start.bias.any())}
+    like: dict[str, Any] = {"dtype": rows.dtype, "bias": log.space.bias_scale != 0 or bool(log.start.bias.any())}
     net = Perceptron(rows.width, **like) if classes is None else MulticlassPerceptron(rows.width, classes, **like)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a strict tie that starts at zero
