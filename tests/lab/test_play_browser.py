@@ -172,6 +172,16 @@ def test_classes_are_added_and_removed(opened):
     assert len(points(page)) == 4
 
 
+def test_conventions_of_an_example_go_with_it(opened):
+    page = opened("preset=note-e")
+    expect(page.locator("#biasStep")).to_have_value("radius")
+    page.locator("#preset").select_option("AND")
+    expect(page.locator("#biasStep")).to_have_value("unit")
+    page.locator("#tie").select_option("sign")
+    page.locator("#preset").select_option("OR")
+    expect(page.locator("#tie")).to_have_value("sign")  # what the user has chosen stays
+
+
 def test_every_example_is_shown(opened):
     page = opened()
     ids = page.locator("#preset option").evaluate_all("all => all.map(({value}) => value)")
@@ -554,7 +564,7 @@ def test_a_picture_is_saved(opened, tmp_path, view):
 def test_everything_by_keyboard(opened):
     page = opened()
     page.keyboard.press("1")
-    expect(page.locator("#class-0")).to_have_attribute("aria-checked", "true")
+    expect(page.locator("#class-0")).to_have_attribute("aria-pressed", "true")
     page.keyboard.press("a")  # a point in the middle, focused
     assert points(page)[4] == (0, 0, 0)
     for _ in range(3):

@@ -110,6 +110,8 @@ function notice(text, kind = "info") {
   if (!place) return;
   place.textContent = text;
   place.className = `notice ${kind} shown`;
+  const said = document.querySelector("dialog[open] .said"); // what is below an open dialog is hard to read
+  if (said) said.textContent = text;
   clearTimeout(notice.timer);
   notice.timer = setTimeout(() => place.classList.remove("shown"), kind === "warning" ? 9000 : 5000);
 }

@@ -161,9 +161,9 @@ function keepSeen(tab) {
 // --- tools --------------------------------------------------------------------------------------------------------------
 
 function toolBar(store) {
-  const classes = el("div", {class: "segments", role: "radiogroup", "aria-label": t("tools.class")});
+  const classes = el("div", {class: "segments", role: "group", "aria-label": t("tools.class")});
   const modes = el(
-    "div", {class: "segments", role: "radiogroup", "aria-label": t("tools.mode")},
+    "div", {class: "segments", role: "group", "aria-label": t("tools.mode")},
     ...["add", "delete"].map((mode) => segment(`mode-${mode}`, [t(`tools.${mode}`)], () => store.set({mode}))),
   );
   const preset = selectField("preset", t("tools.preset"), presetOptions(), (id) => choosePreset(store, id));
@@ -192,7 +192,7 @@ function toolBar(store) {
     const {data} = store;
     showClasses(classes, store);
     for (const mode of ["add", "delete"]) {
-      modes.querySelector(`#mode-${mode}`).setAttribute("aria-checked", String(store.mode === mode));
+      modes.querySelector(`#mode-${mode}`).setAttribute("aria-pressed", String(store.mode === mode));
     }
     document.documentElement.dataset.mode = store.mode;
     show(preset.input, store.preset ?? "");
@@ -206,7 +206,7 @@ function toolBar(store) {
 }
 
 function segment(id, children, act, attributes = {}) {
-  return el("button", {type: "button", role: "radio", id, "data-test": id, onclick: act, ...attributes}, ...children);
+  return el("button", {type: "button", id, "data-test": id, onclick: act, ...attributes}, ...children);
 }
 
 function showClasses(place, store) {
@@ -219,7 +219,7 @@ function showClasses(place, store) {
       {"aria-label": t("tools.classNumber", {label: className(data, k), key: k + 1})},
     )));
   }
-  [...place.children].forEach((child, k) => child.setAttribute("aria-checked", String(k === pen)));
+  [...place.children].forEach((child, k) => child.setAttribute("aria-pressed", String(k === pen)));
 }
 
 function presetOptions() {
@@ -232,7 +232,14 @@ function choosePreset(store, id) {
   const preset = presetOf(id);
   if (!preset) return;
   player.stop();
-  store.set({cursor: 0, secondCursor: 0, ...presetState(preset)});
+  store.set({cursor: 0, secondCursor: 0, ...leaveConventions(store), ...presetState(preset)});
+}
+
+// Conventions that came with an example, and were not changed since, go with it.
+function leaveConventions(store) {
+  const preset = presetOf(store.preset);
+  const own = preset?.conventions ? settled({...defaultConventions(preset.classes), ...preset.conventions}, preset.classes) : null;
+  return own && sameJson(own, store.conventions) ? {conventions: defaultConventions()} : {};
 }
 
 function changeClasses(store, by) {
@@ -306,9 +313,10 @@ function openDialog(id, title, ...children) {
 function textDialog(id, title, text) {
   const field = el("textarea", {id: `${id}-text`, "data-test": `${id}-text`, readonly: true, rows: 18, spellcheck: "false", "aria-label": title});
   field.value = text;
-  openDialog(id, title, field);
+  openDialog(id, title, field, el("p", {class: "said remark", role: "status"}));
   field.focus();
-  field.select();
+  field.setSelectionRange(0, 0);
+  field.scrollTop = 0;
 }
 
 function givePython(store) {
@@ -334,7 +342,7 @@ function openCsv(store) {
       problem.textContent = t("csv.problem", {error: error.message});
     }
   };
-  const file = el("input", {type: "file", id: "csv-file", "data-test": "csv-file", accept: ".csv,.txt,.tsv,text/*", onchange: async () => use(await file.files[0].text())});
+  const file = el("input", {type: "file", class: "hidden", id: "csv-file", "data-test": "csv-file", accept: ".csv,.txt,.tsv,text/*", onchange: async () => use(await file.files[0].text())});
   const dialog = openDialog(
     "csv-dialog", t("csv.title"), el("p", {}, t("csv.text")), field, problem,
     el("div", {class: "group"}, button("csv-use", t("csv.use"), () => use(field.value), {class: "primary"}), el("label", {class: "file"}, t("csv.file"), file)),

@@ -206,6 +206,7 @@ const TEXTS = {
     "proof.yes": "Separable",
     "proof.no": "Not separable",
     "proof.weakly": "Not separable: the classes touch",
+    "proof.long": "Fractions marked ≈ are too long to show here; point at one to see all of it.",
     "proof.exact": "Computed in fractions; nothing is rounded.",
     "proof.yesText": "This line separates the points, and no other has a wider strip free of points.",
     "proof.yesMany": "These weights give every sample the largest score for its own class.",

@@ -43,8 +43,8 @@ const proofView = {
     this.check.replaceChildren(...parts.check);
     this.check.hidden = parts.check.length === 0;
     this.plane.draw(parts.shapes);
-    const said = this.text.querySelector(".decision").textContent;
-    announce(said);
+    if (this.text.querySelector(".rounded")) this.text.append(el("p", {class: "remark"}, t("proof.long")));
+    announce(this.text.querySelector(".decision").textContent);
   },
 };
 

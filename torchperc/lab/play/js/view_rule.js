@@ -27,7 +27,8 @@ const ruleView = {
       ),
     ));
     this.plane = createPlane(left, store, {id: "rule-plane", label: t("plane.label")});
-    left.append(pane("empty"), this._legend(), this._overlays(store));
+    left.append(this._legend(), this._overlays(store));
+    left.prepend(pane("empty"));
     this.previous = store.log;
   },
 
