@@ -375,8 +375,13 @@ def test_two_conventions_side_by_side(opened):
     page.locator("#go-there").click()
     places = [page.locator(f"#{side}-place").inner_text() for side in ("first", "second")]
     assert len({place.split()[0] for place in places}) == 1
+    page.locator("#second-end").click()
+    page.locator("#second-back").click()  # each side has its own cursor
+    total = result.mistakes
+    expect(page.locator("#second-place")).to_have_text(f"{total - 1} of {total}")
     page.locator("#first-rewind").click()
     expect(page.locator("#first-place")).to_have_text("0 of 18")
+    expect(page.locator("#second-place")).to_have_text(f"{total - 1} of {total}")
     page.locator("#swap").click()
     expect(page.locator("#first-tie")).to_have_value("sign")
     expect(page.locator("#second-place")).to_have_text("0 of 18")

@@ -139,7 +139,20 @@ function startCard(log) {
     "div", {class: "step"},
     el("h3", {class: "step-title"}, t("step.start")),
     el("p", {}, isZeroStart(log.start) ? t("step.startZero") : t("step.startText", {weights: weightsText(weight, bias)})),
+    ...ruleInWords(log),
   );
+}
+
+function ruleInWords({classes, conventions: {tie, biasStep, margin}}) {
+  const moves = (row, sign, c) => {
+    const name = (letter) => [letter, row ? el("sub", {}, row) : ""];
+    const gain = (letter, step) => [...name(letter), " ← ", ...name(letter), ` ${sign} ${c}${step}`];
+    const bias = biasStep === "none" ? [] : [",  ", ...gain("b", biasStep === "radius" ? "·R²" : "")];
+    return el("p", {class: "big formula"}, ...gain("w", "·x"), ...bias);
+  };
+  if (classes !== null) return [el("p", {}, t("step.ruleMany")), moves("y", "+", "η"), moves("r", "−", "η")];
+  const why = tie === "sign" ? t("conventions.tie.sign").split(": ")[1] : `y·s ${tie === "update" ? "≤" : "<"} ${num(margin)}`;
+  return [el("p", {}, t("step.rule", {why})), moves("", "+", "η·y")];
 }
 
 // A product as a sum of its terms: 1·0.5 + (−1)·1 + b.

@@ -107,7 +107,7 @@ class Store {
     this._settle();
     const changes = new Set(Object.keys(this.state).filter((name) => !sameJson(this.state[name], before[name])));
     if (undo && REMEMBERED.some((name) => changes.has(name))) this._remember(before);
-    if (!("cursor" in patch)) this._follow(ended);
+    this._follow(ended, patch);
     this._clamp();
     for (const name of ["cursor", "secondCursor"]) if (this.state[name] !== before[name]) changes.add(name);
     if (changes.size) this.tell(changes);
@@ -123,9 +123,9 @@ class Store {
     return [at(this.log, this.cursor), this.kept.has("second") && at(this.secondLog, this.secondCursor)];
   }
 
-  _follow([first, second]) {
-    if (first && this.log) this.state.cursor = this.log.index.length;
-    if (second && this.secondLog) this.state.secondCursor = this.secondLog.index.length;
+  _follow([first, second], patch) {
+    if (first && this.log && !("cursor" in patch)) this.state.cursor = this.log.index.length;
+    if (second && this.secondLog && !("secondCursor" in patch)) this.state.secondCursor = this.secondLog.index.length;
   }
 
   _clamp() {

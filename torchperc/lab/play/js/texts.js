@@ -82,6 +82,8 @@ const TEXTS = {
     "step.start": "Start",
     "step.startText": "{weights}. Nothing has been presented yet.",
     "step.startZero": "All weights are 0, so every score is 0 and there is no boundary yet. Press play, or step with the right arrow.",
+    "step.rule": "The rule: present one sample after the other. Where {why}, it is a mistake:",
+    "step.ruleMany": "The rule: present one sample after the other. Where the score of another class r is not below that of its own class y, it is a mistake:",
     "step.title": "Mistake {t} of {total}",
     "step.where": "epoch {epoch}, sample {sample}",
     "step.sample": "sample",
