@@ -28,11 +28,11 @@ answer = questions.map(({data, conventions, asked}) => {
   const log = runRule(data, conventions);
   const again = logFromJson(JSON.parse(JSON.stringify(logToJson(log))));
   const count = log.index.length;
-  const moments = [0, count >> 1, count];
+  const [moments, vote] = [[0, count >> 1, count], voted(log)];
   return {
     json: logToJson(log), scores: log.scores, again: [logToJson(again), again.scores],
-    states: moments.map((t) => stateAt(log, t)), averaged: averaged(log), voted: asked.map(voted(log)),
-    raster: [voted(log).raster(places, places), places.flatMap((y) => places.map((x) => voted(log)([x, y])))],
+    states: moments.map((t) => stateAt(log, t)), averaged: averaged(log), voted: asked.map(vote),
+    raster: [vote.raster(places, places), places.flatMap((y) => places.map((x) => vote([x, y])))],
     pockets: ["runs", "every"].map((ratchet) => pocketIndex(log, ratchet)), errors: errorsOfStates(log),
     byEpoch: mistakesByEpoch(log), brackets: moments.map((t) => shown(bracketAt(log, t))),
     best: bestBrackets(log).map(shown),
@@ -77,7 +77,7 @@ def cases():
         conventions = {
             "tie": tie, "biasStep": bias_step, "order": order, "seed": chance.choice((0, 1, number, 2**32 + number)),
             "lr": chance.choice((1, 0.25, 2, 0.1) if at_zero else (1, 0.25, 0.5)),
-            "margin": 0 if tie == "sign" else chance.choice((0, 0, 0.125)), "maxEpochs": chance.choice((1, 3, 6) if order == "random-mistake" else (2, 4, 10)),
+            "margin": 0 if tie == "sign" else chance.choice((0, 0, 0.125)), "maxEpochs": chance.choice((1, 2, 4) if order == "random-mistake" else (1, 4, 8)),
             "start": None if at_zero else random_start(chance, classes),
         }  # fmt: skip
         asked = [[grid(chance), grid(chance)] for _ in range(5)]
@@ -131,7 +131,7 @@ def test_the_cases_have_every_verdict_and_many_mistakes():
         ("SEPARATED", "CYCLING", "BUDGET"), True
     )
     assert len(verdicts) >= 300
-    assert sum(result.mistakes for _, _, result in both()) > 3000
+    assert sum(result.mistakes for _, _, result in both()) > 2000
 
 
 def test_the_same_weights_at_any_moment_to_the_bit():
@@ -185,14 +185,14 @@ def python_bracket(case, log, t):
 
 
 def test_the_same_bracket_around_the_largest_margin():
-    for case, made, result in both()[::2]:
+    for case, made, result in both()[::3]:
         log = result.log
         for t, found in zip((0, len(log) // 2, len(log)), made["brackets"], strict=True):
             assert tuple(map(float, found)) == pytest.approx(python_bracket(case, log, t), **NEAR), case
 
 
 def test_the_best_bracket_so_far_only_closes():
-    for case, made, result in both()[::20]:
+    for case, made, result in both()[::21]:
         every = [python_bracket(case, result.log, t) for t in range(len(result.log) + 1)]
         lower = list(itertools.accumulate((bound for bound, _ in every), max))
         upper = list(itertools.accumulate((bound for _, bound in every), min))
@@ -213,7 +213,7 @@ def test_json_is_read_back_as_it_was():
 def test_sums_that_round_are_decided_exactly_as_in_python():
     chance, off = random.Random(3), []
     for tie, order in itertools.product(TIES, ORDERS):
-        for _ in range(4):  # tenths are no dyadic fractions; many lie on the line that the weights make
+        for _ in range(3):  # tenths are no dyadic fractions; many lie on the line that the weights make
             points = [[chance.randint(-5, 5) / 10, chance.randint(-5, 5) / 10] for _ in range(9)]
             labels = [int(x + 2 * y > 0) for x, y in points]
             labels[:2] = [0, 1]
