@@ -324,40 +324,9 @@ function overlayOf(log, name) {
   log.overlays[name] ??= {
     averaged: () => averaged(log),
     pocket: () => stateAt(log, pocketIndex(log)),
-    voted: () => (log.index.length * log.data.points.length > MANY_VOTES ? overlayOf(log, "quick") : voted(log)),
-    quick: () => quickVote(log),
+    voted: () => voted(log),
   }[name]();
   return log.overlays[name];
-}
-
-const MANY_VOTES = 2e6;
-
-// The same vote without exact ties, for colouring thousands of places: weights in flat arrays.
-function quickVote(log) {
-  const counts = log.steps ? survivals(log) : [1];
-  const rows = log.start.bias.length;
-  const size = 3 * rows;
-  const voters = new Float64Array(counts.length * size);
-  forEachState(log, ({weight, bias}, t) => {
-    for (let k = 0; k < rows; k++) voters.set([weight[k][0], weight[k][1], bias[k]], t * size + 3 * k);
-  });
-  return ([x, y]) => {
-    const votes = new Array(log.data.classes).fill(0);
-    for (let t = 0, at = 0; t < counts.length; t++, at += size) {
-      let best = 0;
-      let most = -Infinity;
-      for (let k = 0; k < rows; k++) {
-        const score = voters[at + 3 * k] * x + voters[at + 3 * k + 1] * y + voters[at + 3 * k + 2];
-        if (score > most) {
-          best = k;
-          most = score;
-        }
-      }
-      if (rows === 1) best = most >= 0 ? 1 : 0;
-      votes[best] += counts[t];
-    }
-    return rows === 1 ? Number(votes[1] >= votes[0]) : votes.indexOf(Math.max(...votes));
-  };
 }
 
 // How many places to colour: fewer for long runs.
@@ -365,13 +334,11 @@ function votedCells(log) {
   return Math.max(24, Math.min(120, Math.round(Math.sqrt(1e8 / (log.index.length + 1)))));
 }
 
-// The best bounds of γ* after each mistake, computed once.
-function bracketsOf(log) {
-  log.brackets ??= bestBrackets(log);
-  return log.brackets;
-}
+const MOST_VOTES = 3e6;
 
+// How many samples a model decides wrongly; null where counting all votes would take too long.
 function overlayErrors(log, name) {
+  if (name === "voted" && log.index.length * log.data.points.length > MOST_VOTES) return null;
   const model = overlayOf(log, name);
   const decide = name === "voted" ? model : (x) => classAt(model, x);
   return log.data.points.filter((x, i) => decide(x) !== log.data.labels[i]).length;
@@ -659,7 +626,7 @@ function epochChart(log, t0) {
 
 // The best bounds of γ* after each mistake as steps, the area between them, γ* itself and where we are.
 function bracketChart(log, t0, gamma) {
-  const best = bracketsOf(log);
+  const best = bestBrackets(log);
   const total = log.index.length;
   const shown = best.map(({lower, upper}) => ({lower: Math.max(lower, 0), upper}));
   const finite = shown.map(({upper}) => upper).filter(Number.isFinite);

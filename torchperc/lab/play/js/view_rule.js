@@ -68,7 +68,7 @@ const ruleView = {
   _draw(store, log) {
     const {overlays} = store;
     const shapes = ruleShapes(log, store.cursor, this.plane.frame, {shade: !overlays.voted});
-    if (overlays.voted && !store.dragging) shapes.below.unshift(rasterShape(overlayOf(log, "quick"), "voted", votedCells(log)));
+    if (overlays.voted && !store.dragging) shapes.below.unshift(rasterShape(overlayOf(log, "voted"), "voted", votedCells(log)));
     for (const name of ["averaged", "pocket"]) {
       if (overlays[name]) shapes.below.push(...boundaryShapes(overlayOf(log, name), name));
     }
@@ -118,7 +118,7 @@ const ruleView = {
     const bound = store.hasBound && !store.recorded ? store.bound : null;
     const parts = [];
     if (isZeroStart(log.start)) {
-      const best = bracketsOf(log)[store.cursor];
+      const best = bestBrackets(log)[store.cursor];
       parts.push(
         el("p", {class: "big", "data-test": "bracket"}, bracketText(best)),
         best.upper <= 0 ? el("p", {class: "remark"}, t("bracket.empty")) : null,
