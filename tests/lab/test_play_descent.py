@@ -258,7 +258,7 @@ def test_a_path_says_how_it_ended(answers):
     assert diverged["ended"] == "diverged"
     assert all(map(math.isfinite, diverged["losses"]))
     assert diverged["losses"][-1] > 1e6
-    assert (still["ended"], len(still["states"])) == ("still", 1)
+    assert (still["ended"], len(still["states"])) == ("still", 2)
     assert (limit["ended"], len(limit["states"])) == ("limit", 5001)
 
 

@@ -94,6 +94,10 @@ function batchLength(settings, count) {
   return settings.mode === "stochastic" ? 1 : Math.max(1, Math.min(settings.batchSize, count));
 }
 
+function stepsPerEpoch(settings, count) {
+  return Math.ceil(count / batchLength(settings, count));
+}
+
 // Gives one batch of sample numbers after the other, epoch after epoch; the last of an epoch may be smaller.
 // Shuffled epochs are those that RuleTrainer(order="shuffled", seed=...) presents.
 function batchFeeder(count, settings) {
@@ -110,7 +114,7 @@ function batchFeeder(count, settings) {
 // --- the path of a run ---------------------------------------------------------------------------------------------
 
 // A path: states[t] after t steps with the mean loss and the wrong decisions over all samples, and moves[t], the
-// batch and gradient that lead from states[t] to states[t + 1]. `ended` is null, "still" (the gradient is zero),
+// batch and gradient that lead from states[t] to states[t + 1]. `ended` is null, "still" (a whole epoch without any gradient),
 // "diverged" or "limit".
 function startPath(samples, settings) {
   const path = {samples, settings, states: [], losses: [], errors: [], moves: [], ended: null};
@@ -143,14 +147,12 @@ function pathStep(path) {
     path.ended = "diverged";
     return;
   }
-  path.quiet = gradientNorm(gradient) <= STILL ? path.quiet + 1 : 0;
-  if (path.quiet >= Math.ceil(samples.points.length / batchLength(settings, samples.points.length))) {
-    path.ended = "still";
-    return;
-  }
   path.moves.push({batch, gradient});
   recordState(path, next);
-  if (path.states.length > MAX_DESCENT_STEPS) path.ended = "limit";
+  path.quiet = gradientNorm(gradient) <= STILL ? path.quiet + 1 : 0;
+  const epoch = stepsPerEpoch(settings, samples.points.length);
+  if (path.moves.length % epoch === 0 && path.quiet >= epoch) path.ended = "still";
+  else if (path.states.length > MAX_DESCENT_STEPS) path.ended = "limit";
 }
 
 // --- what theory says ----------------------------------------------------------------------------------------------

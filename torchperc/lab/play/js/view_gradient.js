@@ -372,7 +372,7 @@ const gradientView = {
       ),
       el(
         "div", {class: "trio"},
-        el("section", {class: "card double"}, pane("step", {id: "gradient-stepText"})),
+        el("section", {class: "card double"}, pane("numbers")),
         el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves")),
       ),
     );
@@ -497,7 +497,7 @@ const gradientView = {
     this.transport.update();
     this._drawPlane(store, path, at);
     this._drawSurface(store, path, at);
-    this.step.replaceChildren(descentCard(store.data, path, at));
+    this.numbers.replaceChildren(descentCard(store.data, path, at));
     this._result(path, at);
     this.curves.replaceChildren(
       stepCurve("curves.loss", path.losses, at, {css: "loss"}), stepCurve("curves.errors", path.errors, at, {whole: true, css: "errors"}),
@@ -515,7 +515,7 @@ const gradientView = {
   },
 
   _clear(problem) {
-    for (const name of ["step", "result", "curves", "planeKey"]) this[name].replaceChildren();
+    for (const name of ["numbers", "result", "curves", "planeKey"]) this[name].replaceChildren();
     this.ended.replaceChildren(el("p", {class: "hint"}, t(problem)));
     this.transport.update();
     this.plane.draw();
@@ -685,7 +685,7 @@ function descentCard(data, path, at) {
     );
   }
   const {batch, gradient} = path.moves[at - 1];
-  const perEpoch = Math.ceil(path.samples.points.length / batchLength(path.settings, path.samples.points.length));
+  const perEpoch = stepsPerEpoch(path.settings, path.samples.points.length);
   const rows = batch.length === 1 ? sampleRows(data, path, at - 1) : batchRows(data, path, at - 1);
   rows.push(...updateRows(path, at - 1, gradient));
   return el(
