@@ -249,15 +249,21 @@ function fromPointToSide(x, a, b) {
   return { above: cross(along, to) ** 2n, below: all, part, all };
 }
 
-// The samples whose y·s, or least s_y − s_r, is 1.
+// The samples whose y·s, or least s_y − s_r, is 1. Doubles rule out those that are clearly farther away.
 function supportsOf(data, weight, bias) {
-  const exactScores = (x) => weight.map((row, k) => row[0].times(x[0]).plus(row[1].times(x[1])).plus(bias[k]));
+  const rounded = { weight: weight.map((row) => row.map((value) => value.toNumber())), bias: bias.map((value) => value.toNumber()) };
+  const tolerance = 1 + 2 ** 20 * roundingOf(rounded, reachOf(data.points));  // the weights were rounded, too
   return data.points.flatMap((x, i) => {
-    const [scores, label] = [exactScores(x.map(Rational.of)), data.labels[i]];
-    const slacks = scores.length === 1 ? [scores[0].times(signOfClass(label))]
-      : scores.filter((_, k) => k !== label).map((score) => scores[label].minus(score));
-    return slacks.some((slack) => slack.equals(1)) ? [i] : [];
+    const far = slackAt(rounded, x, data.labels[i]) > tolerance;
+    return !far && exactSlacks(weight, bias, x.map(Rational.of), data.labels[i]).some((slack) => slack.equals(1)) ? [i] : [];
   });
+}
+
+// y·s, or s_y − s_k for all other classes k, in fractions.
+function exactSlacks(weight, bias, x, label) {
+  const scores = weight.map((row, k) => row[0].times(x[0]).plus(row[1].times(x[1])).plus(bias[k]));
+  if (scores.length === 1) return [scores[0].times(signOfClass(label))];
+  return scores.filter((_, k) => k !== label).map((score) => scores[label].minus(score));
 }
 
 // --- many classes -----------------------------------------------------------------------------------------------------

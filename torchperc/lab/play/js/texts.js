@@ -62,7 +62,6 @@ const TEXTS = {
     "problem.integer": "{label}: “{found}” is not possible; give an integer.",
     "problem.rule": "The rule cannot run: {error}",
     "problem.proof": "There is no proof: {error}",
-    "problem.tooBig": "The bound needs an exact proof, which takes long for so many points. Open “Proof” to compute it.",
 
     "transport.label": "Steps through the mistake log",
     "transport.rewind": "Rewind to the start (Home)",
@@ -177,11 +176,13 @@ const TEXTS = {
     "bracket.axis": "mistakes t",
     "bracket.none": "The bracket holds from zero weights only.",
     "bracket.empty": "An upper bound of 0: nothing separates the points.",
+    "bracket.emptyOrigin": "An upper bound of 0: no line through the origin separates the points, and the bias step “none” learns no other.",
     "bound.text": "{mistakes} ≤ (R/γ*)² = {bound}",
     "bound.margin": "{mistakes} ≤ (R² + 2m/η)/γ*² = {bound}",
     "bound.why": "Mistakes so far, and the most that the perceptron theorem allows: R = {radius}, γ* = {gamma}.",
     "bound.infinite": "No bound: nothing separates the points, so γ* = 0.",
-    "bound.start": "The bound (R/γ*)² = {bound} is for runs from zero weights.",
+    "bound.infiniteOrigin": "No bound: no line through the origin separates the points, so γ* = 0; the bias step “none” learns no other lines.",
+    "bound.start": "The mistake bound of {bound} holds for runs from zero weights only.",
 
     "compare.title": "Two sets of conventions on the same points",
     "compare.first": "Left",

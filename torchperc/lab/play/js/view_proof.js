@@ -1,6 +1,7 @@
 // Separable or not, decided in fractions: the widest strip, or a point in both hulls.
 
 const LONG_FRACTION = 17; // characters
+const QUICK_PROOF = 150; // points: more than that are not proved while one is dragged
 
 const proofView = {
   id: "proof",

@@ -1,7 +1,5 @@
 // The rule: one mistake after the other, with its numbers, its table and what it proves.
 
-const QUICK_PROOF = 80; // points: more than that are proved only when asked for
-
 const ruleView = {
   id: "rule",
 
@@ -113,20 +111,19 @@ const ruleView = {
 
   _charts(store, log) {
     this.epochs.replaceChildren(epochChart(log, store.cursor));
-    const small = log.data.points.length <= QUICK_PROOF;
-    if (!store.dragging && small && !store.hasBound && !store.recorded) this._later(store);
+    if (!store.dragging && !store.hasBound && !store.recorded) this._later(store);
     const bound = store.hasBound && !store.recorded ? store.bound : null;
     const parts = [];
     if (isZeroStart(log.start)) {
       const best = bestBrackets(log)[store.cursor];
       parts.push(
         el("p", {class: "big", "data-test": "bracket"}, bracketText(best)),
-        best.upper <= 0 ? el("p", {class: "remark"}, t("bracket.empty")) : null,
+        best.upper <= 0 ? el("p", {class: "remark"}, t(throughOrigin(log) ? "bracket.emptyOrigin" : "bracket.empty")) : null,
         bracketChart(log, store.cursor, bound?.gamma),
         el("p", {class: "remark"}, t("bracket.why")),
       );
     } else parts.push(el("p", {class: "remark"}, t("bracket.none")));
-    parts.push(...this._bound(store, log, bound, small));
+    parts.push(...this._bound(store, log, bound));
     this.bracket.replaceChildren(...parts.filter((part) => part !== null));
   },
 
@@ -140,11 +137,13 @@ const ruleView = {
     }, 30);
   },
 
-  _bound(store, log, bound, small) {
+  _bound(store, log, bound) {
     if (store.recorded) return [];
-    if (!small) return [el("p", {class: "remark"}, t("problem.tooBig"))];
     if (!bound) return [];
-    if (!Number.isFinite(bound.bound)) return [el("p", {class: "remark", "data-test": "bound"}, t("bound.infinite"))];
+    if (!Number.isFinite(bound.bound)) {
+      const words = t(throughOrigin(log) ? "bound.infiniteOrigin" : "bound.infinite");
+      return [el("p", {class: "remark", "data-test": "bound"}, words)];
+    }
     const figure = num(bound.bound, 5);
     if (!isZeroStart(log.start)) return [el("p", {class: "remark", "data-test": "bound"}, t("bound.start", {bound: figure}))];
     const key = log.conventions.margin ? "bound.margin" : "bound.text";
@@ -164,6 +163,11 @@ const ruleView = {
     this.previous = log;
   },
 };
+
+// Whether only lines through the origin can be learned: others may separate, which the bracket and the bound ignore.
+function throughOrigin(log) {
+  return log.biasScale === 0;
+}
 
 function ruleProblem(store) {
   return store.problem ? t(store.problem) : t("problem.rule", {error: store.error});
