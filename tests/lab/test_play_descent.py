@@ -131,7 +131,7 @@ def net_cases():
 def rule_cases():
     """Stochastic steps on the perceptron criterion, of learning rates that are exact."""
     cases = []
-    for seed in range(200, 230):
+    for seed in range(200, 236):
         tie = TIES[seed // 3 % 3]
         start = AWAY if seed % 2 or tie == "strict" else ZERO  # from zero a strict tie never moves, and a rule warns
         settings = {"head": "perceptron", "mode": "stochastic", "lr": (1, 0.5, 2)[seed % 3], "tie": tie}
@@ -158,7 +158,7 @@ def ending_cases():
 
 SCORES = torch.tensor([-800.0, -3.5, -1e-9, 0.0, 0.0, 1e-9, 2.0, 800.0, -800.0, 40.0], dtype=torch.float64)
 SIGNS = torch.tensor([1, -1, 1, 1, -1, -1, 1, 1, -1, -1])
-RULE_EPOCHS = 4
+RULE_EPOCHS = 16
 LIMITS = [(name, size) for name in HEADS for size in (1, 3, 8)]
 LINE = torch.tensor([[0.0, 0.0], [0.5, 0.5], [1.0, 1.0]], dtype=torch.float64), torch.tensor([-1, -1, 1])
 BOX = {"low": [-2.0, -1.0], "high": [2.0, 3.0]}
