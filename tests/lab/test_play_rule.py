@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import json
 import math
 import random
 import warnings
@@ -117,12 +118,12 @@ def both():
 
 def test_the_same_mistakes_at_the_same_steps_with_the_same_verdict():
     for case, made, result in both():
-        log, json = result.log, made["json"]
+        log, found = result.log, made["json"]
         columns = {name: getattr(log, name).tolist() for name in ("index", "step", "coef", "wrong", "epoch_ends")}
-        assert {name: json[name] for name in columns} == columns, case
+        assert {name: found[name] for name in columns} == columns, case
         cycle = None if result.cycle is None else list(result.cycle)
-        assert (json["steps"], json["verdict"], json["cycle"]) == (log.steps, result.verdict.name, cycle), case
-        assert (json["bias_scale"], json["scale"]) == (log.space.bias_scale, log.space.scale), case
+        assert (found["steps"], found["verdict"], found["cycle"]) == (log.steps, result.verdict.name, cycle), case
+        assert (found["bias_scale"], found["scale"]) == (log.space.bias_scale, log.space.scale), case
 
 
 def test_the_cases_have_every_verdict_and_many_mistakes():
@@ -204,7 +205,14 @@ def test_the_best_bracket_so_far_only_closes():
 def test_json_is_read_back_as_it_was():
     for case, made, _ in both():
         assert made["again"] == [made["json"], made["scores"]], case
-        assert (made["json"]["format"], made["json"]["version"]) == ("torchperc mistake log", 1)
+
+
+def test_python_reads_the_json_as_the_same_log():
+    for case, made, result in both():
+        log = tp.MistakeLog.from_json(json.dumps(made["json"]))
+        assert log.equals(result.log), case
+        assert torch.equal(log.last().weight, result.log.last().weight), case
+        assert torch.equal(log.last().bias, result.log.last().bias), case
 
 
 # --- what is not on the grid, and what is refused ---------------------------------------------------------------------
