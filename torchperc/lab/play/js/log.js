@@ -12,7 +12,8 @@
 //    "steps": T, "epoch_ends": [...],
 //    "verdict": "SEPARATED" | "CYCLING" | "BUDGET", "cycle": null | [first, again],
 //    "conventions": {"tie", "bias_step", "order", "seed", "lr", "margin", "max_epochs"}}   as arguments of RuleTrainer
-// Every sample has cost 1. Numbers are float64.
+// Numbers are float64. Python adds "cost" if samples have weights, "dtype" if the run was not in float64, and for the page
+// a "description"; the page counts every sample once.
 //
 // A run with more features, which Python recorded and shows in two of them, has "projection" besides: points and start
 // are those of the plane where the other features are at their mean; "offsets" has per sample what a coefficient of 1

@@ -255,7 +255,7 @@ function supportsOf(data, weight, bias) {
   const tolerance = 1 + 2 ** 20 * roundingOf(rounded, reachOf(data.points));  // the weights were rounded, too
   return data.points.flatMap((x, i) => {
     const far = slackAt(rounded, x, data.labels[i]) > tolerance;
-    return !far && exactSlacks(weight, bias, x.map(Rational.of), data.labels[i]).some((slack) => slack.equals(1)) ? [i] : [];
+    return !far && leastFraction(exactSlacks(weight, bias, x, data.labels[i])).equals(1) ? [i] : [];
   });
 }
 
@@ -357,7 +357,7 @@ function shrunk(corral, product) {
       .map(({ fraction }, n) => (wanted[n].sign() > 0 ? null : fraction.over(fraction.minus(wanted[n]))))
       .filter((limit) => limit !== null);
     if (!limits.length) return corral.map(({ row }, n) => ({ row, fraction: wanted[n] }));
-    const step = limits.reduce((least, limit) => (limit.compare(least) < 0 ? limit : least));
+    const step = leastFraction(limits);
     corral = corral
       .map(({ row, fraction }, n) => ({ row, fraction: fraction.plus(step.times(wanted[n].minus(fraction))) }))
       .filter(({ fraction }) => fraction.sign() > 0);

@@ -94,6 +94,10 @@ class Rational {
   }
 }
 
+function leastFraction(fractions) {
+  return fractions.reduce((least, fraction) => (fraction.compare(least) < 0 ? fraction : least));
+}
+
 // The greatest common divisor, never negative; 1 for 0 and 0, so that one can divide by it.
 function greatestDivisor(a, b) {
   a = a < 0n ? -a : a;

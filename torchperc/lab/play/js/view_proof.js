@@ -160,7 +160,7 @@ function stripShapes([w1, w2], b, proof, data) {
 function slackTable(data, proof) {
   const two = data.classes === 2;
   const rows = data.points.slice(0, MOST_ROWS).map((point, index) => {
-    const {slack} = exactSlack(data, proof, index);
+    const slack = leastFraction(exactSlacks(proof.weight, proof.bias, point, data.labels[index]));
     const css = proof.supports.includes(index) ? "current" : "";
     return el("tr", {class: css}, el("td", {}, String(index + 1)), el("td", {}, vector(point)), el("td", {}, classBadge(data, data.labels[index])), el("td", {}, fractionText(slack)));
   });
@@ -172,17 +172,6 @@ function slackTable(data, proof) {
       el("tbody", {}, ...rows),
     )),
   ];
-}
-
-// y·s or s_y − s_r of a sample under the proof's weights, as a fraction.
-function exactSlack(data, proof, index) {
-  const x = data.points[index];
-  const label = data.labels[index];
-  const scores = proof.weight.map((row, k) => row.reduce((sum, w, axis) => sum.plus(w.times(x[axis])), proof.bias[k]));
-  if (scores.length === 1) return {slack: label === 1 ? scores[0] : scores[0].negated()};
-  const rivals = scores.filter((_, k) => k !== label);
-  const rival = rivals.reduce((best, score) => (score.compare(best) > 0 ? score : best));
-  return {slack: scores[label].minus(rival)};
 }
 
 function inseparableProof(data, proof) {
