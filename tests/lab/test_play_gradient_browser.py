@@ -1,5 +1,7 @@
 """The page's views of gradient descent and of the two-layer net, as a user drives them in a headless Chromium."""
 
+import base64
+import json
 import re
 
 import pytest
@@ -49,7 +51,7 @@ def opened(browser, address):
         page.set_viewport_size(size)
         page.emulate_media(color_scheme=theme)
         page.goto(f"{address}#view={name}")
-        expect(page.locator(f"#{name}-play")).to_be_visible()
+        expect(page.locator(f"#view-{name}")).to_be_visible()
         return page
 
     yield open_view
@@ -115,7 +117,11 @@ def test_stochastic_steps_on_the_criterion_end_where_the_rule_ends(opened):
     assert (weights_of(page), step_of(page, "gradient")) == ([3, 2, -4], (36, 36))
     expect(page.locator("#gradient-ended")).to_contain_text("The gradient is 0")
     assert part(page, "gradient-errors").inner_text() == "0 / 4"
+    page.click("#gradient-play")  # at the end it plays once more
+    page.wait_for_function("Number(document.querySelector('#gradient-scrub').value) < 36")
+    page.click("#gradient-play")
     page.select_option("#gradient-tie", "strict")  # from zero weights nothing moves
+    page.click("#gradient-more")
     expect(page.locator("#gradient-ended")).to_contain_text("zero weights never move")
     assert step_of(page, "gradient") == (4, 4)
 
@@ -253,6 +259,21 @@ def test_a_link_brings_the_descent_back(opened, browser):
     other.goto(link)
     assert (step_of(other, "gradient"), weights_of(other)) == ((5, 5), weights)
     other.close()
+
+
+def test_what_a_link_has_wrong_is_as_by_default(opened, address):
+    data = {"points": [[0, 0], [1, 1], [0, 1]], "labels": [0, 1, 0], "classes": 2}
+    gradient = {"head": "hinge", "lr": -3, "at": "x", "start": {"weight": [1]}, "bias": "a", "seed": 1.5}
+    state = {"data": data, "view": "gradient", "gradient": gradient, "twolayer": {"hidden": 9, "axes": [0, 7]}}
+    code = base64.urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip("=")
+    page = opened("rule")
+    page.goto(f"{address}#state={code}")
+    page.reload()
+    page.click("#gradient-step")
+    assert (page.input_value("#gradient-head"), step_of(page, "gradient")) == ("logistic", (1, 1))
+    page.click("#tab-twolayer")
+    page.click("#twolayer-step")
+    assert (page.input_value("#twolayer-hidden"), step_of(page, "twolayer")) == ("2", (1, 1))
 
 
 # --- the two-layer net ---

@@ -267,7 +267,8 @@ function aboutParts(store) {
   return [
     store.recorded ? chip("status.recorded", "status.recordedWhy", "recorded") : null,
     el("span", {class: "chip"}, countText("status.points", data.points.length)),
-    exact ? chip("status.exact", "status.exactWhy", "exact") : chip("status.rounded", "status.roundedWhy", "not-exact"),
+    VIEWS.find(({id}) => id === store.view).rounds ? null
+      : exact ? chip("status.exact", "status.exactWhy", "exact") : chip("status.rounded", "status.roundedWhy", "not-exact"),
     el("span", {}, store.recorded ? CONTENT.recorded.description ?? "" : remark ?? data.description ?? ""),
     frameOf(data).even ? null : el("span", {}, t("status.uneven")),
   ].filter((part) => part !== null);

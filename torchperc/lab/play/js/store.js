@@ -6,7 +6,8 @@
 // "view" when the view was just opened and "language" or "theme" when those were switched (redraw everything then).
 // Its tab is called t("view." + id). `keys(event, store)`, if there is one, is asked first about every key and returns
 // true if it has used it; `picture()`, if there is one, returns the <svg> or <canvas> that "PNG" saves; `python(store)`,
-// if there is one, returns the script that "Copy as Python" gives in place of that of the rule.
+// if there is one, returns the script that "Copy as Python" gives in place of that of the rule; `rounds: true` says that
+// its sums are rounded whatever the points, so that the page does not call them exact.
 //
 // store.data          {points: [[x1, x2], ...], labels: [0..K-1, ...], classes: K, names: [..]?, classNames: [..]?}
 // store.conventions   {tie, biasStep, order, seed, lr, margin, maxEpochs, start: {weight: [[..], ..], bias: [..]}}

@@ -9,8 +9,25 @@ const FRAME = 40; // milliseconds between two pictures at least
 // Either view keeps its state under its id in the store, on top of its `defaults`; state.at is the current step.
 // reach(store, t) makes steps up to t and says how far it came: less than t if the descent has ended before.
 function viewState(store, view) {
-  const state = {...view.defaults, ...store[view.id]};
+  const state = soundState(view.defaults, store[view.id]);
   return {...state, at: view.reach(store, state.at)};
+}
+
+// What a link may bring along: values that the fields allow, anything else as by default.
+function soundState(defaults, state) {
+  const choices = {head: HEADS, tie: TIES, mode: DESCENT_MODES, order: ["given", "shuffled"], activation: ACTIVATIONS, hidden: HIDDEN_WIDTHS};
+  const hidden = HIDDEN_WIDTHS.includes(state.hidden) ? state.hidden : defaults.hidden;
+  const counts = {at: 0, seed: 0, positive: 0, batchSize: 1};
+  const fine = {
+    lr: (value) => Number.isFinite(value) && value > 0,
+    bias: (value) => value === null || Number.isFinite(value),
+    start: (value) => value?.weight?.length === 2 && [...value.weight, value.bias].every(Number.isFinite),
+    axes: (value) => value?.length === 2 && value[0] !== value[1] && value.every((k) => everyNumber(hidden).includes(k)),
+  };
+  const allowed = (name, value) => (
+    choices[name]?.includes(value) ?? fine[name]?.(value) ?? (Number.isInteger(value) && value >= counts[name])
+  );
+  return {...defaults, ...Object.fromEntries(Object.entries(state).filter(([name, value]) => name in defaults && allowed(name, value)))};
 }
 
 function changeState(store, view, patch) {
@@ -27,6 +44,8 @@ const stepPlayer = {
 
   start(store, view) {
     Object.assign(this, {store, view, playing: true});
+    const {at} = viewState(store, view);
+    if (at > 0 && view.reach(store, at + 1) === at) changeState(store, view, {at: 0}); // at the end: once more
     store.tell(new Set(["playing"]));
     this._wait();
   },
@@ -281,12 +300,14 @@ class PicturePlane extends Plane {
   }
 
   // A pixel per value, stretched so that the middle of each pixel is where its value belongs.
-  _heat({first, values, low, high}) {
+  _heat(surface) {
+    const {first, values, low, high} = surface;
     const last = first.length - 1;
     const colourAt = (column, row) => heatColour(Math.sqrt((values[last - row][column] - low) / (high - low || 1)));
     const cell = this.size / last;
     const whole = {x: -cell / 2, y: -cell / 2, width: this.size + cell, height: this.size + cell, preserveAspectRatio: "none"};
-    return svgEl("image", {class: "heat", href: pixelPicture(last + 1, last + 1, colourAt), ...whole});
+    surface.picture ??= pixelPicture(last + 1, last + 1, colourAt);
+    return svgEl("image", {class: "heat", href: surface.picture, ...whole});
   }
 
   _decisions({decide, cells}) {
@@ -335,7 +356,7 @@ const DESCENT_DEFAULTS = {
 };
 const FAR_START = {weight: [-2, 1.5], bias: 0.5};
 const SURFACE_REACH = 1.25; // of the farthest weights
-const BIAS_REACH = 3;
+const BIAS_REACH = 3; // of the slider, or as far as the descent went
 
 // Half the width of the surface: a round number that leaves some room.
 function niceCeiling(value) {
@@ -345,6 +366,7 @@ function niceCeiling(value) {
 
 const gradientView = {
   id: "gradient",
+  rounds: true,
   defaults: DESCENT_DEFAULTS,
 
   reach(store, steps) {
@@ -424,7 +446,7 @@ const gradientView = {
 
   // The path of the current settings; what only changes the picture does not start it anew.
   _path(store) {
-    const {at, bias, ...settings} = {...this.defaults, ...store.gradient};
+    const {at, bias, ...settings} = soundState(this.defaults, store.gradient);
     const positive = store.data.classes === 2 ? 1 : Math.min(settings.positive, store.data.classes - 1);
     const key = JSON.stringify([settings, positive]);
     if (this.kept?.key !== key || this.kept.data !== store.data) {
@@ -593,8 +615,8 @@ const gradientView = {
     above.push(...this._optimumShapes(slice));
     above.push(dotShape(weights[0], "descent-start"), ...this._gradientArrow(path, state, slice.bias, box));
     above.push(dotShape(state.weight, "descent-now"));
-    const contours = contourLevels(surface, 9).map((level) => ({kind: "segments", segments: contourSegments(surface, level), className: "contour"}));
-    this.surface.draw({below: [{kind: "heat", surface}, ...contours], above});
+    surface.contours ??= contourLevels(surface, 9).map((level) => ({kind: "segments", segments: contourSegments(surface, level), className: "contour"}));
+    this.surface.draw({below: [{kind: "heat", surface}, ...surface.contours], above});
     this._surfaceWords(store, path, at, surface, slice);
   },
 
@@ -629,7 +651,8 @@ const gradientView = {
     const follows = viewState(store, this).bias === null;
     const {weight} = path.states[at];
     show(this.follow.input, follows);
-    this.biasSlider.value = slice.bias;
+    const farthest = path.states.reduce((most, {bias}) => Math.max(most, Math.abs(bias)), BIAS_REACH);
+    Object.assign(this.biasSlider, {min: -niceCeiling(farthest), max: niceCeiling(farthest), value: slice.bias});
     this.biasText.textContent = short(slice.bias);
     this.lowest.textContent = t("gradient.low", {value: short(surface.low, 3)});
     this.highest.textContent = short(surface.high, 3);
@@ -660,7 +683,7 @@ const gradientView = {
       el("p", {class: "remark", "data-test": "gradient-weights"}, `${t("gradient.weights")}: ${weightsText([state.weight], [state.bias])}`),
     );
     const text = path.ended && at === states.length - 1 ? endedText(path, at) : "";
-    const kind = path.ended === "diverged" ? "not_separable" : "budget";
+    const kind = path.ended === "still" && errors[at] === 0 ? "separated" : "budget";
     this.ended.replaceChildren(...(text ? [el("p", {class: `verdict ${kind}`}, text)] : []));
   },
 };

@@ -2,7 +2,7 @@
 
 const NET_DEFAULTS = {
   head: "logistic", tie: "update", lr: 1, mode: "batch", batchSize: 2, order: "given", activation: "tanh", hidden: 2,
-  seed: 0, axes: [0, 1], at: 0,
+  seed: 0, positive: 1, axes: [0, 1], at: 0,
 };
 const MOST_SEEN = 24; // samples in the table of outputs
 const MOST_NUMBERED = 12;
@@ -18,6 +18,7 @@ function hiddenFrame(activation, points) {
 
 const twolayerView = {
   id: "twolayer",
+  rounds: true,
   defaults: NET_DEFAULTS,
 
   reach(store, steps) {
@@ -30,10 +31,10 @@ const twolayerView = {
 
   // The run of the current settings; the seed gives the start and the order of shuffled samples.
   _run(store) {
-    const {at, axes, ...settings} = {...this.defaults, ...store.twolayer};
+    const {at, axes, ...settings} = soundState(this.defaults, store.twolayer);
     const key = JSON.stringify(settings);
     if (this.kept?.key !== key || this.kept.data !== store.data) {
-      const positive = Math.min(settings.positive ?? 1, store.data.classes - 1);
+      const positive = Math.min(settings.positive, store.data.classes - 1);
       this.kept = {key, data: store.data, positive, run: startRun(signedSamples(store.data, positive), settings)};
     }
     return this.kept.run;
@@ -161,7 +162,7 @@ const twolayerView = {
     for (const name of ["hidden", "activation", "seed"]) show(this.own[name].input, state[name]);
     showDescentFields(this.fields, state);
     const {data} = store;
-    const positive = Math.min(state.positive ?? 1, data.classes - 1);
+    const positive = Math.min(state.positive, data.classes - 1);
     this.positive.field.hidden = data.classes === 2;
     this.many.textContent = data.classes === 2 ? "" : t("gradient.many", {label: className(data, positive)});
     this.positive.input.replaceChildren(...everyNumber(data.classes).map((k) => el("option", {value: k}, className(data, k))));
