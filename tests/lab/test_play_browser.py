@@ -250,7 +250,8 @@ def test_step_back_scrub_rewind_and_play(opened):
     page.locator("#speed").select_option("100")
     page.locator("#play").click()
     expect(page.locator("#place")).to_have_text("18 of 18")
-    expect(page.locator("#play")).to_have_attribute("aria-pressed", "false")  # it stops at the end
+    expect(page.locator("#play")).to_have_attribute("aria-pressed", "false")  # it stops at the end, and says where
+    expect(page.locator("#live")).to_contain_text("Mistake 18 of 18")
     page.locator("#play").click()  # and begins anew
     expect(page.locator("#place")).to_have_text("18 of 18")
 
@@ -399,6 +400,8 @@ def test_and_is_separable_with_the_widest_strip(opened):
     expect(page.locator("#proof-text")).to_contain_text("w = (2, 2), b = −3")
     expect(page.locator("#proof-plane .ring.support")).to_have_count(3)
     expect(page.locator("#proof-plane .strip")).to_have_count(1)
+    expect(page.locator("#proof-plane .line.now")).to_have_count(1)
+    expect(page.locator("#proof-plane .line.edge")).to_have_count(2)
     assert page.locator("#proof-check tbody td:last-child").all_inner_texts() == ["3", "1", "1", "1"]
 
 
@@ -479,6 +482,7 @@ def test_the_copied_script_makes_the_same_run(opened, example):
     page = opened(f"preset={example}")
     page.locator("#tie").select_option("sign")
     page.locator("#order").select_option("shuffled")
+    page.locator("#seed").fill("3")
     page.locator("#start-0-2").fill("0.25")
     page.locator("#start-0-2").press("Enter")
     mistakes, epochs = (page.locator(f"[data-test={name}]").inner_text() for name in ("mistakes", "epochs"))

@@ -309,8 +309,9 @@ function arrowUnit(log, frame) {
 // From the boundary of two classes; from the middle, in the colour of its class, with more of them.
 function weightArrow({weight, bias}, k, unit, frame, css) {
   const w = weight[k];
-  if (w[0] === 0 && w[1] === 0) return null;
   const two = weight.length === 1;
+  if (w[0] === 0 && w[1] === 0) return null;
+  if (two && css === "before" && lineInFrame(w, bias[k], frame) === null) return null; // nothing that it belongs to
   const stretch = (frame.y[1] - frame.y[0]) / (frame.x[1] - frame.x[0]);
   const vector = [w[0] * unit, w[1] * unit * stretch];
   const from = two ? footOf(w, bias[k], frame, vector) : middleOf(frame);

@@ -21,7 +21,7 @@ const TEXTS = {
     "tools.classNumber": "New points are of class {label}; key {key}",
     "tools.moreClasses": "One class more",
     "tools.fewerClasses": "One class less; its points are deleted",
-    "tools.mode": "A click on a point",
+    "tools.mode": "Click or tap",
     "tools.add": "Add, move",
     "tools.delete": "Delete",
     "tools.preset": "Example",

@@ -55,7 +55,7 @@ const ruleView = {
     );
     this._draw(store, log);
     this._charts(store, log);
-    if (changes.has("cursor") && !player.playing) announce(spokenStep(log, cursor));
+    if ((changes.has("cursor") || changes.has("playing")) && !player.playing) announce(spokenStep(log, cursor));
   },
 
   _clear() {
