@@ -220,14 +220,14 @@ def test_python_reads_the_json_as_the_same_log():
 
 def test_sums_that_round_are_decided_exactly_as_in_python():
     chance, off = random.Random(3), []
-    for tie, order in itertools.product(TIES, ORDERS):
-        for _ in range(3):  # tenths are no dyadic fractions; many lie on the line that the weights make
-            points = [[chance.randint(-5, 5) / 10, chance.randint(-5, 5) / 10] for _ in range(9)]
-            labels = [int(x + 2 * y > 0) for x, y in points]
-            labels[:2] = [0, 1]
-            data = {"points": points, "labels": labels, "classes": 2}
-            conventions = {"tie": tie, "biasStep": "unit", "order": order, "seed": 5, "lr": 0.1, "margin": 0}
-            off.append({"data": data, "conventions": {**conventions, "maxEpochs": 5, "start": None}, "asked": []})
+    for tie, order, classes in itertools.product(TIES, ORDERS, (2, 2, 3)):
+        # tenths are no dyadic fractions; many lie on the line that the weights make
+        points = [[chance.randint(-5, 5) / 10, chance.randint(-5, 5) / 10] for _ in range(9)]
+        labels = [int(x + 2 * y > 0) + (classes == 3 and x > y) for x, y in points]
+        labels[:classes] = range(classes)
+        data = {"points": points, "labels": labels, "classes": classes}
+        conventions = {"tie": tie, "biasStep": "unit", "order": order, "seed": 5, "lr": 0.1, "margin": 0}
+        off.append({"data": data, "conventions": {**conventions, "maxEpochs": 5, "start": None}, "asked": []})
     for case, made in zip(off, run_node(CORE, RUN, off), strict=True):
         log = fitted(case).log
         assert (made["json"]["index"], made["json"]["step"]) == (log.index.tolist(), log.step.tolist()), case
@@ -236,10 +236,12 @@ def test_sums_that_round_are_decided_exactly_as_in_python():
 
 def exact_errors(data, log, t):
     """How many samples the weights after t mistakes decide wrongly, in fractions."""
-    moved = log.space.moved(log.start, log.entries.part(0, t))
-    (w1, w2), (b,) = (list(map(Fraction, values.flatten().tolist())) for values in (moved.weight, moved.bias))
-    pairs = zip(data["points"], data["labels"], strict=True)
-    return sum((w1 * Fraction(x1) + w2 * Fraction(x2) + b >= 0) != bool(label) for (x1, x2), label in pairs)
+    moved, errors = log.space.moved(log.start, log.entries.part(0, t)), 0
+    weight, (bias,) = exact(moved.weight.tolist()), exact([moved.bias.tolist()])
+    for (x1, x2), label in zip(exact(data["points"]), data["labels"], strict=True):
+        scores = [w1 * x1 + w2 * x2 + b for (w1, w2), b in zip(weight, bias, strict=True)]
+        errors += label != (int(scores[0] >= 0) if len(scores) == 1 else scores.index(max(scores)))
+    return errors
 
 
 def test_random_numbers_are_torchs():

@@ -47,9 +47,10 @@ function defaultConventions(classes = 2) {
 // Conventions that belong together: start weights for as many classes, and no margin where it has no effect.
 function settled(conventions, classes) {
   const rows = classes > 2 ? classes : 1;
-  const start = conventions.start?.weight?.length === rows ? conventions.start : zeroStart(classes);
-  const margin = conventions.tie === "sign" ? 0 : conventions.margin;
-  return {...defaultConventions(classes), ...conventions, start, margin};
+  const complete = {...defaultConventions(classes), ...conventions};
+  if (complete.start?.weight?.length !== rows) complete.start = zeroStart(classes);
+  if (complete.tie === "sign") complete.margin = 0;
+  return complete;
 }
 
 function sameJson(one, other) {

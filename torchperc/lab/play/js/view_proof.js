@@ -91,10 +91,11 @@ function facts(pairs) {
   ]));
 }
 
-function rootLine(square, name) {
+// √ of a fraction with a name before it: γ = √(1/8) ≈ 0.353553.
+function rootWords(square, name) {
   const root = rootText(square);
   const decimal = num(Math.sqrt(square.toNumber()));
-  return el("span", {class: "big"}, root === null ? `${name} ≈ ${decimal}` : root === decimal ? `${name} = ${root}` : `${name} = ${root} ≈ ${decimal}`);
+  return root === null ? `${name} ≈ ${decimal}` : root === decimal ? `${name} = ${root}` : `${name} = ${root} ≈ ${decimal}`;
 }
 
 function proofWeights(proof) {
@@ -109,10 +110,9 @@ function separableProof(store, data, proof) {
   const weight = proof.weight.map((row) => row.map((value) => value.toNumber()));
   const bias = proof.bias.map((value) => value.toNumber());
   const supports = proof.supports.map((index) => sampleChip(data, index));
-  const four = new Rational(4n);
   const rows = [
-    [t(two ? "proof.gamma" : "proof.gammaMany"), rootLine(proof.gammaSquared, "γ")],
-    ...(two ? [[t("proof.width"), el("span", {}, "2γ = ", rootOrNumber(proof.gammaSquared.times(four)))]] : []),
+    [t(two ? "proof.gamma" : "proof.gammaMany"), el("span", {class: "big"}, rootWords(proof.gammaSquared, "γ"))],
+    ...(two ? [[t("proof.width"), el("span", {}, rootWords(proof.gammaSquared.times(4), "2γ"))]] : []),
     [t("proof.line"), ...proofWeights(proof)],
     [t(two ? "proof.supports" : "proof.supportsMany"), el("span", {class: "chips"}, ...supports)],
   ];
@@ -128,12 +128,6 @@ function separableProof(store, data, proof) {
     ],
     check: slackTable(data, proof),
   };
-}
-
-function rootOrNumber(square) {
-  const root = rootText(square);
-  const decimal = num(Math.sqrt(square.toNumber()));
-  return root === null ? `≈ ${decimal}` : root === decimal ? root : `${root} ≈ ${decimal}`;
 }
 
 function sampleChip(data, index) {
