@@ -37,6 +37,7 @@ SCRIPTS = (
     "view_rule",
     "view_compare",
     "view_proof",
+    "steps",
     "view_gradient",
     "view_twolayer",
     "export",

@@ -34,7 +34,7 @@ const twolayerView = {
     const {at, axes, ...settings} = soundState(this.defaults, store.twolayer);
     const key = JSON.stringify(settings);
     if (this.kept?.key !== key || this.kept.data !== store.data) {
-      const positive = Math.min(settings.positive, store.data.classes - 1);
+      const positive = positiveClass(store.data, settings.positive);
       this.kept = {key, data: store.data, positive, run: startRun(signedSamples(store.data, positive), settings)};
     }
     return this.kept.run;
@@ -43,7 +43,7 @@ const twolayerView = {
   mount(element, store) {
     this._beginWithXor(store);
     this.transport = stepTransport(store, this, 100);
-    const pane = (name, attributes = {}) => (this[name] = el("div", {id: `twolayer-${name}`, "data-test": `twolayer-${name}`, ...attributes}));
+    const pane = (name, attributes) => viewPane(this, name, attributes);
     const left = el("div", {class: "stage"}, el("h2", {}, t("net.inputTitle")));
     const right = el("div", {class: "stage"}, el("h2", {}, t("net.hiddenTitle")));
     this.stage = right;
@@ -122,9 +122,8 @@ const twolayerView = {
       seed: numberField("twolayer-seed", t("net.seed"), {min: 0, integer: true, step: 1}, (seed) => change({seed, at: 0})),
     };
     this.fields = descentFields("twolayer", ["head", "tie", "mode", "batchSize", "order", "lr"], change);
-    this.positive = selectField("twolayer-positive", t("gradient.positive"), [], (value) => change({positive: Number(value)}));
+    this.positive = positiveField("twolayer", change);
     this.start.field.classList.add("wide-field");
-    this.many = el("p", {class: "remark", "data-test": "twolayer-many"});
     const all = [this.start, ...Object.values(this.own), ...Object.values(this.fields), this.positive];
     return el(
       "div", {class: "conventions"},
@@ -132,7 +131,7 @@ const twolayerView = {
         "div", {class: "group"}, button("twolayer-xor", t("net.xor"), () => this._useXor(store), {class: "primary"}),
         button("twolayer-newSeed", t("net.newSeed"), () => change({seed: viewState(store, this).seed + 1, at: 0})),
       ),
-      el("div", {class: "fields"}, ...all.map(({field}) => field)), this.many,
+      el("div", {class: "fields"}, ...all.map(({field}) => field)), this.positive.remark,
     );
   },
 
@@ -161,12 +160,7 @@ const twolayerView = {
     show(this.start.input, named?.id ?? "");
     for (const name of ["hidden", "activation", "seed"]) show(this.own[name].input, state[name]);
     showDescentFields(this.fields, state);
-    const {data} = store;
-    const positive = Math.min(state.positive, data.classes - 1);
-    this.positive.field.hidden = data.classes === 2;
-    this.many.textContent = data.classes === 2 ? "" : t("gradient.many", {label: className(data, positive)});
-    this.positive.input.replaceChildren(...everyNumber(data.classes).map((k) => el("option", {value: k}, className(data, k))));
-    show(this.positive.input, positive);
+    this.positive.update(store.data, state.positive);
     this.axisRow.hidden = state.hidden === 2;
     this.axes.forEach(({input}, k) => {
       input.replaceChildren(...everyNumber(state.hidden).map((unit) => el("option", {value: unit}, unitName(unit))));
@@ -190,9 +184,7 @@ const twolayerView = {
     this._figures(run, state.at);
     this.table.replaceChildren(weightsTable(net));
     this.outputs.replaceChildren(...outputsTable(store.data, run.samples, net));
-    this.curves.replaceChildren(
-      stepCurve("curves.loss", run.losses, state.at, {css: "loss"}), stepCurve("curves.errors", run.errors, state.at, {whole: true, css: "errors"}),
-    );
+    this.curves.replaceChildren(...stepCurves(run.losses, run.errors, state.at));
     if (changes.has("twolayer") && !stepPlayer.playing) {
       const words = {t: state.at, loss: short(run.losses[state.at]), errors: run.errors[state.at], total: run.samples.points.length};
       announce(t("net.said", words));
@@ -218,7 +210,8 @@ const twolayerView = {
     const lines = net.weight1.map((weight, k) => lineShape(weight, net.bias1[k], `unit unit-${k}`));
     const arrows = net.weight1.flatMap((weight, k) => unitArrow(weight, net.bias1[k], frame, k));
     this.plane.draw({below: [decisions, boundary, ...lines], above: [...arrows, ...numberShapes(store.data.points, frame)]});
-    this.inputKey.replaceChildren(keyEntry(lineSwatch("boundary"), t("net.key.boundary")), ...net.bias1.map((_, k) => keyEntry(lineSwatch(`line unit unit-${k}`), t("net.key.unit", {k: unitName(k)}))));
+    const unitKey = (_, k) => keyEntry(lineSwatch(`line unit unit-${k}`), t("net.key.unit", {k: unitName(k)}));
+    this.inputKey.replaceChildren(keyEntry(lineSwatch("boundary"), t("net.key.boundary")), ...net.bias1.map(unitKey));
   },
 
   _drawHidden(store, run, net, {axes, hidden}) {
@@ -254,7 +247,10 @@ const twolayerView = {
     const ended = run.ended && at === run.nets.length - 1 ? t(`gradient.ended.${run.ended}`, {count: MAX_NET_STEPS}) : null;
     const kind = standing === "solved" ? "separated" : standing === "learning" && !ended ? "budget" : "cycling";
     this.standing.replaceChildren(
-      el("p", {class: `verdict ${kind}`, "data-test": "twolayer-verdict", "data-standing": standing}, t(`net.standing.${standing}`, {errors: errors[at], total, units})),
+      el(
+        "p", {class: `verdict ${kind}`, "data-test": "twolayer-verdict", "data-standing": standing},
+        t(`net.standing.${standing}`, {errors: errors[at], total, units}),
+      ),
       ...(ended ? [el("p", {class: "verdict budget"}, ended)] : []),
     );
   },
@@ -336,7 +332,8 @@ function outputsTable(data, samples, net) {
     const decision = score >= 0 ? 1 : -1;
     const right = decision === samples.signs[i];
     return [
-      String(i + 1), vector(point), classBadge(data, data.labels[i]), `(${outer.map((value) => short(value, 3)).join(", ")})`, short(score, 3),
+      String(i + 1), vector(point), classBadge(data, data.labels[i]), `(${outer.map((value) => short(value, 3)).join(", ")})`,
+      short(score, 3),
       el("span", {class: right ? "right" : "wrong"}, `${signed(decision)} ${right ? "✓" : "✗"}`),
     ];
   });
