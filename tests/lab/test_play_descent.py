@@ -1,14 +1,17 @@
 """The page's gradient descent in JavaScript against autograd in float64, and against the rule to the bit."""
 
 import math
+import re
+from collections import Counter
 from itertools import chain
 
 import pytest
 import torch
-from node import run_node
+from node import SCRIPTS, run_node
 from torch import nn
 
 import torchperc as tp
+from torchperc.lab.play import page
 
 CORE = ("random.js", "descent.js", "twolayer.js")
 HEADS = {"perceptron": tp.PerceptronHead, "lms": tp.LMSHead, "logistic": tp.LogisticHead}
@@ -191,6 +194,14 @@ def answers():
     questions = [(name, question) for name, group in asked.items() for question in group]
     found = iter(run_node(CORE, PROGRAM, questions))
     return {name: [next(found) for _ in group] for name, group in asked.items()}
+
+
+def test_scripts_declare_each_name_once():
+    # they share one scope, where a second function of a name would replace the first without a word
+    source = "\n".join((SCRIPTS / f"{name}.js").read_text("utf-8") for name in page.SCRIPTS)
+    names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", source, re.MULTILINE)
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert {"startPath", "startRun", "runRule", "prove"} <= set(names)
 
 
 def test_losses_and_slopes_of_one_sample(answers):

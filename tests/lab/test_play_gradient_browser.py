@@ -227,6 +227,10 @@ def test_more_than_two_classes_are_one_against_the_rest(opened):
     assert part(page, "gradient-errors").inner_text() == "0 / 6"
     page.click("#clear")
     expect(page.locator("#gradient-ended")).to_contain_text("Put down points")
+    expect(page.locator("#gradient-surface")).to_be_hidden()
+    page.click("#tab-twolayer")
+    expect(page.locator("#twolayer-standing")).to_contain_text("Put down points")
+    expect(page.locator("#twolayer-hiddenPlane")).to_be_hidden()
 
 
 @pytest.mark.parametrize("mode", ["batch", "stochastic", "minibatch"])

@@ -32,7 +32,7 @@ const gradientView = {
     const pane = (name, attributes) => viewPane(this, name, attributes);
     const left = el("div", {class: "stage"}, el("h2", {}, t("gradient.planeTitle")));
     const right = el("div", {class: "stage"}, el("h2", {}, t("gradient.surfaceTitle")));
-    this.stage = right;
+    this.element = element;
     element.append(
       el(
         "div", {class: "trio"}, left, right,
@@ -45,7 +45,7 @@ const gradientView = {
       el(
         "div", {class: "trio"},
         el("section", {class: "card double"}, pane("numbers")),
-        el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves")),
+        el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves", {class: "curves"})),
       ),
     );
     this.plane = createPlane(left, store, {id: "gradient-plane", label: t("plane.label")});
@@ -162,7 +162,7 @@ const gradientView = {
 
   update(store, changes) {
     const {problem} = store;
-    this.stage.hidden = problem !== null;
+    this.element.classList.toggle("without-points", problem !== null);
     this._showFields(store);
     if (problem) return this._clear(problem);
     const path = this._path(store);

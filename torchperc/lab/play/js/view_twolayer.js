@@ -46,7 +46,7 @@ const twolayerView = {
     const pane = (name, attributes) => viewPane(this, name, attributes);
     const left = el("div", {class: "stage"}, el("h2", {}, t("net.inputTitle")));
     const right = el("div", {class: "stage"}, el("h2", {}, t("net.hiddenTitle")));
-    this.stage = right;
+    this.element = element;
     element.append(
       el(
         "div", {class: "trio"}, left, right,
@@ -63,7 +63,7 @@ const twolayerView = {
           el("section", {class: "card"}, el("h2", {}, t("net.table")), pane("table")),
           el("section", {class: "card"}, el("h2", {}, t("net.outputs")), pane("outputs")),
         ),
-        el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves")),
+        el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves", {class: "curves"})),
       ),
     );
     this.plane = createPicturePlane(left, store, {id: "twolayer-plane", label: t("net.input"), editable: true});
@@ -172,7 +172,7 @@ const twolayerView = {
 
   update(store, changes) {
     const {problem} = store;
-    this.stage.hidden = problem !== null;
+    this.element.classList.toggle("without-points", problem !== null);
     this._showFields(store);
     if (problem) return this._clear(problem);
     const run = this._run(store);
