@@ -145,7 +145,7 @@ def test_a_run_is_replayed(call, tmp_path, fruit, run):
     assert made["start"]["data"]["names"] == ["length", "weight"]
     assert made["start"]["data"]["classNames"] == ["apple", "banana"]
     assert (
-        "A run with 3 features, seen in length and weight: the boundary is exact where colour is at the mean"
+        "A run with 3 features, seen in length and weight: the boundary is exact where every other feature is at the mean"
         in made["recorded"]["description"]
     )
     assert call("play", "--log", tmp_path / "run.json", "--features", "2", "1", "--out", out)[0] == 0

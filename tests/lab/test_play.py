@@ -106,7 +106,7 @@ def test_the_english_texts_are_those_of_the_scripts():
     own = run_node(scripts, "answer = TEXTS.en;", None)
     assert own == {key: text for key, text in page.english().items() if key in own}
     rest = set(page.english()) - set(own)
-    assert {key.split(".")[0] for key in rest} == {"lang", "preset", "dialect"}
+    assert {key.split(".")[0] for key in rest} == {"lang", "preset", "dialect", "about"}
 
 
 def test_every_key_that_the_scripts_use_is_there():
@@ -133,6 +133,13 @@ def test_a_translation():
     assert made["presets"][0]["group"] == "Gatter"
     assert made["presets"][1]["name"] == "OR"
     assert made["dialects"][0]["remark"] == "wie Skript A"
+
+
+def test_what_is_said_about_data_is_translated_too():
+    X, y = np.arange(12.0).reshape(3, 4), [0, 1, 1]
+    texts = {"about.features": "Zwei von {count} Merkmalen: {first}, {second}. {"}
+    made = contents.content_of(X, y, features=(2, 1), texts=texts)["start"]["data"]
+    assert made["description"] == "Zwei von 4 Merkmalen: x2, x1. {"
 
 
 @pytest.mark.parametrize(
@@ -586,7 +593,7 @@ def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(cl
     X = log.space.rows.dense()
     assert made.entries["points"] == X[:, [3, 1]].tolist()
     assert (
-        "A run with 4 features, seen in d and b: the boundary is exact where the other 2 features are at the mean"
+        "A run with 4 features, seen in d and b: the boundary is exact where every other feature is at the mean"
         in made.entries["description"]
     )
     (answer,) = run_node(CORE, REPLAY, [made.entries])

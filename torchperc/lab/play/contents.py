@@ -26,7 +26,7 @@ def content_of_data(
     texts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The content of a page that begins with a data set, see :func:`torchperc.lab.play.points.of_table`."""
-    start: dict[str, Any] = {"data": of_table(table, features, samples).entry()}
+    start: dict[str, Any] = {"data": of_table(table, features, samples, texts).entry()}
     if trainer is not None:
         start["conventions"] = conventions_of(trainer)
     return page.content(start, texts=texts, title=table.name or None)
@@ -58,7 +58,7 @@ def content_of_log(
         ending, log = (ending_of(log), log.cycle), log.log
     if ending is not None:
         known |= {"verdict": ending[0], "cycle": ending[1]}
-    made = recording(log, table.names if table else names, features, **known)
+    made = recording(log, table.names if table else names, features, texts=texts, **known)
     data = {**made.data, "names": list(made.feature_names)}
     if table is not None:
         data["classNames"] = list(table.labels)

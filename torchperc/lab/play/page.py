@@ -51,6 +51,16 @@ CORE = ("rational", "random", "rule", "log", "proof", "descent", "twolayer")
 PLACE = "{{ content }}"
 """Where the content belongs in ``page.html``."""
 
+_SENTENCES = {
+    "about.features": "The plane shows 2 of {count} features: {first} and {second}.",
+    "about.samples": "{shown} of {count} samples were drawn at random.",
+    "about.axes": "The axes are {first} and {second}.",
+    "about.run": "A run with {count} features, seen in {first} and {second}: the boundary is exact where every other "
+    "feature is at the mean of the samples. A point off that plane may lie on another side of the line than of the "
+    "boundary. Mistakes, scores, errors and bounds are those of the run; the proof, and whatever the page runs itself, "
+    "see two features only.",
+    "about.unknown": "The log does not say how ties were decided and in which order the samples came.",
+}
 _TEXTS = ("texts", "texts_gradient")
 _CLOSING = re.compile(r"</(?:script|style)|<!--", re.IGNORECASE)  # what ends a block early
 _ENTRY = re.compile(r'^\s*("(?:[^"\\]|\\.)+"): ("(?:[^"\\]|\\.)*"),$', re.MULTILINE)
@@ -151,7 +161,18 @@ def english() -> dict[str, str]:
     found: dict[str, str] = {"lang": "en"}
     for name in _TEXTS:
         found |= _entries(source(f"js/{name}.js"))
-    return found | presets.texts()
+    return found | presets.texts() | _SENTENCES
+
+
+def say(texts: Mapping[str, str] | None, key: str, **values: object) -> str:
+    """A text by its key, translated if there is a translation, with its values put in.
+
+    Example:
+        >>> say(None, "about.axes", first="age", second="height")
+        'The axes are age and height.'
+    """
+    text = (texts or {}).get(key) or english()[key]
+    return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], found[0])), text)
 
 
 def check_texts(texts: Mapping[str, Any], name: str = "texts") -> dict[str, str]:

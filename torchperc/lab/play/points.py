@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torchperc import _checks as checks
 from torchperc._checks import Option, ParameterError
 from torchperc.data.dataset import Dataset
+from torchperc.lab.play import page
 from torchperc.rules.trainer import RuleTrainer
 
 MOST_POINTS = 1000
@@ -48,13 +49,19 @@ class Points:
         return {**data, **names, **({"description": self.about} if self.about else {})}
 
 
-def of_table(table: Dataset, features: Sequence[str | int] | None = None, samples: int | None = None) -> Points:
+def of_table(
+    table: Dataset,
+    features: Sequence[str | int] | None = None,
+    samples: int | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> Points:
     """Two features of a data set, which the page can show.
 
     Args:
         table: labels of any kind, at most four.
         features: two of its features by name, or by position from 1, where it has more.
         samples: draw so many at random, and keep their order.
+        texts: a translation, for what is said about the data.
 
     Example:
         >>> iris = of_table(__import__("torchperc").data.load("iris"), features=("petal length (cm)", 4), samples=60)
@@ -65,14 +72,14 @@ def of_table(table: Dataset, features: Sequence[str | int] | None = None, sample
     chosen = two_features(table.names, features)
     rows = some_rows(table.X.shape[0], samples)
     names = table.names[chosen[0]], table.names[chosen[1]]
-    about = ""
+    about = []
     if len(table.names) > 2:
-        about = f"The plane shows 2 of {len(table.names)} features: {names[0]} and {names[1]}."
+        about.append(page.say(texts, "about.features", count=len(table.names), first=names[0], second=names[1]))
     if len(rows) < table.X.shape[0]:
-        about = f"{about} {len(rows)} of {table.X.shape[0]:,} samples were drawn at random.".strip()
+        about.append(page.say(texts, "about.samples", shown=len(rows), count=f"{table.X.shape[0]:,}"))
     X, y = columns_of(table, chosen)[rows], table.y.numpy()[rows]
     labels = y if table.classes else (y + 1) // 2
-    return Points(X, labels, table.labels, names, about)
+    return Points(X, labels, table.labels, names, " ".join(about))
 
 
 def columns_of(table: Dataset, chosen: Sequence[int]) -> np.ndarray[Any, Any]:

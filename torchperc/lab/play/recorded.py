@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from torch import Tensor
 
+from torchperc.lab.play import page
 from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, conventions_of, two_features
 from torchperc.lab.play.retrace import bias_step_of, retraced
 from torchperc.rules.log import MistakeLog
@@ -20,7 +21,6 @@ from torchperc.theory.bounds import live_bracket
 
 ENDINGS = ("SEPARATED", "CYCLING", "BUDGET")
 MOST_MISTAKES = 20_000
-_UNKNOWN = "The log does not say how ties were decided and in which order the samples came."
 _RENAMED = {"biasStep": "bias_step", "maxEpochs": "max_epochs"}
 
 
@@ -48,6 +48,7 @@ def recording(
     conventions: dict[str, Any] | None = None,
     verdict: str | None = None,
     cycle: tuple[int, int] | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> Recording:
     """A run to be replayed; one with more than two features is shown where the others are at their mean.
 
@@ -65,6 +66,7 @@ def recording(
             such, see :func:`torchperc.lab.play.retrace.retraced`.
         verdict: how the run ended, if that is known.
         cycle: the epochs between which it went round, if it did.
+        texts: a translation, for what is said about the run.
 
     Example:
         >>> import torchperc as tp
@@ -83,10 +85,14 @@ def recording(
         conventions, verdict, cycle = conventions_of(found[0]), ending_of(found[1]), found[1].cycle
     entries |= {"conventions": _conventions(log, conventions), "verdict": verdict or _verdict(log)}
     entries |= {"cycle": None if cycle is None else list(cycle)}
-    told = [] if conventions is not None else [_UNKNOWN]
+    told = [] if conventions is not None else [page.say(texts, "about.unknown")]
     if chosen != tuple(range(len(names))):
         entries |= _restricted(log, chosen)
-        told.insert(0, _sentence(names, chosen))
+        key, shown = (
+            "about.run" if len(names) > 2 else "about.axes",
+            {"first": names[chosen[0]], "second": names[chosen[1]]},
+        )
+        told.insert(0, page.say(texts, key, count=len(names), **shown))
     if told:
         entries["description"] = " ".join(told)
     return Recording(entries, (names[chosen[0]], names[chosen[1]]), len(names))
@@ -125,19 +131,6 @@ def _verdict(log: MistakeLog) -> str | None:
     by_epoch = log.mistakes_by_epoch()
     clean = len(by_epoch) > 0 and int(by_epoch[-1]) == 0 and float(log.errors()[-1]) == 0
     return "SEPARATED" if clean else None
-
-
-def _sentence(names: Sequence[str], chosen: tuple[int, int]) -> str:
-    others = len(names) - 2
-    if not others:
-        return f"The axes are {names[chosen[0]]} and {names[chosen[1]]}."
-    rest = f"the other {others} features are" if others > 1 else f"{names[3 - sum(chosen)]} is"
-    return (
-        f"A run with {len(names)} features, seen in {names[chosen[0]]} and {names[chosen[1]]}: the boundary is exact "
-        f"where {rest} at the mean of the samples. A point off that plane may lie on another side of the line than of "
-        "the boundary. Mistakes, scores, errors and bounds are those of the run; the proof, and whatever the page runs "
-        "itself, see two features only."
-    )
 
 
 def _restricted(log: MistakeLog, chosen: tuple[int, int]) -> dict[str, Any]:
