@@ -453,6 +453,7 @@ def test_csv_is_pasted_anywhere_and_off_the_grid_it_says_so(opened):
     page = opened()
     page.evaluate("text => navigator.clipboard.writeText(text)", "0.1;0,2;-1\n0.3;12;1\n")
     page.keyboard.press("Control+v")
+    expect(page.locator("#rule-plane .point")).to_have_count(2)
     assert points(page) == [(0.1, 0.2, 0), (0.3, 12, 1)]  # kept as they are
     expect(page.locator("[data-test=not-exact]")).to_be_visible()
     expect(page.locator("#about")).to_contain_text("different scales")
@@ -550,6 +551,7 @@ def test_points_are_saved_as_csv_and_read_again(opened, tmp_path):
     page.locator("#clear").click()
     page.locator("#csv").click()
     page.locator("#csv-file").set_input_files(tmp_path / "points.csv")
+    expect(page.locator("#rule-plane .point")).to_have_count(len(before))
     assert points(page) == before
 
 
