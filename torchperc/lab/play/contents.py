@@ -10,7 +10,7 @@ from typing import Any
 from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.lab.play import page
-from torchperc.lab.play.points import check_classes, conventions_of, of_table
+from torchperc.lab.play.points import check_classes, conventions_of, named, of_table
 from torchperc.lab.play.recorded import ENDINGS, ending_of, recording
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
@@ -59,9 +59,7 @@ def content_of_log(
     if ending is not None:
         known |= {"verdict": ending[0], "cycle": ending[1]}
     made = recording(log, table.names if table else names, features, texts=texts, **known)
-    data = {**made.data, "names": list(made.feature_names)}
-    if table is not None:
-        data["classNames"] = list(table.labels)
+    data = {**made.data, **named(made.feature_names, table.labels if table else None)}
     return page.content({"data": data}, made.entries, texts=texts, title=table.name or None if table else None)
 
 

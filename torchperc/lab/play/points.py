@@ -17,6 +17,7 @@ from torchperc.rules.trainer import RuleTrainer
 
 MOST_POINTS = 1000
 MOST_CLASSES = 4
+_AXES, _SIGNS = ["x1", "x2"], ["-1", "1"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +46,22 @@ class Points:
             ['no', 'yes']
         """
         data = {"points": self.X.tolist(), "labels": self.labels.tolist(), "classes": len(self.class_names)}
-        names = {"names": list(self.feature_names), "classNames": list(self.class_names)}
-        return {**data, **names, **({"description": self.about} if self.about else {})}
+        return {
+            **data,
+            **named(self.feature_names, self.class_names),
+            **({"description": self.about} if self.about else {}),
+        }
+
+
+def named(features: Sequence[str], classes: Sequence[str] | None) -> dict[str, list[str]]:
+    """Names as the page reads them; it has its own signs for x1, x2 and for −1, +1.
+
+    Example:
+        >>> named(("x1", "x2"), ("no", "yes"))
+        {'classNames': ['no', 'yes']}
+    """
+    given = {"names": list(features), "classNames": list(classes or _SIGNS)}
+    return {name: names for name, names in given.items() if names not in (_AXES, _SIGNS)}
 
 
 def of_table(

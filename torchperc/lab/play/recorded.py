@@ -88,11 +88,9 @@ def recording(
     told = [] if conventions is not None else [page.say(texts, "about.unknown")]
     if chosen != tuple(range(len(names))):
         entries |= _restricted(log, chosen)
-        key, shown = (
-            "about.run" if len(names) > 2 else "about.axes",
-            {"first": names[chosen[0]], "second": names[chosen[1]]},
-        )
-        told.insert(0, page.say(texts, key, count=len(names), **shown))
+        key = "about.run" if len(names) > 2 else "about.axes"
+        first, second = (names[j] for j in chosen)
+        told.insert(0, page.say(texts, key, count=len(names), first=first, second=second))
     if told:
         entries["description"] = " ".join(told)
     return Recording(entries, (names[chosen[0]], names[chosen[1]]), len(names))
