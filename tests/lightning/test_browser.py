@@ -2,19 +2,18 @@
 
 import io
 import re
-import shutil
 import subprocess
 import sys
 import threading
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 
 import plain
 import pytest
 import pytorch_lightning as pl
+from chromium import PATIENCE, SHOTS, Watch, chromium, width_of
 from PIL import Image
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 from pytorch_lightning.loggers import TensorBoardLogger
 
 import torchperc as tp
@@ -22,23 +21,6 @@ from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_
 from torchperc.reports import Report
 
 pytestmark = pytest.mark.browser
-
-SHOTS = Path(__file__).parents[2] / "runs" / "browser"
-FLAGS = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
-PATIENCE = 30_000  # milliseconds
-MISSING = (
-    "Chromium is missing. `make test-browser` installs it; by hand: "
-    "apt-get update && apt-get install -y --no-install-recommends chromium"
-)
 
 
 @pytest.fixture(scope="module")
@@ -86,17 +68,8 @@ def address(folder, runs):
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.fail(MISSING)
-    profile = tmp_path_factory.mktemp("profile")
-    with sync_playwright() as driver:
-        window = driver.chromium.launch_persistent_context(
-            profile, executable_path=chromium, args=FLAGS, viewport={"width": 1600, "height": 1000}, timeout=PATIENCE
-        )
-        window.set_default_timeout(PATIENCE)
+    with chromium(tmp_path_factory.mktemp("profile")) as window:
         yield window
-        window.close()
 
 
 LOADED = """async () => {
@@ -107,7 +80,6 @@ LOADED = """async () => {
 
 @pytest.fixture(scope="module")
 def window(browser, address):
-    SHOTS.mkdir(parents=True, exist_ok=True)
     page = browser.new_page()
     page.goto(address)
     page.wait_for_function(LOADED, polling=200)
@@ -183,7 +155,6 @@ def test_the_curves_of_a_plain_trainer_are_charted(browser, tmp_path):
         page.goto(f"{address}#timeseries")
         page.reload()
         charted(page, ["loss/train", "loss/val"], list(lits))
-        SHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SHOTS / "plain-trainer.png")
         page.close()
 
@@ -230,12 +201,8 @@ def test_the_report_of_a_run_opens_without_a_network(browser, tmp_path, width, h
     result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
     path = tmp_path / "report.html"
     Report.of_result(result, X, y, title="AND", labels=("<script>fail()</script>", "yes")).save(path)
-    SHOTS.mkdir(parents=True, exist_ok=True)
     page = browser.new_page()
-    said, asked = [], []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
+    watch = Watch(page)
     page.set_viewport_size({"width": width, "height": height})
     page.goto(path.as_uri())
     expect(page.get_by_role("heading", name="Verdict and proof")).to_be_visible()
@@ -243,8 +210,7 @@ def test_the_report_of_a_run_opens_without_a_network(browser, tmp_path, width, h
     sizes = page.evaluate("[...document.images].map(image => image.complete && image.naturalWidth)")
     assert len(sizes) >= 5
     assert min(sizes) > 0
-    assert page.evaluate("document.documentElement.scrollWidth") <= width  # nothing sticks out sideways
+    assert width_of(page) <= width
     page.screenshot(path=SHOTS / f"report-{width}.png", full_page=True)
     page.close()
-    assert said == []
-    assert [url for url in asked if not url.startswith("data:")] == [path.as_uri()]
+    watch.check(path.as_uri())

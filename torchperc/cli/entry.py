@@ -32,6 +32,7 @@ _COMMANDS = {
     "crosscheck": "compare the rule with autograd, mistake by mistake",
     **_CONFIGURED,
     "demo": "a tour: AND, XOR, noisy data, by rule and by gradient",
+    "play": "an interactive page: points, mistakes, conventions, proofs",
     "xor": "the XOR lab: thousands of small nets trained at once",
     "bench": "benchmarks against other libraries, timed in the same run",
 }

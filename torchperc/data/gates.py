@@ -41,11 +41,21 @@ def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor
         >>> gate("parity-3")[1].tolist()
         [-1, 1, 1, -1, 1, -1, -1, 1]
     """
+    rows, labels = truth_table(name)
+    return torch.tensor(rows, dtype=dtype or torch.get_default_dtype()), torch.tensor(labels)
+
+
+def truth_table(name: str) -> tuple[list[tuple[int, ...]], list[int]]:
+    """The same as lists, without torch: inputs 0/1 in counting order, and labels −1/+1.
+
+    Example:
+        >>> truth_table("OR")
+        ([(0, 0), (0, 1), (1, 0), (1, 1)], [-1, 1, 1, 1])
+    """
     inputs = _parity_inputs(name)
     rows = list(itertools.product((0, 1), repeat=inputs or 2))
     truth = [sum(row) % 2 == 1 if inputs else _GATES[name.upper()](row[0], row[1]) for row in rows]
-    X = torch.tensor(rows, dtype=dtype or torch.get_default_dtype())
-    return X, torch.tensor([1 if value else -1 for value in truth])
+    return rows, [1 if value else -1 for value in truth]
 
 
 def is_gate(name: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from torchperc.rules.dialect_table import DIALECTS
 from torchperc.rules.trainer import RuleTrainer
 
 
@@ -41,18 +42,8 @@ class Dialect:
         return RuleTrainer(**{**conventions, **changes})
 
 
-NOTE_A = Dialect(
-    "note A", "update", "unit", "given", "last", 1.0, "bias as weight w₀ of a constant x₀ = 1; learning rate η"
-)
-NOTE_B = Dialect("note B", "update", "unit", "given", "voted", 1.0, "online; averaging as the cheap form of voting")
-NOTE_C = Dialect("note C", "sign", "unit", "shuffled", "best-validation", 1.0, "sign(0) = +1; validation every epoch")
-NOTE_D = Dialect("note D", "sign", "unit", "random-mistake", "pocket", 1.0, "any misclassified point; in-sample error")
-NOTE_E = Dialect("note E", "strict", "radius", "given", "last", 1.0, "never moves from zero weights; learning rate α")
-SCIKIT_LEARN = Dialect("scikit-learn", "update", "unit", "given", "last", 1.0, "`Perceptron(shuffle=False, tol=None)`")
-MLXTEND = Dialect("mlxtend", "sign", "unit", "shuffled", "last", 0.2, "step η·(y − ŷ) = 2η·y, η = 0.1; random start")
-RIVER = Dialect("river", "update", "unit", "given", "last", 1.0, "one sample at a time, as `partial_fit` does")
-
-ALL = (NOTE_A, NOTE_B, NOTE_C, NOTE_D, NOTE_E, SCIKIT_LEARN, MLXTEND, RIVER)
+ALL = tuple(Dialect(*row) for row in DIALECTS)
+NOTE_A, NOTE_B, NOTE_C, NOTE_D, NOTE_E, SCIKIT_LEARN, MLXTEND, RIVER = ALL
 
 
 def table() -> str:

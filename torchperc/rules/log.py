@@ -22,6 +22,7 @@ from torch import Tensor
 from torchperc import _checks as checks
 from torchperc._atomic import write_whole
 from torchperc.nn import functional as tpf
+from torchperc.rules import log_json
 from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Model, decisions, rows_like
@@ -300,7 +301,14 @@ class MistakeLog(Log[Model]):
     # --- on disk ---
 
     def save(self, path: str | Path) -> None:
-        """Write the log atomically to one ``.npz`` file, without pickle; of the data it holds a hash."""
+        """Write the log atomically to one file.
+
+        ``.npz``: without pickle; of the data it holds a hash. ``.json``: a log of a linear net with its data, which
+        ``torchperc play --log`` shows, see :meth:`to_json`.
+        """
+        if _is_json(path):
+            write_whole(Path(path), f"{self.to_json()}\n".encode())
+            return
         about = {
             "format": _FORMAT,
             "dtype": str(self.space.rows.dtype).removeprefix("torch."),
@@ -319,8 +327,8 @@ class MistakeLog(Log[Model]):
     def load(
         cls,
         path: str | Path,
-        X: checks.Data,
-        y: checks.Data,
+        X: checks.Data | None = None,
+        y: checks.Data | None = None,
         *,
         kernel: Callable[[Any, Any], Any] | None = None,
         features: Callable[[Tensor], Tensor] | None = None,
@@ -328,12 +336,16 @@ class MistakeLog(Log[Model]):
         """Read a log and bind it to its data; other data are refused.
 
         Args:
-            path: a file that :meth:`save` wrote.
-            X: the samples the log was made on.
+            path: a file that :meth:`save` wrote, or JSON that the interactive page downloaded.
+            X: the samples the log was made on; JSON holds them itself, so they may be left out.
             y: their labels.
             kernel: your kernel function, if the run used one.
             features: your joint features φ, if the run used any.
         """
+        if _is_json(path):
+            return _read_json(cls, Path(path), X, y)
+        if X is None or y is None:
+            raise TypeError(f"{path} holds a hash of its data only; pass X and y, the data the log was made on")
         about, arrays = read_arrays(Path(path), "mistake log", "classes", (1, _FORMAT))
         check_fit(path, lambda: _known(about, arrays))
         columns = {name: torch.from_numpy(arrays[name]) for name in (*_COLUMNS, *_START)}
@@ -345,6 +357,48 @@ class MistakeLog(Log[Model]):
         check_fit(path, lambda: _fits(arrays, about["steps"], space))
         weight, bias = (columns.pop(name).to(rows.dtype) for name in _START)
         return cls(space, labels, Weights(weight, bias), steps=about["steps"], **columns)
+
+    def to_json(self) -> str:
+        """The log of a linear net with its data as JSON: one object, described in ``torchperc/lab/play/js/log.js``.
+
+        Example:
+            >>> import torchperc as tp
+            >>> X, y = tp.data.gate("AND")
+            >>> log = tp.RuleTrainer().fit(tp.Perceptron(2), X, y).log
+            >>> MistakeLog.from_json(log.to_json()).last().weight
+            tensor([[3., 2.]])
+        """
+        if type(self.space) is not LinearSpace:
+            kind = _describe(self.space)["space"]
+            raise ValueError(f"a log of a {kind} run has no weights for each feature; save it as .npz")
+        space, rows = self.space, self.space.rows
+        columns: dict[str, Any] = {name: getattr(self, name).cpu().numpy() for name in _COLUMNS}
+        columns |= {name: getattr(self.start, name).double().cpu().numpy() for name in _START}
+        content = log_json.Content(
+            points=rows.double().dense().cpu().numpy(),
+            labels=self.y.cpu().numpy(),
+            classes=space.classes,
+            bias_scale=float(space.bias_scale),
+            scale=float(space.scale),
+            steps=self.steps,
+            dtype=str(rows.dtype).removeprefix("torch."),
+            **columns,
+        )
+        return json.dumps(content.entries(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> MistakeLog:
+        """A log from the JSON of :meth:`to_json` or of the interactive page; whatever does not fit is refused."""
+        try:
+            content = log_json.parse(text)
+        except log_json.FormatError as error:
+            raise ValueError(f"text is not a mistake log, or is damaged: {error}; save it again") from None
+        dtype = getattr(torch, content.dtype)
+        rows = as_rows(torch.from_numpy(content.points).to(dtype), dtype=dtype)
+        space = LinearSpace(rows, content.classes, content.bias_scale, scale=content.scale)
+        start = Weights(*(torch.from_numpy(getattr(content, name)).to(rows.dtype) for name in _START))
+        columns = {name: torch.from_numpy(getattr(content, name)) for name in _COLUMNS}
+        return cls(space, torch.from_numpy(content.labels), start, steps=content.steps, **columns)
 
 
 _COLUMNS = ("index", "step", "coef", "wrong", "epoch_ends", "cost")
@@ -381,6 +435,25 @@ class VotedModel(Model):
                 else:
                     votes[block].scatter_add_(1, ballots, weight.expand_as(ballots))
         return votes
+
+
+def _is_json(path: str | Path) -> bool:
+    return Path(path).suffix.lower() == ".json"
+
+
+def _read_json(cls: type[MistakeLog], path: Path, X: checks.Data | None, y: checks.Data | None) -> MistakeLog:
+    """A log from a JSON file, of these data if they are given."""
+    try:
+        log = cls.from_json(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}{str(error).removeprefix('text')}") from None
+    if X is None and y is None:
+        return log
+    rows = as_rows(X, dtype=log.space.rows.dtype)
+    labels = checks.labels(y, len(rows), log.space.classes, both=False)
+    if rows.hash(labels) != log.space.rows.hash(log.y):
+        raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
+    return log
 
 
 def _ones(y: Tensor) -> Tensor:

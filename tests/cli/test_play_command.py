@@ -1,0 +1,206 @@
+"""``torchperc play``: where the page goes, which data and runs it shows, how it fails."""
+
+import json
+import re
+import tempfile
+import webbrowser
+
+import pytest
+import torch
+
+import torchperc as tp
+
+DATA = re.compile(r'<script type="application/json" id="content">(.*?)</script>', re.DOTALL)
+
+
+@pytest.fixture(autouse=True)
+def opened(monkeypatch):
+    addresses = []
+    monkeypatch.setattr(webbrowser, "open", addresses.append)
+    return addresses
+
+
+def content(path):
+    return json.loads(DATA.search(path.read_text("utf-8"))[1])
+
+
+@pytest.fixture
+def fruit(tmp_path):
+    path = tmp_path / "fruit.csv"
+    path.write_text(
+        "weight,length,colour,kind\n120,7,0.5,apple\n110,19,0.25,banana\n130,8,0.75,apple\n100,20,0.5,banana\n"
+    )
+    return path
+
+
+def test_the_page_is_opened_from_a_temporary_folder(call, tmp_path, monkeypatch, opened):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code, out, error = call("play")
+    (path,) = tmp_path.rglob("*.html")
+    assert (code, out, error) == (0, f"the page: {path}\n", "")
+    assert opened == [path.as_uri()]
+    assert content(path)["start"] == {"preset": "AND"}
+
+
+def test_with_out_nothing_is_opened(call, tmp_path, opened):
+    path = tmp_path / "play.html"
+    path.write_text("old")
+    assert call("play", "--out", path)[:2] == (0, f"the page: {path}\n")
+    assert path.read_text("utf-8").startswith("<!DOCTYPE html>")
+    assert [each.name for each in tmp_path.iterdir()] == ["play.html"]
+    assert opened == []
+
+
+def test_a_file_of_points(call, tmp_path, fruit):
+    out = tmp_path / "a.html"
+    assert call("play", "--data", fruit, "--features", "length", "3", "--out", out)[0] == 0
+    made = content(out)
+    assert made["title"] == "fruit.csv"
+    assert made["start"]["data"] == {
+        "points": [[7, 0.5], [19, 0.25], [8, 0.75], [20, 0.5]],
+        "labels": [0, 1, 0, 1],
+        "classes": 2,
+        "names": ["length", "colour"],
+        "classNames": ["apple", "banana"],
+        "description": "The plane shows 2 of 3 features: length and colour.",
+    }
+    assert call("play", "--data", fruit, "--ignore", "weight", "--target", "4", "--out", out)[0] == 0
+    assert "description" not in content(out)["start"]["data"]
+
+
+def test_data_by_name(call, tmp_path):
+    out = tmp_path / "a.html"
+    assert call("play", "--data", "xor", "--out", out)[0] == 0
+    assert content(out)["start"]["data"]["labels"] == [0, 1, 1, 0]
+    assert call("play", "--data", "moons", "--samples", "40", "--out", out)[0] == 0
+    assert len(content(out)["start"]["data"]["points"]) == 40
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--data", "fruit.csv"], "the page shows two features, and the data have 3: weight, length, colour; choose two by --features weight length"),
+        (["--data", "fruit.csv", "--features", "length", "size"], "--features size is no feature; choose two of weight, length, colour, or their positions from 1"),
+        (["--data", "fruit.csv", "--features", "1", "weight"], "--features 1 weight is one feature twice; choose two of weight, length, colour"),
+        (["--data", "fruit.csv", "--features", "1"], "argument --features: expected 2 arguments"),
+        (["--data", "diabetes", "--features", "1", "2"], "torchperc play needs classes; to predict numbers: torchperc learn"),
+        (["--data", "digits", "--features", "1", "2"], "10 classes are more than the page shows, 4; compare one with the rest by --positive 0"),
+        (["--data", "noisy-blobs.csv"], "noisy-blobs.csv"),
+        (["--data", "breast-cancer", "--features", "1", "2", "--samples", "1"], "--samples 1 must be at least 2"),
+        (["--data", "XOR", "--target", "y"], "--target y needs a file; XOR is a gate"),
+        (["--target", "y"], "--target is about a file of samples; name it by --data FILE"),
+        (["--features", "1", "2"], "--features chooses features of data; name them by --data FILE or --log FILE"),
+        (["--samples", "5"], "--samples 5 draws from --data FILE"),
+        (["--log", "run.npz"], "run.npz holds no data; name the file that it was made on by --data FILE"),
+        (["--log", "none.json"], "none.json"),
+        (["--language", "none.json"], "none.json"),
+        (["--out", "no/such/folder.html"], "--out no/such/folder.html is not a file in a folder that exists; make the folder first"),
+    ],
+)  # fmt: skip
+def test_errors_are_one_line_and_exit_code_two(call, fruit, tmp_path, monkeypatch, words, message, opened):
+    monkeypatch.chdir(tmp_path)
+    if "--out" not in words:
+        words = [*words, "--out", "a.html"]
+    code, out, error = call("play", *words)
+    assert (code, out) == (2, "")
+    assert error.startswith("torchperc: error: ")
+    assert error.count("\n") == 1
+    assert message in error
+    assert not (tmp_path / "a.html").exists()
+    assert opened == []
+
+
+def test_too_many_samples_name_the_remedy(call, tmp_path):
+    path = tmp_path / "many.csv"
+    path.write_text("a,b,c\n" + "".join(f"{i},{i % 7},{'yn'[i % 2]}\n" for i in range(1200)))
+    code, _, error = call("play", "--data", path, "--out", tmp_path / "a.html")
+    assert code == 2
+    assert "1,200 samples are more than the page can show, 1,000; draw some at random by --samples 500" in error
+    assert call("play", "--data", path, "--samples", "500", "--out", tmp_path / "a.html")[0] == 0
+    made = content(tmp_path / "a.html")["start"]["data"]
+    assert len(made["points"]) == 500
+    assert made["description"] == "500 of 1,200 samples were drawn at random."
+
+
+# --- recorded runs ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(fruit):
+    table = tp.data.read(fruit)
+    net = tp.Perceptron(3, dtype=torch.float64)
+    result = tp.RuleTrainer(max_epochs=4, order="shuffled").fit(net, table.X, table.y)
+    for name in ("run.npz", "run.json"):
+        result.log.save(fruit.parent / name)
+    return result
+
+
+def test_a_run_is_replayed(call, tmp_path, fruit, run):
+    out = tmp_path / "a.html"
+    code, _, error = call("play", "--data", fruit, "--log", tmp_path / "run.npz", "--features", "2", "1", "--out", out)
+    assert (code, error) == (0, "")
+    made = content(out)
+    assert made["recorded"]["index"] == run.log.index.tolist()
+    assert made["recorded"]["conventions"]["order"] == "shuffled"
+    assert made["start"]["data"]["names"] == ["length", "weight"]
+    assert made["start"]["data"]["classNames"] == ["apple", "banana"]
+    assert (
+        "A run with 3 features, seen in length and weight: the boundary is exact where every other feature is at the mean"
+        in made["recorded"]["description"]
+    )
+    assert call("play", "--log", tmp_path / "run.json", "--features", "2", "1", "--out", out)[0] == 0
+    assert content(out)["recorded"]["points"] == made["recorded"]["points"]
+    assert content(out)["start"]["data"]["names"] == ["x2", "x1"]
+
+
+def test_a_log_of_other_data_or_a_damaged_one_is_refused(call, tmp_path, fruit, run):
+    out = tmp_path / "a.html"
+    fruit.write_text(fruit.read_text().replace("120", "121"))
+    for name in ("run.npz", "run.json"):
+        code, _, error = call("play", "--data", fruit, "--log", tmp_path / name, "--features", "2", "1", "--out", out)
+        assert code == 2
+        assert f"{name} belongs to other data" in error
+    (tmp_path / "run.json").write_text("{}")
+    code, _, error = call("play", "--log", tmp_path / "run.json", "--out", out)
+    assert code == 2
+    assert "run.json is not a mistake log, or is damaged" in error
+    assert error.count("\n") == 1
+    code, _, error = call("play", "--data", fruit, "--log", tmp_path / "run.npz", "--samples", "3", "--out", out)
+    assert "--samples 3 draws from --data FILE; a log is replayed with all of its samples" in error
+
+
+# --- languages ----------------------------------------------------------------------------------------------------
+
+
+def test_texts_are_written_to_be_translated(call, tmp_path, opened):
+    path = tmp_path / "texts.json"
+    code, printed, _ = call("play", "--texts")
+    assert code == 0
+    texts = json.loads(printed)
+    assert call("play", "--texts", path)[:2] == (0, f"{len(texts)} texts: {path}\n")
+    assert json.loads(path.read_text("utf-8")) == texts
+    assert texts["lang"] == "en"
+    assert texts["preset.AND.name"] == "AND"
+    path.write_text(json.dumps(texts | {"lang": "fr", "title": "Le perceptron"}), "utf-8")
+    assert call("play", "--language", path, "--out", tmp_path / "a.html")[0] == 0
+    assert content(tmp_path / "a.html")["language"] == "fr"
+    assert content(tmp_path / "a.html")["texts"]["fr"]["title"] == "Le perceptron"
+    assert opened == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"titel": "x"}', "has the key 'titel', which the page does not know; see torchperc play --texts"),
+        ("{", "is not JSON"),
+        ("[1]", "must be a dictionary of texts, found list"),
+        ('{"title": null}', "has None for 'title'; give a text"),
+    ],
+)
+def test_a_wrong_translation_is_refused(call, tmp_path, text, message):
+    path = tmp_path / "texts.json"
+    path.write_text(text)
+    code, _, error = call("play", "--language", path, "--out", tmp_path / "a.html")
+    assert code == 2
+    assert f"torchperc: error: {path} {message}" in error
+    assert error.count("\n") == 1

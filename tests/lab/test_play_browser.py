@@ -1,0 +1,780 @@
+"""The interactive page in a headless Chromium: points, the log, conventions, proofs, what goes in and out of it."""
+
+import io
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from chromium import SHOTS, Watch, chromium, width_of
+from PIL import Image
+from playwright.sync_api import expect
+
+import torchperc as tp
+from torchperc.lab.play.page import make_page
+
+pytestmark = pytest.mark.browser
+
+HALF = 1.5  # the plane shows [−1.5, 1.5]²
+PHONE = {"width": 360, "height": 740}
+DESKTOP = {"width": 1280, "height": 900}
+VIEWS = ("rule", "compare", "proof", "gradient", "twolayer")
+AND = tp.data.gate("AND")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "play.html"
+    path.write_text(make_page(), "utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    with chromium(tmp_path_factory.mktemp("profile"), viewport=DESKTOP) as window:
+        window.grant_permissions(["clipboard-read", "clipboard-write"])
+        yield window
+
+
+@pytest.fixture
+def opened(address, browser):
+    """Opens the page, and looks at its end whether it was silent and left the network alone."""
+    pages = []
+
+    def to(fragment="", window=browser, scheme="light", size=None, at=address):
+        page = window.new_page()
+        page.emulate_media(color_scheme=scheme)
+        if size:
+            page.set_viewport_size(size)
+        pages.append((page, Watch(page), at))
+        page.goto(f"{at}#{fragment}")
+        return page
+
+    yield to
+    for page, watch, at in pages:
+        page.close()
+        watch.check(at)
+
+
+def pixel(page, x, y, plane="rule-plane"):
+    """Where a point of the usual frame is on the screen."""
+    page.locator(f"#{plane}").scroll_into_view_if_needed()
+    box = page.locator(f"#{plane}").bounding_box()
+    return box["x"] + (x + HALF) / (2 * HALF) * box["width"], box["y"] + (HALF - y) / (2 * HALF) * box["height"]
+
+
+def put(page, x, y):
+    page.mouse.click(*pixel(page, x, y))
+
+
+def drag(page, start, end):
+    page.mouse.move(*pixel(page, *start))
+    page.mouse.down()
+    page.mouse.move(*pixel(page, *end), steps=5)
+    page.mouse.up()
+
+
+def points(page, plane="rule-plane"):
+    """Coordinates and classes of the points, as they are drawn."""
+    found = page.locator(f"#{plane} .point").evaluate_all("all => all.map(({dataset: {x, y, label}}) => [x, y, label])")
+    return [(float(x), float(y), int(label)) for x, y, label in found]
+
+
+def near(found, wanted):
+    """Within a step of the grid, which is about three pixels, and on the grid."""
+    assert len(found) == len(wanted)
+    for have, want in zip(found, wanted, strict=True):
+        assert have[2] == want[2]
+        assert all(abs(a - b) <= 1 / 64 and (a * 64).is_integer() for a, b in zip(have[:2], want[:2], strict=True))
+
+
+def number(text):
+    return float(text.replace("−", "-"))
+
+
+def run(X, y, start=None, **conventions):
+    """The same run by torchperc."""
+    net = tp.Perceptron(2, dtype=torch.float64)
+    if start is not None:
+        with torch.no_grad():
+            net.weight.copy_(torch.tensor([start[:2]]))
+            net.bias.copy_(torch.tensor(start[2:]))
+    result = tp.RuleTrainer(**conventions).fit(net, X.double(), y)
+    return result, net
+
+
+def compared(page, result, net):
+    """The page shows the run that torchperc made."""
+    expect(page.locator("[data-test=mistakes]")).to_have_text(str(result.mistakes))
+    expect(page.locator("[data-test=epochs]")).to_have_text(str(result.epochs))
+    page.locator("#end").click()
+    text = page.locator("[data-test=weights]").inner_text()
+    found = re.search(r"w = \((\S+), (\S+)\), b = (\S+)", text)
+    wanted = (*net.weight[0].tolist(), net.bias.item())
+    assert tuple(map(number, found.groups())) == pytest.approx(wanted, rel=1e-5)
+
+
+# --- points -----------------------------------------------------------------------------------------------------------
+
+
+def test_points_are_put_down_dragged_and_deleted(opened):
+    page = opened()
+    page.locator("#clear").click()
+    expect(page.get_by_text("Put down points of two classes")).to_be_visible()
+    page.locator("#class-0").click()
+    put(page, -0.5, -0.25)
+    page.keyboard.press("2")
+    put(page, 0.5, 0.75)
+    put(page, 1, -1)
+    near(points(page), [(-0.5, -0.25, 0), (0.5, 0.75, 1), (1, -1, 1)])
+    drag(page, (0.5, 0.75), (1, 0.25))
+    near(points(page), [(-0.5, -0.25, 0), (1, 0.25, 1), (1, -1, 1)])
+    page.mouse.click(*pixel(page, 1, -1), button="right")
+    near(points(page), [(-0.5, -0.25, 0), (1, 0.25, 1)])
+    page.keyboard.press("Control+z")
+    near(points(page), [(-0.5, -0.25, 0), (1, 0.25, 1), (1, -1, 1)])
+    page.keyboard.press("Control+z")  # the whole drag is one step back
+    near(points(page), [(-0.5, -0.25, 0), (0.5, 0.75, 1), (1, -1, 1)])
+    page.keyboard.press("Control+y")
+    page.locator("#mode-delete").click()
+    put(page, 1, 0.25)
+    near(points(page), [(-0.5, -0.25, 0), (1, -1, 1)])
+    put(page, 0, 0)  # nothing there, and nothing is put down in this mode
+    assert len(points(page)) == 2
+
+
+def test_a_run_follows_its_points_while_they_are_dragged(opened):
+    page = opened("preset=XOR")
+    expect(page.locator("[data-test=verdict]")).to_contain_text("cycling")
+    drag(page, (1, 1), (1, 1.25))
+    drag(page, (1, 1.25), (-0.5, 0.5))  # now a line does it
+    expect(page.locator("[data-test=verdict]")).to_contain_text("separated")
+    X = torch.tensor([[x, y] for x, y, _ in points(page)])
+    labels = torch.tensor([2 * label - 1 for *_, label in points(page)])
+    compared(page, *run(X, labels))
+
+
+def test_classes_are_added_and_removed(opened):
+    page = opened()
+    for _ in range(2):
+        page.locator("#more-classes").click()
+    expect(page.locator("#more-classes")).to_be_disabled()
+    put(page, -1, -1)
+    assert points(page)[-1] == (-1, -1, 3)
+    expect(page.locator("#rule-step")).to_contain_text("Start")
+    page.locator("#step").click()
+    expect(page.locator("#rule-step")).to_contain_text("w₀ ← w₀ + c·x")
+    page.locator("#fewer-classes").click()
+    page.locator("#fewer-classes").click()
+    expect(page.locator("#fewer-classes")).to_be_disabled()
+    assert len(points(page)) == 4
+
+
+def test_conventions_of_an_example_go_with_it(opened):
+    page = opened("preset=note-e")
+    expect(page.locator("#biasStep")).to_have_value("radius")
+    page.locator("#preset").select_option("AND")
+    expect(page.locator("#biasStep")).to_have_value("unit")
+    page.locator("#tie").select_option("sign")
+    page.locator("#preset").select_option("OR")
+    expect(page.locator("#tie")).to_have_value("sign")  # what the user has chosen stays
+
+
+def test_every_example_is_shown(opened):
+    page = opened()
+    ids = page.locator("#preset option").evaluate_all("all => all.map(({value}) => value)")
+    assert {"AND", "OR", "NAND", "XOR", "moons", "noisy-blobs", "parity-3", "note-a", "note-e"} <= set(ids)
+    for name in filter(None, ids):
+        page.locator("#preset").select_option(name)
+        assert len(points(page)) >= 2
+        expect(page.locator("#rule-step .step-title")).to_have_text("Start")
+        expect(page.locator("[data-test=verdict]")).not_to_be_empty()
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def test_each_mistake_of_and_is_written_out(opened):
+    result, net = run(*AND)
+    page = opened()
+    compared(page, result, net)
+    page.locator("#rewind").click()
+    expect(page.locator("#place")).to_have_text("0 of 18")
+    for t, entry in enumerate(result.log, start=1):
+        page.keyboard.press("ArrowRight")
+        row = page.locator("#log-table tr[aria-current=step]")
+        expect(row).to_have_attribute("data-t", str(t))
+        cells = row.locator("td").all_inner_texts()
+        assert int(cells[2]) == entry.sample + 1
+        assert number(cells[6]) == entry.coef
+        state = result.log.state_at(t)
+        after = "(" + ", ".join(f"{w:g}" for w in state.weight[0].tolist()).replace("-", "−") + ")"
+        assert cells[7] == after
+        assert number(cells[8]) == state.bias.item()
+        expect(page.locator("#rule-step")).to_contain_text(f"sample {entry.sample + 1}")
+        expect(page.locator("#rule-step .formulas")).to_contain_text(after)
+    assert page.locator("#rule-plane .ring.mistake").count() == 1
+    assert page.locator("#rule-plane .line.before").count() == 1
+
+
+def test_the_sixth_mistake_of_and_word_by_word(opened):
+    page = opened()
+    for _ in range(6):
+        page.locator("#step").click()
+    lines = page.locator("#rule-step dd").all_inner_texts()
+    assert [re.sub(r"\s+", " ", line) for line in lines] == [
+        "x = (0, 1), y = −1",
+        "s = w·x + b = 2·0 + 1·1 + (−1) = 0",
+        "y·s = (−1)·0 = 0 ≤ 0",
+        "c = η·y = 1·(−1) = −1",
+        "w ← w + c·x = (2, 1) + (−1)·(0, 1) = (2, 0)",
+        "b ← b + c = −1 + (−1) = −2",
+    ]
+    expect(page.locator("#live")).to_contain_text("Mistake 6 of 18: sample 2, score 0")
+
+
+def test_step_back_scrub_rewind_and_play(opened):
+    page = opened()
+    page.locator("#step").click()
+    page.locator("#step").click()
+    page.locator("#back").click()
+    expect(page.locator("#place")).to_have_text("1 of 18")
+    page.locator("#scrub").fill("12")
+    expect(page.locator("#rule-step .step-title")).to_contain_text("Mistake 12 of 18")
+    page.locator("#log-table tr[data-t='5']").click()
+    expect(page.locator("#place")).to_have_text("5 of 18")
+    page.locator("#rewind").click()
+    expect(page.locator("#rule-step .step-title")).to_have_text("Start")
+    page.locator("#speed").select_option("100")
+    page.locator("#play").click()
+    expect(page.locator("#place")).to_have_text("18 of 18")
+    expect(page.locator("#play")).to_have_attribute("aria-pressed", "false")  # it stops at the end, and says where
+    expect(page.locator("#live")).to_contain_text("Mistake 18 of 18")
+    page.locator("#play").click()  # and begins anew
+    expect(page.locator("#place")).to_have_text("18 of 18")
+
+
+def test_play_can_be_paused(opened):
+    page = opened("preset=moons")
+    page.keyboard.press(" ")
+    expect(page.locator("#play")).to_have_attribute("aria-label", re.compile("Pause"))
+    page.keyboard.press(" ")
+    at = page.locator("#place").inner_text()
+    expect(page.locator("#play")).to_have_attribute("aria-label", re.compile("Play"))
+    assert page.locator("#place").inner_text() == at
+
+
+def test_averaged_voted_and_pocket_are_laid_over(opened):
+    page = opened("preset=noisy-blobs")
+    page.locator("#end").click()
+    for name in ("averaged", "voted", "pocket"):
+        page.locator(f"#overlay-{name}").check()
+    expect(page.locator("#rule-plane .line.averaged")).to_have_count(1)
+    expect(page.locator("#rule-plane .line.pocket")).to_have_count(1)
+    expect(page.locator("#rule-plane image.voted")).to_have_count(1)
+    found = points(page)
+    X, y = torch.tensor([[a, b] for a, b, _ in found]).double(), torch.tensor([2 * c - 1 for *_, c in found])
+    log = run(X, y)[0].log
+    for name, model in (("averaged", log.averaged()), ("voted", log.voted()), ("pocket", log.pocket())):
+        wrong = int((model.predict(X) != y).sum())
+        expect(page.locator(f".overlay-{name} small")).to_have_text(f"{wrong} of {len(y)} wrong")
+    page.screenshot(path=SHOTS / "play-overlays.png", full_page=True)
+
+
+def test_the_bracket_closes_around_the_margin_and_mistakes_stay_below_the_bound(opened):
+    page = opened()
+    page.locator("#end").click()
+    gamma = tp.theory.max_margin(*AND, bias="counted").margin
+    lower, upper = re.match(r"(\S+) ≤ γ\* ≤ (\S+)", page.locator("[data-test=bracket]").inner_text()).groups()
+    assert 0 < number(lower) <= gamma <= number(upper)
+    expect(page.locator("[data-test=bound]")).to_have_text("18 ≤ (R/γ*)² = 51")
+    assert page.locator("#rule-epochs .bar").count() == 9
+
+
+# --- conventions ------------------------------------------------------------------------------------------------------
+
+
+CONVENTIONS = [
+    ("tie", "sign", {"tie": "sign"}),
+    ("tie", "strict", {"tie": "strict"}),
+    ("biasStep", "radius", {"bias_step": "radius"}),
+    ("biasStep", "none", {"bias_step": "none"}),
+    ("order", "shuffled", {"order": "shuffled"}),
+    ("order", "random-mistake", {"order": "random-mistake"}),
+    ("lr", "0.5", {"lr": 0.5}),
+    ("margin", "2", {"margin": 2.0}),
+    ("maxEpochs", "3", {"max_epochs": 3}),
+]
+
+
+@pytest.mark.filterwarnings("ignore:tie='strict'")
+@pytest.mark.parametrize(("field", "value", "arguments"), CONVENTIONS, ids=[f"{f}-{v}" for f, v, _ in CONVENTIONS])
+def test_a_convention_is_switched(opened, field, value, arguments):
+    page = opened()
+    control = page.locator(f"#{field}")
+    if control.evaluate("element => element.tagName") == "SELECT":
+        control.select_option(value)
+    else:
+        control.fill(value)
+        control.press("Enter")
+    result, net = run(*AND, **arguments)
+    compared(page, result, net)
+    arrow = "" if result.mistakes == 18 else f"mistakes 18 → {result.mistakes}"
+    expect(page.locator("#what-changed")).to_contain_text(arrow)
+
+
+def test_seed_and_start_weights_are_switched(opened):
+    page = opened()
+    expect(page.locator("#seed")).to_be_disabled()
+    page.locator("#order").select_option("shuffled")
+    page.locator("#seed").fill("7")
+    page.locator("#seed").press("Enter")
+    compared(page, *run(*AND, order="shuffled", seed=7))
+    for column, value in enumerate((-1, 0.5, 2)):
+        page.locator(f"#start-0-{column}").fill(str(value))
+        page.locator(f"#start-0-{column}").press("Enter")
+    compared(page, *run(*AND, start=[-1, 0.5, 2], order="shuffled", seed=7))
+    expect(page.locator("#rule-bracket")).to_contain_text("from zero weights only")
+    page.locator("#start-zero").click()
+    compared(page, *run(*AND, order="shuffled", seed=7))
+
+
+def test_a_value_that_is_not_possible_is_refused(opened):
+    page = opened()
+    page.locator("#lr").fill("-1")
+    page.locator("#lr").press("Enter")
+    expect(page.locator("#notice")).to_contain_text("not possible")
+    expect(page.locator("[data-test=mistakes]")).to_have_text("18")
+
+
+@pytest.mark.filterwarnings("ignore:tie='strict'")
+def test_dialects_by_name(opened):
+    page = opened()
+    for dialect in tp.dialects.ALL:
+        page.locator("#dialect").select_option(label=dialect.name)
+        expect(page.locator("#dialect option:checked")).to_have_text(dialect.name)
+        net = tp.Perceptron(2, dtype=torch.float64)
+        result = dialect.trainer(select="last").fit(net, AND[0].double(), AND[1])
+        compared(page, result, net)
+    page.locator("#dialect").select_option(label="note E")
+    expect(page.locator("[data-test=verdict]")).to_contain_text("nothing ever moves")
+
+
+def test_two_conventions_side_by_side(opened):
+    page = opened("view=compare")
+    expect(page.locator("#compare-summary")).to_contain_text(
+        "part at mistake 12: Left corrects sample 4 (score 0); Right has ended"
+    )
+    differences = page.locator("[data-test=differences]").inner_text()
+    assert re.search(r"mistakes\s+18\s+11", differences)
+    page.locator("#second-order").select_option("shuffled")
+    page.locator("#second-biasStep").select_option("radius")
+    result, _ = run(*AND, tie="sign", order="shuffled", bias_step="radius")
+    expect(page.locator("#compare-second [data-test=mistakes]")).to_have_text(str(result.mistakes))
+    page.locator("#go-there").click()
+    places = [page.locator(f"#{side}-place").inner_text() for side in ("first", "second")]
+    assert len({place.split()[0] for place in places}) == 1
+    page.locator("#second-end").click()
+    page.locator("#second-back").click()  # each side has its own cursor
+    total = result.mistakes
+    expect(page.locator("#second-place")).to_have_text(f"{total - 1} of {total}")
+    page.locator("#first-rewind").click()
+    expect(page.locator("#first-place")).to_have_text("0 of 18")
+    expect(page.locator("#second-place")).to_have_text(f"{total - 1} of {total}")
+    page.locator("#swap").click()
+    expect(page.locator("#first-tie")).to_have_value("sign")
+    expect(page.locator("#second-place")).to_have_text("0 of 18")
+    page.locator("#both-step").click()
+    expect(page.locator("#second-place")).to_have_text("1 of 18")
+
+
+# --- proofs -----------------------------------------------------------------------------------------------------------
+
+
+def test_and_is_separable_with_the_widest_strip(opened):
+    page = opened("view=proof")
+    expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
+    expect(page.locator("#proof-text")).to_contain_text("γ = √(1/8) ≈ 0.353553")
+    expect(page.locator("#proof-text")).to_contain_text("w = (2, 2), b = −3")
+    expect(page.locator("#proof-plane .ring.support")).to_have_count(3)
+    expect(page.locator("#proof-plane .strip")).to_have_count(1)
+    expect(page.locator("#proof-plane .line.now")).to_have_count(1)
+    expect(page.locator("#proof-plane .line.edge")).to_have_count(2)
+    assert page.locator("#proof-check tbody td:last-child").all_inner_texts() == ["3", "1", "1", "1"]
+
+
+def test_xor_is_not_separable_and_a_point_is_in_both_hulls(opened):
+    page = opened("view=proof&preset=XOR")
+    expect(page.locator("[data-test=decision]")).to_contain_text("Not separable")
+    expect(page.locator("#proof-text")).to_contain_text("(1/2, 1/2)")
+    expect(page.locator("#proof-text")).to_contain_text("1/2·(0, 1) + 1/2·(1, 0)")
+    expect(page.locator("#proof-plane .hull")).to_have_count(2)
+    page.mouse.move(*pixel(page, 1, 1, "proof-plane"))
+    page.mouse.down()
+    page.mouse.move(*pixel(page, -0.5, 0.5, "proof-plane"), steps=4)  # while it is dragged, the proof follows
+    expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
+    page.mouse.up()
+
+
+def test_several_classes_have_a_certificate(opened):
+    page = opened("view=proof&preset=three")
+    expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
+    drag_from = next((x, y) for x, y, label in points(page, "proof-plane") if label == 0)
+    page.mouse.move(*pixel(page, *drag_from, "proof-plane"))
+    page.mouse.down()
+    page.mouse.move(*pixel(page, 0.75, -0.5, "proof-plane"), steps=3)  # into the middle of another class
+    page.mouse.up()
+    expect(page.locator("[data-test=decision]")).to_contain_text("Not separable")
+    assert page.locator("[data-test=certificate] tbody tr").count() >= 2
+
+
+# --- in and out -------------------------------------------------------------------------------------------------------
+
+
+CSV = "height,weight,kind\n0.5,1,cat\n-1,0.25,dog\n1.5,-0.75,cat\n"
+
+
+def test_csv_is_pasted_into_the_dialog(opened):
+    page = opened()
+    page.locator("#csv").click()
+    page.locator("#csv-text").fill("1, 2, a\n3, oops, b")
+    page.locator("#csv-use").click()
+    expect(page.locator("#csv-dialog [role=alert]")).to_contain_text("line 2: “oops” is no number")
+    page.locator("#csv-text").fill(CSV)
+    page.locator("#csv-use").click()
+    assert points(page) == [(0.5, 1, 0), (-1, 0.25, 1), (1.5, -0.75, 0)]
+    expect(page.locator("#class-1")).to_contain_text("dog")
+    expect(page.locator("#rule-plane .axis-name").first).to_have_text("height")
+
+
+def test_csv_is_pasted_anywhere_and_off_the_grid_it_says_so(opened):
+    page = opened()
+    page.evaluate("text => navigator.clipboard.writeText(text)", "0.1;0,2;-1\n0.3;12;1\n")
+    page.keyboard.press("Control+v")
+    expect(page.locator("#rule-plane .point")).to_have_count(2)
+    assert points(page) == [(0.1, 0.2, 0), (0.3, 12, 1)]  # kept as they are
+    expect(page.locator("[data-test=not-exact]")).to_be_visible()
+    expect(page.locator("#about")).to_contain_text("different scales")
+
+
+DROP = """text => {
+    const transfer = new DataTransfer()
+    transfer.items.add(new File([text], 'points.csv', {type: 'text/csv'}))
+    document.body.dispatchEvent(new DragEvent('drop', {dataTransfer: transfer, bubbles: true, cancelable: true}))
+}"""
+
+
+def test_a_csv_file_is_dropped(opened):
+    page = opened()
+    page.evaluate(DROP, CSV)
+    expect(page.locator("#notice")).to_contain_text("3 points of 2 classes")
+    assert len(points(page)) == 3
+    page.evaluate(DROP, "1,2,a\n3,4,a\n")
+    expect(page.locator("#notice")).to_contain_text("at least two classes")
+    assert len(points(page)) == 3
+    page.evaluate(DROP, "a,b,c,kind\n1,2,3,x\n4,5,6,y\n")
+    expect(page.locator("#notice")).to_contain_text("The file has 4 columns")
+
+
+@pytest.mark.parametrize("example", ["AND", "four"])
+def test_the_copied_script_makes_the_same_run(opened, example):
+    page = opened(f"preset={example}")
+    page.locator("#tie").select_option("sign")
+    page.locator("#order").select_option("shuffled")
+    page.locator("#seed").fill("3")
+    page.locator("#start-0-2").fill("0.25")
+    page.locator("#start-0-2").press("Enter")
+    mistakes, epochs = (page.locator(f"[data-test={name}]").inner_text() for name in ("mistakes", "epochs"))
+    page.locator("#copy-python").click()
+    expect(page.locator("#notice")).to_contain_text("on the clipboard")
+    script = page.evaluate("navigator.clipboard.readText()")
+    assert script == page.locator("#python-text").input_value()
+    made = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert made.stdout.startswith(f"{mistakes} mistakes in {epochs} epochs: an epoch without a mistake")
+    assert "separable: True" in made.stdout
+
+
+def test_a_link_brings_everything_back(opened):
+    page = opened()
+    page.locator("#tie").select_option("strict")
+    page.locator("#start-0-0").fill("-2.5")
+    page.locator("#start-0-0").press("Enter")
+    put(page, 1.25, -0.5)
+    page.locator("#step").click()
+    page.locator("#overlay-pocket").check()
+    before = points(page), page.locator("#place").inner_text()
+    page.locator("#copy-link").click()
+    expect(page.locator("#notice")).to_contain_text("link is on the clipboard")
+    link = page.evaluate("navigator.clipboard.readText()")
+    other = opened(link.split("#")[1])
+    assert (points(other), other.locator("#place").inner_text()) == before
+    expect(other.locator("#tie")).to_have_value("strict")
+    expect(other.locator("#start-0-0")).to_have_value("-2.5")
+    expect(other.locator("#overlay-pocket")).to_be_checked()
+    other.reload()
+    assert points(other) == before[0]
+
+
+def test_a_link_that_cannot_be_read_says_so(opened):
+    page = opened("state=e30")
+    expect(page.locator("#notice")).to_contain_text("could not be read")
+    assert len(points(page)) == 4
+
+
+def downloaded(page, name):
+    page.locator("#save").click()
+    with page.expect_download() as found:
+        page.locator(f"#save-{name}").click()
+    return found.value
+
+
+def test_the_log_is_saved_as_torchperc_reads_it(opened, tmp_path):
+    page = opened()
+    page.locator("#biasStep").select_option("radius")
+    file = downloaded(page, "log")
+    assert file.suggested_filename == "mistake-log.json"
+    file.save_as(tmp_path / "log.json")
+    log = tp.MistakeLog.load(tmp_path / "log.json")
+    wanted = run(*AND, bias_step="radius")[0].log
+    assert log.index.tolist() == wanted.index.tolist()
+    assert log.state_at(len(log)).weight.tolist() == wanted.state_at(len(wanted)).weight.tolist()
+
+
+def test_points_are_saved_as_csv_and_read_again(opened, tmp_path):
+    page = opened("preset=three")
+    before = points(page)
+    downloaded(page, "points").save_as(tmp_path / "points.csv")
+    table = tp.data.read(tmp_path / "points.csv")
+    assert table.X.tolist() == [[x, y] for x, y, _ in before]
+    page.locator("#clear").click()
+    page.locator("#csv").click()
+    page.locator("#csv-file").set_input_files(tmp_path / "points.csv")
+    expect(page.locator("#rule-plane .point")).to_have_count(len(before))
+    assert points(page) == before
+
+
+@pytest.mark.parametrize("view", ["rule", "compare", "proof"])
+def test_a_picture_is_saved(opened, tmp_path, view):
+    page = opened(f"view={view}")
+    page.keyboard.press("End")
+    file = downloaded(page, "picture")
+    assert file.suggested_filename == f"torchperc-{view}.png"
+    file.save_as(tmp_path / "view.png")
+    picture = Image.open(tmp_path / "view.png").convert("RGB")
+    picture.save(SHOTS / f"play-picture-{view}.png")
+    assert picture.width >= 1000
+    colours = {colour for _, colour in picture.getcolors(1 << 20)}
+    assert {(0, 114, 178), (230, 159, 0)} <= colours  # the classes, in their colours
+
+
+# --- keys, sizes, looks -----------------------------------------------------------------------------------------------
+
+
+def test_everything_by_keyboard(opened):
+    page = opened()
+    page.keyboard.press("1")
+    expect(page.locator("#class-0")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("a")  # a point in the middle, focused
+    assert points(page)[4] == (0, 0, 0)
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("Shift+ArrowUp")
+    assert points(page)[4] == (3 / 64, 8 / 64, 0)
+    page.keyboard.press("c")
+    assert points(page)[4] == (3 / 64, 8 / 64, 1)
+    focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert focused == "point 5, class +1, at 0.046875, 0.125"
+    page.keyboard.press("Delete")
+    assert len(points(page)) == 4
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("End")
+    expect(page.locator("#place")).to_have_text("18 of 18")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#place")).to_have_text("17 of 18")
+    page.keyboard.press("Home")
+    expect(page.locator("#place")).to_have_text("0 of 18")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.locator("#tab-rule").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#view-compare")).to_be_visible()
+
+
+def test_every_control_has_a_name_and_every_id_is_used_once(opened):
+    page = opened()
+    for view in VIEWS:
+        page.locator(f"#tab-{view}").click()
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('button, input, select, textarea, [role=button], svg[role]')].filter(
+            (each) => !(each.getAttribute('aria-label') || each.textContent.trim() || each.labels?.length)
+        ).map((each) => each.outerHTML)"""
+    )
+    assert nameless == []
+    ids = page.evaluate("[...document.querySelectorAll('[id]')].map(({id}) => id)")
+    assert sorted(ids) == sorted(set(ids))
+    text = page.locator("#app").inner_text()
+    assert re.findall(r"\b[a-z]+\.[a-z]+[A-Z]?\w*\b", text.replace("e.g.", "")) == []  # no key of a text in its place
+
+
+class Finger:
+    """Touches a page as a phone does."""
+
+    def __init__(self, page):
+        self.session = page.context.new_cdp_session(page)
+        self.session.send("Emulation.setTouchEmulationEnabled", {"enabled": True})
+
+    def send(self, kind, *places):
+        touches = [{"x": x, "y": y} for x, y in places]
+        self.session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": touches})
+
+    def tap(self, place):
+        self.send("touchStart", place)
+        self.send("touchEnd")
+
+    def drag(self, start, end):
+        self.send("touchStart", start)
+        for part in (0.25, 0.5, 0.75, 1):
+            self.send("touchMove", tuple(a + part * (b - a) for a, b in zip(start, end, strict=True)))
+        self.send("touchEnd")
+
+
+def test_a_finger_puts_down_drags_and_deletes(opened):
+    page = opened(size=PHONE)
+    finger = Finger(page)
+    page.locator("#clear").click()
+    page.locator("#class-1").click()
+    finger.tap(pixel(page, 0.5, 0.5))
+    expect(page.locator("#rule-plane .point")).to_have_count(1)
+    finger.drag(pixel(page, *points(page)[0][:2]), pixel(page, -0.5, -1))
+    expect(page.locator("#rule-plane .point")).to_have_count(1)
+    (x, y, label) = points(page)[0]
+    assert (abs(x + 0.5) < 1 / 32, abs(y + 1) < 1 / 32, label) == (True, True, 1)
+    page.locator("#mode-delete").click()
+    finger.tap(pixel(page, x, y))
+    expect(page.locator("#rule-plane .point")).to_have_count(0)
+
+
+def test_a_long_press_deletes(opened):
+    page = opened(size=PHONE)
+    finger = Finger(page)
+    finger.send("touchStart", pixel(page, 1, 1))
+    expect(page.locator("#rule-plane .point")).to_have_count(3)
+    finger.send("touchEnd")
+    assert (1, 1, 1) not in points(page)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_nothing_sticks_out_on_a_phone(opened, view):
+    for example in ("AND", "four", "XOR", "moons"):
+        page = opened(f"view={view}&preset={example}", size=PHONE)
+        page.keyboard.press("End")
+        assert width_of(page) <= PHONE["width"], example
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize("view", ["rule", "compare", "proof"])
+def test_looks(opened, view, size, scheme):
+    """Pictures to be looked at; the page follows the system's choice of dark and light."""
+    name = "desktop" if size is DESKTOP else "phone"
+    for example in ("AND", "XOR") if view == "proof" else ("AND",):
+        page = opened(f"view={view}&preset={example}", scheme=scheme, size=size)
+        for _ in range(5):
+            page.keyboard.press("ArrowRight")
+        page.screenshot(path=SHOTS / f"play-{view}-{example}-{name}-{scheme}.png", full_page=True)
+        back = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (sum(map(int, re.findall(r"\d+", back))) < 200) == (scheme == "dark")
+
+
+def test_dark_mode_is_switched(opened):
+    page = opened()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    page.locator("#theme").click()
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.locator("#end").click()
+    before = (
+        Image.open(io.BytesIO(page.locator("#rule-plane").screenshot())).convert("L").resize((1, 1)).getpixel((0, 0))
+    )
+    assert before < 80
+
+
+# --- what Python puts in ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name="page.html", **arguments):
+        path = tmp_path / name
+        tp.play(out=path, **arguments)
+        return path.as_uri()
+
+    return write
+
+
+def test_a_recorded_run_is_replayed_until_it_is_edited(opened, written):
+    X, y = AND
+    trainer = tp.RuleTrainer(tie="sign", max_epochs=3)
+    result = trainer.fit(tp.Perceptron(2, dtype=torch.float64), X.double(), y)
+    page = opened(at=written(log=result, trainer=trainer))
+    expect(page.locator("[data-test=recorded]")).to_have_text("recorded run")
+    page.locator("#end").click()
+    expect(page.locator("[data-test=mistakes]")).to_have_text(str(result.mistakes))
+    expect(page.locator("[data-test=verdict]")).to_contain_text("out of epochs")
+    page.locator("#maxEpochs").fill("100")
+    page.locator("#maxEpochs").press("Enter")
+    expect(page.locator("[data-test=recorded]")).to_have_count(0)
+    expect(page.locator("[data-test=mistakes]")).to_have_text("11")
+    page.locator("#undo").click()
+    expect(page.locator("[data-test=recorded]")).to_have_count(1)
+
+
+def test_a_recorded_run_in_more_features_keeps_its_scores(opened, written):
+    X, y = tp.data.separable_blobs(30, features=4, seed=1)
+    result = tp.RuleTrainer().fit(tp.Perceptron(4, dtype=torch.float64), X.double(), y)
+    page = opened(at=written(log=result, features=(1, 3)))
+    expect(page.locator("#about")).to_contain_text("seen in x1 and x3")
+    page.locator("#step").click()
+    page.locator("#end").click()
+    scores = page.locator("#log-table .col-score").all_inner_texts()
+    assert [number(score) for score in scores] == pytest.approx(own_scores(result.log, X.double()), rel=1e-3, abs=1e-6)
+    expect(page.locator("[data-test=errors]")).to_have_text(f"0 / {len(y)}")
+
+
+def own_scores(log, X):
+    """The score of each mistaken sample before its update."""
+    return [log.state_at(t).scores(X[entry.sample][None]).item() for t, entry in enumerate(log)]
+
+
+def test_another_language_is_chosen(opened, written):
+    page = opened(at=written(texts={"lang": "de", "language": "Deutsch", "view.proof": "Beweis"}))
+    expect(page.locator("#tab-proof")).to_have_text("Beweis")
+    expect(page.locator("html")).to_have_attribute("lang", "de")
+    page.locator("#language").select_option("en")
+    expect(page.locator("#tab-proof")).to_have_text("Proof")
+
+
+HOST = """<!DOCTYPE html><title>host</title><iframe id="frame" style="width: 900px; height: 900px"></iframe>
+<script>
+window.heard = []
+addEventListener('message', (event) => window.heard.push(event.data))
+document.getElementById('frame').srcdoc = PAGE
+</script>"""
+
+
+def test_a_notebook_hears_of_edited_points_and_hands_points_over(opened, tmp_path):
+    text = json.dumps(make_page(widget=True)).replace("</", "<\\/")
+    path = tmp_path / "host.html"
+    path.write_text(HOST.replace("PAGE", text), "utf-8")
+    page = opened(at=path.as_uri())
+    frame = page.frame_locator("#frame")
+    frame.locator("#clear").click()
+    page.wait_for_function("window.heard.some(({type, points}) => type === 'torchperc-play' && points.length === 0)")
+    page.evaluate(
+        """() => document.getElementById('frame').contentWindow.postMessage(
+            {type: 'torchperc-play-set', points: [[0, 0], [0.5, 1]], labels: [1, 0]}, '*')"""
+    )
+    expect(frame.locator("#rule-plane .point")).to_have_count(2)

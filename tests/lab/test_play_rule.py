@@ -1,0 +1,462 @@
+"""The page's rule, log and proof in JavaScript against RuleTrainer, its log and the theory, set by set."""
+
+import functools
+import itertools
+import json
+import math
+import random
+import warnings
+from fractions import Fraction
+
+import pytest
+import torch
+from node import run_node
+
+import torchperc as tp
+
+CORE = ("rational.js", "random.js", "rule.js", "log.js", "proof.js")
+TIES, BIAS_STEPS, ORDERS = (
+    ("update", "sign", "strict"),
+    ("unit", "radius", "none"),
+    ("given", "shuffled", "random-mistake"),
+)
+NEAR = {"rel": 1e-12, "abs": 1e-12}
+
+RUN = """
+const places = [-1.5, -1, -0.25, 0, 0.5, 0.75, 1.5];
+const shown = ({lower, upper}) => [String(lower), String(upper)];
+answer = questions.map(({data, conventions, asked}) => {
+  const log = runRule(data, conventions);
+  const again = logFromJson(JSON.parse(JSON.stringify(logToJson(log))));
+  const count = log.index.length;
+  const [moments, vote] = [[0, count >> 1, count], voted(log)];
+  return {
+    json: logToJson(log), scores: log.scores, again: [logToJson(again), again.scores],
+    states: moments.map((t) => stateAt(log, t)), averaged: averaged(log), voted: asked.map(vote),
+    raster: [vote.raster(places, places), places.flatMap((y) => places.map((x) => vote([x, y])))],
+    pockets: ["runs", "every"].map((ratchet) => pocketIndex(log, ratchet)), errors: errorsOfStates(log),
+    byEpoch: mistakesByEpoch(log), brackets: moments.map((t) => shown(bracketAt(log, t))),
+    best: bestBrackets(log).map(shown),
+  };
+});
+"""
+
+
+# --- data sets and conventions ----------------------------------------------------------------------------------------
+
+
+def grid(chance, reach=96):
+    """A number of the 1/64 grid."""
+    return chance.randint(-reach, reach) / 64
+
+
+def random_set(chance, classes):
+    """Points of the 1/64 grid, few, and often equal or on one line, with labels of at least two classes."""
+    reach = chance.choice((2, 8, 96))
+    points = [[grid(chance, reach), grid(chance, reach)] for _ in range(chance.randint(2, 10))]
+    rows = [[grid(chance), grid(chance), grid(chance, reach)] for _ in range(classes)]
+    labels = [max(range(classes), key=lambda k: rows[k][0] * x + rows[k][1] * y + rows[k][2]) for x, y in points]
+    if chance.random() < 0.4:  # any labels; else some that weights make, which most often are separable
+        labels = [chance.randrange(classes) for _ in points]
+    if len(set(labels)) == 1:
+        labels[0] = (labels[0] + 1) % classes
+    return {"points": points, "labels": labels, "classes": classes}
+
+
+def random_start(chance, classes):
+    """Weights of the 1/64 grid."""
+    rows = 1 if classes == 2 else classes
+    return {"weight": [[grid(chance), grid(chance)] for _ in range(rows)], "bias": [grid(chance) for _ in range(rows)]}
+
+
+@functools.cache
+def cases():
+    """Every tie, bias step, order, number of classes and kind of start, twice with other data."""
+    chance, found = random.Random(17), []
+    for number, choice in enumerate(list(itertools.product(TIES, BIAS_STEPS, ORDERS, (2, 3, 4), (True, False))) * 2):
+        tie, bias_step, order, classes, at_zero = choice
+        conventions = {
+            "tie": tie, "biasStep": bias_step, "order": order, "seed": chance.choice((0, 1, number, 2**32 + number)),
+            "lr": chance.choice((1, 0.25, 2, 0.1) if at_zero else (1, 0.25, 0.5)),
+            "margin": 0 if tie == "sign" else chance.choice((0, 0, 0.125)), "maxEpochs": chance.choice((1, 2, 4) if order == "random-mistake" else (1, 4, 8)),
+            "start": None if at_zero else random_start(chance, classes),
+        }  # fmt: skip
+        asked = [[grid(chance), grid(chance)] for _ in range(5)]
+        found.append({"data": random_set(chance, classes), "conventions": conventions, "asked": asked})
+    return found
+
+
+def tensors(data):
+    """Samples in float64 and labels as torchperc takes them."""
+    y = torch.tensor(data["labels"])
+    return torch.tensor(data["points"], dtype=torch.float64), 2 * y - 1 if data["classes"] == 2 else y
+
+
+def fitted(case):
+    """The result of RuleTrainer."""
+    (X, y), conventions = tensors(case["data"]), case["conventions"]
+    classes, start = case["data"]["classes"], conventions["start"]
+    net = tp.Perceptron(2) if classes == 2 else tp.MulticlassPerceptron(2, classes)
+    net = net.double()
+    if start is not None:
+        net.load_state_dict({name: torch.tensor(values, dtype=torch.float64) for name, values in start.items()})
+    renamed = {"bias_step": conventions["biasStep"], "max_epochs": conventions["maxEpochs"]}
+    same = {name: conventions[name] for name in ("tie", "order", "seed", "lr", "margin")}
+    with warnings.catch_warnings():  # that a strict tie never leaves zero weights
+        warnings.simplefilter("ignore", UserWarning)
+        return tp.RuleTrainer(**same, **renamed).fit(net, X, y)
+
+
+@functools.cache
+def both():
+    """What the two languages made of each case."""
+    return [(case, made, fitted(case)) for case, made in zip(cases(), run_node(CORE, RUN, cases()), strict=True)]
+
+
+# --- the rule and its log ---------------------------------------------------------------------------------------------
+
+
+def test_the_same_mistakes_at_the_same_steps_with_the_same_verdict():
+    for case, made, result in both():
+        log, found = result.log, made["json"]
+        columns = {name: getattr(log, name).tolist() for name in ("index", "step", "coef", "wrong", "epoch_ends")}
+        assert {name: found[name] for name in columns} == columns, case
+        cycle = None if result.cycle is None else list(result.cycle)
+        assert (found["steps"], found["verdict"], found["cycle"]) == (log.steps, result.verdict.name, cycle), case
+        assert (found["bias_scale"], found["scale"]) == (log.space.bias_scale, log.space.scale), case
+
+
+def test_the_cases_have_every_verdict_and_many_mistakes():
+    verdicts = [result.verdict.name for _, _, result in both()]
+    assert {name: verdicts.count(name) > 25 for name in set(verdicts)} == dict.fromkeys(
+        ("SEPARATED", "CYCLING", "BUDGET"), True
+    )
+    assert len(verdicts) >= 300
+    assert sum(result.mistakes for _, _, result in both()) > 2000
+
+
+def test_the_same_weights_at_any_moment_to_the_bit():
+    for case, made, result in both():
+        count = len(result.log)
+        for state, t in zip(made["states"], (0, count // 2, count), strict=True):
+            model = result.log.state_at(t)
+            assert (state["weight"], state["bias"]) == (model.weight.tolist(), model.bias.tolist()), case
+
+
+def test_scores_are_those_of_the_weights_before_each_update():
+    for case, made, result in both():
+        for t in {0, len(result.log) // 2} if len(result.log) else ():
+            x = case["data"]["points"][result.log[t].sample]
+            assert made["scores"][t] == pytest.approx(result.log.state_at(t).scores([x]).flatten().tolist(), **NEAR), (
+                case
+            )
+
+
+def test_the_same_averaged_weights_to_the_bit():
+    for case, made, result in both():
+        mean, found = result.log.averaged(), made["averaged"]
+        assert found["weight"] == mean.weight.tolist(), case
+        assert found["bias"] == mean.bias.tolist(), case
+
+
+def test_the_same_votes():
+    for case, made, result in both():
+        decided = result.log.voted().predict(torch.tensor(case["asked"], dtype=torch.float64)).tolist()
+        labels = [2 * label - 1 for label in made["voted"]] if case["data"]["classes"] == 2 else made["voted"]
+        assert labels == decided, case
+        assert made["raster"][0] == made["raster"][1], case
+
+
+def test_the_same_pocket_errors_and_learning_curve():
+    for case, made, result in both():
+        log = result.log
+        assert made["pockets"] == [log.pocket_index("runs"), log.pocket_index("every")], case
+        assert made["errors"] == log.errors().tolist(), case
+        assert made["byEpoch"] == log.mistakes_by_epoch().tolist(), case
+
+
+def python_bracket(case, log, t):
+    """By the theory, which has no place for a bias that no step changes: its upper bound is that of the weights."""
+    model, conventions = log.state_at(t), case["conventions"]
+    fixed = conventions["biasStep"] == "none" and bool(model.bias.any())
+    net, start = ((each.weight, None if fixed else each.bias) for each in (model, log.start))
+    about = {"lr": conventions["lr"], "bias_step": conventions["biasStep"], "start": start}
+    found = tp.theory.bracket(net, *tensors(case["data"]), t, **about)
+    return (-math.inf if fixed else found.lower), found.upper
+
+
+def test_the_same_bracket_around_the_largest_margin():
+    for case, made, result in both()[::3]:
+        log = result.log
+        for t, found in zip((0, len(log) // 2, len(log)), made["brackets"], strict=True):
+            assert tuple(map(float, found)) == pytest.approx(python_bracket(case, log, t), **NEAR), case
+
+
+def test_the_best_bracket_so_far_only_closes():
+    for case, made, result in both()[::21]:
+        every = [python_bracket(case, result.log, t) for t in range(len(result.log) + 1)]
+        lower = list(itertools.accumulate((bound for bound, _ in every), max))
+        upper = list(itertools.accumulate((bound for _, bound in every), min))
+        found = [tuple(map(float, bounds)) for bounds in made["best"]]
+        for bounds, wanted in zip(found, zip(lower, upper, strict=True), strict=True):
+            assert bounds == pytest.approx(wanted, **NEAR), case
+
+
+def test_json_is_read_back_as_it_was():
+    for case, made, _ in both():
+        assert made["again"] == [made["json"], made["scores"]], case
+
+
+def test_python_reads_the_json_as_the_same_log():
+    for case, made, result in both():
+        log = tp.MistakeLog.from_json(json.dumps(made["json"]))
+        assert log.equals(result.log), case
+        assert torch.equal(log.last().weight, result.log.last().weight), case
+        assert torch.equal(log.last().bias, result.log.last().bias), case
+
+
+# --- what is not on the grid, and what is refused ---------------------------------------------------------------------
+
+
+def test_sums_that_round_are_decided_exactly_as_in_python():
+    chance, off = random.Random(3), []
+    for tie, order, classes in itertools.product(TIES, ORDERS, (2, 2, 3)):
+        # tenths are no dyadic fractions; many lie on the line that the weights make
+        points = [[chance.randint(-5, 5) / 10, chance.randint(-5, 5) / 10] for _ in range(9)]
+        labels = [int(x + 2 * y > 0) + (classes == 3 and x > y) for x, y in points]
+        labels[:classes] = range(classes)
+        data = {"points": points, "labels": labels, "classes": classes}
+        conventions = {"tie": tie, "biasStep": "unit", "order": order, "seed": 5, "lr": 0.1, "margin": 0}
+        off.append({"data": data, "conventions": {**conventions, "maxEpochs": 5, "start": None}, "asked": []})
+    for case, made in zip(off, run_node(CORE, RUN, off), strict=True):
+        log = fitted(case).log
+        assert (made["json"]["index"], made["json"]["step"]) == (log.index.tolist(), log.step.tolist()), case
+        assert made["errors"] == [exact_errors(case["data"], log, t) for t in range(len(log) + 1)], case
+
+
+def exact_errors(data, log, t):
+    """How many samples the weights after t mistakes decide wrongly, in fractions."""
+    moved, errors = log.space.moved(log.start, log.entries.part(0, t)), 0
+    weight, (bias,) = exact(moved.weight.tolist()), exact([moved.bias.tolist()])
+    for (x1, x2), label in zip(exact(data["points"]), data["labels"], strict=True):
+        scores = [w1 * x1 + w2 * x2 + b for (w1, w2), b in zip(weight, bias, strict=True)]
+        errors += label != (int(scores[0] >= 0) if len(scores) == 1 else scores.index(max(scores)))
+    return errors
+
+
+def test_random_numbers_are_torchs():
+    seeds = [0, 1, 42, 2**31, 2**32 - 1, 2**32 + 7, 2**53 - 1]
+    program = """answer = questions.map((seed) => {
+      const generator = new TorchGenerator(seed);
+      return [generator.permutation(700), Array.from({length: 900}, (_, i) => generator.below(i + 1))];
+    });"""
+    for seed, (order, picks) in zip(seeds, run_node(CORE, program, seeds), strict=True):
+        generator = torch.Generator().manual_seed(seed)
+        assert order == torch.randperm(700, generator=generator).tolist()
+        assert picks == [int(torch.randint(i + 1, (1,), generator=generator)) for i in range(900)]
+
+
+def test_one_class_and_no_points_are_fine_and_bad_conventions_are_refused():
+    one = {"points": [[1, 1], [2, 1]], "labels": [0, 0], "classes": 2}
+    none = {"points": [], "labels": [], "classes": 3}
+    refused = [
+        {"tie": "never"}, {"biasStep": "two"}, {"order": "sorted"}, {"lr": 0}, {"lr": math.nan}, {"margin": -1},
+        {"margin": 1, "tie": "sign"}, {"maxEpochs": 0}, {"maxEpochs": 1.5}, {"seed": -1},
+        {"start": {"weight": [[0, 0], [0, 0]], "bias": [0, 0]}}, {"start": {"weight": [[0, None]], "bias": [0]}},
+    ]  # fmt: skip
+    program = """
+    const message = (conventions) => { try { runRule(questions.one, conventions); } catch (error) { return error.message; } };
+    answer = {
+      runs: [questions.one, questions.none].flatMap((data) => ORDERS.map((order) => {
+        const log = runRule(data, {order});
+        return [log.verdict, log.index, log.steps, pocketIndex(log), averaged(log).bias, voted(log)([0, 0])];
+      })),
+      refused: questions.refused.map(message),
+    };"""
+    found = run_node(CORE, program, {"one": one, "none": none, "refused": refused})
+    assert [run[:4] for run in found["runs"]] == [
+        ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 4, 1], ["SEPARATED", [0], 1, 1], *[["SEPARATED", [], 0, 0]] * 3,
+    ]  # fmt: skip
+    assert all(isinstance(message, str) and message.endswith(".") for message in found["refused"]), found["refused"]
+
+
+# --- the proof --------------------------------------------------------------------------------------------------------
+
+
+PROVE = """
+answer = questions.map(({data, conventions}) => ({proof: prove(data), bound: boundOf(data, conventions)}));
+"""
+
+
+@functools.cache
+def proved():
+    """Sets of 2, 3 and 4 classes, some on one line or with equal points of different classes, and what was proved."""
+    chance, asked = random.Random(5), []
+    for number in range(200):
+        data = random_set(chance, (2, 2, 3, 4)[number % 4])
+        if number % 7 == 0:
+            data["points"] = [[x, 2 * x - 0.5] for x, _ in data["points"]]
+        conventions = {"biasStep": chance.choice(BIAS_STEPS), "lr": chance.choice((1, 0.5)), "margin": number % 4 / 4}
+        asked.append({"data": data, "conventions": conventions})
+    return list(zip(asked, run_node(CORE, PROVE, asked), strict=True))
+
+
+def proofs(classes, *, separable):
+    """The data and proofs of sets of two classes, or of more, that are separable or not."""
+    sets = ((question["data"], answer["proof"]) for question, answer in proved())
+    return [(d, p) for d, p in sets if (d["classes"] == 2) == (classes == 2) and p["separable"] == separable]
+
+
+def exact(rows):
+    """Fractions from numbers or from text."""
+    return [[Fraction(value) for value in row] for row in rows]
+
+
+def slacks(data, proof):
+    """y·s, or every s_y − s_k, of each sample, in fractions."""
+    weight, bias = exact(proof["weight"]), exact([proof["bias"]])[0]
+    for (x1, x2), label in zip(exact(data["points"]), data["labels"], strict=True):
+        scores = [w1 * x1 + w2 * x2 + b for (w1, w2), b in zip(weight, bias, strict=True)]
+        yield (
+            [(2 * label - 1) * scores[0]]
+            if len(scores) == 1
+            else [scores[label] - score for k, score in enumerate(scores) if k != label]
+        )
+
+
+def test_separable_or_not_as_the_theory_says():
+    kinds = []
+    for question, answer in proved():
+        data, proof = question["data"], answer["proof"]
+        certificate = tp.theory.separability(
+            *tensors(data), num_classes=None if data["classes"] == 2 else data["classes"]
+        )
+        assert proof["separable"] == certificate.separable, data
+        assert proof["kind"] == certificate.kind or data["classes"] > 2, data
+        kinds.append((proof["kind"], data["classes"] == 2))
+    expected = [("separable", True), ("separable", False), ("not separable", True), ("not separable", False)]
+    assert all(kinds.count(kind) >= 20 for kind in expected), kinds
+    assert kinds.count(("weakly separable", True)) >= 4, kinds
+
+
+def test_separating_weights_hold_exactly_and_supports_are_the_nearest():
+    for data, proof in [*proofs(2, separable=True), *proofs(3, separable=True)]:
+        least = [min(each) for each in slacks(data, proof)]
+        assert min(least) == Fraction(proof["least"]) == 1, data
+        assert proof["supports"] == [i for i, slack in enumerate(least) if slack == 1], data
+        squared = 1 / sum(value**2 for row in exact(proof["weight"]) for value in row)
+        assert Fraction(proof["gammaSquared"]) == squared, data
+        assert proof["gamma"] == pytest.approx(math.sqrt(squared), rel=1e-15), data
+
+
+def squared_distance(p, a, b):
+    """From a point to a segment, in fractions."""
+    along, to = [v - u for u, v in zip(a, b, strict=True)], [v - u for u, v in zip(a, p, strict=True)]
+    length = sum(v * v for v in along)
+    part = (
+        min(max(sum(u * v for u, v in zip(along, to, strict=True)) / length, Fraction(0)), Fraction(1)) if length else 0
+    )
+    return sum((v - part * u) ** 2 for u, v in zip(along, to, strict=True))
+
+
+def test_the_strip_is_the_widest():
+    for data, proof in proofs(2, separable=True):
+        both_classes = [
+            [x for x, label in zip(exact(data["points"]), data["labels"], strict=True) if label == k] for k in (0, 1)
+        ]
+        squared = min(
+            squared_distance(p, a, b)
+            for some, others in (both_classes, both_classes[::-1])
+            for p in some
+            for a, b in itertools.combinations_with_replacement(others, 2)
+        )
+        assert Fraction(proof["gammaSquared"]) == squared / 4, data
+        (p, q) = exact(proof["nearest"])
+        assert sum((v - u) ** 2 for u, v in zip(p, q, strict=True)) == squared, data
+
+
+def test_the_strip_is_that_of_max_margin():
+    for data, proof in proofs(2, separable=True)[::3]:
+        assert proof["gamma"] == pytest.approx(tp.theory.max_margin(*tensors(data), tolerance=1e-11).margin, rel=1e-9)
+
+
+def test_a_point_in_both_hulls_is_a_mean_of_either_class():
+    for data, proof in proofs(2, separable=False):
+        weights = proof["weights"]
+        assert len(weights) <= 4
+        assert all(Fraction(each["fraction"]) > 0 for each in weights), data
+        assert [each["rival"] for each in weights] == [1 - data["labels"][each["index"]] for each in weights], data
+        for label in (0, 1):
+            own = [each for each in weights if data["labels"][each["index"]] == label]
+            assert sum(Fraction(each["fraction"]) for each in own) == 1, data
+            assert exact([proof["point"]])[0] == [
+                sum(Fraction(each["fraction"]) * Fraction(data["points"][each["index"]][j]) for each in own)
+                for j in (0, 1)
+            ], data
+
+
+def test_a_weakly_separating_line_has_no_point_on_the_wrong_side():
+    for data, proof in proofs(2, separable=False):
+        assert (proof["kind"] == "weakly separable") == (proof["weight"] is not None), data
+        if proof["weight"] is not None:
+            found = [slack for (slack,) in slacks(data, proof)]
+            assert min(found) == 0 < max(found), data
+
+
+def test_with_many_classes_a_mean_of_the_differences_is_zero():
+    for data, proof in proofs(3, separable=False):
+        total = [[Fraction(0)] * 3 for _ in range(data["classes"])]
+        for each in proof["weights"]:
+            fraction, phi = Fraction(each["fraction"]), [*map(Fraction, data["points"][each["index"]]), Fraction(1)]
+            assert fraction > 0, data
+            assert each["rival"] != data["labels"][each["index"]], data
+            for k, sign in ((data["labels"][each["index"]], 1), (each["rival"], -1)):
+                total[k] = [value + sign * fraction * feature for value, feature in zip(total[k], phi, strict=True)]
+        assert sum(Fraction(each["fraction"]) for each in proof["weights"]) == 1, data
+        assert not any(value for row in total for value in row), data
+
+
+def test_the_mistake_bound_is_the_theorys():
+    finite = 0
+    for question, answer in proved()[::3]:
+        data, (step, lr, margin), bound = question["data"], question["conventions"].values(), answer["bound"]
+        about = {"bias_step": step, "num_classes": None if data["classes"] == 2 else data["classes"]}
+        best = tp.theory.max_margin(*tensors(data), bias="counted", tolerance=1e-11, **about)
+        assert bound["gamma"] == pytest.approx(best.margin, rel=1e-9, abs=1e-9), data
+        assert bound["radius"] == pytest.approx(tp.theory.radius(tensors(data)[0], **about), rel=1e-15), data
+        if best.separable:
+            wanted = tp.theory.mistake_bound(*tensors(data), gamma=best.margin, margin=margin, lr=lr, **about)
+            assert bound["bound"] == pytest.approx(wanted, rel=1e-8), data
+            finite += 1
+        else:
+            assert (bound["bound"], bound["gammaSquared"]) == (None, "0"), data  # JSON has no infinity
+    assert finite > 20
+
+
+def test_gates_one_class_and_no_points():
+    corners = [[0, 0], [0, 1], [1, 0], [1, 1]]
+    sets = [([0, 1, 1, 0], corners), ([0, 0, 0, 1], corners), ([1, 1], corners[:2]), ([], [])]
+    program = """answer = questions.map((data) => [prove(data), boundOf(data, {}), convexHull(data.points)]);"""
+    questions = [{"points": points, "labels": labels, "classes": 2} for labels, points in sets]
+    xor, and_, one, none = run_node(CORE, program, questions)
+    assert xor[0]["point"] == ["1/2", "1/2"]
+    assert [(each["index"], each["fraction"]) for each in xor[0]["weights"]] == [(i, "1/2") for i in range(4)]
+    assert (and_[0]["weight"], and_[0]["bias"], and_[0]["gammaSquared"]) == ([["2", "2"]], ["-3"], "1/8")
+    assert (and_[1]["bound"], and_[1]["gammaSquared"], and_[2]) == (51, "1/17", [0, 2, 3, 1])
+    assert [each[0] for each in (one, none)] == [{"kind": "empty", "separable": True}] * 2
+    assert (one[1]["bound"], none[1]["bound"], one[2], none[2]) == (2, 0, [0, 1], [])
+
+
+def test_fractions_are_exact_and_turn_back_into_the_nearest_number():
+    numbers = [0.1, -0.1, 1 / 3, 1e300, -5e-324, 2.5, 0, 2.0**-1030, 12345678.9]
+    pairs = [[1, 3], [-2, 7], [10**40, 3], [1, 10**320], [2**54 + 1, 2**54], [-(10**400), 10**399]]
+    pairs += [[sign * ((2**53 + 1) * 2**100 + 1), 2**100] for sign in (1, -1)]  # a little more than half way
+    program = """answer = {
+      exact: questions.numbers.map((value) => [Rational.of(value), Rational.of(value).toNumber()]),
+      nearest: questions.pairs.map(([above, below]) => new Rational(BigInt(above), BigInt(below)).toNumber()),
+      sums: [Rational.of(0.1).plus(0.2), Rational.of(1).over(3).minus(2), new Rational(3n, -6n), new Rational(1n, 3n).compare(1 / 3)],
+    };"""
+    found = run_node(CORE, program, {"numbers": numbers, "pairs": [[str(a), str(b)] for a, b in pairs]})
+    assert found["exact"] == [[str(Fraction(value)), value] for value in numbers]
+    assert found["nearest"] == [float(Fraction(a, b)) for a, b in pairs]
+    assert found["sums"] == [str(Fraction(0.1) + Fraction(0.2)), "-5/3", "-1/2", 1]

@@ -1,0 +1,122 @@
+"""From data, logs and trainers of the user to the content of the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torchperc import _checks as checks
+from torchperc.data.dataset import Dataset
+from torchperc.lab.play import page
+from torchperc.lab.play.points import check_classes, conventions_of, named, of_table
+from torchperc.lab.play.recorded import ENDINGS, ending_of, recording
+from torchperc.rules.log import MistakeLog
+from torchperc.rules.run import RuleResult
+from torchperc.rules.trainer import RuleTrainer
+
+
+def content_of_data(
+    table: Dataset,
+    *,
+    features: Sequence[str | int] | None = None,
+    samples: int | None = None,
+    trainer: RuleTrainer | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The content of a page that begins with a data set, see :func:`torchperc.lab.play.points.of_table`."""
+    start: dict[str, Any] = {"data": of_table(table, features, samples, texts).entry()}
+    if trainer is not None:
+        start["conventions"] = conventions_of(trainer)
+    return page.content(start, texts=texts, title=table.name or None)
+
+
+def content_of_log(
+    log: MistakeLog | RuleResult,
+    *,
+    table: Dataset | None = None,
+    names: Sequence[str] | None = None,
+    features: Sequence[str | int] | None = None,
+    trainer: RuleTrainer | None = None,
+    ending: tuple[str, tuple[int, int] | None] | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The content of a page that replays a run, see :func:`torchperc.lab.play.recorded.recording`.
+
+    Args:
+        log: the run, or its result.
+        table: its data, for the names of labels and features.
+        names: of the features, without a table.
+        features: two of them, where there are more.
+        trainer: the conventions of the run; without it, they are looked for.
+        ending: the verdict and the cycle of the run, if they are known.
+        texts: a translation.
+    """
+    known: dict[str, Any] = {} if trainer is None else {"conventions": conventions_of(trainer)}
+    if isinstance(log, RuleResult):
+        ending, log = (ending_of(log), log.cycle), log.log
+    if ending is not None:
+        known |= {"verdict": ending[0], "cycle": ending[1]}
+    made = recording(log, table.names if table else names, features, texts=texts, **known)
+    data = {**made.data, **named(made.feature_names, table.labels if table else None)}
+    return page.content({"data": data}, made.entries, texts=texts, title=table.name or None if table else None)
+
+
+def content_of(
+    X: checks.Data | None = None,
+    y: checks.Data | None = None,
+    *,
+    log: MistakeLog | RuleResult | str | Path | None = None,
+    names: Sequence[str] | None = None,
+    features: Sequence[str | int] | None = None,
+    trainer: RuleTrainer | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The content of :func:`torchperc.play` by its arguments."""
+    if (X is None) != (y is None):
+        raise TypeError(f"{'y' if y is None else 'X'} is missing; give samples X and labels y, or neither")
+    table = None if X is None else Dataset.of(X, y, names=names)
+    shown: dict[str, Any] = {"features": features, "trainer": trainer, "texts": texts}
+    if isinstance(log, str | Path):
+        log, told = load_log(Path(log), table)
+        shown = told | {name: value for name, value in shown.items() if value is not None}
+    elif log is not None and table is not None:
+        raise ValueError("X and y were given beside a log, which has its own data; leave them out")
+    if log is not None:
+        return content_of_log(log, table=table, names=names, **shown)
+    if table is not None:
+        check_classes(table)
+        return content_of_data(table, **shown)
+    start: dict[str, Any] = {"preset": "AND"}
+    return page.content(start if trainer is None else {**start, "conventions": conventions_of(trainer)}, texts=texts)
+
+
+def load_log(path: Path, table: Dataset | None) -> tuple[MistakeLog, dict[str, Any]]:
+    """A log from a file, and what the file tells besides, as arguments of :func:`content_of_log`.
+
+    ``.npz`` holds no data, so it needs the table that it was made on.
+    """
+    if table is None and path.suffix.lower() != ".json":
+        raise ValueError(f"{path} holds a hash of its data only; give the data it was made on, too")
+    if table is None:
+        return MistakeLog.load(path), _told(path)
+    X = table.X if checks.is_sparse(table.X) else table.X.numpy()  # an array is converted to the type of the log
+    return MistakeLog.load(path, X, table.y), _told(path)
+
+
+def _told(path: Path) -> dict[str, Any]:
+    """The conventions and the ending that a log in JSON has beside its mistakes, as the page writes it."""
+    if path.suffix.lower() != ".json":
+        return {}
+    found, told = json.loads(path.read_bytes()), dict[str, Any]()
+    try:
+        if found.get("conventions") is not None:
+            told["trainer"] = RuleTrainer(**found["conventions"])
+        if found.get("verdict") is not None:
+            first, again = found.get("cycle") or (0, 0)
+            cycle = checks.whole("cycle", first, at_least=0), checks.whole("cycle", again, at_least=0)
+            told["ending"] = checks.one_of("verdict", found["verdict"], ENDINGS), cycle if found.get("cycle") else None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path} does not say how its log was made: {error}; save it again") from None
+    return told
