@@ -3,7 +3,9 @@
 import itertools
 import json
 import random
+import sys
 import zipfile
+from fractions import Fraction
 
 import numpy as np
 import oracles
@@ -360,3 +362,20 @@ def test_moments_beyond_the_log_are_refused():
     for t in (-1, len(log) + 1):
         with pytest.raises(ValueError, match=f"t={t}"):
             log.state_at(t)
+
+
+def test_near_ties_are_decided_exactly_whether_numba_was_loaded_or_not(monkeypatch):
+    import torchperc.rules.loops.states  # noqa: F401  # before numba is hidden
+
+    generator = torch.Generator().manual_seed(3)
+    X = torch.randint(-10, 11, (12, 2), generator=generator).double() / 10  # tenths are rounded, and tie
+    y = torch.where(torch.rand(12, generator=generator) < 0.5, -1, 1)
+    log = tp.RuleTrainer(max_epochs=20).fit(tp.Perceptron(2, dtype=torch.float64), X, y).log
+
+    def wrong(state):
+        w, b = [Fraction(v) for v in state.weight[0].tolist()], Fraction(state.bias.item())
+        scores = [sum(a * Fraction(v) for a, v in zip(w, x, strict=True)) + b for x in X.tolist()]
+        return sum((1 if s >= 0 else -1) != label for s, label in zip(scores, y.tolist(), strict=True))
+
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert log.errors().tolist() == [wrong(log.state_at(t)) / 12 for t in range(len(log) + 1)]

@@ -104,8 +104,11 @@ class Deciding:
 
     @staticmethod
     def can(space: Space, rows: Rows) -> bool:
-        """Whether states of this space are replayed and decided by compiled loops."""
-        return type(space) is LinearSpace and compiling.pays(rows.dtype, rows.device, compiling.WORTH_IT)
+        """Whether states of this space are replayed and decided by compiled loops.
+
+        However few the samples are: scores summed up in another order would decide near ties otherwise.
+        """
+        return type(space) is LinearSpace and compiling.suits(rows.dtype, rows.device)
 
     def every(self) -> Iterator[tuple[int, _Decisive]]:
         """All states, from the first to the last, some at a time, with the number of the first of them."""

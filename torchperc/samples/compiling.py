@@ -32,8 +32,12 @@ _PIECES = 8  # that two cores share
 
 def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
     """Whether a compiled loop can go through so many samples once, and is faster than loading it."""
-    least = WORTH_IT if "numba" in sys.modules else WORTH_LOADING
-    return dtype in (torch.float32, torch.float64) and device.type == "cpu" and count >= least
+    return suits(dtype, device) and count >= (WORTH_IT if "numba" in sys.modules else WORTH_LOADING)
+
+
+def suits(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether compiled loops can read samples of this type on this device."""
+    return dtype in (torch.float32, torch.float64) and device.type == "cpu"
 
 
 class Laid(NamedTuple):
