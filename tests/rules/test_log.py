@@ -378,4 +378,4 @@ def test_near_ties_are_decided_exactly_whether_numba_was_loaded_or_not(monkeypat
         return sum((1 if s >= 0 else -1) != label for s, label in zip(scores, y.tolist(), strict=True))
 
     monkeypatch.delitem(sys.modules, "numba", raising=False)
-    assert log.errors().tolist() == [wrong(log.state_at(t)) / 12 for t in range(len(log) + 1)]
+    assert log.errors().tolist() == [wrong(log.state_at(t)) for t in range(len(log) + 1)]
