@@ -42,8 +42,8 @@ class DecisionRegionDisplay(style.Display):
     head: Head
     ringed: Tensor  # which samples have a ring
     ring_name: str = "mistake"
-    margin: float | None = None  # the score at the margin
-    margin_name: str = "margin"
+    margin: float | None = None  # the score of the sample nearest to the boundary
+    margin_name: str = "nearest sample"
     labels: style.Labels = None
     title: str = ""
 
@@ -115,7 +115,7 @@ class DecisionRegionDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         ax: style.Axes = self.ax_
-        codes, size = planes.codes_of(self.grid_scores), 45 if len(self.y) <= 200 else 18
+        codes, size = planes.codes_of(self.grid_scores), planes.point_size(len(self.y))
         names = style.label_names(self.labels, codes, self.grid_scores.dim() > 1)
         self.regions_ = planes.draw_regions(ax, self.grid, self.grid_scores, self.head)
         over = planes.fields(self.grid, self.grid_scores, self.head.threshold)
@@ -174,8 +174,8 @@ def _margin(known: Classifier, scores: Tensor, y: Tensor) -> tuple[float | None,
     if not slack > 0:
         return None, ""
     if known.weight is None:
-        return slack, "margin"
-    return slack, f"margin {slack / float(known.weight.double().norm()):.3g}"
+        return slack, "nearest sample"
+    return slack, f"nearest sample: {style.figure_of(slack / float(known.weight.double().norm()))}"
 
 
 def _support(model: Any, log: MistakeLog | None, X: Tensor) -> Tensor:

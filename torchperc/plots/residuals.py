@@ -118,28 +118,17 @@ class ResidualDisplay(style.Display):
         self.residuals_ = right.scatter(said, truth - said, **look)
         reach = max(float(np.abs(truth - said).max()), self.rmse) * 1.12 or 1.0
         right.set(ylim=(-reach, reach), xlabel=f"predicted {self.target}", ylabel="residual, true − predicted")
-        right.set_title(f"Residuals of {count:,} samples", fontsize=11)
+        right.set_title(f"Residuals of {count:,} sample{'s' * (count != 1)}", fontsize=11)
         for axes in (left, right):
             axes.locator_params(nbins=5)  # so that numbers of many digits do not run into each other
-            for scale in (axes.xaxis, axes.yaxis):
-                scale.set_major_formatter(_tick)
             axes.grid(alpha=0.3)
             axes.set_axisbelow(True)
-        lines = [self.diagonal_, self.band_[0]]
-        if own:
-            style.legend_below(self.figure_, lines, [str(line.get_label()) for line in lines])
-        else:
-            style.legend(left, own)
-            style.legend(right, own)
-
-
-def _tick(value: float, position: int | None = None) -> str:
-    return (f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value + 0.0:.6g}").replace("-", "−")
+        style.legends(self.ax_, own)
 
 
 def _figures(r2: float, rmse: float) -> str:
     known = "" if np.isnan(r2) else f"R² = {r2:.3f}, "
-    size = f"{rmse:,.0f}" if 999.5 <= rmse < 1e9 else f"{rmse:.3g}"
+    size = f"{rmse:,.0f}" if 999.5 <= rmse < 1e9 else style.figure_of(rmse)
     return f"{known}RMSE = {size}".replace("-", "−")
 
 
