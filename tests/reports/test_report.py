@@ -94,16 +94,27 @@ def test_and_is_separated_with_a_certificate_and_18_of_51_mistakes():
     for text in both(made):
         assert "SEPARATED after 9 epochs and 18 mistakes" in text
         assert "The run made 18 mistakes; the bound is 51" in text
-        assert (
-            "R = 1.73205, the largest margin, with the bias in the norm of the weights, γ* = 0.242536: (R/γ*)² = 51"
-            in text
-        )
-        assert "separable: every sample is on its side of the hyperplane" in text
+        assert "an update is at most R = 1.73205 long, and the margin is γ* = 0.242536, which is never above γ" in text
+        assert "(R/γ*)² = 51" in text
+        assert "The training data are separable: a hyperplane has every sample on its side." in text
         assert "Certificate: a hyperplane" in text
         assert "in exact rational arithmetic: it holds" in text
         assert f"torch {torch.__version__}" in text.replace("| ", "")
     bound = tp.theory.mistake_bound(*tp.data.gate("AND"))
     assert round(bound, 6) == 51
+
+
+def test_each_margin_has_one_name_and_one_number(unpainted):
+    """γ is that of the data, γ* the one of the bound, and the learned boundary has a nearest sample."""
+    for text in both(of_gate("AND")):
+        assert "The margin of the data is γ = 0.353553: half the width of the widest strip" in text
+        assert "the nearest 0.27735 away. The best boundary would be γ = 0.353553 away from its nearest sample" in text
+        named = re.findall(r"(γ\*?) = (0\.\d+)", text)
+        assert set(named) == {("γ", "0.353553"), ("γ*", "0.242536")}
+        assert text.count("0.27735") == 1
+    origin = tp.RuleTrainer(bias_step="none").fit(tp.Perceptron(2), [[3.0, 4.0], [-3.0, -4.0]], [1, -1])
+    for text in both(report(origin, [[3.0, 4.0], [-3.0, -4.0]], [1, -1])):
+        assert "the margin is γ* = γ = 5: (R/γ*)² = 1" in text
 
 
 def test_the_certificate_of_and_on_the_page_separates():

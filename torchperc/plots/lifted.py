@@ -141,12 +141,14 @@ class LiftedDisplay(style.Display):
         widest = max(len(_brief(value)) for value in ax.zaxis.get_majorticklocs())
         ax.zaxis.labelpad = max(-1.0, 2.0 * (widest - 3))  # beyond the numbers
         self.ax_[0].xaxis.set_major_locator(MaxNLocator(5))
-        ax.set_box_aspect(None, zoom=0.9 if widest < 5 else 0.8)  # so that the label of the upright axis stays within the panel
+        ax.set_box_aspect(
+            None, zoom=0.9 if widest < 5 else 0.8
+        )  # so that the label of the upright axis stays within the panel
         ax.set_title(f"after, with {name}\n{_outcome(self.after, 'plane')}", fontsize=10)
         self.ax_[0].title.set_fontsize(10)
 
 
-def _brief(value: float, position: int | None = None) -> str:
+def _brief(value: float, position: float | None = None) -> str:
     """A number at a tick of the box, where there is little room."""
     return style.tick(value, position, written=1e4)
 

@@ -14,7 +14,7 @@ from torchperc.nn.modules import resting
 from torchperc.plots import style
 from torchperc.samples import convert
 
-WIDTH, HEIGHT = 9.0, 4.4
+WIDTH, HEIGHT = 7.6, 4.0
 
 
 @dataclass(eq=False)

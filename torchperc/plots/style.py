@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import cycle, islice
+from itertools import chain, cycle, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:  # for all displays: matplotlib is imported on first use
@@ -33,8 +33,8 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW = COLOURS
 MARKERS = "os^vDP*X<>"
 LINES = ("-", "--", "-.", ":")
-WIDE = (7.0, 4.2)
-"""Inches, at 100 dots each: the width of a README."""
+WIDE = (6.0, 4.0)
+"""Inches, at 100 dots each: numbers can still be read where a phone shrinks it."""
 LONGEST = 28
 """Characters of a name in a legend or at a tick."""
 _RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -149,7 +149,7 @@ def _is_formula(name: str) -> bool:
     return bool(is_math_text(name))
 
 
-def tick(value: float, position: int | None = None, written: float = 1e9) -> str:
+def tick(value: float, position: float | None = None, written: float = 1e9) -> str:
     """A number at a tick: written out below 10⁹, or another limit, with six figures at most, else as a power of ten.
 
     Example:
@@ -272,7 +272,7 @@ def legends(axes: Sequence[Axes], own: bool, columns: int = 5) -> None:
     """One legend for all panels below the picture if the figure is ``own``, else one in each of the user's axes."""
     found = [ax.get_legend_handles_labels() for ax in axes]
     if own and any(names for _, names in found):
-        handles, names = (sum(both, []) for both in zip(*found, strict=True))
+        handles, names = ([*chain(*both)] for both in zip(*found, strict=True))
         legend_below(axes[0].figure, handles, names, columns)
     for ax, (_, names) in zip(axes, found, strict=True) if not own else ():
         if names:
@@ -290,10 +290,10 @@ def legend_below(figure: AnyFigure, handles: Sequence[Any], names: Sequence[str]
         if count == 1 or extent.width <= figure.bbox.width:
             break
         made.remove()
-    if hasattr(figure, "set_size_inches"):  # a whole figure: rows beyond the first take nothing from the axes
-        width, height = figure.get_size_inches()
+    if (whole := figure.get_figure(root=True)) is figure:  # rows beyond the first take nothing from the axes
+        width, height = whole.get_size_inches()
         rows = -(-len(short) // count)
-        figure.set_size_inches(width, height + extent.height / figure.dpi * (rows - 1) / rows)
+        whole.set_size_inches(width, height + extent.height / whole.dpi * (rows - 1) / rows)
 
 
 def weight_bar(figure: AnyFigure, image: Any, axes: Any, **look: Any) -> Colorbar:
@@ -312,6 +312,13 @@ def epoch_axis(ax: Axes) -> None:
         ax.set_xlim(max(first - room, 0.5), last + room)
     counts(ax.xaxis)
     ax.grid(alpha=0.3)
+
+
+def logarithmic_epochs(ax: Axes) -> None:
+    """Draw epochs on a logarithmic scale, where the first are not squeezed to the edge."""
+    ax.set_xscale("log")
+    ax.set_xlabel("epoch (logarithmic)")
+    ax.xaxis.set_major_formatter(tick)
 
 
 def counts(axis: Axis) -> None:
