@@ -94,7 +94,7 @@ class ConfusionDisplay(style.Display):
         side, names = self._side, self._names
         room = 0.085 * max(map(len, names))  # that names take beside the rows, and slanted below the columns
         width, height = side + room, side + (0.75 * room if self._slanted else 0.2)
-        return style.canvas(ax, (max(3.2, width + 0.6), height + 0.9))
+        return style.canvas(ax, (max(3.4, width + 0.6), height + 0.9))
 
     @property
     def _side(self) -> float:
@@ -136,7 +136,8 @@ class ConfusionDisplay(style.Display):
             bar.set_label("fraction of the row", fontsize=9)
         wrong = int(self.matrix.sum() - self.matrix.trace())
         axes.set(xlabel="predicted label", ylabel="true label")
-        axes.set_title(f"{wrong:,} of {int(self.matrix.sum()):,} wrong", fontsize=11)
+        title = f"{wrong:,} of {int(self.matrix.sum()):,} wrong"
+        axes.set_title(title, fontsize=11 if len(title) < 24 else 9)
 
 
 def _integers(name: str, values: checks.Data) -> Tensor:

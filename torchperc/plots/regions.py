@@ -136,6 +136,8 @@ def decision_boundary(
     title: str = "",
     margin: float | None = None,
     head: Head | None = None,
+    names: Sequence[str] | None = None,
+    labels: style.Labels = None,
 ) -> style.Figure:
     """Decision regions over two features: the small form of :class:`DecisionRegionDisplay`, for boards and the demo.
 
@@ -146,6 +148,8 @@ def decision_boundary(
         title: above the picture.
         margin: draw lines where the score is this far from the boundary; none if ``None`` or with K classes.
         head: how scores are decided; a module's own by default, else a perceptron's.
+        names: of the two features.
+        labels: names of the classes, in the order −1, +1 or 0 … K−1.
 
     Example:
         >>> import torchperc as tp
@@ -157,14 +161,16 @@ def decision_boundary(
         raise ValueError(f"X has shape {tuple(X.shape)}; a decision boundary is drawn over 2 features: (N, 2)")
     known = classifier(score, head)
     scores = known.scores(X)
-    plane = planes.plane_of(known, X)
+    plane = planes.plane_of(known, X, names)
     grid = planes.grid_of(plane, X.cpu(), X)
     level = None if not margin or scores.dim() > 1 else margin
     drawn = (plane, grid, known.scores(grid.points), X.cpu(), y.cpu(), known.head)
-    display = DecisionRegionDisplay(*drawn, known.head.decide(scores) != y.cpu(), margin=level, title=title)
+    wrong = known.head.decide(scores) != y.cpu()
+    display = DecisionRegionDisplay(*drawn, wrong, margin=level, labels=labels, title=title)
     figure = style.new_figure((5.0, 4.0))
     display.figure_, display.ax_ = figure, figure.add_subplot()
     display._draw(own=True)
+    style.plain_numbers(display.ax_)
     return figure
 
 

@@ -98,6 +98,7 @@ class ResidualDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         left, right = self.ax_
+        target = style.shortened(self.target)
         truth, said = self.y.double().numpy(), self.predicted.double().numpy()
         count = len(truth)
         look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}
@@ -108,7 +109,7 @@ class ResidualDisplay(style.Display):
         ends = np.array([low - pad, high + pad])
         (self.diagonal_,) = left.plot(ends, ends, label="prediction = truth", **line)
         self.points_ = left.scatter(said, truth, **look)
-        left.set(xlim=ends, ylim=ends, xlabel=f"predicted {self.target}", ylabel=f"true {self.target}")
+        left.set(xlim=ends, ylim=ends, xlabel=f"predicted {target}", ylabel=f"true {target}")
         left.set_title(_figures(self.r2, self.rmse), fontsize=11)
         left.set_aspect("equal", adjustable="box")
         self.zero_ = right.axhline(0, **line)
@@ -117,7 +118,7 @@ class ResidualDisplay(style.Display):
         self.band_[0].set_label("± RMSE")
         self.residuals_ = right.scatter(said, truth - said, **look)
         reach = max(float(np.abs(truth - said).max()), self.rmse) * 1.12 or 1.0
-        right.set(ylim=(-reach, reach), xlabel=f"predicted {self.target}", ylabel="residual, true − predicted")
+        right.set(ylim=(-reach, reach), xlabel=f"predicted {target}", ylabel="residual, true − predicted")
         right.set_title(f"Residuals of {count:,} sample{'s' * (count != 1)}", fontsize=11)
         for axes in (left, right):
             axes.locator_params(nbins=5)  # so that numbers of many digits do not run into each other
