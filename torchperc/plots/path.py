@@ -155,6 +155,7 @@ class PathDisplay(style.Display):
                     count = len(self.log)
                     now = f"after mistake {t} of {count}, in epoch {epoch}"
                     axes.set_title(now if t else f"before the first of {count} mistakes")
+                    axes.locator_params(nbins=5)
                     style.plain_numbers(axes)
                     if number == 0:
                         figure.draw_without_rendering()
