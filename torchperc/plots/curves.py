@@ -72,7 +72,7 @@ class LearningCurveDisplay(style.Display):
         return cls(errors_by_epoch(log), known, made, bound).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (7.0, 3.8))
+        return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (6.4, 3.8))
 
     def _draw(self, own: bool) -> None:
         self.validation_: style.Line2D | None = None

@@ -81,7 +81,8 @@ class MarginDisplay(style.Display):
         *_, self.wrong_ = axes.hist(wrong, label=f"wrong side: {len(wrong):,}", **look)
         axes.axvline(0, color="black", linewidth=1.6, label="boundary")
         smallest = float(margins.min())
-        name = f"{'nearest sample' if smallest > 0 else 'smallest'}: {style.figure_of(smallest)}"
+        nearest = smallest > 0 and self.xlabel.startswith("distance")
+        name = f"{'nearest sample' if nearest else 'smallest'}: {style.figure_of(smallest)}"
         self.smallest_ = axes.axvline(smallest, color="black", linestyle="--", linewidth=1.4, label=name)
         axes.set(xlabel=self.xlabel, ylabel="samples", title="How far samples are from the boundary")
         style.counts(axes.yaxis)

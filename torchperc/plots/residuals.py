@@ -14,7 +14,7 @@ from torchperc.nn.modules import resting
 from torchperc.plots import style
 from torchperc.samples import convert
 
-WIDTH, HEIGHT = 7.6, 4.0
+WIDTH, HEIGHT = 6.5, 3.8
 
 
 @dataclass(eq=False)
@@ -98,7 +98,7 @@ class ResidualDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         left, right = self.ax_
-        target = style.shortened(self.target)
+        target = style.shortened(self.target, 24)
         truth, said = self.y.double().numpy(), self.predicted.double().numpy()
         count = len(truth)
         look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}

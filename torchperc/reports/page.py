@@ -60,7 +60,7 @@ pre { background: var(--shade); border: 1px solid var(--line); border-radius: 4p
 }
 """
 _CARDS = 4  # columns up to which a table stays a table on a narrow screen; of more, each row becomes a card
-_SHRUNK = 0.55  # to which a picture is shrunk at most, so that it can be read; what is wider then can be moved
+_SHRUNK = 0.5  # to which a picture is shrunk at most, so that it can be read; what is wider then can be moved
 # whatever a reader's browser finds in the page, it is told to fetch nothing
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _MARKS = re.compile(r"([\\`*_\[\]|#~$])")
