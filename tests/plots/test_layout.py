@@ -184,3 +184,10 @@ def test_epochs_and_counts_are_integers():
         shown = [place for place in display.ax_.get_xticks() if low <= place <= high]
         assert shown
         assert all(place == int(place) >= 1 for place in shown)
+
+
+def test_percentages_are_not_below_zero():
+    for values in ([0.0, 0.0], [50.0, 0.0]):
+        low, high = plots.ComparisonDisplay({"run": ([1, 2], values)}, "error (%)").plot().ax_.get_ylim()
+        assert -0.05 * high < low < 0
+        assert high >= 1

@@ -11,11 +11,13 @@ import pytest
 import torch
 
 import torchperc as tp
+from torchperc import plots
 from torchperc.cli import main
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.lightning.checkpoints import SafeCheckpointIO
 from torchperc.model.safetensors import save_safetensors
 from torchperc.reports import Code, Report, Section, Table, Text, report, report_page
+from torchperc.reports.subject import Subject
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
@@ -115,6 +117,20 @@ def test_each_margin_has_one_name_and_one_number(unpainted):
     origin = tp.RuleTrainer(bias_step="none").fit(tp.Perceptron(2), [[3.0, 4.0], [-3.0, -4.0]], [1, -1])
     for text in both(report(origin, [[3.0, 4.0], [-3.0, -4.0]], [1, -1])):
         assert "the margin is γ* = γ = 5: (R/γ*)² = 1" in text
+
+
+def test_axes_say_that_features_are_scaled():
+    for scaled, expected in ((True, "x1, scaled"), (False, "x1")):
+        seen = []
+        X, y = tp.data.gate("AND")
+        subject = Subject(tp.Perceptron(2), {"training": (X, y)}, scaled=scaled)
+        with pytest.MonkeyPatch.context() as patch:
+            real = plots.DecisionRegionDisplay.from_model
+            patch.setattr(
+                plots.DecisionRegionDisplay, "from_model", lambda *a, **o: seen.append(o["names"][0]) or real(*a, **o)
+            )
+            Report.of_subject("AND", subject)
+        assert seen == [expected]
 
 
 def test_the_certificate_of_and_on_the_page_separates():

@@ -167,7 +167,10 @@ class Board(pl.Callback):
 def _names(trainer: pl.Trainer) -> dict[str, Any]:
     """What features and classes are called, where the data are a table of ours."""
     data = getattr(trainer, "datamodule", None)
-    return {"names": data.names, "labels": data.dataset.labels} if isinstance(data, SplitTable) else {}
+    if not isinstance(data, SplitTable):
+        return {}
+    scaled = "" if data.scaler.kind == "none" else ", scaled"  # no longer in the units of the name
+    return {"names": [f"{name}{scaled}" for name in data.names], "labels": data.dataset.labels}
 
 
 def _net(module: pl.LightningModule) -> torch.nn.Module:

@@ -130,6 +130,8 @@ class ComparisonDisplay(style.Display):
         if self.ylabel.startswith("mistakes"):
             style.counts(axes.yaxis)
         style.epoch_axis(axes)
+        if self.ylabel.endswith("(%)") and not self.logarithmic:
+            style.from_zero(axes)
         if self.logarithmic:
             axes.set_yscale("log")
         style.legend(axes, own, columns=4)

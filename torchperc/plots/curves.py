@@ -95,8 +95,7 @@ class LearningCurveDisplay(style.Display):
             self.validation_ = draw_curve(axes[0], values, "validation, after the epoch", **look)
         axes[0].set(ylabel="error (%)", title="Error")
         for ax in axes:
-            top = max(ax.get_ylim()[1], 1.0)
-            ax.set_ylim(-0.03 * top, top)  # a little below 0, so that markers there are whole
+            style.from_zero(ax)
             style.epoch_axis(ax)
         style.legends(axes, own)
 

@@ -98,7 +98,7 @@ class ResidualDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         left, right = self.ax_
-        target = style.shortened(self.target, 24)
+        target = style.shortened(self.target, 20)
         truth, said = self.y.double().numpy(), self.predicted.double().numpy()
         count = len(truth)
         look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}

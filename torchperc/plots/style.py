@@ -314,6 +314,12 @@ def epoch_axis(ax: Axes) -> None:
     ax.grid(alpha=0.3)
 
 
+def from_zero(ax: Axes) -> None:
+    """Let percentages or counts begin a little below 0, so that markers there are whole, and end at 1 or above."""
+    top = max(ax.get_ylim()[1], 1.0)
+    ax.set_ylim(-0.03 * top, top)
+
+
 def logarithmic_epochs(ax: Axes) -> None:
     """Draw epochs on a logarithmic scale, where the first are not squeezed to the edge."""
     ax.set_xscale("log")

@@ -198,7 +198,7 @@ def _boundary(subject: Subject, gamma: float | None) -> Section:
     try:
         if X.shape[1] > _WIDE or not isinstance(X, Tensor):
             raise ValueError(f"{X.shape[1]:,} features are too many for a plane")
-        names = drawn(subject.feature_names)
+        names = [f"{name}, scaled" if subject.scaled else name for name in drawn(subject.feature_names)]
         regions = plots.DecisionRegionDisplay.from_model(subject.model, X, y, names=names, **look)
     except ValueError as reason:  # more features than a plane shows
         blocks.append(Text(f"No picture of the boundary: {reason}."))

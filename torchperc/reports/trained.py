@@ -82,6 +82,7 @@ def of_model(
         sentence=sentence,
         counted={name: (wrong_decisions(module, *every[name]), total) for name, (_, total) in some.items()},
         certificate=certificate,
+        scaled=kind != "none",
     )
     return Report.of_subject(title, subject)
 
