@@ -95,7 +95,7 @@ class PathDisplay(style.Display):
     def _place(self, ax: Any) -> style.Place:
         rows = -(-len(self.states) // self.columns)
         side = min(6.6 / self.columns, 3.6)
-        size = max(0.6 + side * self.columns, 5.0), 0.9 + rows * side
+        size = max(0.4 + side * self.columns, 5.0), 0.9 + rows * side
         return style.panels(ax, len(self.states), self.columns, size)
 
     def _draw(self, own: bool) -> None:
