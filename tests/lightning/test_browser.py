@@ -161,7 +161,15 @@ def test_the_curves_of_a_plain_trainer_are_charted(browser, tmp_path):
 
 def test_train_and_validation_of_both_runs_share_a_chart(opened):
     page = opened("custom_scalars")
-    for title in ("learning curves", "rule and gradient", "loss", "error", "mistakes", "norm", "margin"):
+    for title in (
+        "learning curves",
+        "rule and gradient",
+        "loss",
+        "error",
+        "mistakes",
+        "norm",
+        "distance of the nearest sample",
+    ):
         seen(page.get_by_text(title, exact=True))
     charts = page.locator("tf-custom-scalar-multi-line-chart-card")
     expect(charts).to_have_count(7)  # the last two are what the theorem says of the rule

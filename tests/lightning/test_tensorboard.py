@@ -260,9 +260,13 @@ def test_the_layout_has_train_and_validation_on_one_chart_and_the_rest_side_by_s
     }
     assert charts == {
         "learning curves": {"loss": ["loss/train", "loss/val"], "error": ["error/train", "error/val"]},
-        "rule and gradient": {"mistakes": ["mistakes"], "norm": ["norm"], "margin": ["margin"]},
+        "rule and gradient": {
+            "mistakes": ["mistakes"],
+            "norm": ["norm"],
+            "distance of the nearest sample": ["margin"],
+        },
         "mistake bound": {
-            "bounds on the largest margin (bias in the norm)": ["theory/lower", "theory/upper"],
+            "bounds on γ*, the margin with the bias as a weight": ["theory/lower", "theory/upper"],
             "mistakes and their bound": ["theory/mistakes", "theory/bound"],
         },
     }
@@ -469,7 +473,7 @@ def test_boundary_and_margin_lie_where_the_score_says():
     assert sorted(lines) == [-1, 0, 1]
     for level, points in lines.items():
         assert points @ [3, 2] - 4 == pytest.approx(np.full(len(points), level), abs=1e-4)
-    assert legend(figure) == ["boundary", "margin", "−1", "+1"]
+    assert legend(figure) == ["boundary", "nearest sample", "−1", "+1"]
     axes = figure.axes[0]
     assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("feature 1", "feature 2", "epoch 9")
 

@@ -85,7 +85,7 @@ def test_boundary_and_margin_are_where_the_score_says(run):
     assert sorted(lines) == [-slack, 0, slack]
     for level, points in lines.items():
         assert points @ [3, 2] - 4 == pytest.approx(np.full(len(points), level), abs=1e-4)
-    assert legend_of(display) == ["boundary", f"margin {float(net.margin(*AND)):.3g}", "−1", "+1"]
+    assert legend_of(display) == ["boundary", f"nearest sample: {float(net.margin(*AND)):.3g}", "−1", "+1"]
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("feature 1", "feature 2")
     assert display.ax_.get_title() == "AND"
     assert display.ring_ is None
@@ -159,7 +159,7 @@ def test_more_features_are_projected_onto_w_and_the_rest():
     boundary = points_of(display.boundary_)[0]
     assert boundary[:, 0] == pytest.approx(np.full(len(boundary), float(net.offset())), abs=1e-6)
     margin = float(net.margin(X, y))
-    assert legend_of(display)[1] == f"margin {margin:.3g}"
+    assert legend_of(display)[1] == f"nearest sample: {margin:.3g}"
     dashed = points_of(display.margin_)
     sides = [points[:, 0].mean() - float(net.offset()) for _, points in sorted(dashed.items())]
     assert sides == pytest.approx([-margin, margin], abs=1e-6)
@@ -285,7 +285,7 @@ def test_the_path_has_a_panel_for_each_mistake(run):
     assert sum(map(bool, display.boundary_)) > 9
     assert {ax.get_xlabel() for ax in display.ax_[12:]} == {"x₁"}
     assert {ax.get_ylabel() for ax in display.ax_[::6]} == {"x₂"}
-    assert legend_of(display) == ["−1", "+1", "mistake", "boundary after", "and before it"]
+    assert legend_of(display) == ["−1", "+1", "mistake", "boundary after the mistake", "boundary before it"]
 
 
 def test_a_longer_path_is_thinned_and_states_can_be_chosen(run):
@@ -335,7 +335,8 @@ def test_the_animation_has_a_frame_for_each_mistake(tmp_path, monkeypatch):
         "after mistake 3 of 3, in epoch 2",
     ]
     assert [time for _, time in found] == [250, 250, 250, 1000]  # the last one is held
-    assert {picture.shape for picture, _ in found} == {(252, 300, 3)}
+    [(height, width, _)] = {picture.shape for picture, _ in found}
+    assert (width, height >= 252) == (300, True)  # rows of the legend beyond the first make it higher
     # axes stay where they are: the frame around them is black in every picture
     always = np.stack([picture.max(-1) < 90 for picture, _ in found]).all(0)
     assert always.sum(0).max() > 120
@@ -358,7 +359,8 @@ def test_an_mp4_is_made_by_ffmpeg(run, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     path = plots.PathDisplay.from_log(run[1].log, most=1).animate(tmp_path / "path.mp4", most=1, size=2.01)
     pixels = np.frombuffer(path.read_bytes(), dtype=np.uint8)
-    assert pixels.size == (1 + 4) * 200 * 168 * 4  # even sides; the last frame is held
+    height, rest = divmod(pixels.size, (1 + 4) * 200 * 4)  # even sides; the last frame is held
+    assert (height >= 168, height % 2, rest) == (True, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -393,7 +395,8 @@ def test_learning_curves_are_the_log_s(run):
     assert ydata(display.bound_).tolist() == [51, 51]
     assert [ax.get_ylabel() for ax in display.ax_] == ["error (%)", "mistakes so far"]
     assert {ax.get_xlabel() for ax in display.ax_} == {"epoch"}
-    assert [text.get_text() for text in display.ax_[1].get_legend().get_texts()] == ["mistakes: 18", "bound: 51"]
+    names = ["training, during the epoch", "validation, after the epoch", "mistakes: 18", "bound: 51"]
+    assert legend_of(display) == names
     assert display.train_.get_linestyle() != display.validation_.get_linestyle()
     assert display.train_.get_marker() != display.validation_.get_marker()
 
@@ -448,7 +451,12 @@ def test_the_bracket_of_and_holds_its_margin(run):
     assert ydata(display.lower_points_).tolist() == raw[0].tolist()
     assert ydata(display.upper_points_).tolist() == raw[1].tolist()
     assert ydata(display.gamma_).tolist() == [best, best]
-    assert legend_of(display) == ["γ* is here", "upper: ‖w‖/(η·t)", "lower: margin of w", "γ* = 0.2425"]
+    assert legend_of(display) == [
+        "γ* is here",
+        "upper bound: ‖w‖/(η·t)",
+        "lower bound: min y·s/‖w‖",
+        "γ* = 0.2425",
+    ]
 
 
 def test_the_bracket_of_kernels_and_many_classes():

@@ -11,11 +11,13 @@ import pytest
 import torch
 
 import torchperc as tp
+from torchperc import plots
 from torchperc.cli import main
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.lightning.checkpoints import SafeCheckpointIO
 from torchperc.model.safetensors import save_safetensors
 from torchperc.reports import Code, Report, Section, Table, Text, report, report_page
+from torchperc.reports.subject import Subject
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
@@ -94,16 +96,36 @@ def test_and_is_separated_with_a_certificate_and_18_of_51_mistakes():
     for text in both(made):
         assert "SEPARATED after 9 epochs and 18 mistakes" in text
         assert "The run made 18 mistakes; the bound is 51" in text
-        assert (
-            "R = 1.73205, the largest margin, with the bias in the norm of the weights, γ* = 0.242536: (R/γ*)² = 51"
-            in text
-        )
-        assert "separable: every sample is on its side of the hyperplane" in text
+        assert "an update is at most R = 1.73205 long, and the margin is γ* = 0.242536, which is never above γ" in text
+        assert "(R/γ*)² = 51" in text
+        assert "The training data are separable: a hyperplane has every sample on its side." in text
         assert "Certificate: a hyperplane" in text
         assert "in exact rational arithmetic: it holds" in text
         assert f"torch {torch.__version__}" in text.replace("| ", "")
     bound = tp.theory.mistake_bound(*tp.data.gate("AND"))
     assert round(bound, 6) == 51
+
+
+def test_each_margin_has_one_name_and_one_number(unpainted):
+    """γ is that of the data, γ* the one of the bound, and the learned boundary has a nearest sample."""
+    for text in both(of_gate("AND")):
+        assert "The margin of the data is γ = 0.353553: half the width of the widest strip" in text
+        assert "the nearest 0.27735 away. The best boundary would be γ = 0.353553 away from its nearest sample" in text
+        named = re.findall(r"(γ\*?) = (0\.\d+)", text)
+        assert set(named) == {("γ", "0.353553"), ("γ*", "0.242536")}
+        assert text.count("0.27735") == 1
+    origin = tp.RuleTrainer(bias_step="none").fit(tp.Perceptron(2), [[3.0, 4.0], [-3.0, -4.0]], [1, -1])
+    for text in both(report(origin, [[3.0, 4.0], [-3.0, -4.0]], [1, -1])):
+        assert "the margin is γ* = γ = 5: (R/γ*)² = 1" in text
+
+
+def test_axes_say_that_features_are_scaled(monkeypatch):
+    seen, real = [], plots.DecisionRegionDisplay.from_model
+    noted = lambda *given, names, **look: seen.append(names) or real(*given, names=names, **look)  # noqa: E731
+    monkeypatch.setattr(plots.DecisionRegionDisplay, "from_model", noted)
+    for scaled in (True, False):
+        Report.of_subject("AND", Subject(tp.Perceptron(2), {"training": tp.data.gate("AND")}, scaled=scaled))
+    assert seen == [["x1, scaled", "x2, scaled"], ["x1", "x2"]]
 
 
 def test_the_certificate_of_and_on_the_page_separates():

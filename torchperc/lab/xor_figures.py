@@ -13,7 +13,8 @@ from torchperc.data.gates import gate
 from torchperc.lab.xor import INPUTS, KINDS, LabResult
 from torchperc.nn.heads import Head, LogisticHead
 from torchperc.nn.modules import MLP
-from torchperc.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_text, new_figure
+from torchperc.plots import planes
+from torchperc.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_names, legend, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
 _LOGISTIC = LogisticHead()
 _COLOURS = dict(zip(KINDS, (BLUE, ORANGE, RED, "#000000", PURPLE, GREEN), strict=True))
 _DASHED = ("stuck at 75 %", "saddle", "diverged")  # drawn over the others, whose plateaus they may share
-_REGIONS = {1: "#CFE3F2", -1: "#FBE3C0"}
-_POINTS = {1: ("o", BLUE), -1: ("s", RED)}
-_SIZE = (8.0, 5.0)
+_SIZE, _SQUARE = (8.0, 5.0), (5.4, 5.6)
 
 
 def plot_curves(result: LabResult) -> Figure:
@@ -38,7 +37,7 @@ def plot_curves(result: LabResult) -> Figure:
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_yscale()
         ('full-batch steps', 'log')
     """
-    figure, axes = _figure(result.sentence)
+    figure, axes = _figure(result.sentence, _SIZE)
     low, high = _range(result.curves)
     steps, curves = result.recorded, result.curves.clamp_min(low).masked_fill(~result.curves.isfinite(), math.nan)
     opacity = min(0.9, max(0.25, 30 / len(result.seeds)))
@@ -52,7 +51,7 @@ def plot_curves(result: LabResult) -> Figure:
     axes.set_xscale("symlog", linthresh=float(steps[1]))  # 0 has no logarithm: evenly up to the first step recorded
     axes.set(yscale="log", ylim=(low, high), xlim=(0, result.steps), xlabel="full-batch steps", ylabel="mean loss")
     axes.grid(alpha=0.25)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False)
+    legend(axes, own=True, columns=3)
     return figure
 
 
@@ -75,24 +74,24 @@ def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> F
     checks.one_of("inputs", inputs, INPUTS)
     X, y = gate("XOR")
     X = X if inputs == "0/1" else 2 * X - 1
-    around = 0.3 * (X.max() - X.min()).item()
-    low, high = X.min().item() - around, X.max().item() + around
     sizes = "-".join(map(str, (2, *net.hidden, 1)))
-    figure, axes = _figure(f"Decision regions of a {sizes} net with {net.activation_name}")
-    _draw_regions(axes, net, head, low, high)
-    _draw_units(axes, net, low, high)
-    for label, (marker, colour) in _POINTS.items():
-        across, up = X[y == label].T.numpy()
-        axes.scatter(across, up, s=150, marker=marker, c=colour, edgecolors="white", linewidths=1.5, zorder=3)
-        axes.scatter([], [], s=60, marker=marker, c=colour, label=f"XOR = {label_text(label, many=False)}")
+    figure, axes = _figure(f"Decision regions of a {sizes} net with {net.activation_name}", _SQUARE)
+    grid = planes.grid_of(planes.feature_plane(), X, next(net.parameters()).detach(), steps=400, room=0.3)
+    with torch.no_grad():
+        scores = net(grid.points)
+    planes.draw_regions(axes, grid, scores, head)
+    planes.draw_lines(axes, grid, planes.fields(grid, scores, head.threshold), [0.0], "boundary of the net")
+    _draw_units(axes, net)
+    planes.draw_points(axes, X, y, (-1, 1), [f"XOR = {name}" for name in label_names(None, (-1, 1), many=False)], 120)
+    low, high, *_ = grid.extent
     ticks = X.unique().tolist()
     axes.set(xlim=(low, high), ylim=(low, high), xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
-    figure.legend(loc="outside right center", frameon=False)
+    legend(axes, own=True, columns=2)
     return figure
 
 
-def _figure(title: str) -> tuple[Figure, Axes]:
-    figure = new_figure(_SIZE)
+def _figure(title: str, size: tuple[float, float]) -> tuple[Figure, Axes]:
+    figure = new_figure(size)
     axes = figure.add_subplot()
     axes.set_title(title, fontsize=12)
     return figure, axes
@@ -107,20 +106,7 @@ def _range(curves: Tensor) -> tuple[float, float]:
     return low / 1.5, max(high, low) * 1.5
 
 
-def _draw_regions(axes: Axes, net: MLP, head: Head, low: float, high: float, points: int = 400) -> None:
-    line = torch.linspace(low, high, points, dtype=next(net.parameters()).dtype)
-    across, up = torch.meshgrid(line, line, indexing="xy")
-    with torch.no_grad():
-        scores = net(torch.stack([across, up], -1).reshape(-1, 2))
-    decisions = head.decide(scores).view(points, points)
-    extent = (low, high, low, high)
-    axes.contourf(decisions.numpy(), levels=[-2, 0, 2], colors=[_REGIONS[-1], _REGIONS[1]], extent=extent)
-    if len(decisions.unique()) == 2:  # matplotlib warns of a line that is nowhere
-        axes.contour(across, up, scores.view(points, points).numpy(), [head.threshold], colors="black", linewidths=1.8)
-        axes.plot([], [], color="black", lw=1.8, label="boundary of the net")
-
-
-def _draw_units(axes: Axes, net: MLP, low: float, high: float) -> None:
+def _draw_units(axes: Axes, net: MLP) -> None:
     """The line w·x + b = 0 of each unit of the first hidden layer."""
     if not net.hidden:
         return
@@ -131,4 +117,4 @@ def _draw_units(axes: Axes, net: MLP, low: float, high: float) -> None:
             square = first * first + second * second
             foot = (-shift * first / square, -shift * second / square)
             axes.axline(foot, (foot[0] - second, foot[1] + first), color="#555555", lw=1, ls="--")
-    axes.plot([], [], color="#555555", lw=1, ls="--", label="w·x + b = 0 of a\nhidden unit")
+    axes.plot([], [], color="#555555", lw=1, ls="--", label="w·x + b = 0 of hidden units")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._lazy import requires
+from torchperc.data.tabular import SplitTable
 from torchperc.lightning._pl import pl
 from torchperc.lightning.metrics import ONCE_PER_EPOCH
 from torchperc.nn import functional as tpf
@@ -26,10 +27,10 @@ LAYOUT = {
     "rule and gradient": {
         "mistakes": ["Multiline", ["mistakes"]],
         "norm": ["Multiline", ["norm"]],
-        "margin": ["Multiline", ["margin"]],
+        "distance of the nearest sample": ["Multiline", ["margin"]],
     },
     "mistake bound": {
-        "bounds on the largest margin (bias in the norm)": ["Multiline", ["theory/lower", "theory/upper"]],
+        "bounds on γ*, the margin with the bias as a weight": ["Multiline", ["theory/lower", "theory/upper"]],
         "mistakes and their bound": ["Multiline", ["theory/mistakes", "theory/bound"]],
     },
 }
@@ -132,7 +133,7 @@ class Board(pl.Callback):
         head = getattr(pl_module, "head", None)
         drawn = isinstance(head, Head) and not isinstance(head, RegressionHead)  # which has no boundary
         flat = drawn and bool(self._batches) and self._batches[0][0].shape[1:] == (2,)
-        figure = self._boundary(pl_module, epoch) if boards and flat else None
+        figure = self._boundary(trainer, pl_module, epoch) if boards and flat else None
         for board in boards:
             for name, values in _net(pl_module).named_parameters():
                 shown = values.detach().cpu().double()
@@ -143,7 +144,7 @@ class Board(pl.Callback):
             if figure is not None:
                 board.experiment.add_figure("boundary", figure, epoch, close=False)
 
-    def _boundary(self, pl_module: pl.LightningModule, epoch: int) -> Any:
+    def _boundary(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> Any:
         from torchperc.plots import decision_boundary
 
         X, y = (torch.cat(parts) for parts in zip(*self._batches, strict=True))
@@ -159,7 +160,17 @@ class Board(pl.Callback):
             linear = scores.dim() == 1 and hasattr(_net(pl_module), "weight")
             slack = float(tpf.slacks(scores - head.threshold, y).min()) if linear else 0.0
             margin = slack if slack > 0 else None
-            return decision_boundary(score, X, y, title=f"epoch {epoch}", margin=margin, head=head)
+            look = {"title": f"epoch {epoch}", "margin": margin, "head": head, **_names(trainer)}
+            return decision_boundary(score, X, y, **look)
+
+
+def _names(trainer: pl.Trainer) -> dict[str, Any]:
+    """What features and classes are called, where the data are a table of ours."""
+    data = getattr(trainer, "datamodule", None)
+    if not isinstance(data, SplitTable):
+        return {}
+    scaled = "" if data.scaler.kind == "none" else ", scaled"  # no longer in the units of the name
+    return {"names": [f"{name}{scaled}" for name in data.names], "labels": data.dataset.labels}
 
 
 def _net(module: pl.LightningModule) -> torch.nn.Module:

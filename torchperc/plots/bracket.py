@@ -68,20 +68,20 @@ class BracketDisplay(style.Display):
             raise ValueError(f"lower has shape {lower.shape} and upper {upper.shape}; both need a value for each epoch")
         best = np.fmax.accumulate(lower), np.fmin.accumulate(upper)
         epochs = np.arange(1, len(lower) + 1)
-        faint: dict[str, Any] = {"linestyle": "", "markersize": 3.5, "alpha": 0.5}
+        faint: dict[str, Any] = {"linestyle": "", "markersize": 5, "alpha": 0.6}
         # a bound holds from its epoch on, so lines are steps
         area: dict[str, Any] = {"color": style.SKY, "alpha": 0.25, "linewidth": 0, "label": "γ* is here"}
         self.between_ = axes.fill_between(epochs, *best, step="post", **area)
         bold: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 2}
-        (self.upper_,) = axes.plot(epochs, best[1], "--", color=style.RED, label="upper: ‖w‖/(η·t)", **bold)
-        (self.lower_,) = axes.plot(epochs, best[0], color=style.BLUE, label="lower: margin of w", **bold)
+        (self.upper_,) = axes.plot(epochs, best[1], "--", color=style.RED, label="upper bound: ‖w‖/(η·t)", **bold)
+        (self.lower_,) = axes.plot(epochs, best[0], color=style.BLUE, label="lower bound: min y·s/‖w‖", **bold)
         (self.upper_points_,) = axes.plot(epochs, upper, marker="v", color=style.RED, **faint)
         (self.lower_points_,) = axes.plot(epochs, lower, marker="^", color=style.BLUE, **faint)
         self.gamma_: style.Line2D | None = None
         if self.gamma is not None:
-            name = f"γ* = {self.gamma:.4g}"
+            name = f"γ* = {style.figure_of(self.gamma, 4)}"
             self.gamma_ = axes.axhline(self.gamma, color="black", linestyle=":", linewidth=1.6, label=name)
-        axes.set(ylabel="margin γ", title="The bracket around the largest margin γ*")
+        axes.set(ylabel="γ*", title="Bounds on γ*, the margin with the bias as a weight")
         style.epoch_axis(axes)
         top = np.nanmax(upper) if np.isfinite(upper).any() else math.nan
         if top > 0 and (lower < -top / 2).any():  # so far below 0 they would flatten the rest: γ* is not there

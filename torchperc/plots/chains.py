@@ -61,7 +61,16 @@ class TransitionDisplay(style.Display):
         return cls(transition, end, labels).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        return style.canvas(ax, (self._side + 1.0, self._side))
+        return style.canvas(ax, (self._side + 1.0 + self._room, self._side + self._room))
+
+    @property
+    def _names(self) -> list[str]:
+        return [style.shortened(name) for name in style.label_names(self.labels, range(len(self.end)), True)]
+
+    @property
+    def _room(self) -> float:
+        """Inches that long names need beyond those of usual tags."""
+        return 0.08 * max(0, max(map(len, self._names)) - 8)
 
     @property
     def _side(self) -> float:
@@ -76,7 +85,7 @@ class TransitionDisplay(style.Display):
                 f"transition has shape {tuple(self.transition.shape)} for {count} weights of the end; it must be "
                 f"{(count + 1, count)}, with the start as its last row"
             )
-        names = style.label_names(self.labels, range(count), True)
+        names = self._names
         after = torch.cat((self.end.new_full((1,), math.nan), self.end))  # nothing goes from the start to the end
         weights = torch.cat((self.transition.roll(1, 0), after[:, None]), 1).double()
         sizes = weights[weights.isfinite()].abs()
@@ -86,7 +95,7 @@ class TransitionDisplay(style.Display):
         axes.set_facecolor("#DDDDDD")
         self.texts_ = {}
         for row, column in weights.isfinite().nonzero().tolist() if count <= _WRITTEN else ():
-            weight = float(weights[row, column])
+            weight = float(weights[row, column]) + 0.0  # which turns −0 into 0
             colour = "white" if abs(weight) > 0.6 * largest else "black"
             text = f"{weight:.2g}" if abs(weight) < 100 else f"{weight:.0f}"
             look: dict[str, Any] = {"color": colour, "fontsize": 8}
@@ -96,13 +105,12 @@ class TransitionDisplay(style.Display):
         upright = {"rotation": 90} if (count + 1) * max(map(len, names)) > 40 else {}
         axes.set_xticks(range(count + 1), [*names, "end"], **small, **upright)
         axes.set_yticks(range(count + 1), ["start", *names], **small)
-        axes.set(xlabel="tag", ylabel="tag before it")
+        axes.set(xlabel="tag", ylabel="previous tag")
         axes.axhline(0.5, color="black", linewidth=0.8)
         axes.axvline(count - 0.5, color="black", linewidth=0.8)
         axes.set_title("Weights of the transitions", fontsize=11)
         beyond = "both" if float(sizes.max()) > largest else "neither"
-        self.colorbar_ = self.figure_.colorbar(self.image_, ax=axes, shrink=0.8, pad=0.02, extend=beyond)
-        self.colorbar_.set_label("weight: against − / for +", fontsize=9)
+        self.colorbar_ = style.weight_bar(self.figure_, self.image_, axes, shrink=0.8, extend=beyond)
 
 
 @dataclass(eq=False)
@@ -168,6 +176,8 @@ class PositionErrorDisplay(style.Display):
         self.bars_ = self.counts_ax_.bar(places, self.counts, color="#D9D9D9", width=0.85, label="tokens")
         self.counts_ax_.set_ylabel("tokens", color="#6A6A6A")
         self.counts_ax_.tick_params(axis="y", colors="#6A6A6A")
+        style.counts(self.counts_ax_.yaxis)
+        style.plain_numbers(self.counts_ax_)
         axes.set_zorder(self.counts_ax_.get_zorder() + 1)  # the line lies over the bars
         axes.patch.set_visible(False)
         band = (100 * (error - spread).clip(0), 100 * (error + spread))
@@ -178,4 +188,5 @@ class PositionErrorDisplay(style.Display):
         ticks = [place for place in places.tolist() if (len(places) - place) % every == 0]
         names = [f"≥ {place}" if self.open_end and place == len(places) else str(place) for place in ticks]
         axes.set_xticks(ticks, names)
-        axes.set(xlabel="position in the sequence", ylabel="error (%)", title="Error by position", ylim=(0, None))
+        axes.set(xlabel="position in the sequence", title="Error by position", ylim=(0, None))
+        axes.set_ylabel("error (%)", color=style.BLUE)

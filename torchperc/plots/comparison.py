@@ -18,10 +18,10 @@ from torchperc.rules.log import MistakeLog
 
 VALUES = {"error": "error in the epoch (%)", "mistakes": "mistakes in the epoch", "total": "mistakes so far"}
 _TAGS = {
-    "error/train": "train error (%)",
+    "error/train": "training error (%)",
     "error/val": "validation error (%)",
     "error/test": "test error (%)",
-    "loss/train": "train loss",
+    "loss/train": "training loss",
     "loss/val": "validation loss",
     "norm": "norm of the weights",
 }
@@ -127,7 +127,11 @@ class ComparisonDisplay(style.Display):
             places = (number % every, every)  # lines that lie on one another show their markers in turn
             self.lines_[name] = draw_curve(axes, values, name, steps, markevery=places, **drawn)
         axes.set_ylabel(self.ylabel)
+        if self.ylabel.startswith("mistakes"):
+            style.counts(axes.yaxis)
         style.epoch_axis(axes)
+        if self.ylabel.endswith("(%)") and not self.logarithmic:
+            style.from_zero(axes)
         if self.logarithmic:
             axes.set_yscale("log")
         style.legend(axes, own, columns=4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 from torchperc.plots.planes import codes_of
 
+_SMALLEST = 5.0  # points: what is smaller cannot be read
+
 
 @dataclass(eq=False)
 class ConfusionDisplay(style.Display):
@@ -23,6 +26,8 @@ class ConfusionDisplay(style.Display):
     Args:
         matrix: counts (K, K).
         labels: names of the classes.
+
+    With so many classes that numbers would not be legible, the shades have a scale instead.
 
     After :meth:`plot`, ``image_`` is the image and ``texts_`` has the numbers by row and column.
 
@@ -86,8 +91,24 @@ class ConfusionDisplay(style.Display):
         return cls(_count(truth, known.head.decide(scores), codes), names).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        side = min(6.0, 2.6 + 0.35 * len(self.matrix))
-        return style.canvas(ax, (side + 0.6, side))
+        side, names = self._side, self._names
+        room = 0.085 * max(map(len, names))  # that names take beside the rows, and slanted below the columns
+        width, height = side + room, side + (0.75 * room if self._slanted else 0.2)
+        return style.canvas(ax, (max(3.4, width + 0.6), height + 0.9))
+
+    @property
+    def _side(self) -> float:
+        """Inches of the matrix: a number fits into each of some tens of rows."""
+        return min(6.4, max(1.6, 0.4 * len(self.matrix)))
+
+    @property
+    def _names(self) -> list[str]:
+        return [style.shortened(label, 24) for label in self.labels]
+
+    @property
+    def _slanted(self) -> bool:
+        """Whether names of columns are too long to stand side by side."""
+        return 0.1 * (max(map(len, self._names)) + 1) > self._side / len(self.matrix)
 
     def _draw(self, own: bool) -> None:
         axes: style.Axes = self.ax_
@@ -96,18 +117,27 @@ class ConfusionDisplay(style.Display):
         fractions = self.matrix.double() / self.matrix.sum(1, keepdim=True).clamp(min=1)
         self.image_ = axes.imshow(fractions.numpy(), cmap="Blues", vmin=0, vmax=1)
         self.texts_ = {}
-        for row, column in torch.cartesian_prod(torch.arange(count), torch.arange(count)).tolist():
+        cell = 72 * self._side / count  # points
+        size = min(9.0, 1.25 * cell / len(str(int(self.matrix.max()))))
+        written = torch.cartesian_prod(torch.arange(count), torch.arange(count)).tolist() if size >= _SMALLEST else ()
+        for row, column in written:
             number = int(self.matrix[row, column])
             colour = "white" if fractions[row, column] > 0.5 else "black" if number else "#8A8A8A"
             weight = "bold" if number and row != column else "normal"
-            look: dict[str, Any] = {"color": colour, "fontsize": 9, "fontweight": weight}
+            look: dict[str, Any] = {"color": colour, "fontsize": size, "fontweight": weight}
             self.texts_[row, column] = axes.text(column, row, f"{number}", ha="center", va="center", **look)
-        slanted: dict[str, Any] = {"rotation": 45, "ha": "right"} if count * max(map(len, self.labels)) > 30 else {}
-        axes.set_xticks(range(count), self.labels, **slanted)
-        axes.set_yticks(range(count), self.labels)
+        small: dict[str, Any] = {"fontsize": min(10.0, max(_SMALLEST, 0.8 * cell))}
+        slanted: dict[str, Any] = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if self._slanted else {}
+        every = math.ceil(1.2 * _SMALLEST / cell)  # of very many classes some are named
+        axes.set_xticks(range(0, count, every), self._names[::every], **small, **slanted)
+        axes.set_yticks(range(0, count, every), self._names[::every], **small)
+        if not written:
+            bar = self.figure_.colorbar(self.image_, ax=axes, pad=0.02, aspect=30, shrink=0.8)
+            bar.set_label("fraction of the row", fontsize=9)
         wrong = int(self.matrix.sum() - self.matrix.trace())
         axes.set(xlabel="predicted label", ylabel="true label")
-        axes.set_title(f"{wrong:,} of {int(self.matrix.sum()):,} wrong", fontsize=11)
+        title = f"{wrong:,} of {int(self.matrix.sum()):,} wrong"
+        axes.set_title(title, fontsize=11 if len(title) < 24 else 9)
 
 
 def _integers(name: str, values: checks.Data) -> Tensor:

@@ -72,7 +72,7 @@ class LearningCurveDisplay(style.Display):
         return cls(errors_by_epoch(log), known, made, bound).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (7.0, 3.8))
+        return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (6.4, 3.8))
 
     def _draw(self, own: bool) -> None:
         self.validation_: style.Line2D | None = None
@@ -82,21 +82,22 @@ class LearningCurveDisplay(style.Display):
         if self.bound is not None:
             if self.mistakes is None:
                 raise ValueError(f"bound={self.bound} needs mistakes, found None; give the mistakes by epoch")
-            self.mistakes_ = draw_curve(axes[1], self.mistakes, f"mistakes: {self.mistakes[-1]:.0f}")
-            look: dict[str, Any] = {"color": "black", "linestyle": "--", "linewidth": 1.6}
-            self.bound_ = axes[1].axhline(self.bound, label=f"bound: {self.bound:.4g}", **look)
+            look: dict[str, Any] = {"color": style.GREEN, "marker": "^"}
+            self.mistakes_ = draw_curve(axes[1], self.mistakes, f"mistakes: {self.mistakes[-1]:,.0f}", **look)
+            look = {"color": "black", "linestyle": "--", "linewidth": 1.6}
+            self.bound_ = axes[1].axhline(self.bound, label=f"bound: {style.figure_of(self.bound, 4)}", **look)
             axes[1].set(ylabel="mistakes so far", title="Mistakes and their bound")
-        self.train_ = draw_curve(axes[0], 100 * np.asarray(self.train), "train, in the epoch")
+            style.counts(axes[1].yaxis)
+        self.train_ = draw_curve(axes[0], 100 * np.asarray(self.train), "training, during the epoch")
         if self.validation is not None:
             look = {"color": style.RED, "marker": "s", "linestyle": "--"}
             values = 100 * np.asarray(self.validation)
-            self.validation_ = draw_curve(axes[0], values, "validation, after it", **look)
+            self.validation_ = draw_curve(axes[0], values, "validation, after the epoch", **look)
         axes[0].set(ylabel="error (%)", title="Error")
         for ax in axes:
-            top = ax.get_ylim()[1]
-            ax.set_ylim(-0.03 * top, top)  # a little below 0, so that markers there are whole
+            style.from_zero(ax)
             style.epoch_axis(ax)
-            ax.legend(fontsize=9)
+        style.legends(axes, own)
 
 
 def errors_by_epoch(log: MistakeLog) -> Curve:

@@ -131,15 +131,26 @@ class LiftedDisplay(style.Display):
         if self.after.verdict is Verdict.SEPARATED:
             self.plane_ = _plane(ax, self.after, self.X, self.height)
             ax.view_init(math.degrees(_HEIGHT), _azimuth(self.after, self.X, self.height))
-        ax.set(xlabel="x₁", ylabel="x₂", zlabel=self.name)
+        name = style.shortened(self.name, 20)
+        ax.set(xlabel="x₁", ylabel="x₂", zlabel=name)
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
             axis.set_major_locator(MaxNLocator(3))
             axis.set_tick_params(labelsize=8, pad=-1)
             axis.labelpad = -1
+            axis.set_major_formatter(_brief)
+        widest = max(len(_brief(value)) for value in ax.zaxis.get_majorticklocs())
+        ax.zaxis.labelpad = max(-1.0, 2.0 * (widest - 3))  # beyond the numbers
         self.ax_[0].xaxis.set_major_locator(MaxNLocator(5))
-        ax.set_box_aspect(None, zoom=0.9)  # so that the label of the upright axis stays within the panel
-        ax.set_title(f"after, with {self.name}\n{_outcome(self.after, 'plane')}", fontsize=10)
+        ax.set_box_aspect(
+            None, zoom=0.9 if widest < 5 else 0.8
+        )  # so that the label of the upright axis stays within the panel
+        ax.set_title(f"after, with {name}\n{_outcome(self.after, 'plane')}", fontsize=10)
         self.ax_[0].title.set_fontsize(10)
+
+
+def _brief(value: float, position: float | None = None) -> str:
+    """A number at a tick of the box, where there is little room."""
+    return style.tick(value, position, written=1e4)
 
 
 def _best(X: Tensor, y: Tensor, epochs: int) -> RuleResult:

@@ -81,20 +81,22 @@ class MarginDisplay(style.Display):
         *_, self.wrong_ = axes.hist(wrong, label=f"wrong side: {len(wrong):,}", **look)
         axes.axvline(0, color="black", linewidth=1.6, label="boundary")
         smallest = float(margins.min())
-        name = f"smallest: {smallest:.3g}".replace("-", "−")
+        nearest = smallest > 0 and self.xlabel.startswith("distance")
+        name = f"{'nearest sample' if nearest else 'smallest'}: {style.figure_of(smallest)}"
         self.smallest_ = axes.axvline(smallest, color="black", linestyle="--", linewidth=1.4, label=name)
-        axes.set(xlabel=self.xlabel, ylabel="samples", title="Margins")
+        axes.set(xlabel=self.xlabel, ylabel="samples", title="How far samples are from the boundary")
+        style.counts(axes.yaxis)
         style.legend(axes, own)
 
 
 def _measure(known: Classifier, many: bool) -> tuple[float, str]:
     """What the slack is divided by, and the name of the quotient."""
     if many:
-        return 1.0, "lead of the right class over the best other, $s_y - s_r$"
+        return 1.0, "lead of the true class's score over the best other, $s_y - s_r$"
     length = 0.0 if known.weight is None else float(known.weight.double().norm())
     if length == 0:
-        return 1.0, "y·s, score on the right side"
-    return length, "distance on the right side of the boundary, y·(w·x + b)/‖w‖"
+        return 1.0, "score, positive on the right side: y·s"
+    return length, "distance from the boundary, positive on the right side: y·(w·x + b)/‖w‖"
 
 
 def _edges(margins: np.ndarray[Any, Any], bins: int) -> np.ndarray[Any, Any]:

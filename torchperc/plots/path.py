@@ -94,7 +94,9 @@ class PathDisplay(style.Display):
 
     def _place(self, ax: Any) -> style.Place:
         rows = -(-len(self.states) // self.columns)
-        return style.panels(ax, len(self.states), self.columns, (7.0, 0.9 + rows * 6.6 / self.columns))
+        side = min(6.6 / self.columns, 3.6)
+        size = max(0.4 + side * self.columns, 5.0), 0.9 + rows * side
+        return style.panels(ax, len(self.states), self.columns, size)
 
     def _draw(self, own: bool) -> None:
         scene = _Scene(self.log, self.labels)
@@ -104,11 +106,12 @@ class PathDisplay(style.Display):
             self.boundary_.append(lines)
             self.ring_.append(ring)
             panel.set_title(f"mistake {t}" if t else "start", fontsize=9, pad=3)
-            panel.set(xticks=[], yticks=[])
-            if k % self.columns == 0:
-                panel.set_ylabel(self.names[1], fontsize=8)
-            if k + self.columns >= len(self.states):
-                panel.set_xlabel(self.names[0], fontsize=8)
+            panel.locator_params(nbins=3)
+            left, lowest = k % self.columns == 0, k + self.columns >= len(self.states)
+            panel.tick_params(labelsize=7, length=2, labelleft=left, labelbottom=lowest)
+            across, up = (style.shortened(name, 70 // self.columns) for name in self.names)
+            panel.set_xlabel(across if lowest else "", fontsize=8)
+            panel.set_ylabel(up if left else "", fontsize=8)
         if own:
             _legend(self.figure_, self.ax_)
 
@@ -139,6 +142,8 @@ class PathDisplay(style.Display):
         axes = figure.add_subplot()
         scene = _Scene(self.log, self.labels)
         epochs = self.log.mistakes_by_epoch().cumsum(0)
+        scene.draw(axes, 0, size=60)
+        _legend(figure, [axes], ring=True)  # first, as the figure grows with it
         with tempfile.TemporaryDirectory() as folder:
             beside = Path(folder) / f"path{target.suffix}"
             with writer.saving(figure, str(beside), dpi=100):
@@ -150,8 +155,9 @@ class PathDisplay(style.Display):
                     count = len(self.log)
                     now = f"after mistake {t} of {count}, in epoch {epoch}"
                     axes.set_title(now if t else f"before the first of {count} mistakes")
+                    axes.locator_params(nbins=5)
+                    style.plain_numbers(axes)
                     if number == 0:
-                        _legend(figure, [axes], ring=True)
                         figure.draw_without_rendering()
                         figure.set_layout_engine("none")  # so that the axes stay where they are
                     for _ in range(_HOLD if t == frames[-1] else 1):
@@ -215,7 +221,7 @@ def _legend(figure: style.AnyFigure, axes: Sequence[style.Axes], ring: bool = Fa
     if ring or "mistake" in named:
         look: dict[str, Any] = {"marker": "o", "linestyle": "", "markerfacecolor": "none", "markersize": 10}
         named["mistake"] = Line2D([], [], color="black", **look)
-    names = [*named, "boundary after", "and before it"]
+    names = [*named, "boundary after the mistake", "boundary before it"]
     style.legend_below(figure, [*named.values(), after, before], names)
 
 

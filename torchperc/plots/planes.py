@@ -150,7 +150,9 @@ def grid_of(plane: Plane, points: Tensor, like: Tensor, steps: int = STEPS, room
     ``room`` is left around the points, as a fraction of their extent.
     """
     low, high = points.amin(0).double(), points.amax(0).double()
-    pad = (high - low).clamp(min=1e-6) * room
+    span = high - low
+    level = torch.where(low == 0, 1.0, low.abs())  # where all points are at one place
+    pad = torch.where(span > _TINY * level, span, level) * room
     axes = [torch.linspace(*ends, steps, dtype=torch.float64) for ends in zip(low - pad, high + pad, strict=True)]
     return Grid(axes[0], axes[1], plane.lift(torch.cartesian_prod(*axes)).to(like))
 
@@ -206,15 +208,21 @@ def draw_lines(
     return drawn
 
 
+def point_size(count: int) -> float:
+    """The area of each of so many points, in square points: the more there are, the smaller."""
+    return 45.0 if count <= 200 else 18.0 if count <= 2000 else 5.0
+
+
 def draw_points(
     ax: style.Axes, points: Tensor, y: Tensor, codes: Sequence[int], names: Sequence[str], size: float
 ) -> dict[int, PathCollection]:
     """The samples of each class, in its colour and with its marker."""
     drawn = {}
+    edge = {"edgecolor": "#333333", "linewidth": min(0.5, 0.02 * size)}  # dark, so that yellow is seen on white
     for number, (code, name, colour) in enumerate(zip(codes, names, style.class_colours(len(codes)), strict=True)):
-        look: dict[str, Any] = {"color": colour, "marker": style.MARKERS[number % 10], "edgecolor": "white"}
+        look: dict[str, Any] = {"color": colour, "marker": style.MARKERS[number % 10], **edge}
         across, up = points[y == code].numpy().T
-        drawn[code] = ax.scatter(across, up, linewidth=0.8, s=size, label=name, zorder=3, **look)
+        drawn[code] = ax.scatter(across, up, s=size, label=name, zorder=3, **look)
     return drawn
 
 
@@ -222,5 +230,5 @@ def draw_rings(ax: style.Axes, points: Tensor, name: str, size: float) -> PathCo
     """Rings around these points; ``None`` if there are none."""
     if not len(points):
         return None
-    look: dict[str, Any] = {"facecolor": "none", "edgecolor": "black", "linewidth": 1.3}
+    look: dict[str, Any] = {"facecolor": "none", "edgecolor": "black", "linewidth": 1.3 if size > 10 else 0.5}
     return ax.scatter(points[:, 0].numpy(), points[:, 1].numpy(), s=3 * size, label=name, zorder=4, **look)

@@ -42,8 +42,8 @@ class DecisionRegionDisplay(style.Display):
     head: Head
     ringed: Tensor  # which samples have a ring
     ring_name: str = "mistake"
-    margin: float | None = None  # the score at the margin
-    margin_name: str = "margin"
+    margin: float | None = None  # the score of the sample nearest to the boundary
+    margin_name: str = "nearest sample"
     labels: style.Labels = None
     title: str = ""
 
@@ -115,7 +115,7 @@ class DecisionRegionDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         ax: style.Axes = self.ax_
-        codes, size = planes.codes_of(self.grid_scores), 45 if len(self.y) <= 200 else 18
+        codes, size = planes.codes_of(self.grid_scores), planes.point_size(len(self.y))
         names = style.label_names(self.labels, codes, self.grid_scores.dim() > 1)
         self.regions_ = planes.draw_regions(ax, self.grid, self.grid_scores, self.head)
         over = planes.fields(self.grid, self.grid_scores, self.head.threshold)
@@ -136,6 +136,8 @@ def decision_boundary(
     title: str = "",
     margin: float | None = None,
     head: Head | None = None,
+    names: Sequence[str] | None = None,
+    labels: style.Labels = None,
 ) -> style.Figure:
     """Decision regions over two features: the small form of :class:`DecisionRegionDisplay`, for boards and the demo.
 
@@ -146,6 +148,8 @@ def decision_boundary(
         title: above the picture.
         margin: draw lines where the score is this far from the boundary; none if ``None`` or with K classes.
         head: how scores are decided; a module's own by default, else a perceptron's.
+        names: of the two features.
+        labels: names of the classes, in the order −1, +1 or 0 … K−1.
 
     Example:
         >>> import torchperc as tp
@@ -157,14 +161,16 @@ def decision_boundary(
         raise ValueError(f"X has shape {tuple(X.shape)}; a decision boundary is drawn over 2 features: (N, 2)")
     known = classifier(score, head)
     scores = known.scores(X)
-    plane = planes.plane_of(known, X)
+    plane = planes.plane_of(known, X, names)
     grid = planes.grid_of(plane, X.cpu(), X)
     level = None if not margin or scores.dim() > 1 else margin
     drawn = (plane, grid, known.scores(grid.points), X.cpu(), y.cpu(), known.head)
-    display = DecisionRegionDisplay(*drawn, known.head.decide(scores) != y.cpu(), margin=level, title=title)
+    wrong = known.head.decide(scores) != y.cpu()
+    display = DecisionRegionDisplay(*drawn, wrong, margin=level, labels=labels, title=title)
     figure = style.new_figure((5.0, 4.0))
     display.figure_, display.ax_ = figure, figure.add_subplot()
     display._draw(own=True)
+    style.plain_numbers(display.ax_)
     return figure
 
 
@@ -174,8 +180,8 @@ def _margin(known: Classifier, scores: Tensor, y: Tensor) -> tuple[float | None,
     if not slack > 0:
         return None, ""
     if known.weight is None:
-        return slack, "margin"
-    return slack, f"margin {slack / float(known.weight.double().norm()):.3g}"
+        return slack, "nearest sample"
+    return slack, f"nearest sample: {style.figure_of(slack / float(known.weight.double().norm()))}"
 
 
 def _support(model: Any, log: MistakeLog | None, X: Tensor) -> Tensor:

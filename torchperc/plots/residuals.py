@@ -14,7 +14,7 @@ from torchperc.nn.modules import resting
 from torchperc.plots import style
 from torchperc.samples import convert
 
-WIDTH, HEIGHT = 9.0, 4.4
+WIDTH, HEIGHT = 6.5, 3.8
 
 
 @dataclass(eq=False)
@@ -98,6 +98,7 @@ class ResidualDisplay(style.Display):
 
     def _draw(self, own: bool) -> None:
         left, right = self.ax_
+        target = style.shortened(self.target, 20)
         truth, said = self.y.double().numpy(), self.predicted.double().numpy()
         count = len(truth)
         look: dict[str, Any] = {"s": 22 if count <= 500 else 10, "alpha": max(0.15, min(0.8, 400 / count))}
@@ -108,7 +109,7 @@ class ResidualDisplay(style.Display):
         ends = np.array([low - pad, high + pad])
         (self.diagonal_,) = left.plot(ends, ends, label="prediction = truth", **line)
         self.points_ = left.scatter(said, truth, **look)
-        left.set(xlim=ends, ylim=ends, xlabel=f"predicted {self.target}", ylabel=f"true {self.target}")
+        left.set(xlim=ends, ylim=ends, xlabel=f"predicted {target}", ylabel=f"true {target}")
         left.set_title(_figures(self.r2, self.rmse), fontsize=11)
         left.set_aspect("equal", adjustable="box")
         self.zero_ = right.axhline(0, **line)
@@ -117,29 +118,18 @@ class ResidualDisplay(style.Display):
         self.band_[0].set_label("± RMSE")
         self.residuals_ = right.scatter(said, truth - said, **look)
         reach = max(float(np.abs(truth - said).max()), self.rmse) * 1.12 or 1.0
-        right.set(ylim=(-reach, reach), xlabel=f"predicted {self.target}", ylabel="residual, true − predicted")
-        right.set_title(f"Residuals of {count:,} samples", fontsize=11)
+        right.set(ylim=(-reach, reach), xlabel=f"predicted {target}", ylabel="residual, true − predicted")
+        right.set_title(f"Residuals of {count:,} sample{'s' * (count != 1)}", fontsize=11)
         for axes in (left, right):
             axes.locator_params(nbins=5)  # so that numbers of many digits do not run into each other
-            for scale in (axes.xaxis, axes.yaxis):
-                scale.set_major_formatter(_tick)
             axes.grid(alpha=0.3)
             axes.set_axisbelow(True)
-        lines = [self.diagonal_, self.band_[0]]
-        if own:
-            style.legend_below(self.figure_, lines, [str(line.get_label()) for line in lines])
-        else:
-            style.legend(left, own)
-            style.legend(right, own)
-
-
-def _tick(value: float, position: int | None = None) -> str:
-    return (f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value + 0.0:.6g}").replace("-", "−")
+        style.legends(self.ax_, own)
 
 
 def _figures(r2: float, rmse: float) -> str:
     known = "" if np.isnan(r2) else f"R² = {r2:.3f}, "
-    size = f"{rmse:,.0f}" if 999.5 <= rmse < 1e9 else f"{rmse:.3g}"
+    size = f"{rmse:,.0f}" if 999.5 <= rmse < 1e9 else style.figure_of(rmse)
     return f"{known}RMSE = {size}".replace("-", "−")
 
 

@@ -13,7 +13,7 @@ from torchperc import _checks as checks
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 
-_COLUMNS = 5
+_COLUMNS = 5  # of images that are no wider than high
 
 
 @dataclass(eq=False)
@@ -57,10 +57,12 @@ class WeightsDisplay(style.Display):
         return cls(weight, _shape(shape, weight.shape[1]), labels).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
-        count = len(self.weight)
-        columns = min(_COLUMNS, count)
-        size = (7.0, 1.5 * -(-count // columns)) if count > 1 else (4.2, 3.4)
-        return style.panels(ax, count, columns, size)
+        count, (rows, columns) = len(self.weight), self.shape
+        if count == 1:
+            return style.panels(ax, 1, 1, (4.6, 3.4))
+        across = min(count, max(1, min(_COLUMNS, _COLUMNS * rows // columns)))
+        height = 0.35 + min(6.0 / across * rows / columns, 1.6)
+        return style.panels(ax, count, across, (7.0, max(2.4, height * -(-count // across))))
 
     def _draw(self, own: bool) -> None:
         count = len(self.weight)
@@ -70,10 +72,9 @@ class WeightsDisplay(style.Display):
         for panel, name, row in zip(self.ax_, names, self.weight.double(), strict=True):
             image = panel.imshow(row.reshape(self.shape).numpy(), cmap="PuOr_r", vmin=-largest, vmax=largest)
             self.images_.append(image)
-            panel.set_title(name, fontsize=10, pad=3)
+            panel.set_title(style.shortened(name, 16), fontsize=9, pad=3)
             panel.set(xticks=[], yticks=[])
-        self.colorbar_ = self.figure_.colorbar(self.images_[0], ax=self.ax_, shrink=0.9, pad=0.02)
-        self.colorbar_.set_label("weight: against − / for +", fontsize=9)
+        self.colorbar_ = style.weight_bar(self.figure_, self.images_[0], self.ax_)
 
 
 def _shape(shape: object, width: int) -> tuple[int, int]:

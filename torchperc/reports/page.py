@@ -35,17 +35,32 @@ p { margin: .5rem 0; }
 nav ul { display: flex; flex-wrap: wrap; gap: .2rem 1.1rem; padding: 0; margin: .8rem 0 0; list-style: none; }
 nav a { color: inherit; }
 .wide { overflow-x: auto; margin: .8rem 0; }
+figure .wide { margin: 0; }
 table { border-collapse: collapse; font-size: .93rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .9rem .3rem 0; border-bottom: 1px solid var(--line);
   overflow-wrap: normal; min-width: 4rem; }
 th { color: var(--soft); font-weight: 600; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
+td.number { white-space: nowrap; }
 figure { margin: 1rem 0 1.4rem; }
 img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
 figcaption { color: var(--soft); font-size: .9rem; margin-top: .4rem; }
 pre { background: var(--shade); border: 1px solid var(--line); border-radius: 4px; padding: .7rem .9rem;
-  overflow-x: auto; font: .85rem/1.45 ui-monospace, "DejaVu Sans Mono", monospace; }
+  white-space: pre-wrap; font: .85rem/1.45 ui-monospace, "DejaVu Sans Mono", monospace; }
+@media (max-width: 34rem) {
+  table { font-size: .88rem; }
+  th, td { min-width: 0; padding-right: .5rem; }
+  .cards thead { display: none; }
+  .cards, .cards tbody, .cards tr { display: block; }
+  .cards tr { padding: .5rem 0; border-bottom: 1px solid var(--line); }
+  .cards td { display: flex; justify-content: space-between; gap: 1rem; padding: .1rem 0; border: 0;
+    text-align: right; }
+  .cards td:empty { display: none; }
+  .cards td::before { content: attr(data-head); color: var(--soft); text-align: left; white-space: normal; }
+}
 """
+_CARDS = 4  # columns up to which a table stays a table on a narrow screen; of more, each row becomes a card
+_SHRUNK = 0.5  # to which a picture is shrunk at most, so that it can be read; what is wider then can be moved
 # whatever a reader's browser finds in the page, it is told to fetch nothing
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _MARKS = re.compile(r"([\\`*_\[\]|#~$])")
@@ -116,11 +131,15 @@ class Table:
         right = (all(_NUMBER.fullmatch(cell) for cell in column if cell) for column in columns)
         marks = [' class="number"' if number else "" for number in right]
         head = "".join(f'<th scope="col"{mark}>{_html(name)}</th>' for mark, name in zip(marks, self.head, strict=True))
+        kind = ' class="cards"' if len(self.head) > _CARDS else ""
+        if kind:
+            marks = [f'{mark} data-head="{_html(name)}"' for mark, name in zip(marks, self.head, strict=True)]
         rows = "".join(
             "<tr>" + "".join(f"<td{mark}>{_html(cell)}</td>" for mark, cell in zip(marks, row, strict=True)) + "</tr>\n"
             for row in self.rows
         )
-        return f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table></div>'
+        body = f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}</tbody>"
+        return f'<div class="wide"><table{kind}>\n{body}\n</table></div>'
 
     def card(self) -> str:
         """As Markdown."""
@@ -160,7 +179,8 @@ class Picture:
         """As HTML."""
         width, height = self.size
         source = f"data:image/png;base64,{base64.b64encode(self.png).decode()}"
-        image = f'<img width="{width}" height="{height}" alt="{_html(self.alt)}" src="{source}">'
+        look = f'width="{width}" height="{height}" style="min-width: {_SHRUNK * width:.0f}px"'
+        image = f'<div class="wide"><img {look} alt="{_html(self.alt)}" src="{source}"></div>'
         return f"<figure>{image}\n<figcaption>{_html(self.caption)}</figcaption></figure>"
 
     def card(self) -> str:

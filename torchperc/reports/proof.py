@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from torchperc import plots, theory
 from torchperc.reports.budget import COMPARED, ENTRIES, moderate
 from torchperc.reports.page import Block, Picture, Section, Table, Text
@@ -12,6 +14,7 @@ from torchperc.theory.certificate import Certificate, Hyperplane
 
 _LISTED = 20  # features or rows that are listed one by one
 _SECONDS = 30.0  # that a proof may take
+_MEASURED = 100_000  # numbers of which the widest strip is found
 
 
 def certificate(subject: Subject) -> Certificate | str:
@@ -35,12 +38,29 @@ def certificate(subject: Subject) -> Certificate | str:
     return theory.separability(X.cpu(), y, bias=bias, num_classes=subject.classes, time_limit=_SECONDS)
 
 
-def verdict(subject: Subject, proof: Certificate | str) -> Section:
-    """How the run ended, and the proof."""
+def margin_of_data(subject: Subject, proof: Certificate | str) -> float | None:
+    """γ, half the width of the widest strip between two classes; ``None`` without one, or if it would take long."""
+    if isinstance(proof, str) or not proof.separable or subject.classes is not None:
+        return None
+    if math.prod(subject.X.shape) > _MEASURED:
+        return None
+    bias_step = "none" if subject.bias_step == "none" else "unit"
+    return theory.max_margin(subject.X.cpu(), subject.y, bias="free", bias_step=bias_step).margin or None
+
+
+def verdict(subject: Subject, proof: Certificate | str, gamma: float | None) -> Section:
+    """How the run ended, the proof, and the margin γ of the data."""
     blocks: list[Block] = [Text(f"{subject.sentence}.")] if subject.sentence else []
     if isinstance(proof, str):
         return Section("Verdict and proof", (*blocks, Text(proof)))
-    blocks.append(Text(f"The training data are {proof}."))
+    said = f"{proof}" if not proof.separable else "separable: a hyperplane has every sample on its side"
+    if proof.separable and subject.classes is not None:
+        said = "separable: weights give every sample its highest score for its own class"
+    blocks.append(Text(f"The training data are {said}."))
+    if gamma is not None:
+        strip = "half the width of the widest strip between the classes, in the features as the model sees them"
+        through = " and around the origin" if subject.bias_step == "none" else ""
+        blocks.append(Text(f"The margin of the data is γ = {number(gamma)}: {strip}{through}."))
     if proof.hyperplane is not None:
         blocks += _hyperplane(subject, proof.hyperplane, proof.kind)
     if proof.witness is not None:
@@ -57,8 +77,8 @@ def _hyperplane(subject: Subject, plane: Hyperplane, kind: str) -> list[Block]:
     has = "a hyperplane that has every sample" if len(plane.weight) == 1 else "weights that have every sample"
     least = exact(plane.least)
     least = least if least.startswith("≈") else f"= {least}"
-    margin = f"least y·s {least}, geometric margin y·s/‖w‖ = {number(plane.margin)}"
-    said = Text(f"Certificate: {has} {where} ({margin}).")
+    score = "y·s" if len(plane.weight) == 1 else "lead of its own class over another"
+    said = Text(f"Certificate: {has} {where} (least {score} {least}). It proves separability; it need not be the best.")
     if len(plane.weight[0]) > _LISTED or len(plane.weight) > 6:
         return [said]
     rows = [(name, *(exact(row[k]) for row in plane.weight)) for k, name in enumerate(subject.feature_names)]
@@ -92,8 +112,8 @@ def _witness(subject: Subject, proof: Certificate) -> list[Block]:
     return blocks
 
 
-def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, list[Block]]:
-    """(R/γ*)² if it is one of this run, and the blocks about it."""
+def bound(subject: Subject, proof: Certificate | str, own: float | None) -> tuple[float | None, list[Block]]:
+    """(R/γ*)² if it is one of this run, and the blocks about it; ``own`` is the margin γ of the data, if known."""
     result = subject.result
     made = "" if result is None else f"The run made {plural(result.mistakes, 'mistake')}"
     if isinstance(proof, str):
@@ -111,9 +131,8 @@ def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, lis
     lr = 1.0 if result is None or not len(result.log) else float(result.log.coef.abs().max())
     slack = {"margin": subject.margin, "lr": lr} if subject.margin else {}
     limit = theory.mistake_bound(X, y, bias_step=bias_step, gamma=gamma, num_classes=K, **slack)
-    counted = "" if bias_step == "none" else ", with the bias in the norm of the weights,"
     formula = "(R² + 2·margin/η)/γ*²" if subject.margin else "(R/γ*)²"
-    figures = Text(f"R = {number(R)}, the largest margin{counted} γ* = {number(gamma)}: {formula} = {number(limit)}.")
+    figures = Text(f"{_space(bias_step, R, gamma, own)}: {formula} = {number(limit)}.")
     if result is None:
         said = f"The run was not by rule; from zero weights the rule would make at most {number(limit)} mistakes here."
         return None, [Text(said), figures]
@@ -122,10 +141,27 @@ def bound(subject: Subject, proof: Certificate | str) -> tuple[float | None, lis
     said = f"{made}; the bound is {number(limit)}, whatever the order of the samples."
     display = plots.BracketDisplay.from_log(result.log, gamma=gamma)
     low, high = (float(line.get_ydata()[-1]) for line in (display.lower_, display.upper_))  # type: ignore[index, arg-type]  # an array
-    alt = "Two lines by epoch that close around the largest margin from below and from above."
-    caption = f"The bracket of γ* at the end of the run: between {number(low)} and {number(high)}; "
+    alt = "Two lines by epoch that close around γ* from below and from above."
+    caption = f"What the run alone says of γ*: at its end, that it is between {number(low)} and {number(high)}; "
     picture = Picture.of(display.figure_, alt, f"{caption}it is {number(gamma)}.")
     return limit, [Text(said), figures, picture]
+
+
+def _space(bias_step: str, R: float, gamma: float, own: float | None) -> str:
+    """What R and γ* are: as the rule sees the data, with a constant feature whose weight is the bias.
+
+    Example:
+        >>> _space("none", 1.5, 0.5, 0.5)
+        'An update is at most R = 1.5 long, and the margin is γ* = γ = 0.5'
+        >>> _space("unit", 1.5, 0.25, 0.5)[78:]
+        'an update is at most R = 1.5 long, and the margin is γ* = 0.25, which is never above γ'
+    """
+    longest = f"n update is at most R = {number(R)} long, and the margin is γ* ="
+    if bias_step == "none":
+        return f"A{longest} {'' if own is None else 'γ = '}{number(gamma)}"
+    below = "" if own is None else ", which is never above γ"
+    added = "To the rule, the bias is the weight of a constant feature. With that feature, a"
+    return f"{added}{longest} {number(gamma)}{below}"
 
 
 def _exception(result: RuleResult) -> str | None:

@@ -16,6 +16,7 @@ from torchperc import plots
 from torchperc.data.scaling import pieces
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning.outcome import Learned, fitted_model, predictions
+from torchperc.plots.style import logarithmic_epochs
 from torchperc.reports.folders import RESULTS, curves_of
 from torchperc.reports.judged import Fit as Fit
 from torchperc.reports.judged import share as share
@@ -118,9 +119,12 @@ def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
     for name, level in levels.items():
         curves[name] = ends, np.full(2, float(level))
     display = plots.ComparisonDisplay({drawn([name])[0]: curve for name, curve in curves.items()}, "validation RMSE")
+    display.plot()
+    if last > 100:
+        logarithmic_epochs(display.ax_)
     went = "; ".join(f"{name} {_went(*curve)}" for name, curve in curves.items())
     caption = f"The validation RMSE by epoch of descent, beside those that are found in one step: {went}."
-    return [Section("Learning curves", (Picture.of(display.plot().figure_, "The RMSE by epoch.", caption),))]
+    return [Section("Learning curves", (Picture.of(display.figure_, "The RMSE by epoch.", caption),))]
 
 
 def _went(steps: Any, values: Any) -> str:

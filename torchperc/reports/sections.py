@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from torchperc import plots
 from torchperc.plots.curves import Curve, errors_by_epoch
+from torchperc.plots.style import logarithmic_epochs
 from torchperc.reports import proof
 from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.subject import Curves, Subject, of_total
@@ -30,14 +31,15 @@ _KINDS = {"KernelSpace": "kernel perceptron", "JointSpace": "perceptron over joi
 def sections(subject: Subject) -> list[Section]:
     """All sections of a report of one model."""
     found = proof.certificate(subject)
-    bound, bounded = proof.bound(subject, found)
+    gamma = proof.margin_of_data(subject, found)
+    bound, bounded = proof.bound(subject, found, gamma)
     return [
         _learned(subject),
         _data(subject),
-        proof.verdict(subject, found),
+        proof.verdict(subject, found, gamma),
         Section("Mistakes against the bound", bounded),
         _curves(subject, bound),
-        _boundary(subject),
+        _boundary(subject, gamma),
         _confusion(subject),
         Section("How to reproduce it", subject.again or (Text(_unknown(subject)),)),
         versions(),
@@ -176,8 +178,7 @@ def curve_picture(curves: Curves, scale: float, ylabel: str, what: str) -> Pictu
     display = plots.ComparisonDisplay(shown, ylabel).plot()
     ends = [steps[-1] for steps, _ in curves.values()]
     if max(ends) > 100 and max(ends) > 10 * min(ends):  # a long run would squeeze the short ones to the edge
-        display.ax_.set_xscale("log")
-        display.ax_.set_xlabel("epoch (logarithmic)")
+        logarithmic_epochs(display.ax_)
     went = [f"{name} {_went(*curve, percent if scale == 100 else number)}" for name, curve in curves.items()]
     return Picture.of(display.figure_, f"The {what} by epoch.", f"The {what} by epoch: {'; '.join(went)}.")
 
@@ -187,7 +188,7 @@ def _went(steps: Curve, values: Curve, form: Callable[[Any], str]) -> str:
     return last if len(steps) == 1 else f"from {form(values[0])} in epoch {steps[0]:.0f} to {last}"
 
 
-def _boundary(subject: Subject) -> Section:
+def _boundary(subject: Subject, gamma: float | None) -> Section:
     every = math.ceil(len(subject.y) / _SHOWN)
     X, y = subject.X[::every], subject.y[::every]
     few = "" if every == 1 else f" {len(y):,} of {len(subject.y):,} samples are drawn."
@@ -197,19 +198,33 @@ def _boundary(subject: Subject) -> Section:
     try:
         if X.shape[1] > _WIDE or not isinstance(X, Tensor):
             raise ValueError(f"{X.shape[1]:,} features are too many for a plane")
-        names = drawn(subject.feature_names)
+        names = [f"{name}, scaled" if subject.scaled else name for name in drawn(subject.feature_names)]
         regions = plots.DecisionRegionDisplay.from_model(subject.model, X, y, names=names, **look)
     except ValueError as reason:  # more features than a plane shows
         blocks.append(Text(f"No picture of the boundary: {reason}."))
     else:
         wrong = of_total(subject.wrong(part), len(subject.y))
-        caption = f"The {part} data and the regions of the labels: {wrong} wrong.{few}"
+        dashed = " The dashed lines are as far from the boundary as the nearest sample." if regions.margin_ else ""
+        caption = f"The {part} data and the regions of the labels: {wrong} wrong.{dashed}{few}"
         blocks.append(Picture.of(regions.figure_, "Samples over the decision regions, with the boundary.", caption))
     margins = plots.MarginDisplay.from_model(subject.model, X, y, head=subject.head)
-    least, right = float(margins.margins.min()), int((margins.margins > 0).sum())
-    caption = f"{right:,} of {len(y):,} samples are on the right side; the smallest value is {number(least)}.{few}"
+    caption = f"{_distances(subject, margins.margins, gamma)}{few}"
     blocks.append(Picture.of(margins.figure_, "A histogram of how far samples are on the right side.", caption))
     return Section("Boundary", blocks)
+
+
+def _distances(subject: Subject, margins: Tensor, gamma: float | None) -> str:
+    """How far samples are from the learned boundary, and whether another could be farther from all of them."""
+    least, right = float(margins.min()), f"{int((margins > 0).sum()):,} of {len(margins):,} samples"
+    if subject.classes is not None:
+        return f"The score of the true class is above all others for {right}; the smallest lead is {number(least)}."
+    said = f"{right} are on the right side of the boundary"
+    if subject.known.weight is None or not subject.known.weight.any():
+        return f"{said}; the smallest value is {number(least)}."
+    if least <= 0:
+        return f"{said}; the farthest on the wrong side is {number(-least)} away."
+    best = "" if gamma is None else f" The best boundary would be γ = {number(gamma)} away from its nearest sample."
+    return f"{said}, the nearest {number(least)} away.{best}"
 
 
 def _confusion(subject: Subject) -> Section:
@@ -225,13 +240,13 @@ def _confusion(subject: Subject) -> Section:
 def _confused(part: str, matrix: Tensor, names: Sequence[str]) -> str:
     wrong = matrix - torch.diag(matrix.diagonal())
     total = f"Of {int(matrix.sum()):,} {part} samples {int(wrong.sum()):,} are predicted as another label"
+    shades = "The darker a cell, the more of its row."
     if not wrong.any():
-        return f"{total}."
+        return f"{total}. {shades}"
     row, column = divmod(int(wrong.argmax()), len(names))
-    return f"{total}; most often {names[row]} as {names[column]}, {int(wrong[row, column]):,} times."
+    return f"{total}; most often {names[row]} as {names[column]}, {int(wrong[row, column]):,} times. {shades}"
 
 
 def drawn(names: Sequence[str]) -> list[str]:
-    """Names for a picture: short, and with dollars that do not begin a formula."""
-    short = [name if len(name) <= 28 else f"{name[:27]}…" for name in map(visible, names)]
-    return [name.replace("$", r"\$") for name in short]
+    """Names for a picture, with dollars that do not begin a formula."""
+    return [visible(name).replace("$", r"\$") for name in names]

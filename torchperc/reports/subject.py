@@ -45,6 +45,7 @@ class Subject:
     counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Wrong decisions and samples of those sets of which only some samples are given."""
     certificate: Certificate | None = None  # a proof about the training data, made before
+    scaled: bool = False  # whether samples are in other units than their features' names say
 
     def __post_init__(self) -> None:
         self.known = classifier(self.model, self.head)

@@ -28,8 +28,8 @@ SETS = ("training", "validation", "test")
 _LOOKED_AT = 2 * 10**7
 """How many numbers of a sparse set, or of one that is larger than memory, a page looks at: more than a proof needs."""
 _STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
-_COMPARED = {"error/train": (100, "error (%)", "training error"), "error/val": (100, "error (%)", "validation error")}
-_COMPARED |= {"rmse/train": (1, "RMSE", "training RMSE"), "rmse/val": (1, "RMSE", "validation RMSE")}
+_COMPARED = {"error/train": (100, "training error"), "error/val": (100, "validation error")}
+_COMPARED |= {"rmse/train": (1, "training RMSE"), "rmse/val": (1, "validation RMSE")}
 
 
 def by_rule(options: Mapping[str, Any]) -> Rows:
@@ -82,6 +82,7 @@ def of_model(
         sentence=sentence,
         counted={name: (wrong_decisions(module, *every[name]), total) for name, (_, total) in some.items()},
         certificate=certificate,
+        scaled=kind != "none",
     )
     return Report.of_subject(title, subject)
 
@@ -103,9 +104,9 @@ def compared(folders: Mapping[str, Path]) -> list[Section]:
 def compared_curves(found: Mapping[str, Curves]) -> list[Section]:
     """The same of curves by the name of the run."""
     pictures = []
-    for tag, (scale, ylabel, what) in _COMPARED.items():
+    for tag, (scale, what) in _COMPARED.items():
         curves = {name: curves[tag] for name, curves in found.items() if tag in curves}
-        if (picture := curve_picture(curves, scale, ylabel, what)) is not None:
+        if (picture := curve_picture(curves, scale, f"{what} (%)" if scale == 100 else what, what)) is not None:
             pictures.append(picture)
     return [Section("All runs", pictures)] if pictures else []
 
