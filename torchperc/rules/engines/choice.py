@@ -12,8 +12,10 @@ from torchperc.rules.spaces import JointSpace, KernelSpace, Space, Weights
 from torchperc.samples import compiling
 
 
-def choose_engine(name: str, task: Task, start: Weights) -> Engine:
-    """The engine of a given name, or for ``"auto"`` the fastest that can run the task."""
+def choose_engine(name: str | Callable[[Task, Weights], Engine], task: Task, start: Weights) -> Engine:
+    """The engine of a given name, for ``"auto"`` the fastest that can run the task, or the user's own."""
+    if callable(name):
+        return name(task, start)
     name = rule_engine_name(name, task.space)
     if name == "blocked" and isinstance(task.space, JointSpace):
         raise ValueError("engine='blocked' cannot run joint features; use engine='auto'")
