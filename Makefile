@@ -10,7 +10,7 @@ QUICK   := not slow and not browser and not faults and not processes and not gpu
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-processes test-gpu test-faults test-browser coverage lint bench clean
+.PHONY: help setup demo test test-slow test-processes test-gpu test-faults test-browser coverage lint docs docs-clean bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,13 @@ lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(READY)  ## the documentation site in docs/_build/html: every example runs, every warning is an error
+	$(BIN)/python -m sphinx -b html -W --keep-going -n -j $(WORKERS) docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+
+docs-clean:  ## remove the site and what its examples left, so that `make docs` runs everything anew
+	rm -rf docs/_build docs/gallery
+
 bench: $(READY)  ## how fast, as ratios against peers measured in the same run; then a kernel, a file of 4 GB, and reading text
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	$(BIN)/torchperc bench
@@ -61,6 +68,6 @@ bench: $(READY)  ## how fast, as ratios against peers measured in the same run; 
 	$(BIN)/python experiments/benchmarks/larger_than_memory.py
 	$(BIN)/python experiments/benchmarks/reading.py
 
-clean:  ## remove .venv, caches and runs
+clean: docs-clean  ## remove .venv, caches, runs and the documentation site
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov build dist *.egg-info runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
