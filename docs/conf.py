@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import subprocess
 import sys
 from pathlib import Path
 
-import torchperc
+from sphinx.application import Sphinx
 
 HERE = Path(__file__).parent
-# pages call `torchperc`, and their kernels import it
 sys.path.insert(0, str(HERE / "_ext"))
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+
+import gallery
+import page_setup
+
+import torchperc
+
+BUILD = HERE / "_build"
+# what the kernels of pages find: the command `torchperc`, the module page_setup, and settings of their own
+for name, folder in (("PATH", Path(sys.executable).parent), ("PYTHONPATH", HERE / "_ext")):
+    os.environ[name] = os.pathsep.join([str(folder), *filter(None, [os.environ.get(name)])])
+os.environ["IPYTHONDIR"] = str(BUILD / ".ipython")
+page_setup.write_kernel_settings(BUILD / ".ipython" / "profile_default" / "ipython_kernel_config.py")
 
 project = "torchperc"
 author = "The torchperc maintainers"
@@ -27,8 +39,9 @@ extensions = [
     "public_names",
     "sphinx_copybutton",
     "sphinx_design",
+    "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/*.ipynb"]
 nitpicky = True
 
 # Pages. Each block of code runs while the site is built, in a kernel of its page: what it prints is what is shown.
@@ -36,7 +49,7 @@ source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
-nb_execution_cache_path = str(HERE / "_build" / ".jupyter_cache")
+nb_execution_cache_path = str(BUILD / ".jupyter_cache")
 nb_execution_timeout = 120
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
@@ -53,14 +66,52 @@ napoleon_custom_sections = ["Shape"]
 python_maximum_signature_line_length = 100
 toc_object_entries_show_parents = "hide"
 
+# The gallery runs the experiments and shows what they print and draw
+os.environ["COLUMNS"] = "100"  # for the tables of rich
+sphinx_gallery_conf = {
+    "examples_dirs": str(gallery.copy_shown(HERE.parent / "experiments", BUILD / "experiments")),
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"\.py$",
+    "ignore_pattern": r"(^|/)_\w+\.py$",
+    "image_scrapers": ("gallery.pictures",),
+    "reset_argv": "gallery.arguments",
+    "within_subsection_order": "gallery.in_order",
+    "reset_modules": (),
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "show_signature": False,
+    "show_memory": False,
+    "parallel": True,
+}
+
 html_theme = "pydata_sphinx_theme"
 html_title = "torchperc"
 html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_sidebars = {"index": []}
+html_show_sourcelink = False
+html_copy_source = False
 html_theme_options = {
-    "show_prev_next": True,
     "navbar_align": "left",
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 7,
+    "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
 }
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def write_play(app: Sphinx, error: Exception | None) -> None:
+    """Write the interactive page beside the front page, which shows it in a frame."""
+    page = Path(app.outdir) / "play.html"
+    if importlib.util.find_spec("torchperc.lab.play") is None:
+        page.write_text("<!doctype html><title>torchperc play</title><p>torchperc play is not there yet.</p>")
+    elif error is None:
+        subprocess.run([sys.executable, "-m", "torchperc", "play", "--out", str(page)], check=True)
+
+
+def setup(app: Sphinx) -> None:
+    app.connect("build-finished", write_play)

@@ -1,12 +1,27 @@
-"""What the kernel of a page needs before its first visible cell: ``%load_ext page_setup``."""
+"""What the kernel of a page has before its first cell: figures, the cell magic ``%%sh``, and settings of its own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
 from typing import Any
 
 DOTS = 144  # per inch of a figure; a page shrinks what is wider than its column
+
+
+SETTINGS = """\
+c = get_config()
+c.IPKernelApp.extensions = ["page_setup"]
+c.IPKernelApp.log_level = "ERROR"
+c.HistoryManager.enabled = False
+"""
+
+
+def write_kernel_settings(path: Path) -> None:
+    """Write the settings that kernels are started with, instead of those that a user may have."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(SETTINGS)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -75,7 +75,7 @@ class RuleTrainer:
             the samples and all end with the same weights. ``"exact"``: the mistakes of one process that has the shards
             one after the other; a message per mistake. ``"mix"``: iterative parameter mixing, each process makes a pass
             over its shard and the weights are mixed; a message of d + 2 numbers per pass, other mistakes than in one
-            process, and the same bound for Σ μ·k. The log numbers samples through all shards; see docs/scaling.md.
+            process, and the same bound for Σ μ·k. The log numbers samples through all shards.
         mixing: with ``"mix"``, the weight μ of a process: ``"uniform"``, or by its number of ``"mistakes"``.
 
     Example:
