@@ -54,7 +54,13 @@ lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-docs: $(READY)  ## the documentation site in docs/_build/html: every example runs, every warning is an error
+# what pages and gallery show comes from running the package: when it changes, all of it runs again
+docs/_build/.current: $(shell find torchperc experiments -name '*.py')
+	rm -rf docs/_build docs/gallery
+	mkdir -p docs/_build
+	touch $@
+
+docs: $(READY) docs/_build/.current  ## the documentation site in docs/_build/html: every example runs, every warning is an error
 	$(BIN)/python -m sphinx -b html -W --keep-going -n -j $(WORKERS) docs docs/_build/html
 	$(BIN)/python docs/check_site.py docs/_build/html
 
