@@ -15,7 +15,10 @@ from torchperc.samples import compiling
 def choose_engine(name: str | Callable[[Task, Weights], Engine], task: Task, start: Weights) -> Engine:
     """The engine of a given name, for ``"auto"`` the fastest that can run the task, or the user's own."""
     if callable(name):
-        return name(task, start)
+        own = name(task, start)
+        if not isinstance(own, Engine):
+            raise TypeError(f"engine={name!r} must make an Engine, found {type(own).__name__}; see docs/extend.md")
+        return own
     name = rule_engine_name(name, task.space)
     if name == "blocked" and isinstance(task.space, JointSpace):
         raise ValueError("engine='blocked' cannot run joint features; use engine='auto'")
