@@ -18,10 +18,11 @@ import page_setup
 
 import torchperc
 
-BUILD = HERE / "_build"
-# what the kernels of pages find: the command `torchperc`, the module page_setup, and settings of their own
-for name, folder in (("PATH", Path(sys.executable).parent), ("PYTHONPATH", HERE / "_ext")):
-    os.environ[name] = os.pathsep.join([str(folder), *filter(None, [os.environ.get(name)])])
+BUILD, EXPERIMENTS = HERE / "_build", HERE.parent / "experiments"
+# what the kernels of pages find: the command `torchperc`, the modules that pages import, and settings of their own
+SEEN = {"PATH": [Path(sys.executable).parent], "PYTHONPATH": [HERE / "_ext", EXPERIMENTS / "notes"]}
+for name, folders in SEEN.items():
+    os.environ[name] = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get(name)])])
 os.environ["IPYTHONDIR"] = str(BUILD / ".ipython")
 page_setup.write_kernel_settings(BUILD / ".ipython" / "profile_default" / "ipython_kernel_config.py")
 
@@ -69,7 +70,7 @@ toc_object_entries_show_parents = "hide"
 # The gallery runs the experiments and shows what they print and draw
 os.environ["COLUMNS"] = "100"  # for the tables of rich
 sphinx_gallery_conf = {
-    "examples_dirs": str(gallery.copy_shown(HERE.parent / "experiments", BUILD / "experiments")),
+    "examples_dirs": str(gallery.copy_shown(EXPERIMENTS, BUILD / "experiments")),
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
     "ignore_pattern": r"(^|/)_\w+\.py$",
@@ -88,7 +89,12 @@ html_theme = "pydata_sphinx_theme"
 html_title = "torchperc"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_sidebars = {"index": []}
+html_favicon = "_static/favicon.svg"
+html_context = {"default_mode": "auto"}
+# pages that are a section by themselves have nothing to list beside them
+html_sidebars = {
+    page: [] for page in ("index", "getting-started", "benchmarks", "faq", "glossary", "extend", "changelog")
+}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {

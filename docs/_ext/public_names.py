@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import pkgutil
 import pydoc
 import re
 import sys
@@ -115,6 +116,7 @@ def object_named(target: str, module: str | None, owner: str | None) -> Any:
     """The object that a docstring of ``module.owner`` means by ``target``; ``None`` if there is none."""
     inside = pydoc.locate(f"{module}.{owner}") if owner else None
     places = [f"{module}.{owner}", getattr(inside, "__module__", None), module, ""]
+    places += [f"torchperc.{found.name}" for found in pkgutil.iter_modules(torchperc.__path__) if found.ispkg]
     places += [name for name in sorted(sys.modules) if name.startswith(module or "torchperc")]
     paths = [f"{place}.{target}".lstrip(".") for place in places if place is not None]
     return next((value for path in paths if (value := pydoc.locate(path)) is not None), None)
