@@ -10,7 +10,7 @@ QUICK   := not slow and not browser and not faults and not processes and not gpu
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow test-processes test-gpu test-faults test-browser notebooks test-notebooks coverage lint bench clean
+.PHONY: help setup demo test test-slow test-processes test-gpu test-faults test-browser notebooks test-notebooks coverage lint docs docs-clean bench clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -42,7 +42,7 @@ test-processes: $(READY)  ## several processes: DDP, launchers, the distributed 
 test-faults: $(READY)  ## the fault campaign: kills, damaged files, bad input, long lives; SUMMARY=FILE writes its table
 	$(if $(SUMMARY),TORCHPERC_FAULTS_SUMMARY=$(abspath $(SUMMARY))) $(BIN)/python -m pytest -m faults tests
 
-test-browser: $(READY)  ## TensorBoard in a headless Chromium, which is installed if it is not there (Debian, as root)
+test-browser: $(READY)  ## TensorBoard, reports and the page of `torchperc play` in a headless Chromium, which is installed if it is not there (Debian, as root)
 	@command -v chromium >/dev/null || { echo "installing Chromium ..."; apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 	$(BIN)/python -m pytest -m browser tests
 
@@ -60,6 +60,19 @@ lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# what pages and gallery show comes from running the package: when it changes, all of it runs again
+docs/_build/.current: $(shell find torchperc experiments -name '*.py')
+	rm -rf docs/_build docs/gallery
+	mkdir -p docs/_build
+	touch $@
+
+docs: $(READY) docs/_build/.current  ## the documentation site in docs/_build/html: every example runs, every warning is an error
+	$(BIN)/python -m sphinx -b html -W --keep-going -n -j $(WORKERS) docs docs/_build/html
+	$(BIN)/python docs/check_site.py docs/_build/html
+
+docs-clean:  ## remove the site and what its examples left, so that `make docs` runs everything anew
+	rm -rf docs/_build docs/gallery
+
 bench: $(READY)  ## how fast, as ratios against peers measured in the same run; then a kernel, a file of 4 GB, and reading text
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'
 	$(BIN)/torchperc bench
@@ -67,6 +80,6 @@ bench: $(READY)  ## how fast, as ratios against peers measured in the same run; 
 	$(BIN)/python experiments/benchmarks/larger_than_memory.py
 	$(BIN)/python experiments/benchmarks/reading.py
 
-clean:  ## remove .venv, caches and runs
+clean: docs-clean  ## remove .venv, caches, runs and the documentation site
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage* htmlcov build dist *.egg-info runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,7 @@
-"""Full batch, folds and one sample at a time: the same logistic loss, the same rate, the same samples.
+"""Full batch, folds and single samples
+====================================
+
+Full batch, folds and one sample at a time: the same logistic loss, the same rate, the same samples.
 
 An epoch costs the same arithmetic in all three, but holds one step, a few, or one for every sample. So the loss over
 all samples is taken not only after each epoch but within it, against the samples seen so far.

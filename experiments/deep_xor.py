@@ -1,4 +1,7 @@
-"""XOR and its larger relatives, learned by nets with one to three hidden layers under a plain Lightning Trainer.
+"""XOR, its larger relatives and deeper nets
+=========================================
+
+XOR and its larger relatives, learned by nets with one to three hidden layers under a plain Lightning Trainer.
 
 python experiments/deep_xor.py
 """

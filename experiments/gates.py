@@ -1,4 +1,7 @@
-"""Every gate by rule and by gradient: a line separates four of them; XOR, XNOR and parity defeat both ways.
+"""Every gate by rule and by gradient
+==================================
+
+Every gate by rule and by gradient: a line separates four of them; XOR, XNOR and parity defeat both ways.
 
 The rule says so itself: it ends SEPARATED, or the weights come back and it is CYCLING. Gradient descent on the logistic
 loss just settles, on XOR at the zero weights where it started.

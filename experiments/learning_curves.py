@@ -1,4 +1,7 @@
-"""Note C's protocol on digits: shuffled epochs, the weights of the lowest validation error, the test set once.
+"""Learning curves, and a test set used once
+=========================================
+
+Note C's protocol on digits: shuffled epochs, the weights of the lowest validation error, the test set once.
 
 The validation error chooses among the epochs, so it is no fair estimate any more; the test part has chosen nothing, and
 is looked at a single time, at the end.

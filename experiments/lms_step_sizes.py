@@ -1,4 +1,7 @@
-"""LMS by full batch: below the rate 2/λmax it finds the least-squares solution, above it the loss grows without end.
+"""LMS and its step size
+=====================
+
+LMS by full batch: below the rate 2/λmax it finds the least-squares solution, above it the loss grows without end.
 
 The loss ½·mean (y − w·x̃)² with x̃ = (x, 1) has the Hessian H = mean x̃·x̃ᵀ. A step takes w − w* to (I − η·H)·(w − w*),
 which shrinks in every direction exactly when η < 2/λmax(H).

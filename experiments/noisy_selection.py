@@ -1,4 +1,7 @@
-"""Which weights to keep when labels are noisy: last, averaged, voted, pocket or best on validation data.
+"""Which weights to keep when labels are noisy
+===========================================
+
+Which weights to keep when labels are noisy: last, averaged, voted, pocket or best on validation data.
 
 The rule never settles on such data, so its last weights are whatever the last mistake made of them. One run a seed is
 enough to compare all five: each is a function of the same mistake log.

@@ -1,4 +1,7 @@
-"""Handwritten letters read one by one, and as words: what the weights between neighbouring letters are worth.
+"""Handwritten letters, one by one and as words
+============================================
+
+Handwritten letters read one by one, and as words: what the weights between neighbouring letters are worth.
 
     python experiments/ocr_letters.py letter.data.gz
 

@@ -1,4 +1,7 @@
-"""The pictures of the README: decision regions, the path of a run, and mistakes against theory.
+"""Decision regions, the path of a run and its bracket
+===================================================
+
+The pictures of the README: decision regions, the path of a run, and mistakes against theory.
 
 Iris on two features, with the mistakes that remain ringed; AND, the boundary after each of its mistakes, as small
 multiples and moving; and the same run against what theory says of it: at most (R/γ*)² mistakes, and a bracket that

@@ -1,4 +1,7 @@
-"""The rule against gradient descent on the perceptron criterion, on the same samples in the same order.
+"""The rule against gradient descent
+=================================
+
+The rule against gradient descent on the perceptron criterion, on the same samples in the same order.
 
 One sample at a time, gradient descent is the rule: the same weights to the last bit. With the whole batch at once it is
 another algorithm: one step an epoch, along the sum of all mistakes.

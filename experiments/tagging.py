@@ -1,4 +1,7 @@
-"""Part-of-speech tagging: which weights to keep, how to decode, and the rule against gradient descent.
+"""Part-of-speech tagging
+======================
+
+Part-of-speech tagging: which weights to keep, how to decode, and the rule against gradient descent.
 
     python experiments/tagging.py [SOURCE]
 

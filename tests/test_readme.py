@@ -1,4 +1,7 @@
-"""The examples of the README and of docs/ run and print what they say; their commands exist, with their options."""
+"""The examples of the README run and print what they say; commands and links of all pages exist.
+
+The examples of docs/ run in ``make docs``, which shows what they print.
+"""
 
 import doctest
 import re
@@ -10,7 +13,13 @@ import pytest
 from torchperc.cli import entry
 
 ROOT = Path(__file__).parent.parent
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in page.parts]
+TOP = sorted(ROOT.glob("*.md"))
+PAGES = [*TOP, *DOCS]
+
+
+def name(page):
+    return page.relative_to(ROOT).as_posix()
 
 
 def blocks(page, language):
@@ -18,7 +27,7 @@ def blocks(page, language):
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*", "ignore::UserWarning:pytorch_lightning.*")  # what Lightning says
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in TOP if blocks(page, "python")], ids=name)
 def test_the_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -33,13 +42,18 @@ def test_the_examples_run(page, tmp_path, monkeypatch):
             pytest.fail("".join(output))
 
 
+@pytest.mark.parametrize("page", DOCS, ids=name)
+def test_what_an_example_prints_is_not_written_by_hand(page):
+    assert ">>>" not in page.read_text()
+
+
 def test_the_readme_has_five_examples():
     assert len(blocks(ROOT / "README.md", "python")) >= 4
     assert "torchperc learn" in "".join(blocks(ROOT / "README.md", "sh"))
 
 
 COMMANDS = [
-    pytest.param(command, id=f"{page.name}: {' '.join(command)}")
+    pytest.param(command, id=f"{name(page)}: {' '.join(command)}")
     for page in PAGES
     for block in blocks(page, "sh")
     for command in (shlex.split(line, comments=True) for line in block.splitlines())
@@ -63,7 +77,7 @@ def test_the_commands_exist(command):
         assert program in ("pip", "tensorboard", "sha256sum")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name)
 def test_the_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target

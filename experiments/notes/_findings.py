@@ -114,3 +114,22 @@ def numbers(values: Iterable[float]) -> str:
 
 def yes(holds: bool) -> str:
     return "yes" if holds else "no"
+
+
+def markdown(findings: Iterable[Finding], *verdicts: str) -> str:
+    """The findings with one of the verdicts as a definition list, for a page of the documentation.
+
+    A term is the matter; below it what the note has and what came out.
+    """
+    return "\n\n".join(
+        f"{_plain(each.about)}\n: **Note:** {_plain(each.says)}\n\n  **Run:** {_plain(each.found)}"
+        for each in findings
+        if each.verdict in verdicts
+    )
+
+
+def _plain(text: str) -> str:
+    """Text without a meaning for Markdown."""
+    for sign in "\\`*_[]<|":
+        text = text.replace(sign, f"\\{sign}")
+    return text

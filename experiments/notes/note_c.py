@@ -1,4 +1,8 @@
-"""Note C: costs, the rule, separability, the three data sets, stability, votes and averages, many classes."""
+"""Note C: costs, stability, votes and many classes
+================================================
+
+Costs, the rule, separability, the three data sets, stability, votes and averages, many classes.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from _findings import (
     wrong,
     yes,
 )  # fmt: skip
+from matplotlib.figure import Figure
 
 import torchperc as tp
 
@@ -345,6 +350,12 @@ CHECKS = (
     separable_or_not, proofs_for_inseparable_data, link_to_generalisation, three_data_sets, error_of_the_chosen,
     stability, vote_always_better, averaged_algorithm, vote_and_average, many_classes,
 )  # fmt: skip
+
+
+def picture() -> Figure:
+    """AND by this note's mistakes and by those of the others."""
+    logs = {"decision ≠ y": learn(X, Y, **NOTE_C).log, "y·s ≤ 0": learn(X, Y).log}
+    return tp.plots.ComparisonDisplay.from_logs(logs).figure_
 
 
 def main() -> dict[str, Finding]:

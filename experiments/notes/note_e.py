@@ -1,4 +1,8 @@
-"""Note E: the rule with the bias step R², regression by descent, starts, stops and scaling, the sigmoid."""
+"""Note E: the bias step R², and regression by descent
+===================================================
+
+The rule with the bias step R², regression by descent, starts, stops and scaling, the sigmoid.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ from _findings import (
     wrong,
     yes,
 )  # fmt: skip
+from matplotlib.figure import Figure
 from torch import Tensor
 
 import torchperc as tp
@@ -616,6 +621,12 @@ CHECKS = (
     batch_or_sample, index_of_the_stop, small_change_of_the_loss, typical_rate, features_of_like_range, way_back,
     convexity, way_out_of_a_minimum, derivative_of_the_sigmoid, decision_without_a_derivative, decision_at_one_half,
 )  # fmt: skip
+
+
+def picture() -> Figure:
+    """The example of regression: weights of persons by age and height, by least squares."""
+    fitted = tp.functional.homogeneous(AGES_HEIGHTS) @ least_squares(AGES_HEIGHTS, WEIGHTS)
+    return tp.plots.ResidualDisplay.from_predictions(WEIGHTS, fitted, target="weight in kg").figure_
 
 
 def main() -> dict[str, Finding]:

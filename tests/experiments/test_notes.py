@@ -503,3 +503,15 @@ def test_verdicts_follow_from_what_was_found():
         "agrees", "wrong", "left open",
     ]  # fmt: skip
     assert findings.numbers((-4, 0.5, torch.tensor(-0.0))) == "(−4, 0.5, 0)"
+
+
+def test_a_page_has_the_findings_of_a_verdict_as_plain_text():
+    with on_the_path():
+        helpers = importlib.import_module("_findings")
+    findings = [
+        helpers.Finding("the loss", "(y* ŷ)²", "a_b | [1] < 2", "wrong"),
+        helpers.Finding("another", "says", "found", "agrees"),
+    ]
+    text = helpers.markdown(findings, "wrong")
+    assert text == "the loss\n: **Note:** (y\\* ŷ)²\n\n  **Run:** a\\_b \\| \\[1\\] \\< 2"
+    assert helpers.markdown(findings, "left open") == ""

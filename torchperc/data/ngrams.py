@@ -99,11 +99,11 @@ class Counts:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    r"""Words and pairs of words, of which each is a feature of a text.
+    """Words and pairs of words, of which each is a feature of a text.
 
     With tf the number of times that a word is in a text, df the number of the N rows of training that have it:
 
-    .. math:: x = (1 + \ln \mathrm{tf}) \left(1 + \ln\frac{1 + N}{1 + \mathrm{df}}\right), \qquad x / \lVert x \rVert_2
+        x = (1 + ln tf)·(1 + ln((1 + N)/(1 + df))), then x/‖x‖
 
     This is scikit-learn's ``TfidfVectorizer(sublinear_tf=True)``. A text without any known word is a row of zeros.
 

@@ -245,7 +245,7 @@ class Standard(Scaler):
 class MaxAbs(Scaler):
     """Each feature divided by its largest absolute training value: onto −1 to 1, zeros staying zeros.
 
-        z = x / max |x|
+        z = x / max ``|x|``
 
     There is no shift, so sparse samples stay sparse. A feature that is 0 in all training samples stays as it is.
 

@@ -20,7 +20,7 @@ from torchperc.samples import shards
 
 
 class EpsilonStop(pl.Callback):
-    """Stop when the training loss has converged: |L_i − L_{i−1}| < ``epsilon``.
+    """Stop when the training loss has converged: ``|L_i − L_{i−1}| < epsilon``.
 
     Example:
         >>> EpsilonStop(1e-6).epsilon

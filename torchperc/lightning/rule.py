@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler, SequentialSampler
 
+from torchperc import _checks as checks
 from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader, local_numbers
@@ -16,7 +17,7 @@ from torchperc.lightning.metrics import EpochSums, Sums
 from torchperc.lightning.rule_runs import Learning, OnlineChains, OnlineLearning, WholeChains, WholeLearning
 from torchperc.model.describe import as_net, uncompiled
 from torchperc.nn.heads import PerceptronHead
-from torchperc.rules.conventions import Verdict
+from torchperc.rules.conventions import ENGINES, Verdict
 from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.problem import check_net
 from torchperc.rules.run import RuleResult
@@ -98,7 +99,8 @@ class LitRule(LitNet):
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
         options |= {"engine": engine, "seed": seed, "margin": margin, "class_weight": weights, "prove": prove}
         options |= {"distributed": distributed, "mixing": mixing}
-        trainer = RuleTrainer(**options)  # which checks the arguments
+        checks.one_of("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
+        trainer = RuleTrainer(**options)  # which checks the other arguments
         inner = uncompiled(self.net)
         if isinstance(inner, ChainPerceptron):
             check_options(trainer, inner)

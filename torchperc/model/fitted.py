@@ -291,7 +291,8 @@ class FittedModel:
     def input_dtype(self) -> torch.dtype:
         """The type of raw features for :meth:`module`: the net's; float64 if float32 would round some of them away.
 
-        That is where |shift| > 2¹²·scale, as of a date in seconds that varies by minutes, and outside 10⁻³⁰ to 10³⁰.
+        That is where ``|shift|`` > 2¹²·scale, as of a date in seconds that varies by minutes, and outside
+        10⁻³⁰ to 10³⁰.
         """
         scaling = self.scaling()
         if scaling is None:

@@ -22,10 +22,10 @@ RINGS = ("mistakes", "support")
 
 @dataclass(eq=False)
 class DecisionRegionDisplay(style.Display):
-    """Decision regions with the boundary, the margin, and mistakes or support vectors ringed; see :meth:`from_model`.
+    """Decision regions with the boundary, the margin, and mistakes or support vectors ringed.
 
-    After :meth:`plot`, ``regions_`` is the image, ``boundary_`` and ``margin_`` are the lines, ``points_`` the samples
-    by class and ``ring_`` the rings.
+    :meth:`from_model` draws them. After :meth:`plot`, ``regions_`` is the image, ``boundary_`` and ``margin_`` are the
+    lines, ``points_`` the samples by class and ``ring_`` the rings.
 
     Example:
         >>> import torchperc as tp

@@ -39,7 +39,7 @@ class Options(Protocol):
     bias_step: str | None
     margin: float
     select: str
-    engine: str
+    engine: Any
     log: str
     order: Any
     class_weight: Any

@@ -100,7 +100,7 @@ class Sweep:
         return float(self.bounds().max())
 
     def bounds(self, gamma: float | None = None) -> Tensor:
-        r"""The mistake bound of each member, :math:`(R^2 + 2m/\eta)/\gamma^2`; infinite if γ is unknown: (M,).
+        """The mistake bound of each member, (R² + 2m/η)/γ²; infinite if γ is unknown: (M,).
 
         Args:
             gamma: a margin that some unit vector has on the data; by default the largest that a member reached.

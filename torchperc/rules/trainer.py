@@ -24,7 +24,7 @@ from torchperc.rules.distributed import (
     shared,
 )
 from torchperc.rules.engines.choice import choose_engine
-from torchperc.rules.engines.reference import LinearEngine, Task
+from torchperc.rules.engines.reference import Engine, LinearEngine, Task
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Net, OwnRule
 from torchperc.rules.online import Stream, new_stream
@@ -56,6 +56,8 @@ class RuleTrainer:
             and type. ``"compiled"``: the same loop compiled by numba, float32 and float64 on the CPU. ``"blocked"``:
             blocks of samples by matrix products, any device. ``"triton"``: a pass as one program on CUDA, float32 and
             float64 (interpreted on the CPU if ``TRITON_INTERPRET=1``). ``"auto"``: the fastest of them for this data.
+            Or an engine of your own: a subclass of :class:`~torchperc.rules.engines.LinearEngine`, or a function from
+            its arguments, task and start, to one.
         seed: of shuffled and random orders.
         margin: the slack y·s that every sample must exceed; 0 is the classic rule.
         class_weight: a factor per label for its updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
@@ -73,7 +75,7 @@ class RuleTrainer:
             the samples and all end with the same weights. ``"exact"``: the mistakes of one process that has the shards
             one after the other; a message per mistake. ``"mix"``: iterative parameter mixing, each process makes a pass
             over its shard and the weights are mixed; a message of d + 2 numbers per pass, other mistakes than in one
-            process, and the same bound for Σ μ·k. The log numbers samples through all shards; see docs/scaling.md.
+            process, and the same bound for Σ μ·k. The log numbers samples through all shards.
         mixing: with ``"mix"``, the weight μ of a process: ``"uniform"``, or by its number of ``"mistakes"``.
 
     Example:
@@ -95,7 +97,7 @@ class RuleTrainer:
         bias_step: str | None = None,
         order: str | Sequence[Any] | Tensor | np.ndarray[Any, Any] = "given",
         select: str = "last",
-        engine: str = "auto",
+        engine: str | Callable[[Task, Weights], Engine] = "auto",
         seed: int = 0,
         *,
         margin: float = 0.0,
@@ -115,7 +117,7 @@ class RuleTrainer:
         self.bias_step = None if bias_step is None else checks.one_of("bias_step", bias_step, BIAS_STEPS)
         self.order = check_order(order)
         self.select = checks.one_of("select", select, SELECTS)
-        self.engine = checks.one_of("engine", engine, ENGINES)
+        self.engine = engine if callable(engine) else checks.one_of("engine", engine, ENGINES)
         self.seed = checks.whole("seed", seed, at_least=0)
         self.margin = checks.number("margin", margin, at_least=0)
         if self.margin and tie == "sign":
@@ -131,10 +133,15 @@ class RuleTrainer:
             raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
         self.distributed = None if distributed is None else checks.one_of("distributed", distributed, DISTRIBUTED)
         self.mixing = checks.one_of("mixing", mixing, MIXINGS)
+        self._check_own_engine()
         self._check_distributed()
         self.log = checks.one_of("log", log, LOGS)
         self._check_log()
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
+
+    def _check_own_engine(self) -> None:
+        if callable(self.engine) and self.kernel is not None:
+            raise ValueError(f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}; use engine='auto'")
 
     def _check_distributed(self) -> None:
         """Refuse options that have no meaning in several processes."""

@@ -18,9 +18,9 @@ _TOGETHER = 2**15  # numbers that are worked on together, which stay in the proc
 def column_means(
     pieces: Iterable[Any], bound: Tensor, count: int, divisor: Tensor | int | None = None, together: bool = False
 ) -> Tensor:
-    r"""The mean of each feature in float64, of which every bit is independent of the order of addition.
+    """The mean of each feature in float64, of which every bit is independent of the order of addition.
 
-    Numbers are cut into slices of bits, :math:`q = (t + M) - M` with a constant M that depends on the largest number
+    Numbers are cut into slices of bits, q = (t + M) − M with a constant M that depends on the largest number
     and the number of samples alone; sums of such slices need no rounding, so nothing depends on who adds what.
 
     Args:

@@ -29,9 +29,9 @@ DECODES = ("viterbi", "greedy", "beam")
 
 
 class ChainPerceptron(nn.Module):
-    r"""A linear model of tag sequences, in which neighbouring tags see each other.
+    """A linear model of tag sequences, in which neighbouring tags see each other.
 
-    .. math:: s(x, y) = \sum_t w_{y_t} \cdot x_t + A_{K, y_1} + \sum_{t > 1} A_{y_{t-1}, y_t} + e_{y_T}
+        s(x, y) = Σ_t w[y_t]·x_t + A[K, y_1] + Σ_{t>1} A[y_{t−1}, y_t] + e[y_T]
 
     with weight w (K, d), transition A (K + 1, K), its row K for the start, and end e (K,). There is no bias: a feature
     that is always 1 is one. The decision is the sequence of the largest score; of several, the one with the lowest last
@@ -206,9 +206,9 @@ class ChainPerceptron(nn.Module):
 
 
 class StructuredPerceptronLoss(_Loss):
-    r"""The perceptron criterion of whole sequences, with a margin that grows with the number of wrong tags:
+    """The perceptron criterion of whole sequences, with a margin that grows with the number of wrong tags:
 
-    .. math:: \max(0, \max_{y' \ne y} s(x, y') + m \cdot H(y', y) - s(x, y))
+        L = max(0, max_{y′ ≠ y} s(x, y′) + m·H(y′, y) − s(x, y))
 
     H is the Hamming distance: the number of positions where the tags differ. The gradient is φ(x, ŷ) − φ(x, y) for the
     ŷ of the maximum, found by Viterbi whatever the net decodes by.

@@ -216,7 +216,7 @@ class ReferenceEngine:
 Engine = CompiledEngine | ReferenceEngine
 
 
-def engine_of(name: str, task: Task, start: ChainWeights) -> Engine:
+def engine_of(name: object, task: Task, start: ChainWeights) -> Engine:
     """The engine of a name; ``"auto"`` is the compiled one, unless there is too little to do."""
     if name not in ("auto", "reference", "compiled"):
         raise ValueError(f"engine={name!r} is not for sequences; use 'compiled', 'reference' or 'auto'")

@@ -42,8 +42,8 @@ _E = TypeVar("_E", bound="GradientEstimator")
 class DescentRecord:
     """One epoch: its number from 1, the loss it started from (for single samples and batches, the mean on the way).
 
-    ``gradient`` is max |g| of the full-batch gradient, ``validation_loss`` and ``validation_error`` are taken after the
-    epoch. What was not looked at is ``None``.
+    ``gradient`` is max ``|g|`` of the full-batch gradient, ``validation_loss`` and ``validation_error`` are taken after
+    the epoch. What was not looked at is ``None``.
     """
 
     epoch: int
@@ -79,9 +79,9 @@ class GradientEstimator(LinearEstimator):
         lr: the learning rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the
             curvature of the loss, of any batch or of any sample. ``"optimum"`` has none.
         max_iter: epochs at most.
-        tol: all samples at once: converged when max |gradient| ≤ tol. Samples or batches: when the loss has not fallen
-            by more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol². ``None``:
-            all ``max_iter`` epochs are made, without a warning.
+        tol: all samples at once: converged when max ``|gradient|`` ≤ tol. Samples or batches: when the loss has not
+            fallen by more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
+            ``None``: all ``max_iter`` epochs are made, without a warning.
         l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
         l1: the weight of the penalty ‖w‖₁, for ``update="sample"``: after each step, weights of the sample's non-zeros
             move towards 0 by all the penalty that they have not had yet, and stop there. With ``l2`` it is the elastic

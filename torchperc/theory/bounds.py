@@ -41,7 +41,7 @@ def mistake_bound(
     With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c². A run in several
     processes by ``distributed="mix"`` makes Σ μ·k ≤ (R/γ)², each of the k mistakes of a process in a pass counting its
     mixing weight μ: :func:`mixed_mistakes`. γ is the largest margin with the bias *counted*: with the geometric one,
-    which is larger, a run may make more mistakes than that. The proofs are in docs/theory.md.
+    which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.
@@ -127,7 +127,7 @@ def inseparable_bound(
 
     For a unit vector u and any γ > 0, d_n = max(0, γ − y_n·u·φ_n) is what sample n lacks of the margin γ, and
     D² = Σ d_n² over all presentations: ``passes`` times the sum over the samples. With K classes y·u·φ is the slack
-    s_y − max_{r≠y} s_r. The proof, after Freund and Schapire, is in docs/theory.md.
+    s_y − max_{r≠y} s_r. The proof, after Freund and Schapire, is in docs/concepts/theory.md.
 
     Args:
         X: samples (N, d), as a tensor, an array, lists or a scipy sparse matrix.

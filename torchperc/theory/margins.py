@@ -3,7 +3,7 @@
 An update adds c·y·φ to the weights, φ = (x, √β) with β = 1 for ``bias_step="unit"``, max ‖x‖² for ``"radius"`` and 0
 for ``"none"``, so the weights (w, b) have the length √(‖w‖² + b²/β). With K classes φ(x, k) is φ in the k-th of K
 blocks, the differences φ(x, y) − φ(x, r) stand in place of y·φ, and all K weight vectors together are one vector.
-Such a margin *counts* the bias; the geometric margin leaves it *free*. See docs/theory.md.
+Such a margin *counts* the bias; the geometric margin leaves it *free*. See docs/concepts/theory.md.
 """
 
 from __future__ import annotations

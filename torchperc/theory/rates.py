@@ -3,7 +3,7 @@
 With φ = (x, 1) and λmax the largest eigenvalue of mean φ·φᵀ, the curvature of the mean loss is at most L = h·λmax,
 where h bounds the second derivative of the loss in the score, see :func:`torchperc.nn.derivatives.curvature_bound`.
 A batch of b out of N samples has a curvature of its own, at most h·max ‖φ‖², and at most N/b times that of all samples.
-What 2/L promises depends on the loss and on the batch: see docs/theory.md.
+What 2/L promises depends on the loss and on the batch: see docs/concepts/theory.md.
 """
 
 from __future__ import annotations

@@ -12,8 +12,13 @@ from torchperc.rules.spaces import JointSpace, KernelSpace, Space, Weights
 from torchperc.samples import compiling
 
 
-def choose_engine(name: str, task: Task, start: Weights) -> Engine:
-    """The engine of a given name, or for ``"auto"`` the fastest that can run the task."""
+def choose_engine(name: str | Callable[[Task, Weights], Engine], task: Task, start: Weights) -> Engine:
+    """The engine of a given name, for ``"auto"`` the fastest that can run the task, or the user's own."""
+    if callable(name):
+        own = name(task, start)
+        if not isinstance(own, Engine):
+            raise TypeError(f"engine={name!r} must make an Engine, found {type(own).__name__}; see docs/extend.md")
+        return own
     name = rule_engine_name(name, task.space)
     if name == "blocked" and isinstance(task.space, JointSpace):
         raise ValueError("engine='blocked' cannot run joint features; use engine='auto'")
