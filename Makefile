@@ -62,7 +62,7 @@ lint: $(READY)  ## ruff and mypy (strict)
 
 # what pages and gallery show comes from running the package: when it changes, all of it runs again
 docs/_build/.current: $(shell find torchperc experiments -name '*.py')
-	rm -rf docs/_build docs/gallery
+	rm -rf docs/_build docs/gallery docs/notebooks
 	mkdir -p docs/_build
 	touch $@
 
@@ -71,7 +71,7 @@ docs: $(READY) docs/_build/.current  ## the documentation site in docs/_build/ht
 	$(BIN)/python docs/check_site.py docs/_build/html
 
 docs-clean:  ## remove the site and what its examples left, so that `make docs` runs everything anew
-	rm -rf docs/_build docs/gallery
+	rm -rf docs/_build docs/gallery docs/notebooks
 
 bench: $(READY)  ## how fast, as ratios against peers measured in the same run; then a kernel, a file of 4 GB, and reading text
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,bench]'

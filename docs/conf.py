@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +46,7 @@ exclude_patterns = ["_build", "gallery/**/*.ipynb", "gallery/*.ipynb"]
 nitpicky = True
 
 # Pages. Each block of code runs while the site is built, in a kernel of its page: what it prints is what is shown.
-source_suffix = {".md": "myst-nb", ".rst": "restructuredtext"}
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb", ".rst": "restructuredtext"}
 myst_enable_extensions = ["colon_fence", "deflist", "substitution"]
 myst_heading_anchors = 3
 nb_execution_mode = "cache"
@@ -110,12 +110,17 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
+# Notebooks are shown with the outputs that are kept in them; `make test-notebooks` runs them
+NOTEBOOKS = HERE / "notebooks"
+shutil.rmtree(NOTEBOOKS, ignore_errors=True)
+shutil.copytree(HERE.parent / "notebooks", NOTEBOOKS, ignore=shutil.ignore_patterns("*.md", "*.toml", ".*", "runs"))
+nb_execution_excludepatterns = ["notebooks/*"]
+
+
 def write_play(app: Sphinx, error: Exception | None) -> None:
     """Write the interactive page beside the front page, which shows it in a frame."""
-    page = Path(app.outdir) / "play.html"
-    if importlib.util.find_spec("torchperc.lab.play") is None:
-        page.write_text("<!doctype html><title>torchperc play</title><p>torchperc play is not there yet.</p>")
-    elif error is None:
+    if error is None:
+        page = Path(app.outdir) / "play.html"
         subprocess.run([sys.executable, "-m", "torchperc", "play", "--out", str(page)], check=True)
 
 
