@@ -61,7 +61,7 @@ lint: $(READY)  ## ruff and mypy (strict)
 	$(BIN)/mypy
 
 # what pages and gallery show comes from running the package: when it changes, all of it runs again
-docs/_build/.current: $(shell find torchperc experiments -name '*.py')
+docs/_build/.current: $(shell find torchperc experiments -type f -not -path '*/__pycache__/*')
 	rm -rf docs/_build docs/gallery docs/notebooks
 	mkdir -p docs/_build
 	touch $@
