@@ -18,6 +18,7 @@
 
 const MARKERS = ["circle", "square", "up", "down"];
 const LONG_PRESS = 550; // milliseconds
+const LEAST_ROOM = 0.2; // of a vector: what is shorter is not drawn at its line
 
 // The window onto the data: [−1.5, 1.5]² if they are in there, else a square around them.
 function frameOf(data) {
@@ -107,13 +108,15 @@ function middleOf({x, y}) {
   return [(x[0] + x[1]) / 2, (y[0] + y[1]) / 2];
 }
 
-// Where on the line to draw a vector: in the middle, or where more of it is seen; the frame's middle without a line.
+// Where on the line to draw a vector: in the middle, or where more of it is seen;
+// the middle of the frame without a line, or with one at its very edge.
 function footOf(weight, bias, frame, vector = [0, 0]) {
   const ends = lineInFrame(weight, bias, frame);
   if (ends === null) return middleOf(frame);
   const at = (part) => [0, 1].map((axis) => ends[0][axis] + part * (ends[1][axis] - ends[0][axis]));
   const places = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9].map(at);
-  return places.reduce((best, place) => (roomFor(place, vector, frame) > roomFor(best, vector, frame) ? place : best));
+  const best = places.reduce((one, other) => (roomFor(other, vector, frame) > roomFor(one, vector, frame) ? other : one));
+  return roomFor(best, vector, frame) > LEAST_ROOM ? best : middleOf(frame);
 }
 
 // How much of a vector is seen from a place on: 1 for all of it.
@@ -121,7 +124,7 @@ function roomFor(place, vector, frame) {
   return Math.min(1, ...[frame.x, frame.y].map(([lo, hi], axis) => {
     const end = vector[axis] > 0 ? hi : lo;
     const edge = 0.07 * (hi - lo) * Math.sign(vector[axis]);
-    return vector[axis] === 0 ? 1 : Math.max(0.2, (end - edge - place[axis]) / vector[axis]);
+    return vector[axis] === 0 ? 1 : Math.max(LEAST_ROOM, (end - edge - place[axis]) / vector[axis]);
   }));
 }
 
