@@ -311,10 +311,11 @@ function weightArrow({weight, bias}, k, unit, frame, css) {
   const w = weight[k];
   const two = weight.length === 1;
   if (w[0] === 0 && w[1] === 0) return null;
-  if (two && css === "before" && lineInFrame(w, bias[k], frame) === null) return null; // nothing that it belongs to
   const stretch = (frame.y[1] - frame.y[0]) / (frame.x[1] - frame.x[0]);
   const vector = [w[0] * unit, w[1] * unit * stretch];
-  const from = two ? footOf(w, bias[k], frame, vector) : middleOf(frame);
+  const foot = two ? footOf(w, bias[k], frame, vector) : null;
+  if (two && css === "before" && foot === null) return null; // nothing that it belongs to
+  const from = foot ?? middleOf(frame);
   const room = roomFor(from, vector, frame);
   const to = [from[0] + room * vector[0], from[1] + room * vector[1]];
   const name = css === "now" ? `w${two ? "" : subscript(k)}` : "";

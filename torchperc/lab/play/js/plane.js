@@ -108,15 +108,15 @@ function middleOf({x, y}) {
   return [(x[0] + x[1]) / 2, (y[0] + y[1]) / 2];
 }
 
-// Where on the line to draw a vector: in the middle, or where more of it is seen;
-// the middle of the frame without a line, or with one at its very edge.
-function footOf(weight, bias, frame, vector = [0, 0]) {
+// Where on the line to draw a vector: in the middle, or where more of it is seen; null without
+// a line, or with one at the very edge of the frame.
+function footOf(weight, bias, frame, vector) {
   const ends = lineInFrame(weight, bias, frame);
-  if (ends === null) return middleOf(frame);
+  if (ends === null) return null;
   const at = (part) => [0, 1].map((axis) => ends[0][axis] + part * (ends[1][axis] - ends[0][axis]));
   const places = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9].map(at);
   const best = places.reduce((one, other) => (roomFor(other, vector, frame) > roomFor(one, vector, frame) ? other : one));
-  return roomFor(best, vector, frame) > LEAST_ROOM ? best : middleOf(frame);
+  return roomFor(best, vector, frame) > LEAST_ROOM ? best : null;
 }
 
 // How much of a vector is seen from a place on: 1 for all of it.
