@@ -30,6 +30,6 @@ let answer = null;
 {program}
 process.stdout.write(JSON.stringify(answer));
 }})()"""
-    done = subprocess.run([node(), "-"], input=wrapped, capture_output=True, encoding="utf-8")
+    done = subprocess.run([node(), "-"], input=wrapped, capture_output=True, encoding="utf-8", timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

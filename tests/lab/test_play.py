@@ -53,6 +53,14 @@ def test_all_scripts_and_styles_are_in_the_page():
         page.source("js/nothing.js")
 
 
+def test_no_script_takes_a_name_of_another():
+    """A second function of the same name would take the place of the first, without a word."""
+    declared = re.compile(r"^(?:async )?(?:function|class|const|let) (\w+)", re.MULTILINE)
+    names = [found for name in page.SCRIPTS for found in declared.findall(page.source(f"js/{name}.js"))]
+    assert len(names) > 400
+    assert sorted(names) == sorted(set(names))
+
+
 def test_only_comments_are_left_out_of_the_scripts():
     """No line that looks like a comment lies inside a text over several lines."""
     for name in page.SCRIPTS:

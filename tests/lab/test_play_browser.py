@@ -1,5 +1,6 @@
 """The interactive page in a headless Chromium: points, the log, conventions, proofs, what goes in and out of it."""
 
+import base64
 import io
 import json
 import re
@@ -13,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import torchperc as tp
-from torchperc.lab.play.page import make_page
+from torchperc.lab.play.page import english, make_page
 
 pytestmark = pytest.mark.browser
 
@@ -56,6 +57,16 @@ def opened(address, browser):
     for page, watch, at in pages:
         page.close()
         watch.check(at)
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(name="page.html", **arguments):
+        path = tmp_path / name
+        tp.play(out=path, **arguments)
+        return path.as_uri()
+
+    return write
 
 
 def pixel(page, x, y, plane="rule-plane"):
@@ -418,6 +429,14 @@ def test_xor_is_not_separable_and_a_point_is_in_both_hulls(opened):
     page.mouse.up()
 
 
+def test_classes_that_touch_have_a_line_with_points_on_it(opened):
+    data = {"points": [[0, 0], [1, 0], [0.5, 0], [0, 1], [1, -1]], "labels": [0, 0, 1, 1, 0], "classes": 2}
+    page = opened(link(data=data, view="proof"))
+    expect(page.locator("[data-test=decision]")).to_contain_text("the classes touch")
+    expect(page.locator("#proof-text")).to_contain_text("w = (0, 2), b = 0")
+    assert page.locator("#proof-plane .line.now").evaluate("({y1, y2}) => y1.baseVal.value === y2.baseVal.value")
+
+
 def test_several_classes_have_a_certificate(opened):
     page = opened("view=proof&preset=three")
     expect(page.locator("[data-test=decision]")).to_contain_text("Separable")
@@ -520,6 +539,87 @@ def test_a_link_brings_everything_back(opened):
 def test_a_link_that_cannot_be_read_says_so(opened):
     page = opened("state=e30")
     expect(page.locator("#notice")).to_contain_text("could not be read")
+    assert len(points(page)) == 4
+
+
+TWO = {"points": [[0, 0], [1, 1]], "labels": [0, 1], "classes": 2}
+HTML = "</script><img src=x onerror='window.hit = 1'><script>window.hit = 2</script><!--"
+
+
+def link(**state):
+    return "state=" + base64.urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "convention", [{"tie": '");import os;("'}, {"seed": "0)\nimport os"}, {"maxEpochs": "1"}], ids=str
+)
+@pytest.mark.parametrize("name", ["conventions", "second"])
+def test_a_link_puts_nothing_of_its_own_into_the_script(opened, name, convention):
+    page = opened(link(data=TWO, **{name: convention}))
+    expect(page.locator("#notice")).to_contain_text("could not be read")
+    page.locator("#copy-python").click()
+    assert "import os" not in page.locator("#python-text").input_value()
+    assert len(points(page)) == 4
+
+
+STRANGE = [
+    {"view": "none"}, {"overlays": None}, {"gradient": None, "view": "gradient"}, {"twolayer": 7, "view": "twolayer"},
+    {"cursor": HTML}, {"mode": HTML, "pen": 77, "recorded": True, "preset": HTML},
+    {"conventions": {"maxEpochs": 1e15, "order": "shuffled"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("state", STRANGE, ids=lambda state: next(iter(state)))
+def test_what_is_strange_in_a_link_is_left_out(opened, state):
+    page = opened(link(data=TWO, **state))
+    expect(page.locator(".view:not([hidden]) svg.plane .point")).not_to_have_count(0)
+    page.locator("#tab-rule").click()
+    assert points(page) == [(0, 0, 0), (1, 1, 1)]
+    page.locator("#step").click()
+    expect(page.locator(".step-title").first).to_contain_text("Mistake 1")
+
+
+def harmless(page):
+    for view in VIEWS:
+        page.locator(f"#tab-{view}").click()
+        page.keyboard.press("ArrowRight")
+    page.locator("#copy-python").click()
+    assert page.evaluate("[window.hit, document.querySelectorAll('img').length, document.scripts.length]") == [
+        None,
+        0,
+        2,
+    ]
+
+
+def test_names_in_links_and_files_are_text(opened, written):
+    names = {"names": [HTML, HTML], "classNames": [HTML, "b"]}
+    page = opened(link(data={**TWO, **names}))
+    expect(page.locator("#class-0")).to_contain_text(HTML)
+    harmless(page)
+    page = opened(at=written(X=TWO["points"], y=[HTML, "b"], names=[HTML, "x"]))
+    expect(page.locator("#class-0")).to_contain_text(HTML)
+    harmless(page)
+    page = opened()
+    page.evaluate(DROP, f'x,y,label\n0,0,"{HTML}"\n1,1,"say ""so"""\n')
+    expect(page.locator("#class-0")).to_contain_text(HTML)
+    expect(page.locator("#class-1")).to_contain_text('say "so"')
+    harmless(page)
+
+
+def test_texts_of_a_translation_are_text(opened, written):
+    texts = {key: f'{HTML}"""\nimport os' for key in english() if key != "lang"}
+    page = opened(at=written(texts={**texts, "lang": "de"}))
+    expect(page.locator("h1")).to_contain_text(HTML)
+    harmless(page)
+    script = page.locator("#python-text").input_value()
+    assert "import os" not in script.splitlines()
+    compile(script, "script", "exec")
+
+
+def test_more_samples_than_the_page_shows_are_refused(opened):
+    page = opened()
+    page.evaluate(DROP, "\n".join(f"{i},{i % 7},{i % 2}" for i in range(1001)))
+    expect(page.locator("#notice")).to_contain_text("1001 samples; the page shows 1000 at most")
     assert len(points(page)) == 4
 
 
@@ -690,6 +790,71 @@ def test_looks(opened, view, size, scheme):
         assert (sum(map(int, re.findall(r"\d+", back))) < 200) == (scheme == "dark")
 
 
+CONTRASTS = """() => {
+    const context = document.createElement('canvas').getContext('2d', {willReadFrequently: true})
+    const painted = (...colours) => {
+        colours.forEach((colour) => { context.fillStyle = colour; context.fillRect(0, 0, 1, 1) })
+        return [...context.getImageData(0, 0, 1, 1).data].slice(0, 3)
+    }
+    const light = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+        .reduce((sum, v, k) => sum + v * [0.2126, 0.7152, 0.0722][k], 0)
+    const behind = (element) => {
+        if (!element) return ['white']
+        if (element.matches('svg.plane')) return [getComputedStyle(element.querySelector('.paper')).fill]
+        return [...behind(element.parentElement), getComputedStyle(element).backgroundColor]
+    }
+    const texts = document.evaluate('//body//text()[normalize-space()]', document, null, 7)
+    return Array.from({length: texts.snapshotLength}, (_, k) => texts.snapshotItem(k)).flatMap((text) => {
+        const element = text.parentElement
+        const seen = element.getClientRects().length && element.checkVisibility({visibilityProperty: true})
+        if (!seen || element.closest('script, option, title, :disabled, svg.surface')) return []
+        const {fill, color} = getComputedStyle(element)
+        const back = behind(element)
+        const [one, other] = [painted(...back), painted(...back, element instanceof SVGElement ? fill : color)].map(light)
+        return [[(Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05), text.textContent]]
+    })
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(opened, scheme):
+    page = opened("preset=four", scheme=scheme)
+    for example in ("four", "XOR"):
+        page.locator("#preset").select_option(example)
+        for view in VIEWS:
+            page.locator(f"#tab-{view}").click()
+            page.keyboard.press("End")
+            found = page.evaluate(CONTRASTS)
+            assert len(found) > 30
+            assert min(found)[0] >= 4.5, min(found)
+
+
+@pytest.mark.parametrize("example", ["AND", "XOR", "note-e", "three"])
+def test_weight_vectors_and_their_names_stay_in_the_plane(opened, example):
+    page = opened(f"preset={example}")
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+        outside = page.evaluate(
+            """() => {
+                const plane = document.querySelector('#rule-plane').getBoundingClientRect()
+                return [...document.querySelectorAll('#rule-plane .weight.now')].filter((part) => {
+                    const box = part.getBoundingClientRect()
+                    return box.left < plane.left || box.right > plane.right || box.top < plane.top || box.bottom > plane.bottom
+                }).length
+            }"""
+        )
+        assert outside == 0
+
+
+@pytest.mark.parametrize("size", [(1024, 768), (1920, 1080)], ids=str)
+def test_plane_and_step_are_seen_together_at_a_beamer(opened, size):
+    page = opened(size={"width": size[0], "height": size[1]})
+    page.keyboard.press("ArrowRight")
+    for name in ("#rule-plane", "#rule-step"):
+        box = page.locator(name).bounding_box()
+        assert box["y"] + box["height"] <= size[1]
+
+
 def test_dark_mode_is_switched(opened):
     page = opened()
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
@@ -705,16 +870,6 @@ def test_dark_mode_is_switched(opened):
 # --- what Python puts in ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def written(tmp_path):
-    def write(name="page.html", **arguments):
-        path = tmp_path / name
-        tp.play(out=path, **arguments)
-        return path.as_uri()
-
-    return write
-
-
 def test_a_recorded_run_is_replayed_until_it_is_edited(opened, written):
     X, y = AND
     trainer = tp.RuleTrainer(tie="sign", max_epochs=3)
@@ -724,6 +879,10 @@ def test_a_recorded_run_is_replayed_until_it_is_edited(opened, written):
     page.locator("#end").click()
     expect(page.locator("[data-test=mistakes]")).to_have_text(str(result.mistakes))
     expect(page.locator("[data-test=verdict]")).to_contain_text("out of epochs")
+    expect(page.locator("[data-test=bound]")).to_have_text(f"{result.mistakes} ≤ (R/γ*)² = 51")
+    page.locator("#maxEpochs").fill("10001")
+    page.locator("#maxEpochs").press("Enter")
+    expect(page.locator("#notice")).to_contain_text("10001 is more than the page runs, 10000")
     page.locator("#maxEpochs").fill("100")
     page.locator("#maxEpochs").press("Enter")
     expect(page.locator("[data-test=recorded]")).to_have_count(0)

@@ -47,7 +47,10 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> None:
-    """Refuse options that would have no effect."""
+    """Refuse options that would have no effect, and files that are none."""
+    saved = 'name the log itself, such as run.npz, which result.log.save("run.npz") writes'
+    _check_file("log", arguments.log, saved)
+    _check_file("language", arguments.language, "write one by torchperc play --texts FILE")
     given = inputs.options(arguments)
     if arguments.data is None and given:
         raise ValueError(f"--{next(iter(given)).replace('_', '-')} is about a file of samples; name it by --data FILE")
@@ -59,6 +62,11 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ValueError(
             f"--samples {arguments.samples} draws from --data FILE; a log is replayed with all of its samples"
         )
+
+
+def _check_file(option: str, path: str | None, remedy: str) -> None:
+    if path is not None and not Path(path).is_file():
+        raise ValueError(f"--{option} {path} is {'a folder' if Path(path).is_dir() else 'no file'}; {remedy}")
 
 
 def _content(arguments: argparse.Namespace, texts: dict[str, str] | None) -> dict[str, Any]:

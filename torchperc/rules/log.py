@@ -566,6 +566,8 @@ def read_arrays(
     """Read what :func:`write_arrays` wrote; ``key`` is what only a description of this kind has."""
     content = path.read_bytes()
     try:
+        if not content.startswith(b"PK"):
+            raise ValueError("it is no .npz file")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         if str(arrays.pop("checksum")) != digest.of_named(arrays):

@@ -146,7 +146,7 @@ _NEAR = ((-0.3, -0.25), (0.4, 0.35))
 _THREE = ((-0.75, -0.5), (0.75, -0.5), (0.0, 0.8))
 _FOUR = ((-0.5, -0.6), (0.6, -0.5), (0.5, 0.6), (-0.6, 0.5))
 _TABLE = dict.fromkeys(_GATES, "−1 for false, +1 for true; a line separates them")
-_TABLE |= dict.fromkeys(("XOR", "XNOR"), "no line separates it: weight ¼ on each row puts one point in both hulls")
+_TABLE |= dict.fromkeys(("XOR", "XNOR"), "no line separates it: (½, ½) lies in the hulls of both classes")
 
 
 def _of(

@@ -41,15 +41,15 @@ function selectField(id, label, options, act) {
 }
 
 // A labelled number; what is no number, or outside its limits, is told and not used.
-function numberField(id, label, {min = -Infinity, above = -Infinity, integer = false, step = "any"}, act) {
+function numberField(id, label, {min = -Infinity, above = -Infinity, max = Infinity, integer = false, step = "any"}, act) {
   const input = el("input", {id, "data-test": id, type: "number", step, inputmode: "decimal"});
   const read = () => {
     const value = Number(input.value);
-    const fine = input.value.trim() !== "" && Number.isFinite(value) && value >= min && value > above
+    const fine = input.value.trim() !== "" && Number.isFinite(value) && value >= min && value > above && value <= max
       && (!integer || Number.isInteger(value));
     input.setAttribute("aria-invalid", String(!fine));
     if (fine) act(value);
-    else notice(t(integer ? "problem.integer" : "problem.number", {label, found: input.value || "∅"}), "warning");
+    else notice(t(value > max ? "problem.most" : integer ? "problem.integer" : "problem.number", {label, found: input.value || "∅", max}), "warning");
   };
   input.addEventListener("change", read);
   return {field: el("label", {class: "field", for: id}, el("span", {}, label), input), input};

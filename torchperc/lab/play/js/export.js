@@ -14,9 +14,9 @@ function pythonScript(store) {
     `    net.bias.copy_(torch.tensor(${pythonValue(conventions.start.bias)}, dtype=torch.float64))`,
   ];
   return [
-    `"""${t("python.comment")}"""`,
+    pythonTitle(t("python.comment")),
     "",
-    ...(store.recorded ? [`# ${t("python.recorded")}`] : []),
+    ...(store.recorded ? [`# ${oneLine(t("python.recorded"))}`] : []),
     "import torch",
     "",
     "import torchperc as tp",
@@ -37,6 +37,15 @@ function pythonScript(store) {
     'print("separable:", proof.separable)',
     "",
   ].join("\n");
+}
+
+// A translator's words stay words, whatever is in them.
+function oneLine(text) {
+  return text.replace(/[\s"\\]+/g, " ");
+}
+
+function pythonTitle(text) {
+  return `"""${oneLine(text)}"""`;
 }
 
 function pythonArguments({maxEpochs, lr, tie, biasStep, order, seed, margin}) {
@@ -134,6 +143,7 @@ function parseCsv(text) {
   const headed = rows[0].cells.slice(0, 2).every((cell) => Number.isNaN(value(cell)));
   const names = headed ? rows.shift().cells : null;
   if (!rows.length) throw new Error(t("csv.empty"));
+  if (rows.length > MOST_POINTS) throw new Error(t("csv.many", {found: rows.length, most: MOST_POINTS}));
   const width = rows[0].cells.length;
   for (const {cells, number} of rows) checkRow(cells, number, width, value);
   const points = rows.map(({cells}) => cells.slice(0, 2).map(value));
@@ -146,10 +156,10 @@ function cellsOf(content, separator) {
   }
   const cells = [""];
   let quoted = false;
-  for (const sign of content) {
+  for (const sign of content.match(/""|[^]/gu)) {
     if (sign === '"') quoted = !quoted;
     else if (sign === separator && !quoted) cells.push("");
-    else cells[cells.length - 1] += sign;
+    else if (sign !== '""' || quoted) cells[cells.length - 1] += sign[0] === '"' ? '"' : sign;
   }
   return cells.map((cell) => cell.trim());
 }

@@ -84,7 +84,8 @@ function buildPage() {
 
 function skipToExplanation(event) {
   event.preventDefault();
-  document.querySelector(".view:not([hidden]) .column, .view:not([hidden]) section")?.querySelector("button, input, select")?.focus();
+  const place = document.querySelector(".view:not([hidden]) :is(.transport, #proof-text)");
+  (place.querySelector("button") ?? place).focus();
 }
 
 function pageHeader() {

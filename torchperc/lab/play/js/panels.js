@@ -311,12 +311,15 @@ function weightArrow({weight, bias}, k, unit, frame, css) {
   const w = weight[k];
   const two = weight.length === 1;
   if (w[0] === 0 && w[1] === 0) return null;
-  if (two && css === "before" && lineInFrame(w, bias[k], frame) === null) return null; // nothing that it belongs to
   const stretch = (frame.y[1] - frame.y[0]) / (frame.x[1] - frame.x[0]);
   const vector = [w[0] * unit, w[1] * unit * stretch];
-  const from = two ? footOf(w, bias[k], frame, vector) : middleOf(frame);
-  const to = [from[0] + vector[0], from[1] + vector[1]];
-  return arrowShape(from, to, `weight ${css}${two ? "" : ` class-${k}`}`, css === "now" ? `w${two ? "" : subscript(k)}` : "");
+  const foot = two ? footOf(w, bias[k], frame, vector) : null;
+  if (two && css === "before" && foot === null) return null; // nothing that it belongs to
+  const from = foot ?? middleOf(frame);
+  const room = roomFor(from, vector, frame);
+  const to = [from[0] + room * vector[0], from[1] + room * vector[1]];
+  const name = css === "now" ? `w${two ? "" : subscript(k)}` : "";
+  return {...arrowShape(from, to, `weight ${css}${two ? "" : ` class-${k}`}`, name), middle: two};
 }
 
 // The models that may be laid over: {averaged: {weight, bias}, pocket: {…}, voted: function}, of the whole run.
@@ -370,7 +373,7 @@ function conventionsPanel(store, name, prefix) {
     seed: number("seed", {min: 0, integer: true, step: 1}),
     lr: number("lr", {above: 0}),
     margin: number("margin", {min: 0}),
-    maxEpochs: number("maxEpochs", {min: 1, integer: true, step: 1}),
+    maxEpochs: number("maxEpochs", {min: 1, max: MOST_EPOCHS, integer: true, step: 1}),
   };
   const remark = el("p", {class: "remark", id: `${prefix}remark`});
   const start = el("div", {class: "start-weights"});

@@ -18,6 +18,7 @@
 
 const MARKERS = ["circle", "square", "up", "down"];
 const LONG_PRESS = 550; // milliseconds
+const LEAST_ROOM = 0.2; // of a vector: what is shorter is not drawn at its line
 
 // The window onto the data: [−1.5, 1.5]² if they are in there, else a square around them.
 function frameOf(data) {
@@ -107,17 +108,24 @@ function middleOf({x, y}) {
   return [(x[0] + x[1]) / 2, (y[0] + y[1]) / 2];
 }
 
-// Where on the line to draw a vector: in the middle, or where its end is still seen; the frame's middle without a line.
-function footOf(weight, bias, frame, vector = [0, 0]) {
+// Where on the line to draw a vector: in the middle, or where more of it is seen; null without
+// a line, or with one at the very edge of the frame.
+function footOf(weight, bias, frame, vector) {
   const ends = lineInFrame(weight, bias, frame);
-  if (ends === null) return middleOf(frame);
+  if (ends === null) return null;
   const at = (part) => [0, 1].map((axis) => ends[0][axis] + part * (ends[1][axis] - ends[0][axis]));
-  const seen = (part) => at(part).every((value, axis) => {
-    const [lo, hi] = [frame.x, frame.y][axis];
-    const edge = 0.04 * (hi - lo);
-    return value + vector[axis] > lo + edge && value + vector[axis] < hi - edge;
-  });
-  return at([0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9].find(seen) ?? 0.5);
+  const places = [0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9].map(at);
+  const best = places.reduce((one, other) => (roomFor(other, vector, frame) > roomFor(one, vector, frame) ? other : one));
+  return roomFor(best, vector, frame) > LEAST_ROOM ? best : null;
+}
+
+// How much of a vector is seen from a place on: 1 for all of it.
+function roomFor(place, vector, frame) {
+  return Math.min(1, ...[frame.x, frame.y].map(([lo, hi], axis) => {
+    const end = vector[axis] > 0 ? hi : lo;
+    const edge = 0.07 * (hi - lo) * Math.sign(vector[axis]);
+    return vector[axis] === 0 ? 1 : Math.max(LEAST_ROOM, (end - edge - place[axis]) / vector[axis]);
+  }));
 }
 
 // Weights with a row per class: two classes have the scores −s and s.
@@ -312,7 +320,8 @@ class Plane {
     const [bx, by] = [x2 - ux * head, y2 - uy * head];
     const tip = [[x2, y2], [bx - uy * head * 0.45, by + ux * head * 0.45], [bx + uy * head * 0.45, by - ux * head * 0.45]];
     const [tx, ty] = middle ? [(x1 + x2) / 2 - uy * 14, (y1 + y2) / 2 + ux * 14] : [x2 + ux * 12, y2 + uy * 12];
-    const words = text ? [svgEl("text", {class: `arrow-text ${className}`, x: tx - 4, y: ty + 4}, text)] : [];
+    const inside = (value, low, high) => Math.max(low, Math.min(this.size - high, value));
+    const words = text ? [svgEl("text", {class: `arrow-text ${className}`, x: inside(tx - 4, 4, 24), y: inside(ty + 4, 16, 8)}, text)] : [];
     return [
       svgEl("line", {class: `arrow ${className}`, x1, y1, x2: bx, y2: by}),
       svgEl("polygon", {class: `arrow-head ${className}`, points: tip.map((point) => point.join(",")).join(" ")}),

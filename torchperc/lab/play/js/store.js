@@ -28,6 +28,8 @@ function registerView(view) {
 const GRID = 1 / 64;
 const HALF_WIDTH = 1.5;
 const MOST_CLASSES = 4;
+const MOST_POINTS = 1000; // as in points.py
+const MOST_EPOCHS = 10000; // that a page can run without standing still
 const MOST_UNDO = 200;
 const REMEMBERED = ["data", "conventions", "second", "preset", "recorded"];
 const IN_LINK = ["data", "conventions", "second", "cursor", "secondCursor", "view", "overlays", "gradient", "twolayer"];
@@ -256,18 +258,33 @@ function readFragment(hash) {
   const found = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
   if (!found.state) return found;
   try {
-    const state = JSON.parse(decodeText(found.state));
-    checkData(state.data);
-    return {...found, state};
+    return {...found, state: checkState(JSON.parse(decodeText(found.state)))};
   } catch (error) {
     return {...found, state: null, error: String(error.message ?? error)};
   }
 }
 
+// What a link may bring along: entries that the page knows, with values that it has fields for. Refuses the rest, so that
+// a link puts nothing of its own into the script that is copied.
+function checkState(state) {
+  const {data, view, overlays, ...known} = Object.fromEntries(IN_LINK.filter((name) => name in state).map((name) => [name, state[name]]));
+  checkData(data);
+  for (const name of ["conventions", "second"]) {
+    if (!known[name]) continue;
+    known[name] = completeConventions(data, settled(known[name], data.classes));
+    known[name].maxEpochs = Math.min(MOST_EPOCHS, known[name].maxEpochs);
+  }
+  for (const name of ["gradient", "twolayer"]) known[name] = {...known[name]};
+  for (const name of ["cursor", "secondCursor"]) known[name] = Number(known[name]) || 0;
+  const shown = Object.fromEntries(["averaged", "voted", "pocket"].map((name) => [name, overlays?.[name] === true]));
+  return {...known, data, overlays: shown, view: VIEWS.some(({id}) => id === view) ? view : "rule"};
+}
+
 // Refuse data from outside that the page cannot show.
 function checkData(data) {
-  const {points, labels, classes} = data;
-  const fine = Array.isArray(points) && Array.isArray(labels) && points.length === labels.length
+  const {points, labels, classes, names, classNames} = data;
+  const words = (list, count) => list === undefined || (Array.isArray(list) && list.length >= count && list.every((word) => typeof word === "string"));
+  const fine = words(names, 2) && words(classNames, classes) && Array.isArray(points) && Array.isArray(labels) && points.length === labels.length
     && Number.isInteger(classes) && classes >= 2 && classes <= MOST_CLASSES
     && points.every((point) => Array.isArray(point) && point.length === 2 && point.every(Number.isFinite))
     && labels.every((label) => Number.isInteger(label) && label >= 0 && label < classes);

@@ -60,6 +60,7 @@ const TEXTS = {
     "problem.link": "The link could not be read: {error}. The page starts with its own example.",
     "problem.number": "{label}: “{found}” is not possible; the old value stays.",
     "problem.integer": "{label}: “{found}” is not possible; give an integer.",
+    "problem.most": "{label}: {found} is more than the page runs, {max}; the old value stays.",
     "problem.rule": "The rule cannot run: {error}",
     "problem.proof": "There is no proof: {error}",
 
@@ -172,16 +173,17 @@ const TEXTS = {
     "epochs.bar": "epoch {epoch}: {count} mistakes",
     "bracket.title": "What the mistakes prove",
     "bracket.live": "{lower} ≤ γ* ≤ {upper}",
-    "bracket.why": "γ* is the largest margin, the bias counted as a weight. The margin reached is a lower bound, ‖w‖/(η·t) an upper bound; the best bounds so far.",
+    "bracket.why": "γ* is the largest margin, the bias counted as a weight. The margin reached is a lower bound (solid line), ‖w‖/(η·t) an upper bound (dashed); the best bounds so far.",
     "bracket.axis": "mistakes t",
     "bracket.none": "The bracket holds from zero weights only.",
     "bracket.empty": "An upper bound of 0: nothing separates the points.",
     "bracket.emptyOrigin": "An upper bound of 0: no line through the origin separates the points, and the bias step “none” learns no other.",
     "bound.text": "{mistakes} ≤ (R/γ*)² = {bound}",
     "bound.margin": "{mistakes} ≤ (R² + 2m/η)/γ*² = {bound}",
-    "bound.why": "Mistakes so far, and the most that the perceptron theorem allows: R = {radius}, γ* = {gamma}.",
+    "bound.why": "Mistakes so far, and the most that the perceptron theorem allows: R = {radius}, γ* = {gamma} (dotted line).",
     "bound.infinite": "No bound: nothing separates the points, so γ* = 0.",
     "bound.infiniteOrigin": "No bound: no line through the origin separates the points, so γ* = 0; the bias step “none” learns no other lines.",
+    "bound.huge": "The bound (R/γ*)² has more than 300 digits: the classes nearly touch, or the points are far away.",
     "bound.start": "The mistake bound of {bound} holds for runs from zero weights only.",
 
     "compare.title": "Two sets of conventions on the same points",
@@ -199,6 +201,7 @@ const TEXTS = {
     "proof.yes": "Separable",
     "proof.no": "Not separable",
     "proof.weakly": "Not separable: the classes touch",
+    "proof.weaklyText": "The line that is drawn has no point on its wrong side, but points of both classes on it.",
     "proof.long": "Fractions marked ≈ are too long to show here; point at one to see all of it.",
     "proof.exact": "Computed in fractions; nothing is rounded.",
     "proof.yesText": "This line separates the points, and no other has a wider strip free of points.",
@@ -233,6 +236,7 @@ const TEXTS = {
     "csv.number": "line {line}: “{found}” is no number; the first columns must be numbers",
     "csv.width": "line {line} has {found} columns, the lines before have {wanted}; give two numbers and a label",
     "csv.few": "line {line} has {found} columns; give two numbers and a label",
+    "csv.many": "{found} samples; the page shows {most} at most. Some drawn at random: torchperc play --data FILE --samples 500",
     "csv.classes": "{found} different labels; the page shows two to four classes",
     "csv.oneClass": "only one label found; at least two classes are required",
     "csv.problem": "Not loaded: {error}",
@@ -249,7 +253,7 @@ const TEXTS = {
     "help.title": "Keys",
     "help.step": "next mistake, one mistake back",
     "help.play": "play, pause",
-    "help.ends": "to the start, to the end",
+    "help.ends": "to the start, to the end; with gradients: to the start, many steps more",
     "help.class": "class of new points",
     "help.add": "put down a point in the middle, to be moved by the arrow keys",
     "help.move": "with a point focused: move it by one step of the grid (Shift: eight)",
@@ -267,7 +271,7 @@ const TEXTS = {
 let language = "en";
 
 function chooseLanguage(name) {
-  language = name in TEXTS ? name : "en";
+  language = Object.hasOwn(TEXTS, name) ? name : "en";
   document.documentElement.lang = language;
 }
 

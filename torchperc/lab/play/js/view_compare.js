@@ -48,13 +48,13 @@ const compareView = {
   _side(store, {name, conventions, cursor, prefix}) {
     const transport = transportPanel(store, prefix, [cursor]);
     const form = conventionsPanel(store, conventions, prefix);
-    const stage = el("div", {class: "stage"});
+    const stage = el("div", {class: "stage"}, el("h2", {}, t(`compare.${name}`)));
     const step = el("div", {});
     const result = el("div", {});
     const element = el(
       "div", {class: "column", id: `compare-${name}`},
-      el("section", {class: "card compact"}, el("h2", {}, t(`compare.${name}`)), form.element),
       stage,
+      el("section", {class: "card compact"}, form.element),
       el("section", {class: "card"}, transport.element, result, step),
     );
     const plane = createPlane(stage, store, {id: `${name}-plane`, label: t("plane.label")});

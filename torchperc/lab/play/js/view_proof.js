@@ -180,6 +180,10 @@ function inseparableProof(data, proof) {
         k ? " + " : "", strong(fractionText(fraction)), "·", vector(data.points[index]),
       ]))]);
     }
+    if (proof.weight) {
+      text.push(el("p", {}, t("proof.weaklyText")));
+      pairs.push([t("proof.line"), ...proofWeights(proof)]);
+    }
     text.push(facts(pairs), el("p", {class: "remark"}, t("proof.hulls"), " ", t("proof.exact")));
   } else text.push(el("p", {class: "remark"}, t("proof.exact")));
   return {text, check: two ? [] : certificateTable(data, proof), shapes: two ? hullShapes(data, proof) : {
@@ -202,8 +206,9 @@ function hullShapes(data, proof) {
     return polygonShape(convexHull(own).map((k) => own[k]), `hull class-${label}`);
   });
   const point = proof.point.map((value) => value.toNumber());
+  const line = (proof.weight ?? []).map((row, k) => lineShape(row.map((value) => value.toNumber()), proof.bias[k].toNumber(), "now"));
   return {
-    below: [...hulls, ...proof.weights.map(({index}) => segmentShape(point, data.points[index], `pull class-${data.labels[index]}`))],
+    below: [...hulls, ...line, ...proof.weights.map(({index}) => segmentShape(point, data.points[index], `pull class-${data.labels[index]}`))],
     above: [...proof.weights.map(({index}) => ringShape(index, "support")), dotShape(point, "common")],
   };
 }

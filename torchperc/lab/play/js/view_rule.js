@@ -111,8 +111,9 @@ const ruleView = {
 
   _charts(store, log) {
     this.epochs.replaceChildren(epochChart(log, store.cursor));
-    if (!store.dragging && !store.hasBound && !store.recorded) this._later(store);
-    const bound = store.hasBound && !store.recorded ? store.bound : null;
+    const known = !(store.recorded && CONTENT.recorded.description); // features that are not shown, or unknown conventions
+    if (!store.dragging && !store.hasBound && known) this._later(store);
+    const bound = store.hasBound && known ? store.bound : null;
     const parts = [];
     if (isZeroStart(log.start)) {
       const best = bestBrackets(log)[store.cursor];
@@ -138,12 +139,12 @@ const ruleView = {
   },
 
   _bound(store, log, bound) {
-    if (store.recorded) return [];
     if (!bound) return [];
-    if (!Number.isFinite(bound.bound)) {
+    if (bound.gammaSquared.isZero()) {
       const words = t(throughOrigin(log) ? "bound.infiniteOrigin" : "bound.infinite");
       return [el("p", {class: "remark", "data-test": "bound"}, words)];
     }
+    if (!Number.isFinite(bound.bound)) return [el("p", {class: "remark", "data-test": "bound"}, t("bound.huge"))];
     const figure = num(bound.bound, 5);
     if (!isZeroStart(log.start)) return [el("p", {class: "remark", "data-test": "bound"}, t("bound.start", {bound: figure}))];
     const key = log.conventions.margin ? "bound.margin" : "bound.text";
