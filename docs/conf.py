@@ -23,6 +23,7 @@ BUILD, EXPERIMENTS = HERE / "_build", HERE.parent / "experiments"
 SEEN = {"PATH": [Path(sys.executable).parent], "PYTHONPATH": [HERE / "_ext", EXPERIMENTS / "notes"]}
 for name, folders in SEEN.items():
     os.environ[name] = os.pathsep.join([*map(str, folders), *filter(None, [os.environ.get(name)])])
+os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # pages run side by side; more threads only wait
 os.environ["IPYTHONDIR"] = str(BUILD / ".ipython")
 page_setup.write_kernel_settings(BUILD / ".ipython" / "profile_default" / "ipython_kernel_config.py")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 from pathlib import Path
@@ -26,9 +27,16 @@ def write_kernel_settings(path: Path) -> None:
 
 def load_ipython_extension(shell: Any) -> None:
     """Show figures where they are made, and let ``%%sh`` run commands as a log file would record them."""
-    shell.run_line_magic("matplotlib", "inline")
-    shell.run_line_magic("config", f'InlineBackend.print_figure_kwargs = {{"bbox_inches": "tight", "dpi": {DOTS}}}')
+    png = shell.display_formatter.formatters["image/png"]
+    png.for_type_by_name("matplotlib.figure", "Figure", draw)  # by name: not every page loads matplotlib
     shell.register_magic_function(run, "cell", "sh")
+
+
+def draw(figure: Any) -> bytes:
+    """A figure as a picture."""
+    target = io.BytesIO()
+    figure.savefig(target, format="png", bbox_inches="tight", dpi=DOTS)
+    return target.getvalue()
 
 
 def run(line: str, cell: str) -> None:

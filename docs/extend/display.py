@@ -22,7 +22,7 @@ class DualDisplay(style.Display):
 
     def _draw(self, own):
         axes, alpha = self.ax_, self.alpha.numpy()
-        colours = [style.BLUE if value > 0 else style.ORANGE for value in alpha]
+        colours = [style.ORANGE if value > 0 else style.BLUE for value in alpha]
         self.bars_ = axes.bar(range(len(alpha)), alpha, color=colours)
         axes.axhline(0, color="black", linewidth=1)
         axes.set(xlabel="sample", ylabel="coefficient $\\alpha_i$", title="What the weights are made of")

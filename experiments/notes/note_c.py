@@ -264,8 +264,8 @@ def vote_always_better() -> Finding:
         "the vote against the last weights",
         "the vote's generalisation error is always lower; proved.",
         f"Often, not always: if x = −3, −2, −1 (the last +1) are all there is, the vote has {errors['voted']} of 3 "
-        f"wrong and the last weights {errors['last']}. Noisy blobs, 12 data sets: {totals['voted'] / 60:.1f}% "
-        f"against {totals['last'] / 60:.1f}%, yet worse in {worse}. What is proved is an upper bound.",
+        f"wrong and the last weights {errors['last']}. Noisy blobs, 12 data sets: {totals['voted'] / 60:.1f} % "
+        f"against {totals['last'] / 60:.1f} %, yet worse in {worse}. What is proved is an upper bound.",
         judged(errors["voted"] <= errors["last"] and not worse),
         {"errors": errors, "totals": totals, "worse": worse},
     )
