@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from io import BytesIO
 from types import FunctionType
 
 import numpy as np
@@ -719,10 +720,17 @@ def test_displays_draw_where_they_are_told(name):
         assert display.ax_.get_ylabel()
     assert not axes[1].has_data()
     figure.canvas.draw()
+    assert display._repr_png_() is None  # a notebook shows the user's figure, and would show it twice
     again = display.plot()
     assert again is display
     assert display.figure_ is not figure
-    display.figure_.canvas.draw()
+    shown = Image.open(BytesIO(display._repr_png_()))
+    assert shown.size == pytest.approx(100 * display.figure_.get_size_inches(), abs=1)
+    assert len(repr(display)) < 100  # no tensors beside the picture
+
+
+def test_a_display_that_was_not_drawn_has_no_picture():
+    assert plots.MarginDisplay(torch.tensor([-1.0, 2.0]))._repr_png_() is None
 
 
 def test_panels_can_be_given_one_by_one():

@@ -27,7 +27,7 @@ _TAGS = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ComparisonDisplay(style.Display):
     """One curve of several runs, by epoch.
 

@@ -251,7 +251,7 @@ class Certificate:
         if self.kind == "separable":
             if self.signs:
                 return f"every sample is on its side of a hyperplane, the nearest {self.margin:.6g} away from it"
-            return f"every sample has its highest score for its own class, with a lead of at least {self.margin:.6g}·‖w‖"
+            return f"every sample has its highest score for its own class, by at least {self.margin:.6g}·‖w‖"
         assert self.witness is not None
         count = len(set(self.witness.samples))
         made = f"made of {count} sample{'s' * (count > 1)}"
