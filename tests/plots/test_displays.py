@@ -7,6 +7,7 @@ from types import FunctionType
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from matplotlib.axes import Axes
 from matplotlib.contour import QuadContourSet
@@ -15,6 +16,7 @@ from mpl_toolkits.mplot3d import Axes3D
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 from torchperc import plots
@@ -673,6 +675,29 @@ def test_a_folder_of_a_lightning_run(tmp_path):
     trainer.fit(rule, tp.lightning.TabularDataModule("AND"))
     display = plots.ComparisonDisplay.from_folders({"rule": tmp_path / "run"}, tag="mistakes")
     assert ydata(display.lines_["rule"]).tolist() == rule.result.log.mistakes_by_epoch().tolist()
+
+
+@pytest.mark.filterwarnings("ignore::Warning")  # Lightning's, about small data
+def test_a_folder_of_a_plain_trainer_counts_epochs_not_batches(tmp_path):
+    class EachBatch(pl.Callback):
+        def on_train_batch_end(self, trainer, module, *_):
+            module.log("batch", float(trainer.global_step))
+
+    module = tp.lightning.LitClassifier(tp.Perceptron(2), "logistic", lr=0.1)
+    loader = DataLoader(TensorDataset(*AND), batch_size=2)
+    options = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    logger = pl.loggers.TensorBoardLogger(tmp_path, name="", version="")
+    trainer = pl.Trainer(max_epochs=3, logger=logger, log_every_n_steps=1, callbacks=[EachBatch()], **options)
+    trainer.fit(module, loader, loader)
+    trainer.test(module, loader, verbose=False)
+    logger.experiment.flush()
+    x = {
+        tag: plots.ComparisonDisplay.from_folders({"run": tmp_path}, tag=tag).lines_["run"].get_xdata().tolist()
+        for tag in ("error/train", "error/val", "error/test", "batch")
+    }
+    assert x["error/train"] == x["error/val"] == [1, 2, 3]
+    assert x["error/test"] == [3]
+    assert x["batch"] == [0.5, 1, 1.5, 2, 2.5, 3]
 
 
 @pytest.mark.parametrize("count", [2, 7, 12])
