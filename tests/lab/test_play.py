@@ -17,6 +17,7 @@ import oracles
 import pytest
 import torch
 from node import run_node
+from scipy.sparse import csr_array
 
 import torchperc as tp
 from torchperc.lab.play import coding, contents, page, points, presets, recorded, retrace, show
@@ -421,6 +422,27 @@ def test_weights_of_samples_and_float32_come_back():
     assert torch.equal(again.errors(), log.errors())
 
 
+def test_a_log_of_sparse_samples_comes_back_bound_to_them(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    X = csr_array(torch.randn(20, 3, generator=generator, dtype=torch.float64).numpy())
+    y = torch.randint(0, 2, (20,), generator=generator) * 2 - 1
+    net = tp.Perceptron(3, dtype=torch.float64)
+    tp.RuleTrainer(5).fit(net, X, y, sample_weight=torch.rand(20, generator=generator)).log.save(tmp_path / "log.json")
+    again = tp.MistakeLog.load(tmp_path / "log.json", X, y)
+    assert torch.equal(again.last().weight, net.weight)
+    torch.testing.assert_close(tp.MistakeLog.load(tmp_path / "log.json").last().weight, net.weight)
+
+
+def test_what_json_has_no_use_for_is_refused(tmp_path):
+    path, (result, _) = tmp_path / "log.json", a_run(1)
+    result.log.save(path)
+    with pytest.raises(TypeError, match="y is missing; pass X and y"):
+        tp.MistakeLog.load(path, result.log.space.rows.dense())
+    for name in ("kernel", "features"):
+        with pytest.raises(ValueError, match=f"{name}.*was given"):
+            tp.MistakeLog.load(path, **{name: print})
+
+
 def test_a_log_without_weights_for_each_feature_has_no_json(tmp_path):
     X, y = tp.data.gate("XOR")
     log = tp.RuleTrainer(kernel="poly", degree=2).fit(None, X, y).log
@@ -470,6 +492,8 @@ def changed(**changes):
         ({"bias_scale": -1}, '"bias_scale" must be at least 0, found -1'),
         ({"scale": "1"}, "\"scale\" must hold numbers, found '1'"),
         ({"dtype": "int8"}, "\"dtype\" is 'int8'; choose one of"),
+        ({"dtype": "float32", "points": lambda a: [[1e39, 0], *a[1:]]}, '"points" holds a number too large for float32'),
+        ({"dtype": "float16", "start": {"weight": [[0, 0]], "bias": [1e5]}}, '"start.bias" holds a number too large'),
         ({"cost": [-1.0] * 16}, '"cost" must hold numbers >= 0'),
         ({"projection": {}}, "it shows a run with more features in two of them"),
     ],
