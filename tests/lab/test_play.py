@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import oracles
+import pandas
 import pytest
 import torch
 from node import run_node
@@ -311,7 +312,7 @@ def test_samples_are_drawn_in_their_order():
         (([[0], [1]], [0, 1]), "the page needs two features, and the data have 1: x1; add a column"),
         (
             (np.zeros((5, 2)), range(5)),
-            "5 classes are more than the page shows, 4; compare one with the rest by positive='0'",
+            "y has 5 classes, and the page shows 4 at most; compare one of them with the rest",
         ),
         (
             (np.zeros((1001, 2)), [0, 1] * 500 + [0]),
@@ -325,6 +326,29 @@ def test_samples_are_drawn_in_their_order():
 def test_data_that_the_page_cannot_show_are_refused(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         contents.content_of(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"names": ["a", "b"]}, r"names=\['a', 'b'\] is about features of data; give X and y, or a log"),
+        ({"features": [1, 2]}, r"features=\[1, 2\] is about features of data"),
+        ({"samples": 5}, "samples=5 draws from X and y; a log is replayed with all of its samples"),
+        ({"samples": 5, "log": True}, "samples=5 draws from X and y"),
+        ({"names": ["a", "b", "c"], "features": ["a", "c"], "log": True}, "names has 3 entries for 2 features"),
+    ],
+    ids=str,
+)
+def test_what_would_have_no_effect_is_refused(options, message):
+    given = {**options, **({"log": a_run(1)[0]} if "log" in options else {})}
+    with pytest.raises(ValueError, match=message):
+        contents.content_of(**given)
+
+
+def test_a_data_frame_names_its_features_and_samples_can_be_drawn():
+    frame = pandas.DataFrame({"age": range(1200), "height": range(1200)})
+    data = contents.content_of(frame, [0, 1] * 600, samples=50)["start"]["data"]
+    assert (data["names"], len(data["points"])) == (["age", "height"], 50)
 
 
 @pytest.mark.parametrize(
@@ -364,6 +388,7 @@ def test_conventions_of_a_trainer():
     [
         (tp.RuleTrainer(kernel="poly"), "the page has no kernel; leave it out of the trainer"),
         (tp.RuleTrainer(class_weight="balanced"), "the page has no class_weight"),
+        (tp.RuleTrainer(seed=2**53), "seed=9007199254740992 is beyond the integers of a page; use one below"),
         (tp.RuleTrainer(order=[1, 0]), "the page has no order of sample numbers; use order='given'"),
         ("sign", "trainer must be a RuleTrainer, found str"),
     ],
