@@ -14,9 +14,11 @@ from pathlib import Path
 
 import numpy as np
 import oracles
+import pandas
 import pytest
 import torch
 from node import run_node
+from scipy.sparse import csr_array
 
 import torchperc as tp
 from torchperc.lab.play import coding, contents, page, points, presets, recorded, retrace, show
@@ -318,7 +320,7 @@ def test_samples_are_drawn_in_their_order():
         (([[0], [1]], [0, 1]), "the page needs two features, and the data have 1: x1; add a column"),
         (
             (np.zeros((5, 2)), range(5)),
-            "5 classes are more than the page shows, 4; compare one with the rest by positive='0'",
+            "y has 5 classes, and the page shows 4 at most; compare one of them with the rest",
         ),
         (
             (np.zeros((1001, 2)), [0, 1] * 500 + [0]),
@@ -332,6 +334,29 @@ def test_samples_are_drawn_in_their_order():
 def test_data_that_the_page_cannot_show_are_refused(arguments, message):
     with pytest.raises((ValueError, TypeError), match=message):
         contents.content_of(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"names": ["a", "b"]}, r"names=\['a', 'b'\] is about features of data; give X and y, or a log"),
+        ({"features": [1, 2]}, r"features=\[1, 2\] is about features of data"),
+        ({"samples": 5}, "samples=5 draws from X and y; a log is replayed with all of its samples"),
+        ({"samples": 5, "log": True}, "samples=5 draws from X and y"),
+        ({"names": ["a", "b", "c"], "features": ["a", "c"], "log": True}, "names has 3 entries for 2 features"),
+    ],
+    ids=str,
+)
+def test_what_would_have_no_effect_is_refused(options, message):
+    given = {**options, **({"log": a_run(1)[0]} if "log" in options else {})}
+    with pytest.raises(ValueError, match=message):
+        contents.content_of(**given)
+
+
+def test_a_data_frame_names_its_features_and_samples_can_be_drawn():
+    frame = pandas.DataFrame({"age": range(1200), "height": range(1200)})
+    data = contents.content_of(frame, [0, 1] * 600, samples=50)["start"]["data"]
+    assert (data["names"], len(data["points"])) == (["age", "height"], 50)
 
 
 @pytest.mark.parametrize(
@@ -371,6 +396,7 @@ def test_conventions_of_a_trainer():
     [
         (tp.RuleTrainer(kernel="poly"), "the page has no kernel; leave it out of the trainer"),
         (tp.RuleTrainer(class_weight="balanced"), "the page has no class_weight"),
+        (tp.RuleTrainer(seed=2**53), "seed=9007199254740992 is beyond the integers of a page; use one below"),
         (tp.RuleTrainer(order=[1, 0]), "the page has no order of sample numbers; use order='given'"),
         ("sign", "trainer must be a RuleTrainer, found str"),
     ],
@@ -429,6 +455,27 @@ def test_weights_of_samples_and_float32_come_back():
     assert torch.equal(again.errors(), log.errors())
 
 
+def test_a_log_of_sparse_samples_comes_back_bound_to_them(tmp_path):
+    generator = torch.Generator().manual_seed(0)
+    X = csr_array(torch.randn(20, 3, generator=generator, dtype=torch.float64).numpy())
+    y = torch.randint(0, 2, (20,), generator=generator) * 2 - 1
+    net = tp.Perceptron(3, dtype=torch.float64)
+    tp.RuleTrainer(5).fit(net, X, y, sample_weight=torch.rand(20, generator=generator)).log.save(tmp_path / "log.json")
+    again = tp.MistakeLog.load(tmp_path / "log.json", X, y)
+    assert torch.equal(again.last().weight, net.weight)
+    torch.testing.assert_close(tp.MistakeLog.load(tmp_path / "log.json").last().weight, net.weight)
+
+
+def test_what_json_has_no_use_for_is_refused(tmp_path):
+    path, (result, _) = tmp_path / "log.json", a_run(1)
+    result.log.save(path)
+    with pytest.raises(TypeError, match="y is missing; pass X and y"):
+        tp.MistakeLog.load(path, result.log.space.rows.dense())
+    for name in ("kernel", "features"):
+        with pytest.raises(ValueError, match=f"{name}.*was given"):
+            tp.MistakeLog.load(path, **{name: print})
+
+
 def test_a_log_without_weights_for_each_feature_has_no_json(tmp_path):
     X, y = tp.data.gate("XOR")
     log = tp.RuleTrainer(kernel="poly", degree=2).fit(None, X, y).log
@@ -478,6 +525,8 @@ def changed(**changes):
         ({"bias_scale": -1}, '"bias_scale" must be at least 0, found -1'),
         ({"scale": "1"}, "\"scale\" must hold numbers, found '1'"),
         ({"dtype": "int8"}, "\"dtype\" is 'int8'; choose one of"),
+        ({"dtype": "float32", "points": lambda a: [[1e39, 0], *a[1:]]}, '"points" holds a number too large for float32'),
+        ({"dtype": "float16", "start": {"weight": [[0, 0]], "bias": [1e5]}}, '"start.bias" holds a number too large'),
         ({"cost": [-1.0] * 16}, '"cost" must hold numbers >= 0'),
         ({"projection": {}}, "it shows a run with more features in two of them"),
     ],

@@ -26,6 +26,7 @@ import resume_worker
 import torch
 from resume_worker import BATCHES, KINDS, noisy, run, weights
 from safetensors.torch import load_file
+from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 from torchperc._atomic import claimed
@@ -219,6 +220,23 @@ def test_a_run_cut_after_its_last_epoch_is_only_finished(tmp_path, kind):
 def test_a_run_that_ended_goes_on_to_more_epochs(tmp_path, kind):
     run(tmp_path, kind, 3, logger=False)
     same_end(resumed(tmp_path, kind, tmp_path / "last.ckpt"), unbroken(kind))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_plain_loader_that_shuffles_goes_on_in_the_same_order(tmp_path, workers):
+    X, y = tp.data.noisy_blobs(40, seed=1)
+
+    def fit(folder, epochs, seed, ckpt=None):
+        torch.manual_seed(seed)
+        module = LitClassifier(resume_worker.linear(), "logistic", lr=0.5)
+        options = {"enable_progress_bar": False, "accelerator": "cpu", "picture_every": 0}
+        loader = DataLoader(TensorDataset(X.float(), y), batch_size=8, shuffle=True, num_workers=workers)
+        make_trainer(tmp_path / folder, epochs, **options).fit(module, loader, ckpt_path=ckpt)
+        return weights(module)
+
+    whole, half = fit("whole", 4, seed=0), fit("cut", 2, seed=0)
+    assert half != whole
+    assert fit("cut", 4, seed=1, ckpt=tmp_path / "cut" / "last.ckpt") == whole
 
 
 def test_a_rule_saved_again_before_its_first_epoch_keeps_its_log(tmp_path):

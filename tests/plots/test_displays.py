@@ -2,10 +2,12 @@
 
 import math
 from fractions import Fraction
+from io import BytesIO
 from types import FunctionType
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
 from matplotlib.axes import Axes
 from matplotlib.contour import QuadContourSet
@@ -14,6 +16,7 @@ from mpl_toolkits.mplot3d import Axes3D
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 from torchperc import plots
@@ -674,6 +677,29 @@ def test_a_folder_of_a_lightning_run(tmp_path):
     assert ydata(display.lines_["rule"]).tolist() == rule.result.log.mistakes_by_epoch().tolist()
 
 
+@pytest.mark.filterwarnings("ignore::Warning")  # Lightning's, about small data
+def test_a_folder_of_a_plain_trainer_counts_epochs_not_batches(tmp_path):
+    class EachBatch(pl.Callback):
+        def on_train_batch_end(self, trainer, module, *_):
+            module.log("batch", float(trainer.global_step))
+
+    module = tp.lightning.LitClassifier(tp.Perceptron(2), "logistic", lr=0.1)
+    loader = DataLoader(TensorDataset(*AND), batch_size=2)
+    options = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    logger = pl.loggers.TensorBoardLogger(tmp_path, name="", version="")
+    trainer = pl.Trainer(max_epochs=3, logger=logger, log_every_n_steps=1, callbacks=[EachBatch()], **options)
+    trainer.fit(module, loader, loader)
+    trainer.test(module, loader, verbose=False)
+    logger.experiment.flush()
+    x = {
+        tag: plots.ComparisonDisplay.from_folders({"run": tmp_path}, tag=tag).lines_["run"].get_xdata().tolist()
+        for tag in ("error/train", "error/val", "error/test", "batch")
+    }
+    assert x["error/train"] == x["error/val"] == [1, 2, 3]
+    assert x["error/test"] == [3]
+    assert x["batch"] == [0.5, 1, 1.5, 2, 2.5, 3]
+
+
 @pytest.mark.parametrize("count", [2, 7, 12])
 def test_lines_differ_in_more_than_colour(count):
     looks = style.line_styles(count)
@@ -719,10 +745,17 @@ def test_displays_draw_where_they_are_told(name):
         assert display.ax_.get_ylabel()
     assert not axes[1].has_data()
     figure.canvas.draw()
+    assert display._repr_png_() is None  # a notebook shows the user's figure, and would show it twice
     again = display.plot()
     assert again is display
     assert display.figure_ is not figure
-    display.figure_.canvas.draw()
+    shown = Image.open(BytesIO(display._repr_png_()))
+    assert shown.size == pytest.approx(100 * display.figure_.get_size_inches(), abs=1)
+    assert len(repr(display)) < 100  # no tensors beside the picture
+
+
+def test_a_display_that_was_not_drawn_has_no_picture():
+    assert plots.MarginDisplay(torch.tensor([-1.0, 2.0]))._repr_png_() is None
 
 
 def test_panels_can_be_given_one_by_one():

@@ -168,6 +168,9 @@ def test_three_classes_jointly():
     scores = torch.from_numpy(WINE.data) @ weight.T + bias
     assert scores.argmax(1).tolist() == WINE.target.tolist()
     assert torch.equal(weight.sum(0), torch.zeros(13, dtype=torch.float64))
+    lead = (scores.gather(1, torch.from_numpy(WINE.target)[:, None]) - scores).sort().values[:, 1].min()
+    assert wine.margin == pytest.approx(float(lead / weight.norm()))
+    assert str(wine).endswith(f"own class, by at least {wine.margin:.6g}·‖w‖")
     iris = tp.theory.separability(IRIS.data, IRIS.target)
     assert (iris.kind, iris.verify()) == ("weakly separable", True)  # setosa from the others, which then draw level
     assert {iris.witness.rivals[i] for i in range(len(iris.witness.rivals))} == {1, 2}

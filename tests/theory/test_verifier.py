@@ -462,7 +462,7 @@ def test_the_command_says_what_it_proved(call, tmp_path):
         "not separable: a point in both convex hulls, made of 4 samples (rows 1, 2, 3, 4 of the data)\n"
     )
     code, out, _ = call("separable", "AND")
-    assert "separable: every sample is on its side of the hyperplane, with a geometric margin of 0.353553\n" in out
+    assert "separable: every sample is on its side of a hyperplane, the nearest 0.353553 away from it\n" in out
     data = tmp_path / "data.csv"
     data.write_text(FILES["weakly separable"])
     code, out, _ = call("separable", str(data), "--out", str(tmp_path / "proof.json"))

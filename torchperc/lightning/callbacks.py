@@ -191,7 +191,7 @@ class SaveOnSignal(pl.Callback):
 
 
 class RandomState(pl.Callback):
-    """Saves torch's random state in checkpoints, for nets with dropout and the like; that of every process.
+    """Saves torch's random state in checkpoints, for shuffled loaders, dropout and the like; that of every process.
 
     Example:
         >>> list(RandomState().state_dict())
@@ -206,12 +206,14 @@ class RandomState(pl.Callback):
         """Find out how many processes there are."""
         self._processes = trainer.world_size
 
-    def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """Restore the state of the checkpoint, if there is one."""
+    def on_fit_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Restore the state of the checkpoint, if there is one, before a ``DataLoader`` draws its order by it."""
         if self._loaded is not None:
             own = self._loaded if self._loaded.dim() == 1 else self._loaded[trainer.global_rank]
             torch.set_rng_state(own.cpu().clone())  # torch may crash on a view
             self._loaded = None
+
+    on_train_start = on_fit_start  # some strategies load checkpoints in between
 
     def state_dict(self) -> dict[str, Any]:
         """The state of torch's generator; in several processes a row for each."""

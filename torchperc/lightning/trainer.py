@@ -48,7 +48,8 @@ def make_trainer(
 
     Args:
         folder: of the run: event files for TensorBoard, and ``last.ckpt``, from which ``trainer.fit(ckpt_path=…)``
-            resumes exactly.
+            resumes exactly: from the end of an epoch with any loader that draws by torch's global generator; from
+            within one, after a signal, with a loader that keeps its position, as :class:`SliceLoader` does.
         max_epochs: as for ``pl.Trainer``.
         callbacks: more of them.
         picture_every: epochs between pictures of the boundary and histograms of the weights, see :class:`Board`.

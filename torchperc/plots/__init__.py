@@ -1,8 +1,9 @@
 """Pictures, as scikit-learn's displays are: a class each, made by a ``from_…`` method that draws and returns it.
 
 Every display takes ``ax=None``, keeps what it drew as attributes that end in ``_``, ``ax_`` and ``figure_`` among them,
-and can be drawn again with ``plot``. Nothing is shown: figures are made without pyplot, so no display is looked for and
-nothing stays open; ``display.figure_.savefig("picture.png")`` writes one. matplotlib is imported on first use.
+and can be drawn again with ``plot``. Figures are made without pyplot, so no screen is looked for and nothing stays
+open; ``display.figure_.savefig("picture.png")`` writes one, and a notebook shows one that a cell returns. matplotlib is
+imported on first use.
 
 >>> import torchperc as tp
 >>> X, y = tp.data.gate("AND")

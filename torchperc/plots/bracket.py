@@ -20,7 +20,7 @@ from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.spaces import LinearSpace
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class BracketDisplay(style.Display):
     """The bracket that a run puts around the largest margin γ*, epoch by epoch: margin(w) ≤ γ* ≤ ‖w‖/Σ|c|.
 

@@ -19,7 +19,7 @@ _QUANTILE = 0.995  # of the weights of many tags, at which the scale of colours 
 _WRITTEN = 12  # tags up to which each weight is written as a number
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TransitionDisplay(style.Display):
     """Which tag likes to follow which: the weights of all transitions, those of start and end included.
 
@@ -113,7 +113,7 @@ class TransitionDisplay(style.Display):
         self.colorbar_ = style.weight_bar(self.figure_, self.image_, axes, shrink=0.8, extend=beyond)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PositionErrorDisplay(style.Display):
     """The error at each position of the sequences, over bars that say how many sequences are that long.
 

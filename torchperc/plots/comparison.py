@@ -27,7 +27,7 @@ _TAGS = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ComparisonDisplay(style.Display):
     """One curve of several runs, by epoch.
 
@@ -156,7 +156,22 @@ def read_events(folder: Path) -> Any:
 
 
 def curve_of(events: Any, tag: str) -> tuple[Curve, Curve]:
-    """Steps and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
+    """Epochs and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
     values = {event.step: event.value for event in events.Scalars(tag)}
     steps = sorted(values)
-    return np.array(steps, dtype=np.float64), np.array([values[step] for step in steps], dtype=np.float64)
+    return _epochs(events, steps), np.array([values[step] for step in steps], dtype=np.float64)
+
+
+def _epochs(events: Any, steps: Sequence[int]) -> Curve:
+    """Where steps are among epochs; of several within one, each is as far as its number among them.
+
+    A Trainer counts batches, and logs how many epochs are complete beside them; without that, steps are epochs.
+    """
+    scalars = events.Tags()["scalars"]
+    tests = {event.step for tag in scalars if tag.endswith("/test") for event in events.Scalars(tag)}
+    logged = events.Scalars("epoch") if "epoch" in scalars else ()
+    known = {event.step: event.value + (event.step not in tests) for event in logged}  # a test follows its epoch's end
+    if not all(step in known for step in steps):
+        return np.array(steps, dtype=np.float64)
+    epochs, first, own, counts = np.unique([known[step] for step in steps], True, True, True)
+    return np.asarray(epochs[own] - 1 + (np.arange(1, len(steps) + 1) - first[own]) / counts[own], dtype=np.float64)

@@ -19,7 +19,7 @@ from torchperc.plots.planes import codes_of
 _SMALLEST = 5.0  # points: what is smaller cannot be read
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ConfusionDisplay(style.Display):
     """The confusion matrix: samples by true label (rows) and predicted label (columns), as numbers and as shades.
 

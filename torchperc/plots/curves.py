@@ -19,7 +19,7 @@ from torchperc.rules.run import RuleResult
 Curve = npt.NDArray[np.float64]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LearningCurveDisplay(style.Display):
     """Train and validation error by epoch, and, with a bound, the mistakes so far against it in a second panel.
 

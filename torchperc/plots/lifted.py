@@ -45,7 +45,7 @@ _BEFORE = 100  # epochs: a run that cannot end finds its best line early
 _HEIGHT, _TILT = math.radians(20), math.radians(12)  # of the eye over the floor, and over the plane it looks along
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LiftedDisplay(style.Display):
     """Two features before, with the best line the rule came by; and after, with a third that is made of them.
 

@@ -15,7 +15,7 @@ from torchperc.plots import style
 from torchperc.plots.classifiers import Classifier, classifier
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class MarginDisplay(style.Display):
     """The distribution of margins: right decisions to the right of 0, mistakes hatched to the left of it.
 

@@ -29,7 +29,7 @@ _COLUMNS = 6
 _HOLD = 4  # how many times the last frame is shown
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class PathDisplay(style.Display):
     """The boundary after each mistake: the state before it dashed, the sample it was made on ringed.
 

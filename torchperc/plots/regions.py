@@ -20,7 +20,7 @@ from torchperc.rules.run import RuleResult
 RINGS = ("mistakes", "support")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class DecisionRegionDisplay(style.Display):
     """Decision regions with the boundary, the margin, and mistakes or support vectors ringed.
 

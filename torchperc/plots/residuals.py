@@ -17,7 +17,7 @@ from torchperc.samples import convert
 WIDTH, HEIGHT = 6.5, 3.8
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class ResidualDisplay(style.Display):
     """Regression in two panels: true values against predictions, and residuals y − s against predictions.
 

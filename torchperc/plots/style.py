@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from io import BytesIO
 from itertools import chain, cycle, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,6 +55,8 @@ class Display:
     - ``names`` of the features; ``labels``, names of the classes in the order −1, +1 or 0 … K−1;
     - ``ax``: axes to draw on, a new figure by default. Displays of several panels take as many axes, or divide the
       place of one, and have a list as ``ax_``.
+
+    A notebook shows a display that is the last value of a cell, unless it was drawn on axes of the user's.
     """
 
     ax_: Any
@@ -62,10 +65,18 @@ class Display:
     def plot(self, *, ax: AnyAxes = None) -> Self:
         """Draw on axes, or in a new figure."""
         self.figure_, self.ax_ = self._place(ax)
-        self._draw(own=ax is None)
+        self._own = ax is None
+        self._draw(self._own)
         for axes in self.ax_ if isinstance(self.ax_, list) else [self.ax_]:
             plain_numbers(axes)
         return self
+
+    def _repr_png_(self) -> bytes | None:
+        """The picture in a notebook; one on the user's axes is left to their figure, which is shown anyway."""
+        if not getattr(self, "_own", False):
+            return None
+        self.figure_.get_figure(root=True).savefig(file := BytesIO(), format="png")
+        return file.getvalue()
 
     def _place(self, ax: Any) -> Place:
         return canvas(ax)

@@ -16,7 +16,7 @@ from torchperc.plots.classifiers import classifier
 _COLUMNS = 5  # of images that are no wider than high
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class WeightsDisplay(style.Display):
     """What each class looks for: its weights as an image, on one scale for all classes that is symmetric about 0.
 

@@ -343,6 +343,8 @@ class MistakeLog(Log[Model]):
             features: your joint features φ, if the run used any.
         """
         if _is_json(path):
+            _given_as_needed("kernel", kernel, False)
+            _given_as_needed("features", features, False)
             return _read_json(cls, Path(path), X, y)
         if X is None or y is None:
             raise TypeError(f"{path} holds a hash of its data only; pass X and y, the data the log was made on")
@@ -389,16 +391,7 @@ class MistakeLog(Log[Model]):
     @classmethod
     def from_json(cls, text: str | bytes) -> MistakeLog:
         """A log from the JSON of :meth:`to_json` or of the interactive page; whatever does not fit is refused."""
-        try:
-            content = log_json.parse(text)
-        except log_json.FormatError as error:
-            raise ValueError(f"text is not a mistake log, or is damaged: {error}; save it again") from None
-        dtype = getattr(torch, content.dtype)
-        rows = as_rows(torch.from_numpy(content.points).to(dtype), dtype=dtype)
-        space = LinearSpace(rows, content.classes, content.bias_scale, scale=content.scale)
-        start = Weights(*(torch.from_numpy(getattr(content, name)).to(rows.dtype) for name in _START))
-        columns = {name: torch.from_numpy(getattr(content, name)) for name in _COLUMNS}
-        return cls(space, torch.from_numpy(content.labels), start, steps=content.steps, **columns)
+        return _of_json(cls, _parsed(text, "text"))
 
 
 _COLUMNS = ("index", "step", "coef", "wrong", "epoch_ends", "cost")
@@ -441,19 +434,36 @@ def _is_json(path: str | Path) -> bool:
     return Path(path).suffix.lower() == ".json"
 
 
-def _read_json(cls: type[MistakeLog], path: Path, X: checks.Data | None, y: checks.Data | None) -> MistakeLog:
-    """A log from a JSON file, of these data if they are given."""
+def _parsed(text: str | bytes, name: str) -> log_json.Content:
     try:
-        log = cls.from_json(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}{str(error).removeprefix('text')}") from None
-    if X is None and y is None:
+        return log_json.parse(text)
+    except log_json.FormatError as error:
+        raise ValueError(f"{name} is not a mistake log, or is damaged: {error}; save it again") from None
+
+
+def _of_json(cls: type[MistakeLog], content: log_json.Content, rows: Rows | None = None) -> MistakeLog:
+    """A log on its own data, or on the same as they are given."""
+    dtype = getattr(torch, content.dtype)
+    rows = as_rows(torch.from_numpy(content.points).to(dtype), dtype=dtype) if rows is None else rows
+    space = LinearSpace(rows, content.classes, content.bias_scale, scale=content.scale)
+    start = Weights(*(torch.from_numpy(getattr(content, name)).to(dtype) for name in _START))
+    columns = {name: torch.from_numpy(getattr(content, name)) for name in _COLUMNS}
+    return cls(space, torch.from_numpy(content.labels), start, steps=content.steps, **columns)
+
+
+def _read_json(cls: type[MistakeLog], path: Path, X: checks.Data | None, y: checks.Data | None) -> MistakeLog:
+    """A log from a JSON file, bound to these data if they are given."""
+    if (X is None) != (y is None):
+        raise TypeError(f"{'X' if X is None else 'y'} is missing; pass X and y, the data of the log, or neither")
+    content = _parsed(path.read_bytes(), str(path))
+    log = _of_json(cls, content)
+    if X is None:
         return log
     rows = as_rows(X, dtype=log.space.rows.dtype)
     labels = checks.labels(y, len(rows), log.space.classes, both=False)
-    if rows.hash(labels) != log.space.rows.hash(log.y):
+    if not (torch.equal(rows.dense(), log.space.rows.dense()) and torch.equal(labels, log.y)):
         raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
-    return log
+    return _of_json(cls, content, rows)
 
 
 def _ones(y: Tensor) -> Tensor:

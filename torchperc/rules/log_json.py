@@ -1,7 +1,7 @@
 """A mistake log as JSON with its data inside: what the interactive page downloads and shows, for linear nets.
 
 The entries are described at the top of ``torchperc/lab/play/js/log.js``, which reads and writes the same. Numbers have
-all their digits, so that a log comes back with the same weights to the bit.
+all their digits, so that a log of dense samples comes back with the same weights to the bit; sparse ones become dense.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 
 FORMAT, VERSION = "torchperc mistake log", 1
-DTYPES = ("float32", "float64", "float16", "bfloat16")
+LARGEST = {"float32": 3.4028234663852886e38, "float64": np.inf, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
+"""Types of samples and weights, with the largest number of each."""
 _Array: TypeAlias = "np.ndarray[Any, Any]"
 _NUMBERS, _INTEGERS = (int, float), (int,)
 
@@ -77,7 +78,7 @@ def parse(text: str | bytes) -> Content:
     if found.get("version") != VERSION:
         raise FormatError(f"it has version {found.get('version')!r}; this torchperc reads version {VERSION}")
     if found.get("projection") is not None:
-        raise FormatError("it shows a run with more features in two of them, without the others; load the run itself")
+        raise FormatError("it shows a run with more features in two of them, without the others")
     return _Reader(found).content()
 
 
@@ -98,8 +99,8 @@ class _Reader:
         if not isinstance(start, dict) or set(start) < {"weight", "bias"}:
             self.fail("start", "must have weight and bias")
         dtype = self.found.get("dtype", "float64")
-        if dtype not in DTYPES:
-            self.fail("dtype", f"is {dtype!r}; choose one of {', '.join(DTYPES)}")
+        if dtype not in tuple(LARGEST):
+            self.fail("dtype", f"is {dtype!r}; choose one of {', '.join(LARGEST)}")
         content = Content(
             points,
             labels,
@@ -117,6 +118,9 @@ class _Reader:
             self.costs(count),
             dtype,
         )
+        for name, array in (("points", points), ("start.weight", content.weight), ("start.bias", content.bias)):
+            if (abs(array) > LARGEST[dtype]).any():
+                self.fail(name, f"holds a number too large for {dtype}")
         own = labels[content.index]
         if (content.wrong == own).any():
             self.fail("wrong", "names a sample's own label")

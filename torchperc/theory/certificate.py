@@ -111,7 +111,7 @@ class Certificate:
         >>> certificate.kind, certificate.separable, certificate.verify()
         ('separable', True, True)
         >>> print(certificate)
-        separable: every sample is on its side of the hyperplane, with a geometric margin of 0.353553
+        separable: every sample is on its side of a hyperplane, the nearest 0.353553 away from it
         >>> certificate.verify(X + 1, y)
         False
     """
@@ -249,7 +249,9 @@ class Certificate:
         if self.kind == "undecided":
             return self.reason
         if self.kind == "separable":
-            return f"every sample is on its side of the hyperplane, with a geometric margin of {self.margin:.6g}"
+            if self.signs:
+                return f"every sample is on its side of a hyperplane, the nearest {self.margin:.6g} away from it"
+            return f"every sample has its highest score for its own class, by at least {self.margin:.6g}·‖w‖"
         assert self.witness is not None
         count = len(set(self.witness.samples))
         made = f"made of {count} sample{'s' * (count > 1)}"

@@ -10,7 +10,7 @@ from typing import Any
 from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.lab.play import page
-from torchperc.lab.play.points import check_classes, conventions_of, named, of_table
+from torchperc.lab.play.points import MOST_CLASSES, conventions_of, named, of_table
 from torchperc.lab.play.recorded import ENDINGS, ending_of, recording
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
@@ -70,12 +70,20 @@ def content_of(
     log: MistakeLog | RuleResult | str | Path | None = None,
     names: Sequence[str] | None = None,
     features: Sequence[str | int] | None = None,
+    samples: int | None = None,
     trainer: RuleTrainer | None = None,
     texts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The content of :func:`torchperc.play` by its arguments."""
     if (X is None) != (y is None):
         raise TypeError(f"{'y' if y is None else 'X'} is missing; give samples X and labels y, or neither")
+    for name, value in {"names": names, "features": features}.items():
+        if value is not None and X is None and log is None:
+            raise ValueError(f"{name}={value!r} is about features of data; give X and y, or a log")
+    if samples is not None and (X is None or log is not None):
+        raise ValueError(f"samples={samples!r} draws from X and y; a log is replayed with all of its samples")
+    if names is None:
+        names = getattr(X, "columns", None)  # of a data frame
     table = None if X is None else Dataset.of(X, y, names=names)
     shown: dict[str, Any] = {"features": features, "trainer": trainer, "texts": texts}
     if isinstance(log, str | Path):
@@ -86,8 +94,10 @@ def content_of(
     if log is not None:
         return content_of_log(log, table=table, names=names, **shown)
     if table is not None:
-        check_classes(table)
-        return content_of_data(table, **shown)
+        if len(table.labels) > MOST_CLASSES:
+            why = f"y has {len(table.labels)} classes, and the page shows {MOST_CLASSES} at most"
+            raise ValueError(f"{why}; compare one of them with the rest")
+        return content_of_data(table, samples=samples, **shown)
     start: dict[str, Any] = {"preset": "AND"}
     return page.content(start if trainer is None else {**start, "conventions": conventions_of(trainer)}, texts=texts)
 

@@ -173,5 +173,7 @@ def conventions_of(trainer: RuleTrainer) -> dict[str, Any]:
             raise ValueError(f"the page has no {name}; leave it out of the trainer")
     if not isinstance(trainer.order, str):
         raise ValueError("the page has no order of sample numbers; use order='given', 'shuffled' or 'random-mistake'")
+    if trainer.seed >= 2**53:
+        raise ValueError(f"seed={trainer.seed} is beyond the integers of a page; use one below 2**53")
     same = {name: getattr(trainer, name) for name in ("tie", "order", "seed", "lr", "margin")}
     return {**same, "biasStep": trainer.bias_step or "unit", "maxEpochs": trainer.max_epochs}

@@ -30,7 +30,6 @@ class Recording:
 
     entries: dict[str, Any]
     feature_names: tuple[str, str]
-    width: int
 
     @property
     def data(self) -> dict[str, Any]:
@@ -77,7 +76,10 @@ def recording(
         (('x1', 'x3'), True)
     """
     _check(log)
-    names = [f"x{j + 1}" for j in range(log.space.rows.width)] if names is None else list(names)
+    width = log.space.rows.width
+    names = [f"x{j + 1}" for j in range(width)] if names is None else list(names)
+    if len(names) != width:
+        raise ValueError(f"names has {len(names)} entries for {width} features; name every feature once")
     chosen = two_features(names, features)
     entries = json.loads(log.to_json())
     found = retraced(log) if conventions is None else None
@@ -93,7 +95,7 @@ def recording(
         told.insert(0, page.say(texts, key, count=len(names), first=first, second=second))
     if told:
         entries["description"] = " ".join(told)
-    return Recording(entries, (names[chosen[0]], names[chosen[1]]), len(names))
+    return Recording(entries, (names[chosen[0]], names[chosen[1]]))
 
 
 def _check(log: MistakeLog) -> None:

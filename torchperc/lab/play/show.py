@@ -28,6 +28,7 @@ def play(
     trainer: RuleTrainer | None = None,
     features: Sequence[str | int] | None = None,
     names: Sequence[str] | None = None,
+    samples: int | None = None,
     texts: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     height: int = HEIGHT,
@@ -45,7 +46,8 @@ def play(
         log: a run to replay: a log or a result, or the path of a ``.json`` log. It has its data itself.
         trainer: whose conventions the page begins with; also those of the run in ``log``.
         features: two features by name, or by position from 1.
-        names: of all features.
+        names: of all features; those of a data frame by default.
+        samples: draw so many of them at random.
         texts: a translation of the page, ``{key: text}``; the English texts are
             :func:`torchperc.lab.play.english`'s.
         out: the file to write.
@@ -61,7 +63,7 @@ def play(
     from torchperc.lab.play.contents import content_of
 
     given: dict[str, Any] = {"log": log, "trainer": trainer, "features": features, "names": names, "texts": texts}
-    made = Play(content_of(X, y, **given), checks.whole("height", height, at_least=100))
+    made = Play(content_of(X, y, samples=samples, **given), checks.whole("height", height, at_least=100))
     if out is None and in_notebook():
         if importlib.util.find_spec("anywidget") is not None:
             from torchperc.lab.play.coding import Coding
