@@ -37,13 +37,13 @@ def plural(count: int, noun: str) -> str:
 
 
 def number(value: Any) -> str:
-    """Six figures at most, with a true minus.
+    """Six figures at most, with a true minus; −0 is 0.
 
     Example:
-        >>> number(-0.25), number(51.0000000001), number(1e-9)
-        ('−0.25', '51', '1e−09')
+        >>> number(-0.25), number(51.0000000001), number(1e-9), number(-0.0)
+        ('−0.25', '51', '1e−09', '0')
     """
-    return f"{float(value):.6g}".replace("-", "−")
+    return f"{float(value) + 0.0:.6g}".replace("-", "−")
 
 
 def percent(fraction: Any, form: str = ".4g") -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """One set of conventions, see :class:`torchperc.Dialect`."""
 
     name: str

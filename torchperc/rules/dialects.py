@@ -9,29 +9,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from typing import Any
 
-from torchperc.rules.dialect_table import DIALECTS
+from torchperc.rules.dialect_table import DIALECTS, Row
 from torchperc.rules.trainer import RuleTrainer
 
 
 @dataclass(frozen=True)
-class Dialect:
+class Dialect(Row):
     """A named set of conventions, as arguments of :class:`RuleTrainer`, and a remark.
 
     Example:
         >>> NOTE_E.trainer(max_epochs=5).tie
         'strict'
     """
-
-    name: str
-    tie: str
-    bias_step: str
-    order: str
-    select: str
-    lr: float
-    remark: str
 
     def __post_init__(self) -> None:
         self.trainer()  # checks the conventions
@@ -42,7 +34,7 @@ class Dialect:
         return RuleTrainer(**{**conventions, **changes})
 
 
-ALL = tuple(Dialect(*row) for row in DIALECTS)
+ALL = tuple(Dialect(*astuple(row)) for row in DIALECTS)
 NOTE_A, NOTE_B, NOTE_C, NOTE_D, NOTE_E, SCIKIT_LEARN, MLXTEND, RIVER = ALL
 
 
