@@ -82,7 +82,3 @@ def test_every_dialect_trains(dialect):
     result = dialect.trainer(max_epochs=50).fit(net, X, y, validation=(X, y))
     assert result.verdict.name == "SEPARATED"
     assert torch.equal(result.predict(X), y)
-
-
-def test_the_docs_have_the_table(request):
-    assert tp.dialects.table() in (request.config.rootpath / "docs" / "conventions.md").read_text()
