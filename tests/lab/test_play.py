@@ -396,6 +396,7 @@ def test_conventions_of_a_trainer():
     [
         (tp.RuleTrainer(kernel="poly"), "the page has no kernel; leave it out of the trainer"),
         (tp.RuleTrainer(class_weight="balanced"), "the page has no class_weight"),
+        (tp.RuleTrainer(select="best-validation"), "the page has no validation set"),
         (tp.RuleTrainer(seed=2**53), "seed=9007199254740992 is beyond the integers of a page; use one below"),
         (tp.RuleTrainer(order=[1, 0]), "the page has no order of sample numbers; use order='given'"),
         ("sign", "trainer must be a RuleTrainer, found str"),

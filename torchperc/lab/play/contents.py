@@ -10,7 +10,7 @@ from typing import Any
 from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.lab.play import page
-from torchperc.lab.play.points import MOST_CLASSES, conventions_of, named, of_table
+from torchperc.lab.play.points import MOST_CLASSES, conventions_of, named, of_table, start_of
 from torchperc.lab.play.recorded import ENDINGS, ending_of, recording
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
@@ -26,9 +26,7 @@ def content_of_data(
     texts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The content of a page that begins with a data set, see :func:`torchperc.lab.play.points.of_table`."""
-    start: dict[str, Any] = {"data": of_table(table, features, samples, texts).entry()}
-    if trainer is not None:
-        start["conventions"] = conventions_of(trainer)
+    start = {"data": of_table(table, features, samples, texts).entry(), **start_of(trainer)}
     return page.content(start, texts=texts, title=table.name or None)
 
 
@@ -60,7 +58,8 @@ def content_of_log(
         known |= {"verdict": ending[0], "cycle": ending[1]}
     made = recording(log, table.names if table else names, features, texts=texts, **known)
     data = {**made.data, **named(made.feature_names, table.labels if table else None)}
-    return page.content({"data": data}, made.entries, texts=texts, title=table.name or None if table else None)
+    start = {**start_of(trainer), "data": data}
+    return page.content(start, made.entries, texts=texts, title=table.name or None if table else None)
 
 
 def content_of(
@@ -98,8 +97,7 @@ def content_of(
             why = f"y has {len(table.labels)} classes, and the page shows {MOST_CLASSES} at most"
             raise ValueError(f"{why}; compare one of them with the rest")
         return content_of_data(table, samples=samples, **shown)
-    start: dict[str, Any] = {"preset": "AND"}
-    return page.content(start if trainer is None else {**start, "conventions": conventions_of(trainer)}, texts=texts)
+    return page.content({"preset": "AND", **start_of(trainer)}, texts=texts)
 
 
 def load_log(path: Path, table: Dataset | None) -> tuple[MistakeLog, dict[str, Any]]:

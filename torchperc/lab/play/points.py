@@ -173,7 +173,22 @@ def conventions_of(trainer: RuleTrainer) -> dict[str, Any]:
             raise ValueError(f"the page has no {name}; leave it out of the trainer")
     if not isinstance(trainer.order, str):
         raise ValueError("the page has no order of sample numbers; use order='given', 'shuffled' or 'random-mistake'")
+    if trainer.select == "best-validation":
+        raise ValueError("the page has no validation set; use another select than 'best-validation'")
     if trainer.seed >= 2**53:
         raise ValueError(f"seed={trainer.seed} is beyond the integers of a page; use one below 2**53")
     same = {name: getattr(trainer, name) for name in ("tie", "order", "seed", "lr", "margin")}
     return {**same, "biasStep": trainer.bias_step or "unit", "maxEpochs": trainer.max_epochs}
+
+
+def start_of(trainer: RuleTrainer | None) -> dict[str, Any]:
+    """How the page begins by a trainer: its conventions, and the weights that it selects drawn beside the last ones.
+
+    Example:
+        >>> start_of(RuleTrainer(select="pocket"))["overlays"]
+        {'pocket': True}
+    """
+    if trainer is None:
+        return {}
+    conventions = conventions_of(trainer)
+    return {"conventions": conventions, "overlays": {} if trainer.select == "last" else {trainer.select: True}}

@@ -29,7 +29,8 @@ function startState(fragment) {
   const {start} = CONTENT;
   const preset = presetOf(fragment.preset ?? start.preset) ?? CONTENT.presets[0];
   const view = fragment.view ?? start.view ?? "rule";
-  const chosen = VIEWS.some(({id}) => id === view) ? {view} : {};
+  const overlays = {averaged: false, voted: false, pocket: false, ...start.overlays};
+  const chosen = VIEWS.some(({id}) => id === view) ? {view, overlays} : {overlays};
   if (start.data && !fragment.preset) {
     return {...chosen, data: start.data, conventions: {...defaultConventions(start.data.classes), ...start.conventions}};
   }

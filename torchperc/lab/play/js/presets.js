@@ -10,7 +10,7 @@
 //                 "conventions": {"tie": "update", "biasStep": "unit", "order": "given", "lr": 1, "seed": 0}}],
 //   "start": {"preset": "AND"}               or {"data": {…, "names": ["x", "y"], "classNames": ["no", "yes"],
 //                                            "description": what of the data is not shown},
-//                                            "conventions": {…}, "view": "rule"}
+//                                            "conventions": {…}, "overlays": {"pocket": true}, "view": "rule"}
 //   "recorded": null,                        or a log as logToJson writes it, with "description": what was projected
 //   "language": "en", "texts": {"de": {…}},  optional: more languages
 //   "widget": false                          true in a notebook: no link, points are handed back
