@@ -111,7 +111,7 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-# Notebooks are shown with the outputs that are kept in them; `make test-notebooks` runs them
+# Notebooks are shown with the outputs that are kept in them; `make test-all` runs them
 NOTEBOOKS = HERE / "notebooks"
 shutil.rmtree(NOTEBOOKS, ignore_errors=True)
 shutil.copytree(HERE.parent / "notebooks", NOTEBOOKS, ignore=shutil.ignore_patterns("*.md", "*.toml", ".*", "runs"))

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+pytest.importorskip("playwright", reason="`make test-all` installs playwright")
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 SHOTS = Path(__file__).parents[1] / "runs" / "browser"
@@ -22,7 +24,7 @@ FLAGS = [
     "--disable-sync",
 ]
 MISSING = (
-    "Chromium is missing. `make test-browser` installs it; by hand: "
+    "Chromium is missing. `make test-all` installs it; by hand: "
     "apt-get update && apt-get install -y --no-install-recommends chromium"
 )
 

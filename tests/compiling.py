@@ -1,101 +1,100 @@
-"""The compiled loops, shared out to parallel workers, so that in a fresh clone each is compiled once and not by all."""
+"""Compile the loops that most tests use, once, before parallel workers start.
 
-import io
+Only public functions are called, with samples in float64, dense and sparse, of two and of three classes. What else a
+test needs is compiled when it runs. ``python tests/compiling.py 0 2`` does the first of two halves.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-import numpy as np
-import pytest
-import scipy.sparse as sp
-import torch
-
-import torchperc as tp
-
+ROOT = Path(__file__).parent.parent
+CACHE = ROOT / ".pytest_cache" / "numba"  # NUMBA_CACHE_DIR of tests and of the processes that they start
 LAYOUTS = list(product((None, 3), (False, True)))
 
 
-def data(classes, sparse, dtype=np.float64):
-    X = np.random.default_rng(0).integers(-3, 4, (300, 6)).astype(dtype)
+def data(classes, sparse):
+    import numpy as np
+    import scipy.sparse as sp
+
+    X = np.random.default_rng(0).integers(-3, 4, (300, 6)).astype(float)
     y = np.where(X[:, 0] > 0, 1, -1) if classes is None else X[:, :classes].argmax(1)
     return (sp.csr_array(X) if sparse else X), y
 
 
-def net(classes, dtype=torch.float64):
-    return tp.Perceptron(6, dtype=dtype) if classes is None else tp.MulticlassPerceptron(6, classes, dtype=dtype)
+def net(classes):
+    import torch
+
+    import torchperc as tp
+
+    options = {"dtype": torch.float64}
+    return tp.Perceptron(6, **options) if classes is None else tp.MulticlassPerceptron(6, classes, **options)
 
 
 def rule():
-    for dtype, (classes, sparse) in product(("float64", "float32"), LAYOUTS):
-        X, y = data(classes, sparse, dtype)
-        tp.RuleTrainer(max_epochs=1, engine="compiled").fit(net(classes, getattr(torch, dtype)), X, y)
+    import torchperc as tp
 
-
-def two_cores():
-    from torchperc.rules.engines import compiled
-    from torchperc.samples import compiling
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiling, "cores", lambda: 2)
-        for name in ("_STRETCH", "_LOOK", "_SPARSE_STRETCH", "_SPARSE_LOOK"):
-            patch.setattr(compiled, name, 1)
-        for classes, sparse in LAYOUTS:
-            tp.RuleTrainer(max_epochs=2, engine="compiled").fit(net(classes), *data(classes, sparse))
+    for classes, sparse in LAYOUTS:
+        result = tp.RuleTrainer(max_epochs=1, engine="compiled").fit(net(classes), *data(classes, sparse))
+        result.log.averaged()
 
 
 def sweeps():
+    import torchperc as tp
+
     for classes, sparse in LAYOUTS:
         tp.sweep(*data(classes, sparse), num_classes=classes, seeds=[0], max_epochs=1)
 
 
 def descent():
-    for (classes, sparse), weights in product(LAYOUTS, (None, np.ones(300))):
-        X, y = data(classes, sparse)
-        tp.descend(net(classes), tp.LMSHead(), X, y, lr=0.01, engine="compiled", sample_weight=weights)
-        if classes is None:  # real targets are numbers of another type
-            tp.descend(net(None), tp.RegressionHead(), X, y + 0.5, lr=0.01, engine="compiled", sample_weight=weights)
+    import torchperc as tp
+
+    for classes, sparse in LAYOUTS:
+        tp.descend(net(classes), tp.LMSHead(), *data(classes, sparse), lr=0.01)
 
 
 def chains():
-    X, y = np.random.default_rng(0).integers(0, 2, (9, 5, 4)).astype(float), np.zeros((9, 5), int)
-    for scale in (1.0, 0.5):  # integers learn in float32
-        result = tp.RuleTrainer(1, engine="compiled").fit(tp.sequences.ChainPerceptron(4, 3), scale * X, y)
-        result.predict(X)
-        result.log.averaged()
-    tp.sequences.ChainPerceptron(4, 3, dtype=torch.float64).predict(list(X))
+    import numpy as np
+
+    import torchperc as tp
+
+    X, y = np.random.default_rng(0).normal(size=(9, 5, 4)), np.zeros((9, 5), int)
+    chain = tp.sequences.ChainPerceptron(4, 3)
+    tp.RuleTrainer(1, engine="compiled").fit(chain, X, y).log.averaged()
+    chain.predict(list(X))
 
 
 def taggers():
-    corpus = tp.sequences.Corpus.of(tp.data.tagged_sentences(200))
-    for buckets in (None, 2**8):
-        tagger = tp.sequences.Tagger.fit(corpus, epochs=1, buckets=buckets)
-        list(tagger.tagged_lines(io.BytesIO(b"The dog. A cat")))
-    tagger.evaluate(corpus)
+    import torchperc as tp
+
+    sentences = [[("the", "D"), ("dog", "N"), ("barks", "V")]] * 20
+    words, tags = ([[pair[place] for pair in sentence] for sentence in sentences] for place in (0, 1))
+    tp.sklearn.SequenceTagger().fit(words, tags).predict(words)
 
 
-def token_features():
-    from torchperc.sequences import Corpus, FeatureMap, iter_blocks
-
-    corpus = Corpus.of([["the", "dög"]])
-    for features in (FeatureMap(), FeatureMap(buckets=64)):
-        features.fit(corpus)
-        features.transform(corpus)
-    for text in (b"a b\n\n", b"a/b\n"):
-        list(iter_blocks(io.BytesIO(text)))
+JOBS = [rule, sweeps, chains, descent, taggers]
 
 
-LOOPS = {
-    "loops.learn": chains,
-    "learn.learn": rule,
-    "token_loops.split_text": taggers,
-    "many.sweep_one": sweeps,
-    "loops.descend": descent,
-    "two_cores.learn_ahead": two_cores,
-    "feature_loops.number_features": token_features,
-}
+def compile_once(processes: int, say: Callable[[str], object]) -> None:
+    """Compile by so many processes, unless nothing has changed since it was done before."""
+    stamp = CACHE / "complete"
+    newest = max(path.stat().st_mtime for path in (ROOT / "torchperc").rglob("*.py"))
+    if stamp.is_file() and stamp.stat().st_mtime > newest:
+        return
+    say("compiling the loops that most tests use, once ...")
+    shutil.rmtree(CACHE, ignore_errors=True)  # numba does not see that a function called by a cached one has changed
+    commands = [[sys.executable, __file__, str(part), str(processes)] for part in range(processes)]
+    for process in [subprocess.Popen(command, cwd=ROOT) for command in commands]:
+        process.wait()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    stamp.touch()
 
 
-def compile_some(worker: int, workers: int) -> None:
-    """What one worker compiles, unless it was compiled before; two workers take about as long as each other."""
-    for name in list(LOOPS)[worker::workers]:
-        if not any(Path(tp.__file__).parent.rglob(f"{name}-*.nbi")):
-            LOOPS[name]()
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    first, step = map(int, sys.argv[1:])
+    for job in JOBS[first::step]:
+        job()

@@ -9,26 +9,41 @@ import warnings
 import pretend
 import pytest
 import torch
-from compiling import compile_some
+from compiling import CACHE, compile_once
 from hypothesis import HealthCheck, settings
 
 # the suite runs in parallel workers; one thread each keeps them out of each other's way and sums in one order
 torch.set_num_threads(1)
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# one folder of compiled loops for workers and the processes that tests start
+os.environ["NUMBA_CACHE_DIR"] = str(CACHE)
+# a folder per worker for torch.compile, whose files two workers might write at once
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(CACHE.parent / f"inductor-{os.environ.get('PYTEST_XDIST_WORKER', 'main')}")
 
 # every Trainer asks the installed packages for callbacks of theirs, which reads the metadata of them all
 importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
 
-settings.register_profile(
-    "repeatable", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
-settings.load_profile("repeatable")
+collect_ignore = ["notebook_runs.py"]  # a program that needs nbclient, without examples
+
+common = {"derandomize": True, "deadline": None, "suppress_health_check": [HealthCheck.too_slow], "database": None}
+settings.register_profile("default", max_examples=15, **common)
+settings.register_profile("all", max_examples=200, **common)  # pytest --hypothesis-profile all
+settings.load_profile("default")
 
 
-def pytest_sessionstart() -> None:
-    worker, workers = os.environ.get("PYTEST_XDIST_WORKER"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    if worker is not None and workers > 1:
-        compile_some(int(worker.removeprefix("gw")), workers)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    several = session.config.getoption("numprocesses", None) or "TORCHPERC_FAULTS" in os.environ
+    if several and not hasattr(session.config, "workerinput"):  # in the process that starts the workers
+        compile_once(2, session.config.pluginmanager.get_plugin("terminalreporter").write_line)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let tests of several processes run one after the other, and those with a browser share it."""
+    for item in items:
+        for name, group in {"processes": "processes", "faults": "processes", "browser": "browser"}.items():
+            if item.get_closest_marker(name):
+                item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(autouse=True)
@@ -127,4 +142,4 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_unconfigure() -> None:
-    gc.unfreeze()  # else Triton, which torch.compile imports, complains of what was not freed
+    gc.unfreeze()  # else libraries that check at exit complain of what was not freed

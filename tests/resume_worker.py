@@ -55,23 +55,18 @@ adam = partial(gradient, optimizer=partial(torch.optim.Adam, lr=0.05))
 KINDS = {
     "adam": adam,
     "steps": partial(adam, scheduler=halved),
-    "momentum": partial(gradient, optimizer=partial(torch.optim.SGD, lr=0.1, momentum=0.9)),
     "drawing": partial(adam, drawing),
     "sample": partial(gradient, linear, "perceptron", update="sample", lr=0.1),
     "sample full": partial(gradient, linear, "lms", update="sample", lr=0.02, batch_size="full"),
     "sample steps": partial(gradient, linear, update="sample", lr=0.5, scheduler=halved),
-    "two-sample": partial(gradient, linear, "lms", lr=0.05, start="two-sample"),
     "best": partial(adam, callbacks=[RestoreBest]),
     "best in training": partial(adam, callbacks=[partial(RestoreBest, "error/train")]),
     "epsilon": partial(adam, callbacks=[partial(EpsilonStop, 0.004)]),
     "early": partial(gradient, lr=1.0, callbacks=[partial(EarlyStopping, "loss/val", patience=2)]),
     "separated": partial(rule, "shuffled", source="AND"),
     "cycling": partial(rule, "given", source="XOR", net_seed=0),
-    **{
-        f"{order} {select}": partial(rule, order, select)
-        for order in ("shuffled", "random-mistake")
-        for select in ("last", "averaged", "best-validation")
-    },
+    "shuffled averaged": partial(rule, "shuffled", "averaged"),
+    "random-mistake best-validation": partial(rule, "random-mistake", "best-validation"),
 }
 
 

@@ -4,7 +4,6 @@ import ast
 import importlib
 import subprocess
 import sys
-import warnings
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import torchperc as tp
-from torchperc import _lazy
 
 ROOT = Path(tp.__file__).parent
 
@@ -85,9 +83,6 @@ def import_graph(root=ROOT):
                 named |= {alias.name for alias in node.names if alias.name.split(".")[0] == root.name}
         graph[name] = {found for dotted in named for found in runs(home(dotted))} - {name}
         graph[name] |= set(runs(name)) - {name}
-    graph.get(f"{root.name}._lazy", set()).discard(
-        root.name
-    )  # by which the front door is made: it imports nothing of the package
     return graph
 
 
@@ -164,7 +159,6 @@ def test_heavy_libraries_load_late(fresh):
         "tensorboard",
         "rich",
         "pandas",
-        "triton",
     }
     loaded = loaded_after("import torchperc; torchperc.RuleTrainer; torchperc.crosscheck; torchperc.MLP", fresh)
     assert "torchperc" in loaded
@@ -182,34 +176,10 @@ def test_every_promised_name_is_there():
         _ = tp.Perceptrons
 
 
-def old_names():
-    for line in (Path(__file__).parent / "names_of_0.1.txt").read_text().splitlines():
-        module, names = line.split(":")
-        yield module, names.split()
-
-
-@pytest.mark.parametrize(("module", "names"), list(old_names()))
-def test_names_of_the_last_version_are_still_importable(module, names):
-    sys.modules.pop(module, None) if module.removeprefix("torchperc.") in _lazy.RENAMED else None
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        found = importlib.import_module(module)
-        for name in names:
-            assert getattr(found, name) is not None
-    renamed = module.removeprefix("torchperc.") in _lazy.RENAMED
-    assert not renamed or any(issubclass(each.category, DeprecationWarning) for each in said)
-
-
-def test_an_old_function_is_not_hidden_by_a_module_of_its_name():
-    importlib.import_module("torchperc.data.partition")
-    with pytest.warns(DeprecationWarning, match="make_partition"):
-        assert tp.data.partition is tp.data.make_partition
-
-
-def test_the_short_paths_of_nn_are_the_same_modules():
+def test_the_short_paths_are_the_same_modules():
     for name in ("functional", "heads", "losses", "modules"):
-        assert importlib.import_module(f"torchperc.{name}") is importlib.import_module(f"torchperc.nn.{name}")
         assert getattr(tp, name) is importlib.import_module(f"torchperc.nn.{name}")
+    assert tp.dialects is importlib.import_module("torchperc.rules.dialects")
 
 
 def test_every_public_name_has_a_docstring_with_an_example():

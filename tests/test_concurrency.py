@@ -5,21 +5,16 @@ import gc
 import multiprocessing
 import os
 import pickle
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from matplotlib import pyplot as plt
 from scipy.sparse import csr_array
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc.descent import objective
-from torchperc.rules.engines import compiled
 
 # few epochs are enough here
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -44,7 +39,7 @@ SPARSE = csr_array(np.where(abs(X) > 0.7, X, 0.0))
 def by_rule(seed, engine="auto", X=X):
     net = tp.Perceptron(WIDTH, dtype=torch.float64)
     result = tp.RuleTrainer(engine=engine, order="shuffled", seed=seed, max_epochs=12).fit(net, X, Y)
-    return result.log.index.numpy(), net.weight.detach().numpy().copy(), net.predict(torch.from_numpy(X)).numpy() if X is not SPARSE else None  # fmt: skip
+    return result.log.index.numpy(), net.weight.detach().numpy().copy()
 
 
 def by_estimator(seed, kind, **options):
@@ -79,11 +74,8 @@ JOBS = {
     "reference": lambda k: by_rule(k, "reference"),
     "compiled": lambda k: by_rule(k, "compiled"),
     "compiled, sparse": lambda k: by_rule(k, "compiled", SPARSE),
-    "blocked": lambda k: by_rule(k, "blocked"),
     "PerceptronClassifier": lambda k: by_estimator(k, "PerceptronClassifier", max_iter=12),
-    "LMSClassifier": lambda k: by_estimator(k, "LMSClassifier", max_iter=5),
     "LogisticClassifier": lambda k: by_estimator(k, "LogisticClassifier", max_iter=5, update="sample"),
-    "LogisticClassifier, optimum": lambda k: by_estimator(k, "LogisticClassifier", update="optimum", l2=0.1),
     "descend": by_descent,
     "minimise": by_minimising,
     "sweep": by_sweep,
@@ -96,12 +88,8 @@ def same(one, two):
 
 
 @pytest.fixture
-def _two_cores(monkeypatch):
-    """Two threads wherever there may be, for samples as few as these."""
-    monkeypatch.setattr(compiled, "_STRETCH", 2**9)
-    monkeypatch.setattr(compiled, "_LOOK", 2**9)
-    monkeypatch.setattr(objective, "SHARE", 2**9)
-    monkeypatch.setattr(objective, "COMPILED_FROM", 1)
+def _two_cores():
+    """Two threads wherever there may be."""
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(1)
@@ -115,14 +103,6 @@ def test_eight_threads_find_what_one_finds(name):
     with ThreadPoolExecutor(THREADS) as pool:
         together = list(pool.map(JOBS[name], range(THREADS)))
     assert all(map(same, one_by_one, together))
-
-
-def test_threads_may_share_a_net_to_predict_with():
-    net = tp.Perceptron(WIDTH, init="normal", seed=0, dtype=torch.float64)
-    rows = torch.from_numpy(X)
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = list(pool.map(lambda _: net.predict(rows), range(4 * THREADS)))
-    assert all(torch.equal(each, net.predict(rows)) for each in found)
 
 
 # --- processes ----------------------------------------------------------------------------------------------------
@@ -158,33 +138,10 @@ def test_a_fork_after_use_learns_the_same():
     after = run_child(multiprocessing.get_context("fork"), do_all)
     assert not isinstance(after, str), after
     for name, expected in before.items():
-        if "optimum" in name or name == "minimise":  # sums by torch, whose last bit may differ with its threads
+        if name == "minimise":  # sums by torch, whose last bit may differ with its threads
             np.testing.assert_allclose(after[name][0], expected[0], rtol=1e-9)
         else:
             assert same(after[name], expected), name
-
-
-@pytest.mark.slow
-def test_a_spawned_process_learns_the_same():
-    found = run_child(multiprocessing.get_context("spawn"), do_all)
-    assert not isinstance(found, str), found
-    assert all(same(found[name], job(1)) for name, job in JOBS.items())
-
-
-@pytest.mark.slow
-def test_parallel_sweeps_do_without_a_threadsafe_pool():
-    """numba's own pool, where neither TBB nor OpenMP is there, ends the process if two threads start a loop."""
-    script = (
-        "import numpy as np, torchperc as tp\n"
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "X, y = tp.data.separable_blobs(100, seed=0)\n"
-        "make = lambda k: tp.sweep(X, y, seeds=[k, k + 1]).mistakes.tolist()\n"
-        "one = [make(k) for k in range(8)]\n"
-        "assert list(ThreadPoolExecutor(8).map(make, range(8))) == one\n"
-    )
-    environment = {**os.environ, "NUMBA_THREADING_LAYER": "workqueue"}
-    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-500:]
 
 
 # --- copies -------------------------------------------------------------------------------------------------------
@@ -194,15 +151,6 @@ def lit(module):
     trainer = pl.Trainer(max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)  # fmt: skip
     trainer.fit(module, DataLoader(TensorDataset(*AND), 4))
     return module
-
-
-def estimator(kind, how, **options):
-    model = getattr(tp.sklearn, kind)(**options)
-    if how == "unfitted":
-        return model
-    if how == "partial":
-        return model.partial_fit(X, Y, classes=[-1, 1])
-    return model.fit(X, Y)
 
 
 def chunked(select):
@@ -243,17 +191,15 @@ def numbers(thing):
 
 
 def ignored(owner, name):
-    """What is drawn, and what an estimator or trainer leaves out of a copy or makes smaller."""
-    drawn = type(owner).__name__.endswith("Display") and name.endswith("_")
-    return drawn or name in ("_log", "certificate_", "_streams", "_voter", "_stream", "_trainer", "_fabric")
+    """What a trainer leaves out of a copy or makes smaller."""
+    return name in ("_log", "_streams", "_stream", "_trainer", "_fabric")
 
 
 ONES = {
     "Perceptron": lambda: tp.Perceptron(2, init="normal", seed=0),
-    "MulticlassPerceptron": lambda: tp.MulticlassPerceptron(2, 3, init="normal", seed=0),
-    "JointPerceptron": lambda: tp.JointPerceptron(2, 3),
     "MLP": lambda: tp.MLP(2, seed=0),
-    **{name: getattr(tp, name) for name in ("PerceptronLoss", "LMSLoss", "LogisticLoss", "MulticlassPerceptronLoss", "ZeroOneLoss", "CostLoss", "PerceptronHead", "LMSHead", "LogisticHead")},
+    "PerceptronLoss": tp.PerceptronLoss,
+    "LMSHead": tp.LMSHead,
     "RuleTrainer": lambda: tp.RuleTrainer(order="shuffled", seed=3, class_weight={1: 2.0}),
     "RuleTrainer, kernel": lambda: tp.RuleTrainer(kernel="rbf", gamma=2.0),
     "RuleResult": lambda: fitted_rule(select="averaged", prove=True),
@@ -261,29 +207,17 @@ ONES = {
     "RuleResult, kernel": lambda: fitted_rule(kernel="poly", degree=2),
     "RuleResult, stream": lambda: chunked("voted"),
     "MistakeLog": lambda: fitted_rule().log,
-    "LinearModel": lambda: fitted_rule().log.pocket(),
-    "Certificate, separable": lambda: tp.theory.separability(*AND),
-    "Certificate, not": lambda: tp.theory.separability(*tp.data.gate("XOR")),
+    "Certificate": lambda: tp.theory.separability(*tp.data.gate("XOR")),
     "MaxMargin": lambda: tp.theory.max_margin(*AND),
     "Sweep": lambda: tp.sweep(*AND, seeds=range(3)),
     "CrossCheck": lambda: tp.crosscheck(*AND, epochs=3),
     "Optimum": lambda: tp.minimise(tp.Perceptron(2), tp.LogisticHead(), *AND, l2=0.1),
-    "Dialect": lambda: tp.dialects.NOTE_A,
     "Dataset": lambda: tp.data.load("iris"),
-    "FittedModel": lambda: tp.FittedModel.of(tp.Perceptron(2, init="normal", seed=0), tp.PerceptronHead(), labels=["a", "b"]),
-    **{f"{kind}, {how}": (lambda kind=kind, how=how: estimator(kind, how)) for kind in ("PerceptronClassifier", "LMSClassifier", "LogisticClassifier") for how in ("unfitted", "fitted", "partial")},
-    "PerceptronClassifier, kernel": lambda: estimator("PerceptronClassifier", "fitted", kernel="rbf"),
-    "PerceptronClassifier, voted": lambda: estimator("PerceptronClassifier", "fitted", select="voted", max_iter=5),
-    "PerceptronClassifier, voted stream": lambda: estimator("PerceptronClassifier", "partial", select="voted"),
+    "FittedModel": lambda: tp.FittedModel.of(tp.Perceptron(2), tp.PerceptronHead(), labels=["a", "b"]),
     "LitClassifier": lambda: lit(tp.lightning.LitClassifier(tp.Perceptron(2), "logistic")),
     "LitRule": lambda: lit(tp.lightning.LitRule(tp.Perceptron(2))),
     "TabularDataModule": lambda: tp.lightning.TabularDataModule("iris", {"positive": "setosa"}, scale="standard"),
-    "Board": lambda: tp.lightning.Board(),
-    "PathDisplay": lambda: tp.plots.PathDisplay.from_log(fitted_rule().log),
-    "BracketDisplay": lambda: tp.plots.BracketDisplay.from_log(fitted_rule().log),
-    "MarginDisplay": lambda: tp.plots.MarginDisplay.from_model(tp.Perceptron(2, init="normal", seed=0), *AND),
-    "LearningCurveDisplay": lambda: tp.plots.LearningCurveDisplay.from_result(fitted_rule()),
-}  # fmt: skip
+}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore:.*LeafSpec:FutureWarning")  # of Lightning
@@ -291,16 +225,10 @@ ONES = {
 @pytest.mark.parametrize("name", ONES)
 def test_copies_are_equal(name, way):
     one = ONES[name]()
-    try:
-        two = pickle.loads(pickle.dumps(one)) if way == "pickle" else copy.deepcopy(one)
-        assert type(two) is type(one)
-        assert numbers(one) == numbers(two)
-        assert "Display" in name or numbers(one) or name.endswith(("Head", "Loss"))
-        for ask in ("predict", "forward", "decision_function"):
-            if hasattr(one, ask) and getattr(one, "classes_", None) is not None:
-                assert np.array_equal(getattr(one, ask)(X), getattr(two, ask)(X))
-    finally:
-        plt.close("all")
+    two = pickle.loads(pickle.dumps(one)) if way == "pickle" else copy.deepcopy(one)
+    assert type(two) is type(one)
+    assert numbers(one) == numbers(two)
+    assert numbers(one) or name == "PerceptronLoss"
 
 
 @pytest.mark.parametrize("select", ["last", "averaged", "voted"])
@@ -325,7 +253,7 @@ def memory():
 
 
 def fits(seed):
-    for name in ("compiled", "PerceptronClassifier", "LogisticClassifier", "minimise"):
+    for name in ("compiled", "PerceptronClassifier", "minimise"):
         JOBS[name](seed % 7)
 
 
@@ -345,35 +273,22 @@ def learner(name):
 LEARNERS = [
     *(("RuleTrainer", select) for select in ("last", "averaged", "voted")),
     *(("PerceptronClassifier", select) for select in ("last", "averaged", "voted")),
-    ("LMSClassifier", None),
     ("LogisticClassifier", None),
-]  # fmt: skip
+]
 
 
-def growth(call, warm, calls):
-    """Megabytes and files that so many calls leave behind, after some to warm up."""
-    for k in range(warm):
+@pytest.mark.slow
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux's /proc")
+@pytest.mark.parametrize(("call", "calls"), [(fits, 10), (learner(LEARNERS[1]), 1000)], ids=["fits", "stream"])
+def test_calls_leave_nothing_behind(call, calls):
+    for k in range(calls // 3):
         call(k % 64)
     before = memory()
     for k in range(calls):
         call(k % 64)
     after = memory()
-    return after[0] - before[0], after[1] - before[1]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="reads Linux's /proc")
-def test_fits_leave_nothing_behind():
-    megabytes, files = growth(fits, 3, 10)
-    assert files == 0
-    assert megabytes < 8
-
-
-@pytest.mark.faults
-def test_a_thousand_fits_leave_nothing_behind():
-    megabytes, files = growth(fits, 100, 900)
-    assert files == 0
-    assert megabytes < 8
+    assert after[1] == before[1]
+    assert after[0] - before[0] < 8
 
 
 @pytest.mark.slow
@@ -390,16 +305,6 @@ def test_a_stream_keeps_nothing_of_calls_without_mistakes(name, monkeypatch):
         for k in range(60):
             call(k % 32)
     assert sizes[1] <= sizes[0] + 64  # a number of more digits
-
-
-@pytest.mark.faults
-@pytest.mark.parametrize("name", [LEARNERS[1], LEARNERS[4], LEARNERS[7]], ids=str)
-def test_a_long_stream_needs_no_more_memory(name):
-    """As many calls as TORCHPERC_STREAM says: 10,000 by default, and 1,000,000 for whoever has half an hour."""
-    calls = int(os.environ.get("TORCHPERC_STREAM", "10000"))
-    megabytes, files = growth(learner(name), 1000, calls)
-    assert files == 0
-    assert megabytes < 4
 
 
 def test_a_history_of_a_stream_is_its_last_calls(monkeypatch):

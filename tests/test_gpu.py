@@ -17,7 +17,6 @@ from torch.utils.data import DataLoader, TensorDataset
 import torchperc as tp
 from torchperc import functional as tpf
 from torchperc.lab import xor
-from torchperc.rules.engines import blocked
 
 L = tp.lightning
 pytestmark = [
@@ -90,7 +89,6 @@ def test_a_perceptron_measures_on_a_device(device):
         lambda net, X, y: net.offset(),
         lambda net, X, y: net.signed_distance(X),
         lambda net, X, y: net.margin(X, y),
-        lambda net, X, y: net.homogeneous()(tpf.homogeneous(X)),
         lambda net, X, y: tpf.squared_radius(X),
         lambda net, X, y: tpf.joint_features(X, 3),
         lambda net, X, y: torch.cat(tpf.unfold_bias(tpf.fold_bias(net.weight, net.bias))[:1]),
@@ -194,7 +192,7 @@ def test_rule(device, classes, select):
 
 
 @pytest.mark.parametrize("order", ["given", "random-mistake", [3, 1, 2, 0, 5]], ids=str)
-@pytest.mark.parametrize("engine", ["blocked", "reference"])
+@pytest.mark.parametrize("engine", ["auto", "reference"])
 def test_orders_and_engines(device, engine, order):
     X, y = data(count=8)
     runs = [
@@ -289,11 +287,21 @@ def test_crosscheck(device):
 
 
 @pytest.mark.parametrize("classes", [None, 3])
-def test_auto_takes_blocks_or_a_program_on_a_device(device, classes):
-    X, y = oracles.integers(2, count=400, classes=classes)
-    net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)).to(device)
-    run = tp.RuleTrainer().start(net, X, y)
-    assert type(run._engine).__name__ == {"pretend": "BlockedEngine", "cuda": "TritonEngine"}[device]
+def test_samples_are_copied_to_the_cpu_once_and_the_weights_back(device, classes):
+    X, y = data(classes)
+    net = (tp.Perceptron(3) if classes is None else tp.MulticlassPerceptron(3, classes)).double().to(device)
+    run = tp.RuleTrainer(max_epochs=4).start(net, X.to(device), y.to(device))
+    with pretend.counted() as seen:
+        while run.verdict is None:
+            run.epoch()
+        result = run.result()
+    assert not seen.waits
+    assert not seen.kernels
+    assert result.model.weight.device.type == "cpu"
+    result.write_to(net)
+    assert torch.equal(net.weight.cpu(), result.model.weight)
+    on_device = tp.RuleTrainer(max_epochs=4, engine="reference").start(net, X.to(device), y.to(device))
+    assert on_device.rows.device.type != "cpu"
 
 
 def test_a_model_of_a_device_is_saved_and_read_on_the_cpu(device, tmp_path):
@@ -305,76 +313,6 @@ def test_a_model_of_a_device_is_saved_and_read_on_the_cpu(device, tmp_path):
     assert torch.equal(model.scores(X), net(X.to(device)).detach().cpu())
 
 
-# --- blocks: how often the host waits ---
-
-
-def cloud(kind, classes=None, count=100, width=4, dtype=torch.float64):
-    """Integers or floats, separable with a margin or noisy."""
-    draw = partial(torch.randn, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    X = draw(count, width)
-    X = (3 * X).round() if "integers" in kind else X.to(dtype).double()
-    scores = X @ draw(width, classes or 1) + (2 * draw(count, classes or 1) if "noisy" in kind else 0)
-    if classes:
-        return X.to(dtype), scores.argmax(1)
-    keep = scores[:, 0].abs() > (0 if "noisy" in kind else 0.3)
-    return X[keep].to(dtype), torch.where(scores[keep, 0] > 0, 1, -1)
-
-
-@pytest.mark.parametrize(
-    ("kind", "classes", "options"),
-    [
-        ("integers", None, {}),
-        ("integers", 3, {}),
-        ("integers, noisy", None, {"tie": "sign"}),
-        ("integers, noisy", None, {"margin": 1.0}),
-        ("integers, noisy", None, {"sweeps": 2}),
-        ("floats", None, {}),
-        ("floats", None, {"tie": "strict", "lr": 0.1, "bias_step": "radius"}),
-        ("floats", None, {"dtype": torch.float32}),
-        ("floats", 3, {}),
-        ("floats, noisy", None, {}),
-        ("floats, noisy", 3, {"dtype": torch.float32, "class_weight": "balanced"}),
-        ("floats", None, {"class_weight": {-1: 0.7, 1: 1.3}}),
-    ],
-    ids=str,
-)
-@pytest.mark.filterwarnings("ignore:tie='strict'")
-def test_blocks_wait_once_per_epoch_and_for_blocks_that_are_in_doubt(device, kind, classes, options):
-    options = dict(options)
-    sweeps = options.pop("sweeps", blocked._SWEEPS)
-    X, y = cloud(kind, classes, dtype=options.pop("dtype", torch.float64))
-
-    def net():
-        made = tp.Perceptron(4) if classes is None else tp.MulticlassPerceptron(4, classes)
-        made.load_state_dict(
-            {name: values + ("strict" in options.values()) for name, values in made.state_dict().items()}
-        )
-        return made.to(X.dtype)
-
-    plain = tp.RuleTrainer(max_epochs=5, engine="reference", **options).fit(net(), X, y)
-    run = tp.RuleTrainer(max_epochs=5, engine="blocked", **options).start(net().to(device), X, y)
-    engine, by_hand = run._engine, []
-    engine.block = 10
-    learn = engine._by_plain_loop
-    engine._by_plain_loop = lambda *args: by_hand.append(1) or learn(*args)
-    while run.verdict is None:
-        by_hand.clear()
-        with pretend.counted() as seen, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(blocked, "_SWEEPS", sweeps)
-            run.epoch()
-        if device == "pretend" and run.verdict is None:  # which a strict tie looks at every sample for
-            # a stretch that is in doubt costs a look and a copy, and is followed by a shorter one
-            assert len(seen.waits) <= 1 + 3 * len(by_hand) + 3 * (len(run.history) == 1), seen.waits
-            if kind == "integers" and len(run.history) > 2:
-                assert len(seen.waits) == 1, seen.waits
-    result = run.result()
-    assert result.log.equals(plain.log)
-    assert torch.equal(result.model.weight.cpu(), plain.model.weight)
-    assert torch.equal(result.model.bias.cpu(), plain.model.bias)
-    assert [record.mistakes for record in result.history] == [record.mistakes for record in plain.history]
-    assert [record.norm for record in result.history] == [record.norm for record in plain.history]
-
-
 def test_a_score_that_rounding_hides_is_decided_exactly(device):
     hidden = list(permutations((1e16, 1.0, -1e16)))  # which score 1, though in some order they add up to 0
     X = torch.tensor([*hidden, (0.0, -1.0, 0.0)], dtype=torch.float64)
@@ -382,20 +320,21 @@ def test_a_score_that_rounding_hides_is_decided_exactly(device):
     for place in ("cpu", device):
         net = tp.Perceptron(3, bias=False, dtype=torch.float64)
         torch.nn.init.ones_(net.weight)
-        run = tp.RuleTrainer(max_epochs=1, engine="blocked").start(net.to(place), X, y)
-        run._engine._rate = 0.0  # so that the block is tried
+        run = tp.RuleTrainer(max_epochs=1, engine="reference").start(net.to(place), X, y)
         assert run.epoch().mistakes == 0
 
 
 # --- sparse samples ---
 
 
-def test_sparse_samples_of_the_rule_need_the_cpu(device):
+def test_sparse_samples_need_the_cpu(device):
     X, y = data()
     with pytest.raises(TypeError, match=r"X is sparse, which needs a net on the CPU, found .*; use net\.cpu\(\)"):
-        tp.RuleTrainer().fit(tp.Perceptron(3).double().to(device), csr_array(X.numpy()), y)
-    with pytest.raises(ValueError, match="X is sparse, which needs a net on the CPU"):
-        tp.minimise(tp.Perceptron(3).double().to(device), tp.LMSHead(), csr_array(X.numpy()), y)
+        tp.RuleTrainer(engine="reference").fit(tp.Perceptron(3).double().to(device), csr_array(X.numpy()), y)
+    net = tp.Perceptron(3).double().to(device)
+    tp.RuleTrainer(max_epochs=2).fit(net, csr_array(X.numpy()), y)  # where the compiled loop learns
+    assert net.weight.any()
+    tp.minimise(net, tp.LMSHead(), csr_array(X.numpy()), y)  # all of it on the CPU
 
 
 # --- descent ---
@@ -482,10 +421,9 @@ def batches(classes=None, size=None, shuffle=False, weighted=False, count=24):
     ("name", "train", "options"),
     [
         ("two", {}, {"head": "logistic", "lr": 0.1}),
-        ("two", {"size": 9}, {"head": "lms", "lr": 0.01, "class_weight": "balanced"}),
+        ("two", {"size": 9}, {"head": "lms", "lr": 0.01, "class_weight": {-1: 0.5, 1: 2.0}}),
         ("two", {"size": 9, "weighted": True}, {"head": "perceptron", "lr": 1.0, "update": "sample"}),
-        ("two", {"weighted": True}, {"head": "lms", "lr": "auto", "start": "two-sample"}),
-        ("two", {"size": 9}, {"head": "logistic", "lr": "auto"}),
+        ("two", {"weighted": True}, {"head": "lms", "lr": 0.01}),
         ("many", {"size": 9}, {"head": "logistic", "lr": 0.1, "class_weight": {0: 2.0, 1: 1.0, 2: 1.0, 3: 0.5}}),
         ("many", {}, {"head": "lms", "lr": 0.01, "update": "sample"}),
         ("joint", {"weighted": True}, {"head": "perceptron", "lr": 0.1}),
@@ -562,9 +500,6 @@ LOGISTIC = partial(L.LitClassifier, head="logistic", lr=0.1)
         ("two", partial(LOGISTIC, class_weight={-1: 1.0, 1: 2.0}), {}, False, False, 1),
         ("many", partial(L.LitClassifier, head="lms", lr=0.01), {"size": 9}, False, False, 1),
         ("mlp", partial(L.LitClassifier, optimizer=partial(torch.optim.Adam, lr=0.01)), {}, True, False, 2),
-        ("zero", L.LitRule, {}, False, False, 1),
-        ("zero", partial(L.LitRule, select="averaged", order="shuffled"), {}, True, True, 2),
-        ("two", L.LitRule, {}, False, False, 2),  # sums round and mistakes are many: the plain loop on the host
     ],
     ids=lambda value: str(getattr(value, "keywords", value)),
 )

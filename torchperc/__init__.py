@@ -3,8 +3,7 @@
 Names are loaded on first use, so that ``import torchperc`` loads nothing else; ``__init__.pyi`` lists them all.
 """
 
-from torchperc import _lazy
+from lazy_loader import attach_stub
 
 __version__ = "0.2.0"
-__getattr__, __dir__, __all__ = _lazy.attach(__name__, __file__)
-_lazy.install()
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

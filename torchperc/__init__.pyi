@@ -48,8 +48,7 @@ from .rules.sweep import Sweep as Sweep
 from .rules.sweep import sweep as sweep
 from .rules.trainer import RuleTrainer as RuleTrainer
 from .sequences.chains import StructuredPerceptronLoss as StructuredPerceptronLoss
-from .workflow.learn import Learned as Learned
-from .workflow.learn import LearnedRegression as LearnedRegression
+from .workflow.learn import LearnResult as LearnResult
 from .workflow.learn import learn as learn
 
 __version__: str

@@ -164,9 +164,10 @@ def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
     values = _one_per_sample(y, count, name)
     if values.dtype not in (torch.bool, torch.uint8):  # to uint8, −1 is 255
         numbers = in_numpy(values)
-        plus, minus = int((numbers == 1).sum()), int((numbers == -1).sum())
+        count_of = np.count_nonzero if isinstance(numbers, np.ndarray) else torch.count_nonzero
+        plus, minus = int(count_of(numbers == 1)), int(count_of(numbers == -1))
         if plus + minus == count and ((plus and minus) or not both):
-            return _integers(values)
+            return _integers(numbers)
     found = torch.unique(values).tolist()
     if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
         remedy = "map your two labels to -1 and +1 first"
@@ -175,7 +176,9 @@ def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
             if any(not float(value).is_integer() for value in found if math.isfinite(value)):
                 remedy = _REGRESSION
         raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; {remedy}")
-    raise _one_class(name, found)
+    if both:
+        raise _one_class(name, found)
+    return _integers(in_numpy(values))  # of type uint8
 
 
 def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", both: bool = True) -> Tensor:
@@ -185,7 +188,7 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
         numbers = in_numpy(values)
         lowest, highest = int(numbers.min()), int(numbers.max())
         if lowest >= 0 and highest < num_classes and (lowest < highest or not both):
-            return _integers(values)
+            return _integers(numbers)
     found = torch.unique(values).tolist()
     if any(value not in range(num_classes) for value in found):
         real = any(not float(value).is_integer() for value in found if math.isfinite(value))
@@ -193,12 +196,11 @@ def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", bot
         raise ValueError(f"{name} must hold class indices 0 to {num_classes - 1}, found {_some(found)}; {remedy}")
     if both and len(found) < 2:
         raise _one_class(name, found)
-    return _integers(values)
+    return _integers(in_numpy(values))
 
 
-def _integers(values: Tensor) -> Tensor:
-    """A copy as int64."""
-    numbers = in_numpy(values)
+def _integers(numbers: Any) -> Tensor:
+    """A copy of an array or tensor as int64."""
     if isinstance(numbers, torch.Tensor):
         return numbers.to(torch.int64, copy=True)
     return torch.from_numpy(numbers.astype(np.int64))
@@ -249,10 +251,11 @@ def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight
 
 def _one_per_sample(y: Data, count: int, name: str) -> Tensor:
     values = as_tensor(y, name)
-    if values.dim() != 1:
-        raise ValueError(f"{name} must have one dimension, found shape {tuple(values.shape)}; use {name}.reshape(-1)")
-    if len(values) != count:
-        raise ValueError(f"{name} has {len(values)} values for {count} samples; they must have the same length")
+    shape = tuple(values.shape)
+    if len(shape) != 1:
+        raise ValueError(f"{name} must have one dimension, found shape {shape}; use {name}.reshape(-1)")
+    if shape[0] != count:
+        raise ValueError(f"{name} has {shape[0]} values for {count} samples; they must have the same length")
     return values
 
 
@@ -332,7 +335,7 @@ def as_tensor(values: Data, name: str) -> Tensor:
                 f"{values.layout}; convert it first"
             )
         return values.detach()
-    if is_sparse(values):
+    if not isinstance(values, np.ndarray) and is_sparse(values):
         raise TypeError(f"{name} is a sparse matrix, which is not accepted here; pass {name}.toarray()")
     try:
         array = np.asarray(values)
@@ -357,8 +360,7 @@ def in_numpy(values: Tensor) -> Any:
         np.float32(2.0)
     """
     plain = values.detach()
-    known = plain.device.type == "cpu" and plain.dtype != torch.bfloat16 and type(plain) is torch.Tensor
-    return plain.numpy() if known else plain
+    return plain.numpy() if plain.is_cpu and plain.dtype != torch.bfloat16 and type(plain) is torch.Tensor else plain
 
 
 def unmasked(values: Data, name: str) -> Data:
@@ -370,8 +372,13 @@ def unmasked(values: Data, name: str) -> Data:
 
 def shared(array: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on an array's own memory, copied only if torch cannot have it as it lies; not to be written to."""
-    if any(stride < 0 or stride % array.itemsize for stride in array.strides) or not array.flags.aligned:
+    flags = array.flags
+    if not (flags.c_contiguous and flags.aligned) and (
+        not flags.aligned or any(stride < 0 or stride % array.itemsize for stride in array.strides)
+    ):
         array = array.copy()
+    if flags.writeable:
+        return torch.from_numpy(array)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)

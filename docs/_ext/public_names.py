@@ -19,6 +19,7 @@ from docutils import nodes
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.nodes import make_refnode
 
@@ -128,6 +129,15 @@ def described(env: BuildEnvironment) -> dict[int, str]:
     return {id(pydoc.locate(path)): path for path, entry in env.domains.python_domain.objects.items() if not entry[3]}
 
 
+def every_name_is_described(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn of names at the front door that are on no page of the reference."""
+    missing = [
+        name for name in public_names("torchperc") if f"torchperc.{name}" not in env.domains.python_domain.objects
+    ]
+    if missing:
+        logging.getLogger(__name__).warning("no page of docs/api describes torchperc.%s", ", torchperc.".join(missing))
+
+
 def without_way_back(app: Sphinx, name: str, template: str, context: dict[str, Any], tree: Any) -> None:
     """Take the links back off source pages: they miss names whose path is shorter than that of their module."""
     if name.startswith("_modules/") and "body" in context:
@@ -139,5 +149,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-skip-member", own_members_only)
     app.connect("autodoc-process-docstring", whole_sentence, priority=400)  # before napoleon
     app.connect("missing-reference", by_object)
+    app.connect("env-check-consistency", every_name_is_described)
     app.connect("html-page-context", without_way_back)
     return {"version": torchperc.__version__, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,1 +1,1 @@
-"""How fast torchperc is: ``torchperc bench`` times it and its peers in turns, in one process, results compared."""
+"""How fast torchperc is: ``make bench`` times it and its peers in turns, in one process, results compared."""

@@ -1,8 +1,13 @@
-"""All benchmarks, as ``torchperc bench`` runs them: the cases are in :mod:`benchmarks.cases`."""
+"""All benchmarks: ``make bench``, or ``PYTHONPATH=experiments python -m benchmarks.bench CASE`` for one.
+
+The cases are in :mod:`benchmarks.cases`.
+"""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +25,31 @@ from torchperc.reports.text import visible
 _ROUNDS = 5
 
 
-def run(arguments: argparse.Namespace) -> None:
+def main(argv: Sequence[str] | None = None) -> None:
     """Run the cases, print the tables, write the files."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.bench",
+        description="Times torchperc and its peers in turns, in one process, on the machine as it is and with one core "
+        "kept busy besides, and compares what they learned beside every time. Prints a table for each comparison; "
+        "writes bench.json, bench.md and bench.png. Exit code 1 if results differ that should be equal.",
+    )
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="which of them (default: all; see --list)")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes and one round, to see that it runs")
+    parser.add_argument("--idle-only", action="store_true", help="leave out the rounds with a busy core")
+    rounds = f"repetitions, of which the best counts; {_ROUNDS} or more (default: {_ROUNDS})"
+    parser.add_argument("--rounds", type=int, help=rounds)
+    parser.add_argument("--out", default="runs/bench", help="folder of the files (default: %(default)s)")
+    brown = "the Brown corpus for the case tag: a folder or an archive (default: generated sentences)"
+    parser.add_argument("--brown", metavar="PATH", help=brown)
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
+    try:
+        _run(parser.parse_args(argv))
+    except (ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(2) from None
 
+
+def _run(arguments: argparse.Namespace) -> None:
     if arguments.list:
         for name, case in CASES.items():
             print(f"{name:12}{about(case)}")
@@ -41,13 +68,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
     """The names, the rounds and the directory, checked before the first case runs."""
-
     names = list(dict.fromkeys(checks.one_of("CASE", name, tuple(CASES)) for name in arguments.cases)) or list(CASES)
     least = 1 if arguments.quick else _ROUNDS
     rounds = least if arguments.rounds is None else arguments.rounds
     if rounds < least:
         remedy = "" if arguments.quick else ", as fewer say little; add --quick to see it run"
-        raise checks.ParameterError(checks.Option("rounds", rounds), f" must be at least {least}{remedy}")
+        raise ValueError(f"--rounds {rounds} must be at least {least}{remedy}")
     return names, rounds, inputs.output_folder(arguments.out)
 
 
@@ -87,3 +113,7 @@ class _Quiet:
 
     def update(self, text: str) -> None:
         """Told what runs."""
+
+
+if __name__ == "__main__":
+    main()

@@ -6,11 +6,7 @@ polynomial kernel separates them with about a thousand support vectors.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 
@@ -26,31 +22,12 @@ def pictures(count: int, seed: int, noise: float = 0.87) -> tuple[torch.Tensor, 
     return X, torch.where(which < 10, 1, -1)
 
 
-@contextmanager
-def busy_core() -> Iterator[None]:
-    """A neighbour that keeps one core busy."""
-    neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        neighbour.kill()
-        neighbour.wait()
-
-
-def learn(X: torch.Tensor, y: torch.Tensor, where: str) -> tp.RuleResult:
-    start, used = time.perf_counter(), time.process_time()
-    result = tp.RuleTrainer(kernel="poly", degree=2, max_epochs=10).fit(None, X, y)
-    took, used = time.perf_counter() - start, time.process_time() - used
-    print(f"learned 60,000 × 784, degree 2, {where}: {took:.1f} s, {used:.1f} s of processor time")
-    return result
-
-
 def main() -> None:
     X, y = pictures(60_000, seed=1)
     X_test, y_test = pictures(10_000, seed=2)
-    result = learn(X, y, "idle")
-    with busy_core():
-        learn(X, y, "beside a busy core")
+    start = time.perf_counter()
+    result = tp.RuleTrainer(kernel="poly", degree=2, max_epochs=10).fit(None, X, y)
+    print(f"learned 60,000 × 784, degree 2: {time.perf_counter() - start:.1f} s")
     print(result.sentence)
     print(f"support vectors: {len(result.log.index.unique())}, from {result.mistakes} mistakes")
     for name, model in (

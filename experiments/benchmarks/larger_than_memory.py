@@ -2,8 +2,7 @@
 
 The samples are written to a temporary folder first. The process is given a quarter of the file's size for its own
 memory beside the libraries (RLIMIT_DATA, Linux), and the system is told to forget the file before each epoch, so that
-what is read comes from the disk. From the second epoch on, samples are known by their copy in eight bits, and those
-that it leaves open are read. Beside it: the same file without a copy, and the samples in memory.
+what is read comes from the disk. Beside it: the samples in memory.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import torchperc as tp
-from torchperc.rules.engines import screening
 
-WAYS = ("file, with a copy", "file, without", "in memory")
+WAYS = ("file", "in memory")
 
 
 def resident(field: str) -> float:
@@ -61,12 +59,10 @@ def forgotten(path: Path) -> None:
 def learned(folder: Path, way: str, epochs: int, limit: int) -> dict[str, object]:
     """Seconds of each epoch, mistakes, and memory at its peak."""
     path = folder / "X.npy"
-    X, y = np.load(path, mmap_mode=None if way == WAYS[2] else "r"), np.load(folder / "y.npy")
-    if way == WAYS[1]:
-        screening.LIMIT = -1.0
+    X, y = np.load(path, mmap_mode=None if way == WAYS[1] else "r"), np.load(folder / "y.npy")
     trainer = tp.RuleTrainer(max_epochs=epochs)
     trainer.fit(tp.Perceptron(X.shape[1]).double(), np.array(X[:10_000]), y[:10_000])  # loads the compiled loops
-    if way != WAYS[2]:
+    if way != WAYS[1]:
         limit += int(resident("VmData") * 2**20)  # beyond what the libraries take
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     run = trainer.start(tp.Perceptron(X.shape[1]).double(), X, y)

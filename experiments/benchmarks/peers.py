@@ -104,26 +104,21 @@ def compiled_loop(X: Any, y: Array, *, classes: int | None = None, bias: bool = 
         >>> compiled_loop(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]))().weight
         array([[-1.,  1.]])
     """
-    from torchperc.rules.engines.rounding import nearness
-    from torchperc.rules.loops.learn import learn
-    from torchperc.rules.spaces import LinearSpace
-    from torchperc.samples import compiling
+    from torchperc.rules.engines.compiled import CompiledEngine
+    from torchperc.rules.engines.reference import Task
+    from torchperc.rules.spaces import LinearSpace, Weights
     from torchperc.samples.parts import as_rows
 
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     space = LinearSpace(as_rows(X, dtype=dtype), classes, float(bias))
-    near, at = nearness(space), np.arange(len(y), dtype=np.uint64)
-    loop: Any = learn
-    found, coefs, zero = (
-        np.empty((2, len(y)), np.int64),
-        np.ones(1),
-        torch.zeros(space.outputs, X.shape[1], dtype=dtype),
-    )
+    task = Task(space, torch.from_numpy(y), torch.ones(len(y), dtype=torch.float64), "update", 0.0)
+    order = torch.arange(len(y))
 
     def call() -> Learned:
-        laid, b = compiling.laid_out(zero, space.rows.sparse), np.zeros(space.outputs, X.dtype)
-        loop(space.rows.plain(), at, at, y, coefs, laid.loop, b, float(bias), 0, 0.0, near, 0, *found, 0)
-        return Learned(laid.tensor.numpy(), b)
+        zeros = torch.zeros(space.outputs, X.shape[1], dtype=dtype)
+        engine = CompiledEngine(task, Weights(zeros, zeros[:, 0].clone()))
+        engine.run(order)
+        return Learned(engine.weights.weight.numpy(), engine.weights.bias.numpy())
 
     return call
 
@@ -140,7 +135,7 @@ def estimator(X: Any, y: Array, epochs: int, *, bias: bool = True) -> Call:
     def call() -> Learned:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = make(max_iter=epochs, order="given", fit_intercept=bias).fit(X, y)
+            model = make(max_iter=epochs, shuffle=False, fit_intercept=bias).fit(X, y)
         return Learned(model.coef_, np.atleast_1d(model.intercept_))
 
     return call

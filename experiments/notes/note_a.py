@@ -25,7 +25,6 @@ from _findings import (
     wrong,
     yes,
 )  # fmt: skip
-from matplotlib.figure import Figure
 
 import torchperc as tp
 
@@ -314,11 +313,6 @@ CHECKS = (
     what_the_weights_depend_on, xor, mistake_bound, bound_from_another_start, loss_of_a_mistake, gradient_at_the_kink,
     stochastic_descent, targets_of_the_squared_loss, least_squares_and_errors, squared_loss_on_the_right_side,
 )  # fmt: skip
-
-
-def picture() -> Figure:
-    """AND: the boundary after each mistake."""
-    return tp.plots.PathDisplay.from_log(learn(X, Y).log, names=("x₁", "x₂")).figure_
 
 
 def main() -> dict[str, Finding]:

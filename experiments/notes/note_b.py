@@ -23,7 +23,6 @@ from _findings import (
     wrong,
     yes,
 )
-from matplotlib.figure import Figure
 
 import torchperc as tp
 
@@ -267,12 +266,6 @@ CHECKS = (
     score_before_an_update, gain_of_an_update, theorem_as_printed, theorem_and_the_bias, mistakes_and_iterations,
     chain_of_the_proof, adding_a_feature, votes, averages,
 )  # fmt: skip
-
-
-def picture() -> Figure:
-    """AND: what each epoch's weights say about the largest margin."""
-    gamma = tp.theory.max_margin(X, Y, bias="counted").margin
-    return tp.plots.BracketDisplay.from_log(learn(X, Y).log, gamma=gamma).figure_
 
 
 def main() -> dict[str, Finding]:

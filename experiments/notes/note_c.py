@@ -24,7 +24,6 @@ from _findings import (
     wrong,
     yes,
 )  # fmt: skip
-from matplotlib.figure import Figure
 
 import torchperc as tp
 
@@ -350,12 +349,6 @@ CHECKS = (
     separable_or_not, proofs_for_inseparable_data, link_to_generalisation, three_data_sets, error_of_the_chosen,
     stability, vote_always_better, averaged_algorithm, vote_and_average, many_classes,
 )  # fmt: skip
-
-
-def picture() -> Figure:
-    """AND by this note's mistakes and by those of the others."""
-    logs = {"decision ≠ y": learn(X, Y, **NOTE_C).log, "y·s ≤ 0": learn(X, Y).log}
-    return tp.plots.ComparisonDisplay.from_logs(logs).figure_
 
 
 def main() -> dict[str, Finding]:

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import torch
 from _findings import DOUBLE, OPEN, Finding, folded, gate, judged, learn, line, numbers, show, slacks, states, wrong
-from matplotlib.figure import Figure
 
 import torchperc as tp
 
@@ -165,11 +164,6 @@ CHECKS = (
     error_at_the_start, table_of_cases, any_misclassified_point, one_update_may_not_do, error_on_the_way,
     inseparable_data, pocket,
 )  # fmt: skip
-
-
-def picture() -> Figure:
-    """AND: the boundary after each mistake, the samples picked at random."""
-    return tp.plots.PathDisplay.from_log(learn(X, Y, **PICK).log, names=("x₁", "x₂")).figure_
 
 
 def main() -> dict[str, Finding]:

@@ -26,7 +26,6 @@ from _findings import (
     wrong,
     yes,
 )  # fmt: skip
-from matplotlib.figure import Figure
 from torch import Tensor
 
 import torchperc as tp
@@ -465,7 +464,7 @@ def small_change_of_the_loss() -> Finding:
 
 
 def typical_rate() -> Finding:
-    limit, raw = tp.theory.lms_limit(X), tp.theory.lms_limit(HEIGHTS)
+    limit, raw = tp.theory.step_limit("lms", X), tp.theory.step_limit("lms", HEIGHTS)
     least, steps, losses = float(loss_of(least_squares(X, Y))), {}, {}
     for rate in (0.001, limit / 2):
         weights = torch.zeros(3, dtype=DOUBLE)
@@ -494,7 +493,7 @@ def typical_rate() -> Finding:
 
 def features_of_like_range() -> Finding:
     scaled = tp.data.MinMax().fit(HEIGHTS).transform(HEIGHTS)
-    limits = [tp.theory.lms_limit(x) for x in (HEIGHTS, scaled)]
+    limits = [tp.theory.step_limit("lms", x) for x in (HEIGHTS, scaled)]
     spreads = []
     for x in (HEIGHTS, scaled):
         values = torch.linalg.eigvalsh(tp.functional.homogeneous(x).T @ tp.functional.homogeneous(x))
@@ -621,12 +620,6 @@ CHECKS = (
     batch_or_sample, index_of_the_stop, small_change_of_the_loss, typical_rate, features_of_like_range, way_back,
     convexity, way_out_of_a_minimum, derivative_of_the_sigmoid, decision_without_a_derivative, decision_at_one_half,
 )  # fmt: skip
-
-
-def picture() -> Figure:
-    """The example of regression: weights of persons by age and height, by least squares."""
-    fitted = tp.functional.homogeneous(AGES_HEIGHTS) @ least_squares(AGES_HEIGHTS, WEIGHTS)
-    return tp.plots.ResidualDisplay.from_predictions(WEIGHTS, fitted, target="weight in kg").figure_
 
 
 def main() -> dict[str, Finding]:

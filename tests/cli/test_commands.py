@@ -6,7 +6,6 @@ import pytest
 from sklearn.datasets import load_iris
 
 import torchperc as tp
-from torchperc.data import read
 from torchperc.lab import demo
 
 
@@ -89,56 +88,12 @@ def test_a_difference_exits_with_one(call, monkeypatch):
     assert "different: first in epoch 1 at sample 0; scores 0 by rule, 0 by gradient" in " ".join(out.split())
 
 
-FILES = {
-    "empty": ("", "is empty"),
-    "header only": ("a,b,label\n", "no rows of data"),
-    "one column": ("a\n1\n2\n", "one column"),
-    "ragged": ("a,b,c\n1,2,x\n1,2\n", "line 3: 2 columns where the first line has 3"),
-    "word": ("a,b,c\n1,2,x\n1,two,y\n", "line 3, column 'b': 'two' is not a number"),
-    "missing": ("a,b,c\n1,,x\n1,2,y\n", "line 2, column 'b': the value is missing"),
-    "nan": ("a,b,c\n1,nan,x\n1,2,y\n", "line 2, column 'b': nan is not a finite number"),
-    "missing first": (",2,apple\n3,4,pear\n", "line 1, column '1': the value is missing"),
-    "missing label": ("1,2,\n3,4,a\n", "line 1, column '3': the label is missing"),
-    "one label": ("a,b,c\n1,2,x\n1,3,x\n", "column 'c' has one label only: 'x'"),
-}
-
-
-TABLES = {
-    "a position is no name": ("0,1,5\n1,2,6\n0,3,8\n1,4,9\n", "1", [[1, 5], [2, 6], [3, 8], [4, 9]], ("0", "1")),
-    "numbers in one way": ("1,2,1\n3,4,1.0\n5,6,+2\n7,8,2\n", None, [[1, 2], [3, 4], [5, 6], [7, 8]], ("1", "2")),
-    "labels are words": ("1,2,x\n3,4,y\n", None, [[1, 2], [3, 4]], ("x", "y")),
-}
-
-
-@pytest.mark.parametrize("name", TABLES)
-def test_tables_are_read_as_they_are_meant(tmp_path, name):
-    text, target, X, labels = TABLES[name]
-    path = tmp_path / "data.csv"
-    path.write_text(text)
-    table = read(path, target)
-    assert table.X.tolist() == X
-    assert table.labels == labels
-    assert len(table.names) == table.X.shape[1]
-
-
 def test_labels_with_brackets_are_printed_as_they_are(call, tmp_path):
     path = tmp_path / "[bold]data.csv"
     path.write_text("0,1,[/]\n1,0,[red]\n")
     code, out, _ = call("crosscheck", str(path))
     assert code == 0
     assert "[/] → -1, [red] → +1" in " ".join(out.split())
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_bad_files_are_one_line_and_exit_code_two(call, tmp_path, name):
-    text, message = FILES[name]
-    path = tmp_path / "data.csv"
-    path.write_text(text)
-    code, out, err = call("crosscheck", str(path))
-    assert (code, out) == (2, "")
-    assert err.startswith("torchperc: error: ")
-    assert message in err
-    assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -165,20 +120,6 @@ def test_wrong_commands_are_one_line_and_exit_code_two(call, words, message):
     assert (code, out) == (2, "")
     assert message in err
     assert err.count("\n") == 1
-
-
-def test_binary_files_are_no_tables(call, tmp_path):
-    path = tmp_path / "data.csv"
-    path.write_bytes(bytes(range(256)))
-    code, _, err = call("crosscheck", str(path))
-    assert code == 2
-    assert "not a CSV file" in err
-
-
-def test_a_missing_column_is_named(call, iris_csv):
-    code, _, err = call("crosscheck", str(iris_csv), "--target", "species")
-    assert code == 2
-    assert "has no column 'species'; it has 'kind', 'f0', 'f1', 'f2', 'f3'" in err
 
 
 def test_help_and_version(call):

@@ -14,7 +14,6 @@ from torchperc.model.safetensors import load_safetensors
 CONFIGS = Path(tp.__file__).parent.parent / "configs"
 RULE = CONFIGS / "experiment/and-rule.yaml"
 EXPERIMENTS = sorted((CONFIGS / "experiment").glob("*.yaml"))
-PARTS = sorted([*(CONFIGS / "data").glob("*.yaml"), *(CONFIGS / "model").glob("*.yaml")])
 TRAINERS = sorted((CONFIGS / "trainer").glob("*.yaml"))  # tests/lightning/test_ddp.py runs those of several processes
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*"),
@@ -36,17 +35,10 @@ def test_every_experiment_runs_one_epoch(call, tmp_path, path):
     assert {"last", "weights", "config", "events"} <= files
 
 
-@pytest.mark.parametrize("path", PARTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_every_part_belongs_to_an_experiment_that_runs(path):
-    used = {(path.parent / base).resolve() for path in EXPERIMENTS for base in yaml.safe_load(path.read_text())["base"]}
-    assert path.resolve() in used
-
-
 @pytest.mark.parametrize("path", TRAINERS, ids=lambda path: path.stem)
-def test_every_trainer_goes_with_an_experiment(call, tmp_path, path):
-    config = tmp_path / "both.yaml"
-    config.write_text(yaml.safe_dump({"base": [str(CONFIGS / "experiment/and-gradient.yaml"), str(path)]}))
-    code, out, err = call("fit", "--config", config, "--print_config")
+def test_every_trainer_goes_with_an_experiment(call, path):
+    below = CONFIGS / "experiment/and-gradient.yaml"
+    code, out, err = call("fit", "--config", below, "--config", path, "--print_config")
     assert (code, err) == (0, "")
     given, made = yaml.safe_load(path.read_text())["trainer"], yaml.safe_load(out)["trainer"]
     for name in given.keys() - {"max_epochs", "strategy"}:
@@ -57,20 +49,6 @@ def test_every_trainer_goes_with_an_experiment(call, tmp_path, path):
 def test_an_experiment_runs_on_all_gpus(call, tmp_path):
     words = ("--config", CONFIGS / "experiment/xor-mlp.yaml", "--config", CONFIGS / "trainer/gpu.yaml", *QUIET[:2])
     assert call("fit", *words, "--out", tmp_path / "run", "--trainer.max_epochs", 2, "--trainer.devices", 1)[0] == 0
-
-
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_experiments_state_only_differences(path):
-    """No experiment repeats a value that the files it builds on have already."""
-
-    def leaves(tree, at=()):
-        if isinstance(tree, dict):
-            return {leaf: value for key, branch in tree.items() for leaf, value in leaves(branch, (*at, key)).items()}
-        return {at: tree}
-
-    *below, own = [leaves(yaml.safe_load(layer)) for layer in configured._layers(path, ())]
-    lower = {key: value for layer in below for key, value in layer.items()}
-    assert not [key for key, value in own.items() if key in lower and lower[key] == value]
 
 
 def test_and_by_rule_and_by_gradient(call, tmp_path):
@@ -92,9 +70,18 @@ def test_optimizer_and_scheduler_come_from_the_config(call, tmp_path):
         "optimizer": {"class_path": "torch.optim.Adam", "init_args": {"lr": 0.08}},
         "scheduler": {"class_path": "torch.optim.lr_scheduler.StepLR", "init_args": {"step_size": 2, "gamma": 0.5}},
     }
-    base = str(CONFIGS / "experiment/xor-mlp.yaml")
-    config.write_text(yaml.safe_dump({"base": [base], "model": {"init_args": choice}}))
-    words = ("--config", config, "--out", tmp_path / "run", *QUIET, "--trainer.max_epochs", 5)
+    config.write_text(yaml.safe_dump({"model": {"init_args": choice}}))
+    words = (
+        "--config",
+        CONFIGS / "experiment/xor-mlp.yaml",
+        "--config",
+        config,
+        "--out",
+        tmp_path / "run",
+        *QUIET,
+        "--trainer.max_epochs",
+        5,
+    )
     code, out, err = call("fit", *words)
     assert (code, err) == (0, "")
     assert "│ lr │ 0.02 │" in " ".join(out.split())
@@ -123,8 +110,8 @@ def test_a_checkpoint_is_validated_tested_and_applied(call, tmp_path):
     words = ("--config", CONFIGS / "experiment/iris-rule.yaml", "--out", tmp_path / "run", *QUIET)
     assert call("fit", *words)[0] == 0
     checkpoint = tmp_path / "run/last.ckpt"
-    for command in ("validate", "test"):
-        code, out, _ = call(command, *words, "--ckpt_path", checkpoint)
+    for command, option in (("validate", "--ckpt_path"), ("test", "--ckpt-path")):
+        code, out, _ = call(command, *words, option, checkpoint)
         assert code == 0
         assert f"error/{'val' if command == 'validate' else 'test'}" in out
     code, out, _ = call("predict", *words, "--ckpt_path", checkpoint)
@@ -212,9 +199,7 @@ def test_wrong_configs_are_one_line_and_exit_code_two(call, tmp_path, name):
 BROKEN = {
     "not yaml": ("a: [", "is not a YAML file"),
     "not a mapping": ("- 1", "must be a mapping of options, found list"),
-    "base no list": ("base: x.yaml", "base must be a list of files, found 'x.yaml'"),
-    "base missing": ("base: [none.yaml]", "cannot read config"),
-    "base of itself": ("base: [config.yaml]", "builds on itself"),
+    "unknown option": ("base: [other]", "does not accept option 'base'"),
 }
 
 
@@ -242,13 +227,13 @@ class Stop(EpsilonStop):
 
 @pytest.fixture
 def foreign(tmp_path, monkeypatch):
-    """A config that names a class of a package of somebody's own, in a config that it builds on."""
+    """A config that names a class of a package of somebody's own."""
     (tmp_path / "somebodys_own.py").write_text(FOREIGN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    (tmp_path / "low.yaml").write_text("trainer:\n  callbacks: [{class_path: somebodys_own.Stop}]\n")
-    path, base = tmp_path / "run.yaml", CONFIGS / "experiment/and-gradient.yaml"
-    path.write_text(f"base: [{base}, low.yaml]\nfolder: {tmp_path / 'run'}\n")
-    return path
+    content = yaml.safe_load((CONFIGS / "experiment/and-gradient.yaml").read_text())
+    content["trainer"]["callbacks"] = [{"class_path": "somebodys_own.Stop"}]
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({**content, "out": str(tmp_path / "run")}))
+    return tmp_path / "run.yaml"
 
 
 def test_a_class_of_somebodys_own_is_warned_of(call, foreign, unpainted):
@@ -272,7 +257,7 @@ def test_a_class_of_somebodys_own_is_warned_of(call, foreign, unpainted):
         ("model: {init_args: {net: {class_path: torchperc.MLP, init_args: {f: builtins.eval}}}}", ["builtins.eval"]),
         ("model: further.yaml", ["further.yaml"]),
         ("model: __main__.Net", ["__main__.Net"]),
-        ("data: {source: json.csv}\nfolder: json.runs\nckpt_path: json.ckpt", []),
+        ("data: {source: json.csv}\nout: json.runs\nckpt_path: json.ckpt", []),
         ("trainer: {callbacks: [{init_args: {monitor: no_such_package.loss}}]}", []),
         ("model: {init_args: {lr: 0.5, dtype: torch.float64, kind: json}}", []),
     ],

@@ -95,7 +95,6 @@ def test_data_by_name(call, tmp_path):
         (["--log", "fruit.csv", "--data", "AND"], "fruit.csv is not a mistake log, or is damaged (it is no .npz file); save it again"),
         (["--log", "run.npz"], '--log run.npz is no file; name the log itself, such as run.npz, which result.log.save("run.npz") writes'),
         (["--log", ".", "--data", "AND"], "--log . is a folder; name the log itself"),
-        (["--language", "none.json"], "--language none.json is no file; write one by torchperc play --texts FILE"),
         (["--out", "no/such/folder.html"], "--out no/such/folder.html is not a file in a folder that exists; make the folder first"),
     ],
 )  # fmt: skip
@@ -143,7 +142,6 @@ def test_a_run_is_replayed(call, tmp_path, fruit, run):
     assert (code, error) == (0, "")
     made = content(out)
     assert made["recorded"]["index"] == run.log.index.tolist()
-    assert made["recorded"]["conventions"]["order"] == "shuffled"
     assert made["start"]["data"]["names"] == ["length", "weight"]
     assert made["start"]["data"]["classNames"] == ["apple", "banana"]
     assert (
@@ -169,40 +167,3 @@ def test_a_log_of_other_data_or_a_damaged_one_is_refused(call, tmp_path, fruit, 
     assert error.count("\n") == 1
     code, _, error = call("play", "--data", fruit, "--log", tmp_path / "run.npz", "--samples", "3", "--out", out)
     assert "--samples 3 draws from --data FILE; a log is replayed with all of its samples" in error
-
-
-# --- languages ----------------------------------------------------------------------------------------------------
-
-
-def test_texts_are_written_to_be_translated(call, tmp_path, opened):
-    path = tmp_path / "texts.json"
-    code, printed, _ = call("play", "--texts")
-    assert code == 0
-    texts = json.loads(printed)
-    assert call("play", "--texts", path)[:2] == (0, f"{len(texts)} texts: {path}\n")
-    assert json.loads(path.read_text("utf-8")) == texts
-    assert texts["lang"] == "en"
-    assert texts["preset.AND.name"] == "AND"
-    path.write_text(json.dumps(texts | {"lang": "fr", "title": "Le perceptron"}), "utf-8")
-    assert call("play", "--language", path, "--out", tmp_path / "a.html")[0] == 0
-    assert content(tmp_path / "a.html")["language"] == "fr"
-    assert content(tmp_path / "a.html")["texts"]["fr"]["title"] == "Le perceptron"
-    assert opened == []
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('{"titel": "x"}', "has the key 'titel', which the page does not know; see torchperc play --texts"),
-        ("{", "is not JSON"),
-        ("[1]", "must be a dictionary of texts, found list"),
-        ('{"title": null}', "has None for 'title'; give a text"),
-    ],
-)
-def test_a_wrong_translation_is_refused(call, tmp_path, text, message):
-    path = tmp_path / "texts.json"
-    path.write_text(text)
-    code, _, error = call("play", "--language", path, "--out", tmp_path / "a.html")
-    assert code == 2
-    assert f"torchperc: error: {path} {message}" in error
-    assert error.count("\n") == 1

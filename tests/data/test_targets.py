@@ -11,7 +11,7 @@ import torch
 from scipy.sparse import csr_array
 from sklearn.datasets import dump_svmlight_file, load_diabetes
 
-from torchperc.data import Dataset, Encoding, iter_batches, load, read
+from torchperc.data import Batches, Dataset, Encoding, load, read
 from torchperc.data import task as tasks
 from torchperc.data.io import files, survey, svmlight, text
 
@@ -72,17 +72,13 @@ def test_every_kind_of_file_gives_the_numbers_to_the_bit(tmp_path, kind, task):
 
 @pytest.mark.parametrize("task", [None, "regression"])
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npy", "svm"])
-def test_streams_and_shards_are_the_whole(tmp_path, kind, task):
+def test_streaming_gives_the_same_targets(tmp_path, kind, task):
     X, y = prices()
     path = save(tmp_path, kind, X, y)
     whole, streamed = read(path, task=task), read(path, task=task, stream=True)
     assert torch.equal(whole.y, streamed.y)
     assert whole.encoding == streamed.encoding
     assert whole.guess == streamed.guess
-    shards = [read(path, task=task, shard=(rank, 3)) for rank in range(3)]
-    assert torch.equal(torch.cat([shard.y for shard in shards]), whole.y)
-    assert {shard.guess for shard in shards} == {whole.guess}
-    assert {shard.labels for shard in shards} == {()}
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -260,8 +256,8 @@ def test_new_files_tell_their_targets_where_they_have_them(tmp_path):
     encoding = read(path).encoding
     new = tmp_path / "new.csv"
     new.write_text("price,b,a\n10.50,1,2\n,3,4\nhigh,5,6\n")
-    (batch,) = iter_batches(new, encoding)
+    (batch,) = Batches(new, encoding)
     assert batch.X.tolist() == [[2.0, 1.0], [4.0, 3.0], [6.0, 5.0]]
     assert batch.labels == ["10.5", "", "high"]
     new.write_text("a,b\n1,2\n")
-    assert [batch.labels for batch in iter_batches(new, encoding)] == [None]
+    assert [batch.labels for batch in Batches(new, encoding)] == [None]

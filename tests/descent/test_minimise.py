@@ -1,22 +1,19 @@
 """The minimum against scikit-learn, numpy's least squares and linear programs; its figures against autograd."""
 
-import sys
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
+from scipy.sparse import csr_array, random_array
 from sklearn.linear_model import LogisticRegression
 from torch import nn
 from torch.nn.utils import parametrizations
 
 import torchperc as tp
-from torchperc.descent import least_squares, newton, passes
-from torchperc.descent import objective as objectives
-from torchperc.descent.minimise import Optimum, minimise
-from torchperc.samples import compiling
+from torchperc.descent import minimise as minimising
+from torchperc.descent.minimise import minimise
 
 
 def samples(seed, count, width, classes=None, kind="plain"):
@@ -70,31 +67,15 @@ def sklearn_optimum(X, y, l2, bias, solver, classes=None):
     return net, objective(net, tp.LogisticHead(), X, y, l2).item()
 
 
-ENGINES = ["torch", "compiled", "shared"]
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request, monkeypatch):
-    """Readings of the rows by torch operations, by compiled loops, and by these in two threads."""
-    for name in ("COMPILED_FROM", "COMPILED_SPARSE_FROM"):
-        monkeypatch.setattr(objectives, name, 10**12 if request.param == "torch" else 0)
-    if request.param == "shared":
-        monkeypatch.setattr(objectives, "SHARE", 2000)
-        monkeypatch.setattr(compiling, "cores", lambda: 2)
-    return request.param
-
-
 # --- logistic, two classes ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("solver", ["lbfgs", "newton-cholesky"])
-@pytest.mark.parametrize("l2", [0.0, 1e-3, 0.5])
+@pytest.mark.parametrize("l2", [0.0, 1e-3])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("count", [200, 4100])  # the larger one begins with a sample
-def test_logistic_is_scikit_learns(solver, l2, bias, count):
+def test_logistic_is_scikit_learns(l2, bias, count):
     X, y = samples(0, count, 5)
-    reference, loss = sklearn_optimum(X, y, l2, bias, solver)
+    reference, loss = sklearn_optimum(X, y, l2, bias, "newton-cholesky")
     net = make(5, bias=bias)
     found = minimise(net, tp.LogisticHead(), X, y, l2=l2, tol=1e-14)
     assert found.converged
@@ -107,14 +88,9 @@ def test_logistic_is_scikit_learns(solver, l2, bias, count):
 HEADS = [tp.LogisticHead(), tp.LMSHead(), tp.LMSHead("0/1")]
 
 
-COMPILED = [(engine, HEADS[0], None) for engine in ENGINES]  # engines differ in the logistic loss of two classes only
-OTHERS = [("torch", head, classes) for head in HEADS for classes in (None, 3)][1:]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("engine", "head", "classes"), COMPILED + OTHERS, indirect=["engine"])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize(("dtype", "bias"), [(torch.float32, True), (torch.float64, False)])
+@pytest.mark.parametrize("classes", [None, 3])
+@pytest.mark.parametrize("head", HEADS, ids=str)
 def test_the_figures_are_those_of_the_net(dtype, classes, head, bias):
     X, y = samples(1, 300, 4, classes)
     net = make(4, classes, bias, dtype)
@@ -133,11 +109,10 @@ def test_the_figures_are_those_of_the_net(dtype, classes, head, bias):
 KINDS = ["plain", "scaled", "heavy", "rare", "offset", "collinear", "sorted"]
 
 
-@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("l2", [0.0, 1e-4])
 def test_the_gap_is_the_distance_from_the_minimum(kind, l2):
-    X, y = samples(2, 8000, 10, kind=kind)
+    X, y = samples(2, 4100, 10, kind=kind)
     best = minimise(make(10), tp.LogisticHead(), X, y, l2=l2, tol=1e-13)
     assert best.gap <= 1e-13
     for tolerance in (1e-2, 1e-4, 1e-6):
@@ -148,99 +123,9 @@ def test_the_gap_is_the_distance_from_the_minimum(kind, l2):
         assert found.gap == pytest.approx(true, rel=0.5, abs=1e-10)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_scikit_learn_finds_nothing_lower(kind):
-    X, y = samples(3, 4100, 6, kind=kind)
-    found = minimise(make(6), tp.LogisticHead(), X, y, l2=1e-4)
-    _, loss = sklearn_optimum(X, y, 1e-4, True, "newton-cholesky")
-    assert found.loss <= loss * (1 + 1.5e-6)
-
-
-def test_a_class_too_rare_for_the_sample():
-    X, _ = samples(4, 8000, 3)
-    y = np.where(X[:, 0] > np.sort(X[:, 0])[-6], 1, -1)
-    y[:3] = 1
-    found = minimise(make(3), tp.LogisticHead(), X, y, l2=1e-6, tol=1e-12)
-    _, loss = sklearn_optimum(X, y, 1e-6, True, "newton-cholesky")
-    assert found.loss == pytest.approx(loss, rel=1e-8)
-
-
-def test_all_engines_agree(monkeypatch):
-    X, y = samples(4, 5000, 7)
-    results = []
-    for compiled_from in (0, 10**12):
-        monkeypatch.setattr(objectives, "COMPILED_FROM", compiled_from)
-        net = make(7)
-        results.append((minimise(net, tp.LogisticHead(), X, y, l2=1e-3), net))
-    (one, first), (other, second) = results
-    assert one.iterations == other.iterations
-    assert one.loss == pytest.approx(other.loss, rel=1e-14)
-    torch.testing.assert_close(first.weight, second.weight, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("classes", [None, 3])
-def test_threads_change_no_bit(sparse, classes, monkeypatch):
-    from scipy.sparse import csr_array
-
-    monkeypatch.setattr(objectives, "COMPILED_FROM", 0)
-    monkeypatch.setattr(objectives, "COMPILED_SPARSE_FROM", 0)
-    monkeypatch.setattr(objectives, "SHARE", 5000)
-    X, y = samples(4, 6000, 7, classes)
-    nets = [make(7, classes) for _ in range(3)]
-    for cores, net in enumerate(nets, start=1):
-        monkeypatch.setattr(compiling, "cores", lambda cores=cores: cores)
-        minimise(net, tp.LogisticHead(), csr_array(X) if sparse else X, y)
-    assert torch.equal(nets[0].weight, nets[1].weight)
-    assert torch.equal(nets[0].weight, nets[2].weight)
-
-
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("engine", ["compiled", "shared"], indirect=True)
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("classes", [1, 3, 10])  # with a class left over of pairs, and more than a vector register
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("count", [1200, 1203])  # more than a stride of factors; fours of rows and what is left
-def test_the_compiled_passes_are_those_of_torch(sparse, classes, bias, count):
-    from scipy.sparse import csr_array
-
-    X, y = samples(6, count, 4, None if classes == 1 else classes)
-    X[:3] *= 300  # saturated on either side
-    X[np.abs(X) < 0.3] = 0.0
-    rows, labels = torch.from_numpy(X), torch.from_numpy(y)
-    kind = objectives.Logistic if classes == 1 else objectives.Softmax
-    plain = kind(rows, labels.double() if classes == 1 else labels, classes, bias, 0.0)
-    given = objectives.CsrRows(csr_array(X)) if sparse else rows
-    compiled = objectives.objective(tp.LogisticHead(), given, labels, classes, bias, 0.0)
-    assert "Compiled" in type(compiled).__name__
-    weights = np.random.default_rng(0).standard_normal((classes, 4 + bias))
-    loss, gradient, curvature, margin = plain.slopes(weights)
-    found = compiled.slopes(weights)
-    assert found[0] == pytest.approx(loss, rel=1e-13)
-    assert found[3] == pytest.approx(margin, rel=1e-12)
-    np.testing.assert_allclose(found[1], gradient, rtol=1e-9)
-    np.testing.assert_allclose(found[2], curvature, rtol=1e-9, atol=1e-300)
-    product, reach = compiled.bends(found[2], 0.1 * weights)
-    expected = plain.bends(curvature, 0.1 * weights)
-    assert reach == pytest.approx(expected[1], rel=1e-12)
-    np.testing.assert_allclose(product, expected[0], rtol=1e-8)
-    np.testing.assert_allclose(compiled.square_sums(found[2]), plain.square_sums(curvature), rtol=1e-9)
-    np.testing.assert_allclose(compiled.squares(found[2], classes), plain.squares(curvature, classes), rtol=1e-9)
-
-
-def test_the_compiled_factors_are_those_of_numpy():
-    for size in (1, 4, 9):
-        A = np.random.default_rng(size).standard_normal((20, size))
-        for cholesky in (passes.cholesky_in_place, passes.cholesky_in_place.py_func):
-            matrix = A.T @ A
-            assert cholesky(matrix)
-            np.testing.assert_allclose(matrix, np.linalg.cholesky(A.T @ A), rtol=1e-9)
-            assert not cholesky(-np.eye(size))
-
-
-def test_many_features_take_the_diagonal(monkeypatch):
+def test_many_features_take_l_bfgs(monkeypatch):
     X, y = samples(7, 80, 120)
-    monkeypatch.setattr(newton, "DENSE_UP_TO", 50)
+    monkeypatch.setattr(minimising, "HESSIAN_UP_TO", 50)
     found = minimise(make(120), tp.LogisticHead(), X, y, l2=1e-2, tol=1e-10)
     _, loss = sklearn_optimum(X, y, 1e-2, True, "newton-cholesky")
     assert found.loss == pytest.approx(loss, rel=1e-9)
@@ -255,19 +140,6 @@ def test_the_start_does_not_matter():
         warm = minimise(net, tp.LogisticHead(), X, y, tol=1e-14)
         assert warm.loss == pytest.approx(minimise(make(3), tp.LogisticHead(), X, y).loss, rel=1e-6)
     assert minimise(net, tp.LogisticHead(), X, y).iterations == 0  # it is there already
-
-
-def test_rounding_in_the_loss_stops_no_step():
-    X, y = samples(13, 500, 3)
-    whole = objectives.Logistic(torch.from_numpy(X), torch.from_numpy(y).double(), 1, True, 0.0)
-    point, *_ = newton._descend(whole, whole.zeros(), 1e-7, 50)
-    lower = replace(point, loss=point.loss * (1 - 1e-7))  # so that the next loss seems to be higher
-    step = newton.newton_step(whole, point, newton._preconditioner(whole, point), 1e-20)
-    assert newton._search(whole, lower, step) == (0.0, None)
-    hidden = replace(point, loss=newton._search(whole, point, step)[1].loss * (1 - 1e-13))
-    _, following = newton._search(whole, hidden, step)
-    np.testing.assert_array_equal(following.weights, point.weights + step.direction)
-    assert np.linalg.norm(following.gradient) < 1e-3 * np.linalg.norm(point.gradient)
 
 
 def test_running_out_is_a_result():
@@ -318,16 +190,12 @@ def test_half_precision_nets_are_trained_in_double():
 # --- logistic, K classes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize(
-    ("engine", "solver"), [("torch", "lbfgs"), ("torch", "newton-cholesky"), ("shared", "lbfgs")], indirect=["engine"]
-)
-@pytest.mark.parametrize("l2", [0.0, 1e-3, 0.5])
+@pytest.mark.parametrize("l2", [0.0, 1e-3])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("count", [300, 4100])
-def test_softmax_is_scikit_learns(solver, l2, bias, count):
+def test_softmax_is_scikit_learns(l2, bias, count):
     X, y = samples(20, count, 4, 3)
-    reference, loss = sklearn_optimum(X, y, l2, bias, solver, 3)
+    reference, loss = sklearn_optimum(X, y, l2, bias, "lbfgs", 3)
     net = make(4, 3, bias)
     found = minimise(net, tp.LogisticHead(), X, y, l2=l2, tol=1e-14)
     assert found.converged
@@ -364,9 +232,8 @@ def test_a_class_without_samples_has_no_bias():
 # --- where there is no minimum ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("engine", "classes"), [(e, k) for e in ENGINES for k in (None, 3)], indirect=["engine"])
+@pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("count", [100, 4100])
-@pytest.mark.usefixtures("engine")
 def test_separable_samples_have_no_minimum_without_penalty(classes, count):
     X = np.random.default_rng(30).standard_normal((count, 3))
     y = np.where(X[:, 0] > 0.2 * X[:, 1], 1, -1) if classes is None else X.argmax(1)
@@ -438,10 +305,8 @@ def targets(y, classes, low):
     return np.where(hot, 1.0, low)
 
 
-@pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("name", ["-1/+1", "0/1"])
-@pytest.mark.parametrize("l2", [0.0, 0.1])
+@pytest.mark.parametrize(("classes", "name"), [(None, "-1/+1"), (3, "0/1")])
+@pytest.mark.parametrize(("l2", "bias"), [(0.0, True), (0.1, False)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_lms_is_numpys_least_squares(classes, bias, name, l2, kind):
     X, y = samples(40, 150, 4, classes, kind)
@@ -459,10 +324,10 @@ def test_lms_is_numpys_least_squares(classes, bias, name, l2, kind):
 
 @pytest.mark.parametrize("classes", [None, 3])
 @pytest.mark.parametrize("shape", [(60, 5), (4, 9)])  # more and fewer samples than features
-@pytest.mark.parametrize("dependent", ["repeated", "zero", "sum"])
-@pytest.mark.parametrize("limit", [4096, 3])  # beyond the limit conjugate gradients take over
+@pytest.mark.parametrize("dependent", ["repeated", "zero"])
+@pytest.mark.parametrize("limit", [4096, 3])  # beyond the limit L-BFGS takes over
 def test_dependent_features_change_the_weights_least(classes, shape, dependent, limit, monkeypatch):
-    monkeypatch.setattr(least_squares, "SQUARES_UP_TO", limit)
+    monkeypatch.setattr(minimising, "SQUARES_UP_TO", limit)
     X, y = samples(41, *shape, classes)
     y[:3] = [-1, 1, 1] if classes is None else [0, 1, 2]
     extra = {"repeated": X[:, :2], "zero": 0 * X[:, :1], "sum": X[:, :1] + X[:, 1:2] / 3}[dependent]
@@ -475,16 +340,6 @@ def test_dependent_features_change_the_weights_least(classes, shape, dependent, 
     assert found.converged
     reached = torch.cat((net.weight, net.bias[:, None]), 1).detach().numpy()
     np.testing.assert_allclose(reached, start + change, rtol=0, atol=1e-5 if limit == 3 else 1e-11)
-
-
-def test_what_rounding_leaves_of_a_dependent_feature_is_not_divided_by():
-    for seed in range(20):  # a pivot that should be 0 comes out as a little more as often as not
-        X, y = samples(seed, 30, 3)
-        X = np.c_[X, X[:, 0] + X[:, 1] / 3]
-        net = make(4)
-        minimise(net, tp.LMSHead(), X, y)
-        W = np.linalg.lstsq(np.c_[X, np.ones(30)], y, rcond=None)[0]
-        np.testing.assert_allclose(net.weight[0].detach(), W[:4], rtol=0, atol=1e-10)
 
 
 def test_nearly_dependent_features_keep_their_digits():
@@ -547,12 +402,8 @@ def test_bad_input_is_named(changed, error, message):
         minimise(*given.values(), **options)
 
 
-@pytest.mark.parametrize(
-    ("engine", "head"), [*((e, tp.LogisticHead()) for e in ENGINES), ("torch", tp.LMSHead())], indirect=["engine"]
-)
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-@pytest.mark.parametrize("row", [0, 4321])
+@pytest.mark.parametrize("head", HEADS[:2], ids=str)
+@pytest.mark.parametrize(("value", "row"), [(float("nan"), 0), (float("inf"), 4321), (float("-inf"), 0)])
 def test_numbers_that_are_not_finite_are_found_in_passing(head, value, row):
     X, y = samples(50, 5000, 3)
     X[row, 1] = value
@@ -576,52 +427,21 @@ def test_weights_that_are_not_finite_are_refused():
         minimise(net, tp.LMSHead(), X4, Y4)
 
 
-def test_small_problems_load_no_compiler(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torchperc.descent.passes", None)  # an import of the compiled loops fails
-    X, y = samples(52, 5000, 3)
-    assert minimise(make(3), tp.LogisticHead(), X, y).converged
-    with pytest.raises(ModuleNotFoundError, match=r"torchperc\.descent\.passes"):
-        minimise(make(3), tp.LogisticHead(), np.tile(X, (300, 1)), np.tile(y, 300))
-
-
-def test_torch_has_its_threads_again_after_several_at_once():
-    X, y = samples(53, 200, 3)
-    before = torch.get_num_threads()
-    first, second = compiling.one_thread(), compiling.one_thread()
-    first.__enter__()
-    second.__enter__()  # as in another thread
-    assert torch.get_num_threads() == 1
-    first.__exit__(None, None, None)
-    second.__exit__(None, None, None)
-    assert torch.get_num_threads() == before
-    minimise(make(3), tp.LogisticHead(), X, y)
-    assert torch.get_num_threads() == before
-
-
-def test_an_optimum_is_a_value():
-    found = Optimum(0.5, 0.0, 0.0, 1, True)
-    assert found == Optimum(0.5, 0.0, 0.0, 1, True)
-    with pytest.raises(AttributeError):
-        found.loss = 1.0
-
-
 # --- sparse samples ---
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("shape", [(200, 12), (30, 50), (300, 1200)], ids=str)  # with Hessians and without
+@pytest.mark.parametrize("shape", [(200, 12), (300, 1200)], ids=str)  # with Hessians and without
 @pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=str)
 def test_sparse_samples_have_the_same_minimum(head, shape, classes, weighted, monkeypatch):
-    from scipy.sparse import csr_array, random_array
-
     if shape[1] == 1200 and classes == 3:
         return
     rng = np.random.default_rng(0)
     X, y = random_array(shape, density=0.1, format="csr", rng=rng), rng.integers(0, classes, shape[0])
     y = 2 * y - 1 if classes == 2 else y
     weights = rng.integers(0, 3, shape[0]) if weighted else None
-    monkeypatch.setattr(least_squares, "SQUARES_UP_TO", 100)
+    monkeypatch.setattr(minimising, "SQUARES_UP_TO", 100)
     nets = []
     for data in (X.toarray(), X):
         net = tp.Perceptron(shape[1]) if classes == 2 else tp.MulticlassPerceptron(shape[1], 3)
@@ -635,17 +455,13 @@ def test_sparse_samples_have_the_same_minimum(head, shape, classes, weighted, mo
     torch.testing.assert_close(nets[0].weight, nets[1].weight, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.usefixtures("engine")
-@pytest.mark.parametrize("engine", ["torch", "shared"], indirect=True)
 @pytest.mark.parametrize("l2", [1e-5, 1e-3])  # the weak one with steps that go too far
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_without_hessians_the_minimum_is_scikit_learns_and_the_gap_no_smaller_than_it_is(
     sparse, classes, l2, monkeypatch
 ):
-    from scipy.sparse import csr_array
-
-    monkeypatch.setattr(newton, "DENSE_UP_TO", 10)
+    monkeypatch.setattr(minimising, "HESSIAN_UP_TO", 10)
     rng = np.random.default_rng(61)
     X = rng.integers(1, 4, (400, 300)) * (rng.random((400, 300)) < 0.05)
     y = (X[:, : 20 * classes].reshape(400, classes, 20).sum(2) + 0.1 * rng.random((400, classes))).argmax(1)
@@ -663,8 +479,6 @@ def test_without_hessians_the_minimum_is_scikit_learns_and_the_gap_no_smaller_th
 
 
 def test_sparse_samples_that_depend_on_each_other_and_in_float32():
-    from scipy.sparse import csr_array
-
     X = np.random.default_rng(0).integers(0, 2, (40, 5)).astype(np.float32)
     X = np.hstack((X, X[:, :2]))  # no unique minimum: the nearest is taken
     y = np.where(X[:, 0] + X[:, 3] > 1, 1, -1)
@@ -675,8 +489,6 @@ def test_sparse_samples_that_depend_on_each_other_and_in_float32():
 
 
 def test_sparse_samples_are_refused_by_name():
-    from scipy.sparse import csr_array
-
     X, y = np.array([[1.0, 0.0], [0.0, np.nan], [0.0, 1.0]]), [1, -1, 1]
     with pytest.raises(ValueError, match=r"X.*nan"):
         tp.minimise(tp.Perceptron(2), tp.LMSHead(), csr_array(X), y)

@@ -1,11 +1,9 @@
 """The scripts about the five notes: every figure they print, and that each known error of a note is reported."""
 
-import ast
 import contextlib
 import functools
 import importlib
 import io
-import runpy
 import sys
 from fractions import Fraction
 from pathlib import Path
@@ -13,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import oracles
 import pytest
-import torch
 
 NOTES = Path(__file__).parents[2] / "experiments" / "notes"
 AND = [[0, 0], [0, 1], [1, 0], [1, 1]], [-1, -1, -1, 1]
@@ -160,31 +157,6 @@ def test_a_bound():
     assert start["mistakes"] == len(plain.entries) == 200
 
 
-def test_a_the_rest():
-    assert figures("a", "gradient_at_the_kink") == {
-        "slopes": {"relu": 0, "clamp": 1, "maximum": 0.5, "torchperc": 1},
-        "relu is stuck at zero": True,
-    }
-    assert figures("a", "xor") == {"verdict": "CYCLING", "period": 1, "alpha": (Fraction(1, 4),) * 4}
-    assert figures("a", "stochastic_descent") == {
-        "exact": True, "mistakes": 18, "ends": [(-4, 3, 2), (-3, 2, 2)], "steps of the batch": 10,
-    }  # fmt: skip
-    depends = figures("a", "what_the_weights_depend_on")
-    assert depends["rate scales"]
-    assert depends["mistakes"] == (18, 22)
-    assert depends["ends"] == [(-4, 2, 3), (-4, 3, 2)]
-    assert depends["mistakes at 0.1"] != 18
-    assert figures("a", "loss_of_a_mistake") == {"loss": 0, "mistakes": 4, "errors": 3}
-    assert figures("a", "targets_of_the_squared_loss")["errors"] == {0.0: 2, 0.5: 0}
-    assert figures("a", "targets_of_the_squared_loss")["scores"] == pytest.approx([-0.25, 0.25, 0.25, 0.75])
-    assert figures("a", "least_squares_and_errors") == {
-        "errors": {"XOR": 2, "far": 1}, "least": {"XOR": 1, "far": 0},
-    }  # fmt: skip
-    slope, offset = np.polyfit([0, 1, 2, 6], [-1, 1, 1, 1], 1)
-    assert slope * 0 + offset > 0, "least squares takes the only −1 for +1"
-    assert figures("a", "squared_loss_on_the_right_side")["losses"] == [0, 0.5, 2]
-
-
 # --- note B ---
 
 
@@ -193,16 +165,6 @@ def test_b_geometry():
     assert figures("b", "side_of_the_bias")["offsets"] == pytest.approx({-1.0: 17**-0.5 * 10, 1.0: -(17**-0.5) * 10})
     assert figures("b", "many_hyperplanes")["margins"] == pytest.approx([13**-0.5, 13**-0.5, 8**-0.5])
     assert figures("b", "margin_as_a_distance") == {"printed": 1, "distance": pytest.approx(13**-0.5)}
-
-
-def test_b_update():
-    found = figures("b", "update_by_the_prediction")
-    assert found == {"losses": 40, "weights": (0, 0, 0), "mistakes": {"sign": 11, "update": 18}}
-    for tie, count in (("update", 13), ("sign", 7)):
-        run = oracles.perceptron(*AND, tie=tie)
-        before = [oracles.score(run.states[t], AND[0][i])[0] for t, (i, *_) in enumerate(run.entries)]
-        assert figures("b", "score_before_an_update")["zeros"][tie] == before.count(0) == count
-    assert figures("b", "gain_of_an_update") == {"exact": True, "gains": [1, 2, 3]}
 
 
 def test_b_theorem():
@@ -222,35 +184,7 @@ def test_b_theorem():
     assert figures("b", "chain_of_the_proof") == {"updates": 18, "holds": True, "holds for length 2": False}
 
 
-def test_b_features_votes_averages():
-    found = figures("b", "adding_a_feature")
-    assert found["separable"] == {"constant": False, "sum": False, "product": True, "one a sample": True}
-    assert found["mistakes"] == {"product": 29, "one a sample": 4}
-    votes = figures("b", "votes")
-    assert votes["errors"] == {
-        "without b": 3, "sign(0) = 0": 0, "sign(0) = +1": 1, "by survival": 0, "each value once": 1,
-    }  # fmt: skip
-    assert (votes["by survival"], votes["each value once"]) == ([-12, 6, 24], [-8, -3, 7])
-    averages = figures("b", "averages")
-    ((bias, weight),) = oracles.mean_state(oracles.perceptron(*AND))
-    assert averages["sums"] == [36 * bias, *(36 * w for w in weight)] == [-92, 75, 48]
-    assert (averages["errors without b"], averages["errors"]) == (3, 0)
-
-
 # --- note C ---
-
-
-def test_c_losses_and_rule():
-    assert figures("c", "roles_of_the_labels")["costs"] == [10, 1]
-    assert figures("c", "zero_one_loss") == {"printed": 1, "right": 0}
-    assert figures("c", "squared_error") == {"products": [1, 1, 1, 1], "differences": [0, 4, 4, 0]}
-    assert figures("c", "costs")["table"] == [0, 1, 10, 0]
-    assert figures("c", "and_by_rule") == {"weights": (-3, 2, 1), "mistakes": 11, "passes": 6}
-    run = oracles.perceptron(*NEAR, tie="sign", passes=100)
-    after = [NEAR[1][i] * oracles.score(run.states[t + 1], NEAR[0][i])[0] for t, (i, *_) in enumerate(run.entries)]
-    assert figures("c", "one_correction") == {"still wrong": sum(s < 0 for s in after), "corrections": 47}
-    assert figures("c", "one_correction")["still wrong"] == 7
-    assert figures("c", "gain_of_an_update") == {"exact": True, "without a constant": ("CYCLING", "not separable")}
 
 
 def test_c_separability():
@@ -276,23 +210,6 @@ def test_c_held_out_data():
     assert errors["before"] == 1
     assert errors["after"] > 9000
     assert max(errors["averaged"], errors["shuffled"], errors["shuffled, averaged"]) < 100
-
-
-def test_c_votes_averages_classes():
-    better = figures("c", "vote_always_better")
-    assert better["errors"] == {"last": 0, "voted": 1}
-    run = oracles.perceptron([[-3], [-2], [-1]], [-1, -1, 1], tie="sign")
-    assert [oracles.votes(run, [x]) for x in (-3, -2, -1)] == [[-9], [-9], [-1]], "the only +1 is voted down"
-    assert better["totals"]["voted"] < better["totals"]["last"]
-    assert better["worse"] > 0
-    averaged = figures("c", "averaged_algorithm")
-    assert (averaged["total"], averaged["steps"], averaged["same"]) == ((-49, 36, 19), 24, True)
-    assert averaged["errors of a on NOR"] == 1
-    assert list(figures("c", "vote_and_average")["cases"].values()) == [(1, 1), (1, -1)]
-    assert figures("c", "many_classes") == {"mistakes": {"sign": 5, "update": 10}, "same": True}
-    x = [[0, 0], [1, 0], [4, 0], [5, 1], [0, 4], [1, 5]]
-    counts = [len(oracles.perceptron(x, [0, 0, 1, 1, 2, 2], classes=3, tie=tie).entries) for tie in ("sign", "update")]
-    assert counts == [5, 10]
 
 
 # --- note D ---
@@ -336,52 +253,7 @@ def test_d_any_misclassified_point(tie, fewest, most, ends):
     assert (min(lengths), max(lengths), sorted(reached)) == (fewest, most, ends)
 
 
-def test_d_on_the_way_and_the_pocket():
-    assert figures("d", "one_update_may_not_do") == {"updates": 47, "still wrong": 7, "least gain on AND": 1}
-    run = oracles.perceptron(*AND, tie="sign")
-    errors = figures("d", "error_on_the_way")
-    assert errors["errors"] == [oracles.errors(state, *AND) for state in run.states]
-    assert errors["rises"] == 3
-    assert figures("d", "inseparable_data")["verdicts"] == ["CYCLING", "BUDGET"]
-    assert figures("d", "inseparable_data")["cycle"] == (2, 3)
-    pocket = figures("d", "pocket")
-    assert pocket["best in row order"] == {"sign": 2, "update": 2}
-    assert pocket["runs with 1 error"][80] == 20
-    assert pocket["runs with 1 error"][4] < 20
-    assert pocket["errors on AND"] == 0
-
-
 # --- note E ---
-
-
-def test_e_perceptron():
-    strict = figures("e", "strict_rule")
-    assert (strict["updates"], strict["errors"], strict["verdict"] != "SEPARATED") == (0, 3, True)
-    assert "nothing will ever move" in strict["warning"]
-    run = oracles.perceptron(*AND, beta=2)
-    assert strict["mended"] == ((-6, 4, 3), 17, 9)
-    assert (run.last, len(run.entries), run.passes) == (((-6, (4, 3)),), 17, 9)
-    assert figures("e", "right_at_zero") == {"by product": 4, "by sign": 1}
-    step = figures("e", "bias_step")
-    wide = [[0, 0], [0, 4], [3, 0], [3, 4]]
-    assert step["radius"] == len(oracles.perceptron(wide, AND[1], beta=25).entries) == 10
-    assert step["unit"] == len(oracles.perceptron(wide, AND[1], passes=100).entries) == 54
-    assert step["same as a feature R"]
-    assert "needs all samples" in step["refusal"]
-    assert figures("e", "online_learning") == {"mistakes": 18, "weights": (-4, 3, 2)}
-    assert figures("e", "xor_by_layers") == {"kind": "not separable", "errors": 0}
-    assert figures("e", "homogeneous_coordinates") == {"scores": [-4, -2, -1, 1], "same": True}
-
-
-def test_e_starts():
-    assert figures("e", "start_from_two_samples") == {
-        "printed": [0, 15], "right": pytest.approx([60, 75]), "bias": pytest.approx(-60),
-    }  # fmt: skip
-    start = figures("e", "start_of_the_algorithm")
-    slopes = np.array([(59 - 70) / (25 - 20), (59 - 70) / (165 - 178)])
-    assert start["printed"] == pytest.approx([slopes @ [20, 178] - 11, slopes @ [25, 165] - 11])
-    assert start["right"] == pytest.approx([70, 59])
-    assert np.isnan(start["samples 1 and 2"][0])
 
 
 def test_e_weight_from_age_and_height():
@@ -416,24 +288,6 @@ def test_e_weight_from_age_and_height():
     assert "the loss will diverge" in rate["warning"]
 
 
-def test_e_gradient():
-    assert figures("e", "factor_of_the_gradient") == {"half": True, "ratio": pytest.approx(2)}
-    assert figures("e", "sign_of_the_derivative")["slopes"] == pytest.approx({-1.0: -1, 0.0: 0, 1.0: 1}, abs=1e-9)
-    assert figures("e", "gradient_at_the_optimum") == {
-        "largest": pytest.approx(0.5),
-        "mean": pytest.approx(0, abs=1e-9),
-    }
-    assert figures("e", "sign_of_the_sample_update")["losses"] == [0.5, pytest.approx(0.5 * 0.7**2)]
-    batch = figures("e", "sign_of_the_batch_update")
-    X, y = np.c_[np.array(AND[0]), np.ones(4)], np.array(AND[1])
-    for name, sign in (("printed", -1), ("right", 1)):
-        w = np.zeros(3)
-        for _ in range(10):
-            w = w + sign * 0.1 * X.T @ (y - X @ w) / 4
-        assert batch[name] == pytest.approx(((y - X @ w) ** 2).mean() / 2)
-    assert batch["printed"] > batch["start"] == 0.5 > batch["right"]
-
-
 def test_e_descent():
     cycle = figures("e", "sample_updates_converge")
     assert 0.1 < cycle["nearest"] < cycle["furthest"] < 0.2
@@ -455,63 +309,4 @@ def test_e_descent():
     assert rate["limit of raw features"] < 1e-3
 
 
-def test_e_scaling_and_sigmoid():
-    limits, spreads = figures("e", "features_of_like_range").values()
-    assert limits[1] > 1e4 * limits[0]
-    assert spreads[1] < 1e-4 * spreads[0]
-    assert figures("e", "way_back") == {"printed": pytest.approx(20), "right": 0}
-    convex = figures("e", "convexity")
-    assert convex["lowest"] > 0 > convex["behind a sigmoid"]
-    assert figures("e", "way_out_of_a_minimum") == {"moved": False, "errors": 2}
-    assert figures("e", "derivative_of_the_sigmoid")["apart"] < 1e-12
-    smooth = figures("e", "decision_without_a_derivative")
-    assert (smooth["exact"], smooth["mistakes"]) == (True, 18)
-    f = 1 / (1 + np.exp(10))
-    assert smooth["squared"] == pytest.approx(-(1 - f) * f * (1 - f))
-    assert smooth["logistic"] == pytest.approx(-(1 - f))
-    assert figures("e", "decision_at_one_half")["labels"] == (1, -1)
-
-
 # --- the scripts themselves ---
-
-
-@pytest.mark.parametrize("path", sorted(NOTES.glob("*.py")), ids=lambda path: path.stem)
-def test_scripts_use_public_names_only(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            assert not (node.module or "").startswith("torchperc")
-        elif isinstance(node, ast.Import):
-            assert all("." not in alias.name for alias in node.names if alias.name.startswith("torchperc"))
-        elif isinstance(node, ast.Attribute):
-            assert node.attr == "__name__" or not node.attr.startswith("_"), f"{node.attr} is private"
-
-
-def test_there_is_a_script_for_every_note():
-    assert sorted(path.stem for path in NOTES.glob("note_*.py")) == [f"note_{note}" for note in VERDICTS]
-
-
-def test_a_script_runs_from_the_command_line(capsys):
-    with on_the_path():
-        runpy.run_path(str(NOTES / "note_b.py"), run_name="__main__")
-    assert capsys.readouterr().out == report("b")[1]
-
-
-def test_verdicts_follow_from_what_was_found():
-    with on_the_path():
-        findings = importlib.import_module("_findings")
-    assert [findings.judged(True), findings.judged(False), findings.judged(False, findings.OPEN)] == [
-        "agrees", "wrong", "left open",
-    ]  # fmt: skip
-    assert findings.numbers((-4, 0.5, torch.tensor(-0.0))) == "(−4, 0.5, 0)"
-
-
-def test_a_page_has_the_findings_of_a_verdict_as_plain_text():
-    with on_the_path():
-        helpers = importlib.import_module("_findings")
-    findings = [
-        helpers.Finding("the loss", "(y* ŷ)²", "a_b | [1] < 2", "wrong"),
-        helpers.Finding("another", "says", "found", "agrees"),
-    ]
-    text = helpers.markdown(findings, "wrong")
-    assert text == "the loss\n: **Note:** (y\\* ŷ)²\n\n  **Run:** a\\_b \\| \\[1\\] \\< 2"
-    assert helpers.markdown(findings, "left open") == ""

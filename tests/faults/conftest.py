@@ -14,8 +14,6 @@ def pytest_terminal_summary(terminalreporter):
     terminalreporter.write(tally.markdown())
     for fault in tally.faults:
         terminalreporter.write_line(fault)
-    for chapter, seconds in tally.seconds.items():
-        terminalreporter.write_line(f"{chapter}: {seconds:.0f} s")
     path = os.environ.get("TORCHPERC_FAULTS_SUMMARY")
     if path:
         Path(path).write_text(tally.markdown())

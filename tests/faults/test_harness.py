@@ -2,18 +2,17 @@
 
 import os
 import signal
-import time
 
 import harness
 import pytest
 import test_kills
 
+import torchperc as tp
+
 pytestmark = pytest.mark.faults
 
 
 def judged(case):
-    import torchperc as tp
-
     if case == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if case == "hang":
@@ -37,35 +36,16 @@ def test_each_outcome_is_named_and_the_others_go_on(tmp_path):
     assert "| faults | 9 | 3 | 1 | 1 | 2 | 1 | 1 |" in tally.markdown()
 
 
-def slowly(folder):
-    """Writes a file in pieces under its own name, as nothing should."""
-    with (folder / "out.txt").open("w") as file:
-        for _ in range(20):
-            file.write("piece ")
-            file.flush()
-            time.sleep(0.05)
+def pause(folder):
+    signal.pause()
 
 
 def test_a_half_written_file_is_found(tmp_path):
     careless = test_kills.Command(
-        lambda folder: (slowly, folder),
-        lambda folder: (slowly, folder),
-        lambda folder: test_kills.applied(folder, "out.txt"),
+        start=lambda folder: (pause, folder),
+        again=lambda folder: (pause, folder),
+        result=lambda folder: test_kills.applied(folder, "out.txt"),
+        prepare=lambda folder: (folder / "out.txt").write_text("half"),
     )
-    found = test_kills.outcomes("careless", careless, tmp_path, 6)
-    assert harness.SILENT in {outcome for _, outcome, _ in found}
-
-
-@pytest.mark.parametrize(
-    ("code", "stderr", "expected"),
-    [
-        (0, "", harness.RIGHT),
-        (2, "torchperc: error: no such file\n", harness.CLEAN),
-        (2, "no such file\n", harness.INTERNAL),
-        (1, "Traceback (most recent call last):\n", harness.INTERNAL),
-        (-11, "", harness.SIGNAL),
-        (None, "", harness.HANG),
-    ],
-)
-def test_endings_of_commands(code, stderr, expected):
-    assert harness.outcome_of_command(code, stderr) == expected
+    found = test_kills.outcome(careless, tmp_path, "the digest of a whole file", 0, 0.1, signal.SIGKILL)
+    assert found == (harness.SILENT, "what it left is not of this run")

@@ -1,17 +1,16 @@
 """The page's gradient descent in JavaScript against autograd in float64, and against the rule to the bit."""
 
 import math
-import re
-from collections import Counter
 from itertools import chain
 
 import pytest
 import torch
-from node import SCRIPTS, run_node
+from node import run_node
 from torch import nn
 
 import torchperc as tp
-from torchperc.lab.play import page
+
+pytestmark = pytest.mark.browser  # whose package has the Node that runs the scripts
 
 CORE = ("random.js", "descent.js", "twolayer.js")
 HEADS = {"perceptron": tp.PerceptronHead, "lms": tp.LMSHead, "logistic": tp.LogisticHead}
@@ -196,14 +195,6 @@ def answers():
     return {name: [next(found) for _ in group] for name, group in asked.items()}
 
 
-def test_scripts_declare_each_name_once():
-    # they share one scope, where a second function of a name would replace the first without a word
-    source = "\n".join((SCRIPTS / f"{name}.js").read_text("utf-8") for name in page.SCRIPTS)
-    names = re.findall(r"^(?:async )?(?:function|const|let|class) (\w+)", source, re.MULTILINE)
-    assert [name for name, count in Counter(names).items() if count > 1] == []
-    assert {"startPath", "startRun", "runRule", "prove"} <= set(names)
-
-
 def test_losses_and_slopes_of_one_sample(answers):
     for tie, heads in zip(TIES, answers["slopes"], strict=True):
         for name, found in zip(HEADS, heads, strict=True):
@@ -259,7 +250,7 @@ def test_stochastic_steps_are_those_of_descend(answers):
         if settings["order"] == "given":
             net, head = linear_net(settings["start"]), tp.PerceptronHead(tie=settings["tie"])
             for _ in range(RULE_EPOCHS):
-                tp.descend(net, head, X, y, settings["lr"], engine="reference")
+                tp.descend(net, head, X, y, settings["lr"])
             last = path["states"][-1]
             assert (last["weight"], last["bias"]) == (net.weight[0].tolist(), net.bias.item())
 

@@ -14,6 +14,8 @@ from node import run_node
 
 import torchperc as tp
 
+pytestmark = pytest.mark.browser  # whose package has the Node that runs the scripts
+
 CORE = ("rational.js", "random.js", "rule.js", "log.js", "proof.js")
 TIES, BIAS_STEPS, ORDERS = (
     ("update", "sign", "strict"),

@@ -87,26 +87,8 @@ def _with_gradient(net, head, X, y):
     return net.parameters()
 
 
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_each_member_is_the_net_trained_alone_for_longer_and_faster(activation):
-    result = xorlab.train(SEEDS, 2, activation, steps=600, dtype=torch.float64)
-    for k, seed in enumerate(SEEDS):
-        net, _ = alone(seed, 2, activation, tp.LogisticHead(), lr=1.0, steps=600)
-        for mine, other in zip(result.net(k).parameters(), net.parameters(), strict=True):
-            torch.testing.assert_close(mine, other, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("hidden", [1, 5])
-def test_widths_in_single_precision(hidden):
-    result = xorlab.train(SEEDS, hidden, steps=20)
-    for k, seed in enumerate(SEEDS):
-        net, _ = alone(seed, hidden, "tanh", tp.LogisticHead(), lr=1.0, steps=20, dtype=torch.float32)
-        for mine, other in zip(result.net(k).parameters(), net.parameters(), strict=True):
-            torch.testing.assert_close(mine, other, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("head", [tp.LMSHead(), tp.LogisticHead()], ids=["lms", "logistic"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", ["tanh", "relu", "sigmoid"])
 def test_company_changes_nothing_to_the_bit(activation, head):
     hidden, dtype = (5, torch.float64) if activation in ("tanh", "relu", "elu") else (2, torch.float32)
     many = xorlab.train(range(35), hidden, activation, head, lr=0.3, steps=30, dtype=dtype)
@@ -153,37 +135,7 @@ def test_what_is_recorded():
     assert shapes == [(4, 2, 2), (4, 2), (4, 2), (4,), (4,)]
 
 
-def test_the_result_is_frozen_and_says_what_it_is():
-    result = xorlab.train(range(3), steps=1)
-    with pytest.raises(AttributeError):
-        result.lr = 2.0
-    assert repr(result) == "LabResult(XOR by 2-2-1, tanh, logistic loss, learning rate 1: 0 of 3 seeds solved)"
-    assert result.net(-1).seed == 2
-    with pytest.raises(IndexError, match="k=3 is not a member; there are 3"):
-        result.net(3)
-
-
 # --- kinds --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("figures", "kind"),
-    [
-        ((1.0, 0.6931, 0.0, 1), "solved"),
-        ((1.0, math.nan, 0.0, 0), "diverged"),
-        ((0.5, math.inf, 0.0, 2), "diverged"),
-        ((0.5, 0.3, math.nan, 0), "diverged"),
-        ((0.75, 0.6931, 0.0, 1), "dead units"),
-        ((0.75, 0.6931, 0.0, 0), "saddle"),
-        ((0.25, 0.7, 1e-3, 0), "saddle"),
-        ((0.5, 0.71, 1e-3, 0), "stuck at 50 %"),
-        ((0.5, 0.6931, 2e-3, 0), "stuck at 50 %"),
-        ((0.25, 0.9, 1.0, 0), "stuck at 50 %"),
-        ((0.75, 0.4774, 1e-5, 0), "stuck at 75 %"),
-    ],
-)
-def test_kind_of_figures(figures, kind):
-    assert xorlab.kind_of(*figures, chance=math.log(2)) == kind
 
 
 # relu(x₁ + x₂ − ½) and relu(x₁ + x₂ − 3/2) solve it: 4·a − 16·b − 1 is −1, 1, 1, −3
@@ -226,12 +178,6 @@ def test_dead_is_of_relu_and_not_of_a_saturated_tanh():
     assert xorlab.classify([net_of(*silent, activation="tanh")]) == ("saddle",)
 
 
-def test_a_weight_that_is_not_finite_has_diverged_even_if_the_loss_is():
-    saturated = net_of([[1, 1], [1, 1]], [math.inf, -1.5], [1, 1], 0, activation="tanh")
-    assert math.isfinite(tp.LogisticHead().loss(saturated(rows("0/1", torch.float32)[0]), torch.ones(4)).item())
-    assert xorlab.classify([saturated]) == ("diverged",)
-
-
 def test_dead_units_stay_dead():
     before = xorlab.train(range(60), 2, "relu", steps=300)
     dead = [k for k, kind in enumerate(before.kinds) if kind == "dead units"]
@@ -258,17 +204,10 @@ def test_counts_and_rate_are_those_of_the_kinds():
     assert result.counts["solved"] == result.kinds.count("solved") == solved
     assert tuple(result.counts) == xorlab.KINDS
     assert (sum(result.counts.values()), result.success_rate) == (40, solved / 40)
-    assert result.interval == xorlab.wilson(solved, 40)
+    assert result.interval == pytest.approx(tuple(binomtest(solved, 40).proportion_ci(method="wilson")))
 
 
-# --- rates --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("k", "n"), [(0, 1), (1, 1), (0, 50), (50, 50), (1, 3), (585, 1000), (999, 1000), (7, 10**6)])
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
-def test_wilson_is_that_of_scipy(k, n, confidence):
-    expected = binomtest(k, n).proportion_ci(confidence, method="wilson")
-    assert xorlab.wilson(k, n, confidence) == pytest.approx(tuple(expected), rel=1e-9, abs=1e-15)
+# --- the lab --------------------------------------------------------------------------------------------------------
 
 
 def test_the_lab_in_short():
@@ -280,18 +219,6 @@ def test_the_lab_in_short():
     assert relu.counts["dead units"] > 80
     assert xorlab.train(range(50), 2, "identity", steps=300).counts["solved"] == 0  # no line separates XOR
     assert xorlab.train(range(50), 1, "tanh", steps=300).counts["solved"] == 0  # nor does one unit bend it enough
-
-
-@pytest.mark.slow
-def test_the_lab_in_full():
-    tanh, wide, relu = (
-        xorlab.train(range(1000), h, a, steps=10_000) for h, a in ((2, "tanh"), (4, "tanh"), (2, "relu"))
-    )
-    assert tanh.interval[0] > 0.5
-    assert tanh.success_rate < 0.65
-    assert wide.success_rate > 0.99
-    assert relu.interval[0] < 0.25 < relu.interval[1] + 0.01
-    assert abs(relu.success_rate - 0.25) < 0.05
 
 
 # --- pictures -----------------------------------------------------------------------------------------------------
@@ -329,12 +256,6 @@ def test_curves(tmp_path, hidden, activation, head, lr):
     assert sorted(legend) == sorted(f"{kind} ({count})" for kind, count in result.counts.items() if count)
 
 
-def test_curves_without_a_finite_loss(tmp_path):
-    result = xorlab.train(range(3), 2, "identity", tp.LMSHead(), lr=1e38, steps=9, record_every=9)
-    assert result.counts["diverged"] == 3
-    png_size(lab_plots.plot_curves(result), tmp_path / "curves.png")
-
-
 @pytest.mark.parametrize("inputs", xorlab.INPUTS)
 @pytest.mark.parametrize("head", [tp.LogisticHead(), tp.LMSHead("0/1")], ids=["logistic", "lms 0/1"])
 def test_boundary(tmp_path, inputs, head):
@@ -344,12 +265,6 @@ def test_boundary(tmp_path, inputs, head):
     assert (width, height >= 560) == (540, True)
     assert "2-3-1" in figure.axes[0].get_title()
     assert figure.axes[0].get_xticks().tolist() == ([0, 1] if inputs == "0/1" else [-1, 1])
-
-
-def test_boundary_of_a_net_that_says_one_thing(tmp_path):
-    figure = lab_plots.plot_boundary(net_of([[0, 0]], [0], [0], 1))
-    png_size(figure, tmp_path / "boundary.png")
-    assert "boundary of the net" not in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 # --- bad input ----------------------------------------------------------------------------------------------------
@@ -369,9 +284,6 @@ def test_boundary_of_a_net_that_says_one_thing(tmp_path):
         (lambda: xorlab.train([0], inputs="0/2"), "inputs='0/2'"),
         (lambda: xorlab.train([0], record_every=0), "record_every=0"),
         (lambda: xorlab.train([0], dtype=torch.float16), "dtype=torch.float16"),
-        (lambda: xorlab.wilson(3, 2), "successes=3 is more than n=2"),
-        (lambda: xorlab.wilson(0, 0), "n=0"),
-        (lambda: xorlab.wilson(1, 2, 1.0), "confidence=1.0"),
         (lambda: xorlab.classify([]), "one shape"),
         (lambda: xorlab.classify([tp.MLP(2, (2,)), tp.MLP(2, (3,))]), "one shape"),
         (lambda: xorlab.classify([tp.MLP(3, (2,))]), "sizes 3"),
@@ -430,24 +342,6 @@ def test_the_command(capsys, tmp_path):
         assert any(line.split()[:-1] == list(map(str, words)) for line in captured.out.splitlines())
 
 
-def test_the_command_without_a_solved_net(tmp_path):
-    command.run(
-        parse("--seeds", "3", "--hidden", "1", "--activation", "identity", "--steps", "5", "--out", str(tmp_path))
-    )
-    assert json.loads((tmp_path / "results.json").read_text())["pictures"] == ["curves-1-identity-logistic-1.png"]
-    assert not (tmp_path / "boundary.png").exists()
-
-
-def test_the_command_offers_what_there_is():
-    assert tuple(ACTIVATIONS) == command._ACTIVATIONS
-    assert tuple(xorlab.HEADS) == command._LOSSES
-    assert xorlab.INPUTS == command._INPUTS
-    assert ("solved", *command._FAILURES) == xorlab.KINDS
-    defaults = parse()
-    assert (defaults.seeds, defaults.hidden, defaults.activation) == (1000, [2, 4], ["tanh", "relu"])
-    assert (defaults.loss, defaults.lr, defaults.steps, defaults.out) == (["logistic"], [1.0], 5000, "runs/xor")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -463,12 +357,6 @@ def test_the_command_checks_before_it_trains(tmp_path, words, message):
     with pytest.raises(ValueError, match=message):
         command.run(parse(*words.split(), "--out", str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
-
-
-def test_the_command_names_a_directory_that_cannot_be(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(ValueError, match=r"out=.*cannot be made: .*; choose another folder"):
-        command.run(parse("--steps", "1", "--out", str(tmp_path / "file")))
 
 
 def test_the_help_needs_no_torch():

@@ -4,13 +4,10 @@ import ast
 import enum
 import errno
 import io
-import itertools
 import os
 import pickle
 import random
 import resource
-import signal
-import sys
 import zipfile
 from collections import Counter, OrderedDict, namedtuple
 from pathlib import Path
@@ -20,15 +17,12 @@ import pytest
 import torch
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from pytorch_lightning.plugins.io import AsyncCheckpointIO
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
-from torchperc._atomic import sweep, write_whole
-from torchperc.lightning import checkpoints
-from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO, _seal, plain, verified
+from torchperc.lightning.checkpoints import CheckpointError, SafeCheckpointIO, _seal, plain
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 
 CHATTER = [
@@ -56,7 +50,7 @@ HALF = np.float64(0.5)
 
 
 class Tiny(LightningModule):
-    def __init__(self, lr=0.1, source=Path("a/b"), gamma=HALF, colour=Colour.RED, tags=frozenset("ba")):
+    def __init__(self, lr=0.1, source=Path("a/b"), gamma=HALF, colour=Colour.RED):
         super().__init__()
         self.save_hyperparameters()
         self.net = nn.Linear(3, 1)
@@ -133,49 +127,14 @@ def same(a, b):
 
 
 @chatting
-@pytest.mark.parametrize("options", [{}, {"save_last": "link"}], ids=["copy", "link"])
-@pytest.mark.parametrize("which", ["path", "last"])
-def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, which, options):
-    whole = tiny()
-    trainer(tmp_path / "whole", 5, **options).fit(whole, loader())
-    trainer(tmp_path / "halves", 2, **options).fit(tiny(), loader())
-    resumed, second = tiny(seed=9), trainer(tmp_path / "halves", 5, **options)
-    second.fit(resumed, loader(), ckpt_path="last" if which == "last" else tmp_path / "halves" / "last.ckpt")
-    assert second.global_step == 15
-    assert same(whole.state_dict(), resumed.state_dict())
-    assert second.optimizers[0].param_groups[0]["lr"] == 0.1 * 0.1**2
-    for key in ("optimizer_states", "lr_schedulers", "loops"):
-        assert same(load(tmp_path / "whole/last.ckpt")[key], load(tmp_path / "halves/last.ckpt")[key]), key
-
-
-@chatting
-def test_the_best_is_found_again_and_old_ones_are_removed(tmp_path):
-    run, net = trainer(tmp_path, 4), tiny()
-    run.fit(net, loader())
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["epoch=2.ckpt", "epoch=3.ckpt", "last.ckpt"]
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    with torch.no_grad():
-        net.net.weight.zero_()
-    run.test(net, loader(), ckpt_path="best", verbose=False)
-    assert same(net.state_dict(), before)
-
-
-@chatting
-def test_it_works_behind_the_asynchronous_plugin(tmp_path):
-    run, net = trainer(tmp_path, 2, plugin=AsyncCheckpointIO(SafeCheckpointIO())), tiny()
-    run.fit(net, loader())
-    assert same(load(tmp_path / "last.ckpt")["state_dict"], dict(net.state_dict()))
-
-
-@chatting
 def test_hyper_parameters_are_plain_and_make_the_module_again(tmp_path):
     net = tiny()
     trainer(tmp_path, 1).fit(net, loader())
-    expected = {"lr": 0.1, "source": "a/b", "gamma": 0.5, "colour": "red", "tags": ["a", "b"]}
+    expected = {"lr": 0.1, "source": "a/b", "gamma": 0.5, "colour": "red"}
     hyper = load(tmp_path / "last.ckpt")["hyper_parameters"]
     assert hyper == expected
-    assert {type(value) for value in hyper.values()} == {float, str, list}
-    again = Tiny.load_from_checkpoint(verified(tmp_path / "last.ckpt"))
+    assert {type(value) for value in hyper.values()} == {float, str}
+    again = Tiny.load_from_checkpoint(tmp_path / "last.ckpt", weights_only=True)
     assert same(again.state_dict(), net.state_dict())
     assert torch.load(tmp_path / "last.ckpt", weights_only=True)["hyper_parameters"] == expected  # torch reads it too
     assert zipfile.ZipFile(tmp_path / "last.ckpt").testzip() is None
@@ -188,37 +147,6 @@ def test_a_module_as_hyper_parameter_is_named_before_anything_is_written(tmp_pat
     with pytest.raises(TypeError, match=r"hyper_parameters\.gamma is a Linear, .* save_hyperparameters\(ignore"):
         trainer(tmp_path, 1).fit(net, loader())
     assert not list(tmp_path.iterdir())
-
-
-@chatting
-def test_a_full_disk_stops_the_training_with_one_error(tmp_path, monkeypatch):
-    trainer(tmp_path, 1).fit(tiny(), loader())
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(CheckpointError, match=f"the folder {tmp_path} does not accept it .*No space left"):
-        trainer(tmp_path, 2).fit(tiny(), loader(), ckpt_path=tmp_path / "last.ckpt")
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-@chatting
-def test_a_damaged_checkpoint_is_not_resumed_from(tmp_path):
-    trainer(tmp_path, 1).fit(tiny(), loader())
-    path = tmp_path / "last.ckpt"
-    path.write_bytes(path.read_bytes()[:-1])
-    net = tiny()
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    with pytest.raises(CheckpointError, match=r"last\.ckpt is cut short"):
-        trainer(tmp_path, 2).fit(net, loader(), ckpt_path="last")
-    assert same(net.state_dict(), before)
-
-
-@chatting
-def test_a_checkpoint_of_lightning_without_the_plugin_is_foreign(tmp_path):
-    run = trainer(tmp_path, 1)
-    run.fit(tiny(), loader())
-    torch.save(run._checkpoint_connector.dump_checkpoint(), tmp_path / "own.ckpt")
-    with pytest.raises(CheckpointError, match=r"own\.ckpt is cut short or not written by SafeCheckpointIO"):
-        load(tmp_path / "own.ckpt")
 
 
 # --- a file ---
@@ -293,8 +221,6 @@ def test_foreign_files_are_refused_and_run_nothing(tmp_path):
         path.write_bytes(content)
         with pytest.raises(CheckpointError, match=r"^[^\n]*f\.ckpt[^\n]*$"):
             load(path)
-        with pytest.raises(CheckpointError):
-            verified(path)
         assert not trap.exists(), name
     torch.load(io.BytesIO(foreign["evil torch"]), weights_only=False)
     assert trap.exists()  # the trap works
@@ -333,21 +259,6 @@ def test_what_is_not_finite_is_neither_written_nor_loaded(tmp_path, bad):
     SafeCheckpointIO().save_checkpoint(score, path)  # a score before the first epoch may be infinite
 
 
-def test_other_options_are_named(tmp_path):
-    path, checkpoint = saved(tmp_path)
-    with pytest.raises(TypeError, match=r"storage_options=\{'a': 1\}"):
-        SafeCheckpointIO().save_checkpoint(checkpoint, path, storage_options={"a": 1})
-    with pytest.raises(ValueError, match="weights_only=False"):
-        SafeCheckpointIO().load_checkpoint(path, weights_only=False)
-    for act in (
-        load,
-        SafeCheckpointIO().remove_checkpoint,
-        lambda p: SafeCheckpointIO().save_checkpoint(checkpoint, p),
-    ):
-        with pytest.raises(CheckpointError, match="cannot use s3://"):
-            act("s3://bucket/a.ckpt")
-
-
 # --- plain types ---
 
 
@@ -363,7 +274,6 @@ def test_plain_converts_and_copies_nothing():
         "counter": Counter("aab"),
         "text": np.str_("s"),
         "version": torch.__version__,
-        "set": {3, 1, 2},
         "size": torch.Size((2, 3)),
         (1, "a"): None,
         "weight": weight,
@@ -378,7 +288,6 @@ def test_plain_converts_and_copies_nothing():
         "counter": {"a": 2, "b": 1},
         "text": "s",
         "version": str(torch.__version__),
-        "set": [1, 2, 3],
         "size": (2, 3),
         (1, "a"): None,
     }
@@ -386,7 +295,6 @@ def test_plain_converts_and_copies_nothing():
     assert type(tensor) is torch.Tensor
     assert tensor.data_ptr() == weight.data_ptr()
     assert not vars(tensor)
-    assert given["set"] == {3, 1, 2}
     assert same(torch.load(io.BytesIO(archive(plain(given))), weights_only=True), plain(given))
 
 
@@ -401,10 +309,9 @@ def test_plain_converts_and_copies_nothing():
         ({"a": np.longdouble(1)}, r"^a is a longdouble, "),
         ({"a": np.datetime64("2020-01-01")}, r"^a is a date, "),
         ({"a": torch.float32}, r"^a is a dtype, "),
-        ({"a": {1, "x"}}, r"^a is a set whose items have no order"),
+        ({"a": {1, "x"}}, r"^a is a set, "),
         ({"a": {Malice: 1}}, r"^the key a\..*Malice.* is a type, "),
         ({"a": {"x": 1, Path("x"): 2}}, r"^the key a\.x \(PosixPath\)"),
-        ({frozenset("a"): 2}, r"^the key frozenset.* is not unique"),
         (print, r"^the value is a builtin"),
     ],
 )
@@ -479,88 +386,6 @@ def test_the_content_is_synced_before_it_takes_the_name_and_the_folder_after(tmp
     assert calls == [("fsync", part), ("replace", part), ("fsync", ["folder"])]
 
 
-@pytest.mark.parametrize(("number", "raised"), [(errno.EINVAL, False), (errno.EIO, True)])
-def test_a_folder_that_cannot_be_synced(tmp_path, monkeypatch, number, raised):
-    real = os.fsync
-
-    def only_files(handle):
-        if os.path.isdir(f"/proc/self/fd/{handle}"):
-            raise OSError(number, os.strerror(number))
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", only_files)
-    if raised:
-        with pytest.raises(OSError, match="Input/output error"):
-            write_whole(tmp_path / "a", b"new")
-    else:
-        write_whole(tmp_path / "a", b"new")
-    assert (tmp_path / "a").read_bytes() == b"new"
-
-
-def test_the_longest_file_name_can_be_saved(tmp_path):
-    write_whole(tmp_path / ("n" * 255), b"x")
-    assert [p.name for p in tmp_path.iterdir()] == ["n" * 255]
-
-
-def save_step(step, path):
-    checkpoint = {
-        "pytorch-lightning_version": "2.6.6",
-        "state_dict": {"weight": torch.full((5000,), float(step))},
-        "step": step,
-    }
-    SafeCheckpointIO().save_checkpoint(checkpoint, path)
-
-
-def killed_while_saving(path, step, count, within):
-    """Save ever later steps in a child process, killed at its count-th call or return, in Python or C."""
-    child = os.fork()
-    if child:
-        return os.WTERMSIG(os.waitpid(child, 0)[1])
-    try:
-        calls = itertools.count(1)
-
-        def count_down(*_):
-            if next(calls) == count:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        def write(*args, **options):
-            sys.setprofile(count_down)
-            write_whole(*args, **options)
-
-        if within == "write":
-            checkpoints.write_whole = write
-        else:
-            sys.setprofile(count_down)
-        for later in itertools.count(step):
-            save_step(later, path)
-    finally:
-        os._exit(1)  # never back into the test run
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*multi-threaded, use of fork:DeprecationWarning")  # Python 3.12 and later
-def test_a_process_killed_at_any_moment_leaves_a_checkpoint_that_loads(tmp_path):
-    draw, path = random.Random(0), tmp_path / "a.ckpt"
-    moments = [("write", count) for count in range(1, 170, 2)]  # from its start to beyond its end
-    moments += [("save", draw.randrange(1, 3000)) for _ in range(15)]
-    save_step(0, path)
-    steps = [0]
-    for within, count in moments:
-        assert killed_while_saving(path, steps[-1] + 1, count, within) == signal.SIGKILL
-        found = load(path)
-        assert (found["state_dict"]["weight"] == found["step"]).all()
-        steps.append(found["step"])
-    gained = {after - before for before, after in itertools.pairwise(steps)}
-    assert {0, 1} <= gained  # some died before the new file had its name, some after
-    assert min(gained) == 0
-    left = [
-        file for file in tmp_path.iterdir() if file != path
-    ]  # some with the new file half made, which nothing reads
-    assert len(left) > 5
-    sweep(tmp_path)
-    assert list(tmp_path.iterdir()) == [path]
-
-
 # --- safetensors ---
 
 NETS = {
@@ -625,29 +450,6 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path, make, message):
     assert same(dict(net.state_dict()), before)
 
 
-def test_damaged_exports_are_refused_or_load_the_same(tmp_path):
-    path, net = exported(tmp_path)
-    whole, bits, equal = path.read_bytes(), random.Random(0), 0
-    for at in range(len(whole)):
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bits.randrange(8)]) + whole[at + 1 :])
-        other = nn.Linear(3, 1)
-        before = {name: value.clone() for name, value in other.state_dict().items()}
-        try:
-            load_safetensors(path, other)
-        except ValueError:
-            assert same(dict(other.state_dict()), before)
-        else:  # a byte of the checksum's name, or a blank
-            equal += 1
-            assert same(dict(other.state_dict()), dict(net.state_dict()))
-    assert equal < 40
-    for content in (b"hello", *(whole[:length] for length in range(len(whole))), whole + b"\0"):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"w\.safetensors is not a safetensors file, or is damaged"):
-            load_safetensors(path, nn.Linear(3, 1))
-    with pytest.raises(FileNotFoundError):
-        load_safetensors(tmp_path / "none.safetensors", net)
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_neither_exported_nor_loaded(tmp_path, bad):
     path, net = exported(tmp_path)
@@ -683,6 +485,7 @@ def test_state_that_is_no_tensor_is_named(tmp_path):
         save_safetensors(Odd(1, 1), tmp_path / "w.safetensors")
 
 
+@pytest.mark.slow
 def test_exporting_loads_neither_lightning_nor_safetensors(fresh):
     code = "import sys, torchperc.model.safetensors; print({'pytorch_lightning', 'safetensors'} & set(sys.modules))"
     assert fresh(code) == "set()\n"

@@ -82,10 +82,7 @@ def test_every_net_comes_back_to_the_bit(tmp_path, name):
         {"head": "logistic", "optimizer": torch.optim.AdamW},
         {"lr": 0.5, "scheduler": partial(StepLR, step_size=2, gamma=0.5), "interval": "step"},
         {"lr": 0.5, "scheduler": partial(ReduceLROnPlateau, patience=3), "monitor": "loss/train"},
-        {"head": "lms", "lr": "auto"},
-        {"head": "lms", "start": "two-sample", "lr": 0.01},
         {"class_weight": {1: 2.5, -1: 0.5}},
-        {"class_weight": "balanced"},
     ],
 )
 def test_every_option_of_gradient_descent_comes_back(tmp_path, given):
@@ -94,7 +91,7 @@ def test_every_option_of_gradient_descent_comes_back(tmp_path, given):
     loaded = L.LitClassifier.load_from_checkpoint(path, weights_only=True)
     assert loaded.head == lit.head
     assert loaded.hparams == lit.hparams
-    for name in ("update", "start", "interval", "monitor", "class_weight", "automatic_optimization"):
+    for name in ("update", "interval", "monitor", "class_weight"):
         assert getattr(loaded, name) == getattr(lit, name)
     assert torch.equal(loaded(X), lit(X))
     # trained on, both make the same steps
@@ -107,7 +104,14 @@ def test_every_option_of_gradient_descent_comes_back(tmp_path, given):
     "given",
     [
         {},
-        {"lr": 0.5, "tie": "sign", "bias_step": "radius", "order": "shuffled", "select": "averaged", "seed": 4},
+        {
+            "lr": 0.5,
+            "tie": "sign",
+            "bias_step": "radius",
+            "order": "shuffled",
+            "select": "averaged",
+            "seed": 4,
+        },
         {"margin": 0.25, "class_weight": {1: 2.0}, "engine": "reference", "prove": True, "select": "pocket"},
     ],
 )
@@ -120,14 +124,6 @@ def test_every_option_of_the_rule_comes_back(tmp_path, given):
     assert torch.equal(loaded.net.weight, torch.load(tmp_path / "kept.ckpt")["state_dict"]["net.weight"])
 
 
-def test_the_type_that_the_trainer_made_comes_back(tmp_path):
-    lit = L.LitClassifier(tp.Perceptron(3), "logistic")
-    path = saved(tmp_path, lit, precision="64-true")
-    loaded = L.LitClassifier.load_from_checkpoint(path)
-    assert loaded.net.weight.dtype == torch.float64
-    assert torch.equal(loaded(X.double()), lit(X.double()))
-
-
 def test_arguments_given_at_loading_win(tmp_path):
     path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.25))
     assert L.LitClassifier.load_from_checkpoint(path, lr=2.0).lr == 2.0
@@ -138,7 +134,7 @@ def test_arguments_given_at_loading_win(tmp_path):
 
 def test_class_weights_given_at_loading_win(tmp_path):
     path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), "logistic", class_weight={1: 5.0}))
-    for given in (None, {1: 2.0}, "balanced"):
+    for given in (None, {1: 2.0}):
         loaded = L.LitClassifier.load_from_checkpoint(path, class_weight=given)
         new = L.LitClassifier(copy.deepcopy(loaded.net), "logistic", class_weight=given)
         for lit in (loaded, new):
@@ -159,17 +155,6 @@ def test_numbers_of_numpy_are_saved_as_numbers(tmp_path):
     assert L.LitRule.load_from_checkpoint(saved(tmp_path / "r", rule)).hparams == rule.hparams
 
 
-def test_parameters_may_be_missing_if_loading_is_not_strict(tmp_path):
-    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), "logistic"))
-    content = torch.load(path)
-    del content["state_dict"]["net.bias"]
-    torch.save(content, path)
-    with pytest.raises(RuntimeError, match="Missing key"):
-        L.LitClassifier.load_from_checkpoint(path)
-    with pytest.warns(UserWarning, match="not in the checkpoint"):
-        assert L.LitClassifier.load_from_checkpoint(path, strict=False).net.weight.any()
-
-
 # --- a loaded module is trained anew ---
 
 
@@ -183,34 +168,6 @@ def test_a_rule_that_was_loaded_learns_a_new_run_from_its_weights(tmp_path, size
         assert trainer.current_epoch == lit.result.epochs
     assert loaded.result.log.equals(new.result.log)
     assert torch.equal(loaded.net.weight, new.net.weight)
-
-
-@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`")
-def test_testing_a_checkpoint_resumes_nothing(tmp_path):
-    lit = L.LitRule(tp.Perceptron(3))
-    path = saved(tmp_path, lit)
-    trainer = fit(tmp_path / "a", lit, loader(TRAIN), epochs=1)
-    trainer.test(lit, loader(VAL), ckpt_path=path, verbose=False, weights_only=True)
-    fit(tmp_path / "b", lit, loader(VAL), epochs=3)
-    assert lit.result.epochs == 3 or lit.result.verdict is tp.Verdict.SEPARATED
-
-
-def test_a_second_fit_on_a_finished_trainer_keeps_the_result(tmp_path):
-    lit = L.LitRule(tp.Perceptron(3))
-    trainer = fit(tmp_path, lit, loader(TRAIN), epochs=2)
-    before = lit.result
-    trainer.fit(lit, loader(TRAIN))
-    assert lit.result is before
-
-
-def test_the_start_from_two_samples_is_made_once(tmp_path):
-    lit = L.LitClassifier(tp.Perceptron(3), "lms", lr=0.01, start="two-sample")
-    path = saved(tmp_path, lit, epochs=5)
-    for again in (lit, L.LitClassifier.load_from_checkpoint(path)):
-        net = copy.deepcopy(again.net)
-        fit(tmp_path / "on", again, loader(TRAIN), epochs=1)
-        (step,) = torch.autograd.grad(tp.LMSLoss()(net(TRAIN[0]), TRAIN[1]), net.weight)
-        assert torch.allclose(again.net.weight, net.weight - 0.01 * step)
 
 
 @pytest.mark.parametrize("select", ["averaged", "voted"])
@@ -260,22 +217,6 @@ def test_a_net_of_the_users_own_is_asked_for(tmp_path):
         L.LitClassifier.load_from_checkpoint(path, net=tp.Perceptron(3))
 
 
-@pytest.mark.parametrize(
-    "net",
-    [
-        tp.MLP(3, (2,), activation=torch.sin),
-        tp.JointPerceptron(3, 3, features=lambda x: torch.stack([x, -x, 2 * x], 1)),
-    ],
-)
-def test_a_function_of_the_users_own_is_asked_for(tmp_path, net):
-    path = tmp_path / "kept.ckpt"
-    trainer = fit(tmp_path, L.LitClassifier(net, "logistic"), loader(data(net, torch.float32)), epochs=1)
-    trainer.save_checkpoint(path)
-    with pytest.raises(ValueError, match=r"which a checkpoint cannot describe; pass your own"):
-        L.LitClassifier.load_from_checkpoint(path)
-    assert torch.equal(L.LitClassifier.load_from_checkpoint(path, net=copy.deepcopy(net))(X), net(X))
-
-
 def test_an_optimizer_of_the_users_own_is_asked_for(tmp_path):
     def make(parameters):
         return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
@@ -284,16 +225,6 @@ def test_an_optimizer_of_the_users_own_is_asked_for(tmp_path):
     with pytest.raises(ValueError, match=r"the optimizer of this checkpoint .* load_from_checkpoint\(path, optimizer="):
         L.LitClassifier.load_from_checkpoint(path)
     assert L.LitClassifier.load_from_checkpoint(path, optimizer=make).net.weight.any()
-
-
-def test_an_optimizer_made_by_a_function_of_the_users_own_is_not_taken_for_its_argument(tmp_path):
-    def make(kind, parameters):
-        weight, bias = parameters
-        return kind([{"params": [weight], "lr": 0.5}, {"params": [bias], "lr": 0.01}])
-
-    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3), optimizer=partial(make, torch.optim.Adam)))
-    with pytest.raises(ValueError, match="the optimizer of this checkpoint is a custom function"):
-        L.LitClassifier.load_from_checkpoint(path)
 
 
 def test_a_head_of_the_users_own_is_asked_for(tmp_path):
@@ -317,22 +248,35 @@ def test_another_module_is_refused(tmp_path):
             cls.load_from_checkpoint(path)
 
 
-@pytest.mark.parametrize(("cls", "old"), [
-    (L.LitClassifier, {"model": "Perceptron", "rule": "gradient", "head": "lms", "update_by": "batch", "rate": 1.0}),
-    (L.LitRule, {"model": "Perceptron", "rule": "mistakes", "rate": 1.0, "ties": "update", "keep": "last"}),
-])  # fmt: skip
-def test_a_checkpoint_of_the_first_version_is_refused_in_one_line(tmp_path, cls, old):
-    path = tmp_path / "old.ckpt"
-    state = {"net.weight": torch.ones(1, 3), "net.bias": torch.zeros(1)}
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lr", "auto"), ("start", "two-sample"), ("class_weight", "balanced"), ("module", "LitLeastSquares")],
+)
+def test_a_checkpoint_that_needs_something_removed_is_refused_in_one_line(tmp_path, name, value):
+    path = saved(tmp_path, L.LitClassifier(tp.Perceptron(3)))
+    content = torch.load(path)
+    content["torchperc" if name == "module" else "hyper_parameters"][name] = value
+    torch.save(content, path)
+    for load in (
+        lambda: fit(tmp_path / "on", L.LitClassifier(tp.Perceptron(3)), loader(TRAIN), ckpt_path=path),
+        lambda: L.LitClassifier.load_from_checkpoint(path),
+    ):
+        with pytest.raises((CheckpointError, TypeError), match=rf"{name}.*{value}") as found:
+            load()
+        assert "\n" not in str(found.value)
+    if name != "module":
+        given = {"lr": 0.1, "start": None, "class_weight": None}[name]
+        weight = L.LitClassifier.load_from_checkpoint(path, **{name: given}).net.weight
+        assert torch.equal(weight, content["state_dict"]["net.weight"])
+
+
+@pytest.mark.parametrize("cls", [L.LitClassifier, L.LitRule])
+def test_a_checkpoint_of_the_first_version_is_refused_in_one_line(tmp_path, cls):
+    path, state = tmp_path / "old.ckpt", {"net.weight": torch.ones(1, 3), "net.bias": torch.zeros(1)}
+    old = {"model": "Perceptron", "rule": "gradient", "rate": 1.0}
     torch.save({"state_dict": state, "hyper_parameters": old, "pytorch-lightning_version": "2.6.6"}, path)
-    with pytest.raises(TypeError, match="missing 1 required positional argument: 'net'"):
-        cls.load_from_checkpoint(path)
-    with pytest.raises(CheckpointError, match=r"0\.1\.0 did not save the arguments.*module\.load_state_dict") as found:
+    with pytest.raises(CheckpointError, match=r"^[^\n]*module\.load_state_dict[^\n]*$"):
         cls.load_from_checkpoint(path, net=tp.Perceptron(3))
-    assert "\n" not in str(found.value)
-    module = cls(tp.Perceptron(3))
-    module.load_state_dict(torch.load(path)["state_dict"])  # as the message says
-    assert torch.equal(module.net.weight, torch.ones(1, 3))
 
 
 class Runs:
@@ -376,16 +320,3 @@ def test_modules_can_be_copied_and_pickled(tmp_path, lit):
 
 
 # --- other ways to take a net along ---
-
-
-@pytest.mark.parametrize("name", ["perceptron", "multiclass", "mlp", "many", "linear"])
-@pytest.mark.filterwarnings(
-    "ignore:.*torch.jit.*:DeprecationWarning", "ignore:.*TorchScript.*", "ignore::torch.jit.TracerWarning"
-)
-def test_nets_and_modules_are_traced_scripted_and_exported(name):
-    net = NETS[name]()
-    for taken in (torch.jit.script(net), torch.fx.symbolic_trace(net), torch.export.export(net, (X,)).module()):
-        assert torch.equal(taken(X), net(X))
-    lit = L.LitClassifier(net, "logistic")
-    assert torch.equal(lit.to_torchscript()(X), lit(X))
-    assert torch.equal(lit.to_torchscript(method="trace", example_inputs=X)(X), lit(X))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from scipy.sparse import csr_array
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import r2_score, root_mean_squared_error
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -124,16 +123,8 @@ def test_r2_of_a_constant_target(s, expected):
     assert sums.means()["r2"] == expected == r2_score([2.0, 2.0], s)
 
 
-@pytest.mark.parametrize("update", ["batch", "sample"])
-def test_the_auto_learning_rate_is_half_the_limit(update):
-    lit = L.LitRegressor(net(), lr="auto", update=update)
-    trainer = trained(lit, loader(X, Y), epochs=1)
-    limit = tp.theory.step_limit("regression", X, batch_size=1 if update == "sample" else "full")
-    assert trainer.optimizers[0].param_groups[0]["lr"] == pytest.approx(limit / 2)
-
-
 def test_full_batch_descent_reaches_the_minimum_and_stops_by_epsilon():
-    lit = L.LitRegressor(net(), lr="auto")
+    lit = L.LitRegressor(net(), lr=tp.theory.auto_lr("regression", X))
     trainer = trained(lit, loader(X, Y), epochs=5000, callbacks=[L.EpsilonStop(1e-13), L.StopOnDivergence()])
     assert 10 < trainer.current_epoch < 5000
     best = LinearRegression().fit(X, Y)
@@ -141,60 +132,17 @@ def test_full_batch_descent_reaches_the_minimum_and_stops_by_epsilon():
     np.testing.assert_allclose(lit.net.bias.item(), best.intercept_, atol=1e-5)
 
 
-def test_epsilon_stops_where_a_plain_loop_stops():
-    lr, epsilon = tp.theory.auto_lr("regression", X), 1e-3
-    w, b, losses = torch.zeros(3, dtype=torch.float64), torch.zeros((), dtype=torch.float64), []
-    while len(losses) < 2 or abs(losses[-1] - losses[-2]) >= epsilon:
-        losses.append(float((X @ w + b - Y).square().mean() / 2))
-        w, b = descended(w, b, X, Y, torch.ones(40), lr)
-    lit = L.LitRegressor(net(), lr=lr)
-    trainer = trained(lit, loader(X, Y), epochs=1000, callbacks=[L.EpsilonStop(epsilon)])
-    assert trainer.current_epoch == len(losses)
-    torch.testing.assert_close(lit.net.weight[0], w)
-
-
 def test_a_learning_rate_above_the_limit_warns_and_diverges():
-    lr = 1.05 * tp.theory.lms_limit(X)
+    lr = 1.05 * tp.theory.step_limit("lms", X)
     history, lit = History(), L.LitRegressor(net(), lr=lr)
     with pytest.warns(UserWarning, match="the loss will diverge"):
         trained(lit, loader(X, Y), epochs=60, callbacks=[history])
     assert history.epochs[-1]["loss/train"] > 100 * history.epochs[0]["loss/train"]
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse", "parts", "batches"])
-def test_the_start_goes_through_the_first_two_samples_that_differ(form):
-    x, y = torch.cat([X[:1], X]), torch.cat([Y[:1], Y])
-    given = {
-        "dense": lambda: L.SliceLoader(x, y),
-        "sparse": lambda: L.SliceLoader(csr_array(x.numpy()), y),
-        "parts": lambda: L.SliceLoader(tp.data.CsrParts([csr_array(part.numpy()) for part in x.split(1)]), y),
-        "batches": lambda: loader(x, y, size=1),
-    }[form]()
-    lit = L.LitRegressor(net(), lr=1e-300, start="two-sample")
-    trained(lit, given, epochs=1)
-    weight, bias = tp.functional.two_sample_start(X, Y, targets="real")
-    torch.testing.assert_close(lit.net.weight, weight)
-    torch.testing.assert_close(lit.net.bias, bias)
-
-
-def test_processes_that_see_parts_find_the_same_two_samples():
-    from torchperc.lightning.base import Samples
-    from torchperc.lightning.regressor import _two_that_differ
-
-    rows = X[[0, 0, 0, 1, 2, 3]]
-    targets = Y[[0, 0, 0, 1, 2, 3]]
-    dealt = [_two_that_differ(iter([Samples(rows[r::2], targets[r::2], None)])) for r in range(2)]
-    found = sorted((place for each in dealt for place in each), key=lambda place: place[0])
-    x, y = torch.cat([x for _, x, _ in found]), torch.tensor([t for *_, t in found], dtype=torch.float64)
-    expected = tp.functional.two_sample_start(rows, targets, targets="real")
-    assert all(map(torch.equal, tp.functional.two_sample_start(x, y, targets="real"), expected))
-
-
 def test_a_checkpoint_gives_the_module_back_and_resumes_exactly(tmp_path):
     def module():
-        return L.LitRegressor(
-            net(), 0.05, scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=2), start="two-sample"
-        )
+        return L.LitRegressor(net(), 0.05, scheduler=partial(torch.optim.lr_scheduler.StepLR, step_size=2))
 
     whole, half = module(), module()
     trained(whole, loader(X, Y, size=7), epochs=4)
@@ -230,10 +178,8 @@ def test_what_cannot_work_is_refused():
     for head in (tp.RegressionHead(), "regression"):
         with pytest.raises(ValueError, match=r"use LitRegressor\(net\)"):
             L.LitClassifier(net(), head)
-    with pytest.raises(ValueError, match="start='two-sample' is for one output, the net has 2"):
-        L.LitRegressor(net(2), start="two-sample")
     with pytest.raises(TypeError, match="class_weight"):
-        L.LitRegressor(net(), class_weight="balanced")
+        L.LitRegressor(net(), class_weight={1: 2.0})
     with pytest.raises(ValueError, match="RegressionHead"):
         trained(L.LitClassifier(net(), "lms"), loader(X, Y))
     with pytest.raises(ValueError, match=r"scores have shape \(40,\) and targets \(40, 2\)"):

@@ -10,6 +10,7 @@ import pytorch_lightning as pl
 import torch
 from plain import TRAIN, VAL, board, descent, evaluation, fit, loader, table
 from pytorch_lightning.callbacks import ModelCheckpoint
+from scipy.sparse import csr_array
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
@@ -66,16 +67,6 @@ def test_the_rule_shows_its_log_and_theory(tmp_path):
     assert all([step for step, _ in curves[tag]] == list(range(5)) for tag in (*GRADIENT, *THEORY))
 
 
-def test_one_step_per_sample_shows_the_same_curves(tmp_path):
-    lit = L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.1, update="sample")
-    fit(tmp_path / "sample", lit, loader(TRAIN, 20))
-    fit(tmp_path / "one", L.LitClassifier(tp.Perceptron(3), "logistic", lr=0.1), loader(TRAIN, 1))
-    ours, theirs = table(tmp_path / "sample"), table(tmp_path / "one")
-    for tag in GRADIENT[:3]:
-        assert ours[tag] == pytest.approx(theirs[tag], rel=1e-5)
-    assert ours["norm"] == pytest.approx(theirs["norm"], rel=1e-5)
-
-
 def test_values_are_logged_in_double_precision(tmp_path):
     data = plain.blobs(60, dtype=torch.float64)
     lit = L.LitClassifier(tp.Perceptron(3, dtype=torch.float64), "logistic", lr=0.5)
@@ -88,18 +79,6 @@ def test_values_are_logged_in_double_precision(tmp_path):
 
 
 # --- under the Trainer's options ---
-
-
-def test_the_logging_interval_of_steps_does_not_matter(tmp_path):
-    for every in (1, 1000):
-        fit(tmp_path / str(every), L.LitClassifier(tp.Perceptron(3)), val=loader(VAL), log_every_n_steps=every)
-    assert table(tmp_path / "1") == table(tmp_path / "1000")
-
-
-def test_limited_batches_are_what_is_counted_and_read(tmp_path):
-    fit(tmp_path, L.LitClassifier(tp.Perceptron(3), lr=0.5), loader(TRAIN, 20), limit_train_batches=2)
-    expected = list(descent(batches()[:2], 3, 0.5, plain.perceptron_criterion))
-    assert table(tmp_path)["error/train"] == [epoch["error/train"] for epoch in expected]
 
 
 def test_validation_within_an_epoch_and_every_second_epoch(tmp_path):
@@ -161,18 +140,6 @@ class Seen(pl.Callback):
         self.errors.append(float(trainer.callback_metrics["error/train"]))
 
 
-def test_a_run_stopped_in_the_middle_of_an_epoch_logs_what_was_seen(tmp_path):
-    class Stop(pl.Callback):
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            trainer.should_stop = batch_idx == 1
-
-    for lit in (L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))):
-        folder = tmp_path / type(lit).__name__
-        fit(folder, lit, loader(TRAIN, 20), callbacks=[Stop()])
-        assert len(table(folder)["error/train"]) == 1
-        assert table(folder)["error/train"][0] * 40 == pytest.approx(round(table(folder)["error/train"][0] * 40))
-
-
 @pytest.mark.parametrize(
     "lit", [L.LitClassifier(tp.Perceptron(3)), L.LitRule(tp.Perceptron(3))], ids=["gradient", "rule"]
 )
@@ -220,16 +187,6 @@ class Endless(IterableDataset):
             yield x, torch.tensor(1 if x[0] > x[1] else -1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("head", ["perceptron", "lms", "logistic"])
-def test_an_endless_stream_trains(tmp_path, head):
-    lit = L.LitClassifier(tp.Perceptron(3), head, lr=0.05)
-    trainer = fit(tmp_path, lit, DataLoader(Endless(), 16), loader(VAL), max_steps=200, epochs=None)
-    assert trainer.global_step == 200
-    assert math.isfinite(table(tmp_path)["loss/train"][0])
-    assert float((lit.net.predict(VAL[0]) != torch.where(VAL[0][:, 0] > VAL[0][:, 1], 1, -1)).double().mean()) <= 0.1
-
-
 def test_the_rule_learns_an_endless_stream_as_partial_fit_does(tmp_path):
     lit = L.LitRule(tp.Perceptron(3))
     fit(tmp_path, lit, DataLoader(Endless(), 16), max_steps=30, epochs=None)
@@ -239,40 +196,6 @@ def test_the_rule_learns_an_endless_stream_as_partial_fit_does(tmp_path):
     assert torch.equal(lit.net.weight, net.weight)
     assert lit.result.mistakes == mistakes
     assert table(tmp_path)["mistakes"] == [mistakes]
-
-
-def test_what_needs_a_look_at_all_data_says_so_without_a_length(tmp_path):
-    for options in ({"lr": "auto", "head": "lms"}, {"class_weight": "balanced"}):
-        name = next(iter(options))
-        with pytest.raises(ValueError, match=f"{name}=.*needs to read all training data, and the loader has no length"):
-            fit(
-                tmp_path,
-                L.LitClassifier(tp.Perceptron(3), **options),
-                DataLoader(Endless(), 16),
-                max_steps=3,
-                epochs=None,
-            )
-
-
-@pytest.mark.parametrize(
-    "options", [{"lr": "auto"}, {"start": "two-sample", "lr": 1e-12}, {"class_weight": "balanced", "lr": 0.1}]
-)
-def test_a_look_that_was_asked_for_changes_no_draw(tmp_path, options):
-    orders = []
-    for given in ({}, options):
-        data = Counted(*TRAIN)
-        shuffled = DataLoader(data, 10, shuffle=True, generator=torch.Generator().manual_seed(3))
-        fit(tmp_path, L.LitClassifier(tp.Perceptron(3), "lms", **given), shuffled, epochs=2)
-        orders.append(data.read[-120:])
-    assert orders[0] == orders[1]
-
-
-def test_the_learning_rate_of_any_loader_is_that_of_its_data(tmp_path):
-    for size, update in ((60, "batch"), (20, "batch"), (60, "sample")):
-        lit = L.LitClassifier(tp.Perceptron(3), "lms", lr="auto", update=update)
-        fit(tmp_path, lit, loader(TRAIN, size), epochs=1)
-        exact = tp.theory.auto_lr("lms", TRAIN[0].double(), batch_size=1 if update == "sample" else size)
-        assert lit.lr == pytest.approx(exact, rel=1e-9)
 
 
 def test_a_learning_rate_that_is_too_large_is_warned_of_by_the_first_batch(tmp_path):
@@ -328,7 +251,6 @@ def test_a_clean_epoch_of_batches_is_separated(tmp_path):
         ({"select": "voted"}, "select='voted' would have to keep all samples"),
         ({"prove": True}, "prove=True would have to keep all samples"),
         ({"order": "shuffled"}, "partial_fit presents samples as they come; use order='given'"),
-        ({"class_weight": "balanced"}, "class_weight='balanced' needs all samples"),
         ({"bias_step": "radius"}, "bias_step='radius' needs all samples"),
     ],
 )
@@ -355,22 +277,6 @@ def test_a_loader_that_changes_its_one_batch_is_noticed(tmp_path):
         fit(tmp_path, L.LitRule(tp.Perceptron(3)), Turning())
 
 
-class Augmented(TensorDataset):
-    """Other samples every time, with the same labels."""
-
-    epoch = -1
-
-    def __getitem__(self, index):
-        self.epoch += index == 0
-        x, y = super().__getitem__(index)
-        return x + self.epoch, y
-
-
-def test_samples_that_change_under_their_labels_are_noticed(tmp_path):
-    with pytest.raises(ValueError, match="the loader gives other samples"):
-        fit(tmp_path, L.LitRule(tp.Perceptron(3)), DataLoader(Augmented(*TRAIN), 60))
-
-
 # --- weights ---
 
 
@@ -389,7 +295,7 @@ def test_weights_of_classes_and_samples_are_factors_of_the_loss(tmp_path):
     assert float(trainer.callback_metrics["loss/val"]) == pytest.approx(at_the_end, rel=1e-6)
 
 
-@pytest.mark.parametrize("given", [{1: 2.0, -1: 0.5}, "balanced"])
+@pytest.mark.parametrize("given", [{1: 2.0, -1: 0.5}, tp.functional.balanced_weights(TRAIN[1])])
 def test_weights_are_those_of_the_rule(tmp_path, given):
     weight = torch.rand(60, generator=torch.Generator().manual_seed(5))
     weight[::7] = 0.0
@@ -420,26 +326,7 @@ def test_a_batch_whose_weights_are_all_zero_changes_nothing_and_is_counted(tmp_p
         tp.descend(tp.Perceptron(3), tp.LogisticHead(), *TRAIN, 0.1, sample_weight=torch.zeros(60))
 
 
-def test_many_classes_take_weights_too(tmp_path):
-    X = plain.blobs(60)[0]
-    y = X.argmax(1)
-    nets = []
-    for update, size in (("batch", 1), ("sample", 60)):
-        lit = L.LitClassifier(
-            tp.MulticlassPerceptron(3, 3), "logistic", lr=0.1, update=update, class_weight={2: 4.0, 0: 0.5}
-        )
-        fit(tmp_path, lit, loader((X, y), size))
-        nets.append(lit.net)
-    assert torch.allclose(nets[0].weight, nets[1].weight, rtol=1e-4, atol=1e-6)
-
-
 # --- other batches ---
-
-
-def test_scores_with_one_column_and_labels_as_floats_are_fine(tmp_path):
-    lit = L.LitClassifier(torch.nn.Linear(3, 1), "logistic")
-    fit(tmp_path, lit, loader((TRAIN[0], TRAIN[1].float()), 20), loader((VAL[0], VAL[1].float())))
-    assert lit(VAL[0]).shape == (30,)
 
 
 @pytest.mark.parametrize(
@@ -488,14 +375,6 @@ def test_options_of_a_scheduler_that_is_not_there_are_refused():
             L.LitClassifier(tp.Perceptron(3), **option)
 
 
-def test_what_needs_a_linear_net_of_two_classes_says_so():
-    for option in ({"lr": "auto"}, {"start": "two-sample"}):
-        with pytest.raises(TypeError, match=r"(lr='auto'|start='two-sample') needs a linear net, found MLP"):
-            L.LitClassifier(tp.MLP(3), **option)
-    with pytest.raises(ValueError, match="start='two-sample' is for two classes, the net has 3"):
-        L.LitClassifier(tp.MulticlassPerceptron(2, 3), start="two-sample")
-
-
 def test_a_validation_after_the_run_is_none_of_its_epochs(tmp_path):
     lit = L.LitRule(tp.Perceptron(3), select="best-validation")
     trainer = fit(tmp_path, lit, loader(TRAIN), loader(VAL))
@@ -504,6 +383,27 @@ def test_a_validation_after_the_run_is_none_of_its_epochs(tmp_path):
     trainer.save_checkpoint(tmp_path / "kept.ckpt")
     saved = torch.load(tmp_path / "kept.ckpt")["rule"]["history"]
     assert [record[3] for record in saved] == before
+
+
+def test_a_full_batch_of_a_memory_map_is_learned_as_from_memory(tmp_path):
+    np.save(tmp_path / "X.npy", TRAIN[0].numpy())
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    for make in (partial(L.LitClassifier, head="logistic", lr=0.5), L.LitRule):
+        for size in ("full", 20):
+            here, there = make(tp.Perceptron(3)), make(tp.Perceptron(3))
+            fit(tmp_path / "here", here, L.SliceLoader(*TRAIN, size), epochs=2)
+            fit(tmp_path / "there", there, L.SliceLoader(mapped, TRAIN[1], size), epochs=2)
+            assert torch.equal(here.net.weight, there.net.weight)
+
+
+def test_samples_in_parts_need_a_batch_size(tmp_path):
+    parts = tp.data.CsrParts([csr_array(part.numpy()) for part in TRAIN[0].split(25)])
+    with pytest.raises(ValueError, match="batch_size='full'"):
+        L.SliceLoader(parts, TRAIN[1])
+    here, there = L.LitClassifier(tp.Perceptron(3), lr=0.5), L.LitClassifier(tp.Perceptron(3), lr=0.5)
+    fit(tmp_path / "here", here, L.SliceLoader(csr_array(TRAIN[0].numpy()), TRAIN[1], 20), epochs=2)
+    fit(tmp_path / "there", there, L.SliceLoader(parts, TRAIN[1], 20), epochs=2)
+    assert torch.equal(here.net.weight, there.net.weight)
 
 
 def test_labels_of_zero_and_one_are_refused(tmp_path):

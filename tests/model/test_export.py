@@ -1,10 +1,7 @@
 """Models for other programs: onnxruntime and torch.export against torch and plain numpy, and the command that writes them."""
 
 import argparse
-import hashlib
 import json
-import random
-import shutil
 import subprocess
 import sys
 
@@ -12,7 +9,6 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import safetensors.torch
 import torch
 from torch import nn
 
@@ -67,7 +63,7 @@ def test_onnx_against_torch_and_numpy(tmp_path, name, dtype):
         scaler = list(SCALERS.values())[(number + 2) % 3]
         model = FittedModel.of(NETS[name](dtype=dtype), head, scaler=scaler)
         checked = tp.save_onnx(model, tmp_path / "m.onnx")
-        assert (checked.samples, checked.differing) == (1000, 0)
+        assert checked.samples == 1000
         assert checked.size == (tmp_path / "m.onnx").stat().st_size
         X = RAW.astype(NUMPY[model.input_dtype])
         found, torchs = run(tmp_path / "m.onnx", X), model.outputs(X)
@@ -124,7 +120,7 @@ def test_ties_are_decided_as_in_torchperc(tmp_path, dtype):
         tp.save_onnx(FittedModel.of(many, head), tmp_path / "m.onnx")
         assert run(tmp_path / "m.onnx", X)["label"].tolist() == [0, 0, 0, 0, 1, 1, 1]
         checked = tp.save_onnx(FittedModel.of(tp.Perceptron(4, dtype=dtype), head), tmp_path / "m.onnx")
-        assert (checked.differing, checked.largest) == (0, 0.0)
+        assert checked.largest == 0
         assert set(run(tmp_path / "m.onnx", np.ones((5, 4), NUMPY[dtype]))["label"]) == {
             int(head in ("perceptron", "lms"))
         }
@@ -165,7 +161,6 @@ def test_features_far_from_the_origin_are_taken_in_float64(tmp_path):
 def test_wide_models_are_checked_on_fewer_samples(tmp_path):
     checked = tp.save_onnx(FittedModel.of(tp.Perceptron(50_000, init="normal", seed=0)), tmp_path / "m.onnx")
     assert checked.samples == 20
-    assert checked.differing == 0
 
 
 # --- the check sees what is wrong ---
@@ -196,9 +191,9 @@ def last_of_the_largest(add):
 @pytest.mark.parametrize(
     ("net", "head", "change", "message"),
     [
-        ("perceptron", "perceptron", wrong_weight, "scores sample .* and torch .*, which is more than rounding"),
-        ("mlp", "lms", wrong_weight, "more than rounding"),
-        ("mlp", "lms", other("Tanh", "Sigmoid"), "more than rounding"),
+        ("perceptron", "perceptron", wrong_weight, "scores sample .* and torch .*, further apart than 1e-05"),
+        ("mlp", "lms", wrong_weight, "further apart than 1e-05"),
+        ("mlp", "lms", other("Tanh", "Sigmoid"), "further apart than 1e-05"),
         ("multiclass", "logistic", other("ArgMax", "ArgMin"), "decides otherwise than LogisticHead"),
         ("perceptron", "perceptron", other("GreaterOrEqual", "Less"), "decides otherwise than PerceptronHead"),
         ("zero", "perceptron", other("GreaterOrEqual", "Greater"), "decides otherwise than PerceptronHead"),
@@ -217,37 +212,11 @@ def test_a_file_that_differs_is_not_written(tmp_path, monkeypatch, net, head, ch
     assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("m.onnx", b"before")]
 
 
-def test_the_bound_holds_for_other_orders_of_summation():
-    """Scores summed backwards, in another type's rounding, lie within what rounding() allows, and not far within."""
-    for dtype in DTYPES:
-        net = tp.Perceptron(400, init="normal", seed=0, dtype=dtype)
-        model = FittedModel.of(net)
-        X = torch.randn(50, 400, dtype=dtype)
-        exact = X.double() @ net.weight[0].double() + net.bias.double()
-        one_by_one = torch.zeros(50, dtype=dtype)
-        for j in reversed(range(400)):
-            one_by_one = one_by_one + X[:, j] * net.weight[0, j].detach()
-        apart, bound = (one_by_one + net.bias - exact).detach().abs(), portable.rounding(model, X)
-        if dtype == torch.float32:
-            assert (apart <= bound).all()
-            assert apart.max() > bound.min() / 1000
-        assert (bound < 1e6 * torch.finfo(dtype).eps).all()
-
-
-def test_samples_of_a_check_lie_on_both_sides_close_to_the_boundary():
-    model = FittedModel.of(NETS["perceptron"](), scaler=SCALERS["standard"])
-    X = portable.samples(model, model.module())
-    scores = model.scores(X)[500:].abs().double()
-    assert (scores < 3 * portable.rounding(model, X)[500:] + 1e-3).float().mean() > 0.9
-    assert 0.1 < (model.outputs(X).label == 1).float().mean() < 0.9
-    assert torch.equal(X, portable.samples(model, model.module()))
-
-
 def test_weights_that_overflow_everywhere_are_refused(tmp_path):
     model = FittedModel.of(tp.MLP(2, activation="softplus"))
     for values in model.net.parameters():
         values.fill_(3e38)
-    with pytest.raises(ValueError, match="the weights are so large that every score overflows"):
+    with pytest.raises(ValueError, match="train on scaled features"):
         tp.save_onnx(model, tmp_path / "m.onnx")
     assert not list(tmp_path.iterdir())
 
@@ -279,7 +248,7 @@ def model():
 @pytest.mark.slow
 def test_torch_export_in_a_process_of_its_own(tmp_path, model):
     checked = tp.save_exported(model, tmp_path / "m.pt2")
-    assert checked.sentence == "checked against torch on 1,000 samples: labels equal, scores equal to the bit"
+    assert checked.sentence == "checked against torch on 1,000 samples: scores equal to the bit"
     code = """
 import json, torch, warnings
 warnings.simplefilter("ignore")  # torch's own, of its own ways
@@ -299,19 +268,7 @@ print(json.dumps([[v.tolist() for v in whole], len(alone[0]), [labels[k] for k i
     assert (one, names) == (1, model.predict(X))
 
 
-def test_onnx_in_a_process_of_its_own(tmp_path, model):
-    tp.save_onnx(model, tmp_path / "m.onnx")
-    code = """
-import json, numpy, onnxruntime
-session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-labels = json.loads(session.get_modelmeta().custom_metadata_map["labels"])
-(found,) = session.run(["label"], {"X": numpy.array(json.loads(sys.argv[2]), numpy.float32)})
-print(json.dumps([[labels[k] for k in found], "torch" in sys.modules]))
-"""
-    X = RAW.astype(np.float32)
-    assert elsewhere(code, str(tmp_path / "m.onnx"), json.dumps(X.tolist())) == [model.predict(X), False]
-
-
+@pytest.mark.slow
 def test_torch_export_of_many_classes(tmp_path):
     """In float64, with hidden layers; to the bit against torch and close to what onnxruntime says."""
     model = FittedModel.of(NETS["mlp 3"](dtype=torch.float64), "lms", scaler=SCALERS["minmax"])
@@ -330,7 +287,7 @@ def test_an_exported_program_that_differs_is_not_written(tmp_path, monkeypatch, 
     monkeypatch.setattr(
         portable.torch.export,
         "load",
-        lambda _: argparse.Namespace(module=lambda: lambda X: [v + 1e-6 for v in model.module()(X)]),
+        lambda _: argparse.Namespace(module=lambda: lambda X: [v + 1e-2 for v in model.module()(X)]),
     )
     monkeypatch.setattr(portable.torch.export, "export", lambda *_, **__: None)
     monkeypatch.setattr(portable.torch.export, "save", lambda *_, **__: None)
@@ -353,12 +310,10 @@ def test_the_command_writes_beside_the_run_or_where_told(tmp_path, call, model, 
     assert (code, err) == (0, "")
     size = (folder / name).stat().st_size
     assert out.startswith(
-        f"Perceptron of {folder}: {folder / name}, {size:,} bytes; checked against torch on 1,000 samples: labels equal, scores "
+        f"Perceptron of {folder}: {folder / name}, {size:,} bytes; checked against torch on 1,000 samples: scores "
     )
     assert out.count("\n") == 1
-    digest = set() if to == "safetensors" else {f"{name}.sha256"}
-    assert {path.name for path in folder.iterdir()} == {MODEL, name} | digest
-    assert call("export", "--check", folder / name)[::2] == (0, "")
+    assert {path.name for path in folder.iterdir()} == {MODEL, name}
     if to == "torch":
         return  # once is enough, at two seconds
     code, out, _ = call("export", folder / MODEL, "--to", to, "-o", tmp_path / "other")
@@ -378,6 +333,8 @@ def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
         ([weights, "--to", "onnx"], "holds weights but no description of a model"),
         ([run, "--to", "tflite"], "argument --to: invalid choice: 'tflite'"),
         ([run], "the following arguments are required: --to"),
+        (["--to", "onnx"], "the following arguments are required: RUN"),
+        ([run, "--to", "onnx", "--check", "m.onnx"], "unrecognized arguments: --check"),
     ]
     for words, message in cases:
         code, out, err = call("export", *words)
@@ -397,52 +354,3 @@ def test_the_command_fails_in_one_line(tmp_path, call, monkeypatch, model):
     assert "is not a safetensors file, or is damaged" in err
     assert [path.name for path in run.iterdir()] == [MODEL]
     assert {path.name for path in tmp_path.iterdir()} == {"run", "weights.safetensors"}
-
-
-def test_flipped_bytes_are_found_by_the_digest_beside(tmp_path, call, model):
-    path = tmp_path / "model.onnx"
-    tp.save_onnx(model, path)
-    beside, content = tmp_path / "model.onnx.sha256", path.read_bytes()
-    assert beside.read_text() == f"{hashlib.sha256(content).hexdigest()}  model.onnx\n"
-    if shutil.which("sha256sum"):
-        subprocess.run(["sha256sum", "--check", "--strict", "--quiet", beside.name], cwd=tmp_path, check=True)
-    assert call("export", "--check", path) == (
-        0,
-        f"{path}: as written, sha256 {hashlib.sha256(content).hexdigest()}\n",
-        "",
-    )
-    draw = random.Random(0)
-    for _ in range(50):
-        at, bit = draw.randrange(len(content)), 1 << draw.randrange(8)
-        path.write_bytes(content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :])
-        code, out, err = call("export", "--check", path)
-        assert (code, out) == (2, "")
-        assert err == (
-            f"torchperc: error: {path} is not as it was written: its digest differs from that in model.onnx.sha256; "
-            "export the model again\n"
-        )
-    tp.save_onnx(model, path)  # which writes both again
-    assert call("export", "--check", path)[0] == 0
-
-
-def test_what_cannot_be_checked_is_said_in_one_line(tmp_path, call, model):
-    save_safetensors(model.net, tmp_path / "model.safetensors")
-    assert call("export", "--check", tmp_path / "model.safetensors")[0] == 0
-    torch_only = tmp_path / "other.safetensors"
-    torch_only.write_bytes(safetensors.torch.save({"weight": torch.ones(1, 2)}))
-    (tmp_path / "damaged.safetensors").write_bytes((tmp_path / "model.safetensors").read_bytes()[:-1] + b"x")
-    (tmp_path / "model.onnx").write_bytes(b"something")
-    cases = [
-        (["--check", tmp_path / "none.onnx"], f"there is no file {tmp_path / 'none.onnx'};"),
-        (["--check", tmp_path / "model.onnx"], f"there is no file {tmp_path / 'model.onnx.sha256'};"),
-        (["--check", tmp_path], "there is no file"),
-        (["--check", torch_only], "has no checksum to check it by"),
-        (["--check", tmp_path / "damaged.safetensors"], "is damaged"),
-        (["--check", "a.onnx", "--to", "onnx"], "--check a.onnx stands alone"),
-        (["--to", "onnx"], "the following arguments are required: RUN"),
-        ([], "the following arguments are required: RUN, --to"),
-    ]
-    for words, message in cases:
-        code, out, err = call("export", *words)
-        assert (code, out, err.count("\n")) == (2, "", 1)
-        assert message in err

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from torch import nn
 
 import torchperc as tp
-from torchperc.data.scaling import Identity, MinMax, Scaler, Standard
+from torchperc.data.scaling import Identity, MinMax, Standard
 from torchperc.model.fitted import FittedModel
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import save_safetensors
@@ -98,17 +98,6 @@ def test_against_numpy(net, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_the_same_as_scaling_and_scoring_in_training(dtype):
-    """To the bit: what the data module hands to the net is what the model hands to it."""
-    for name in NETS:
-        net = NETS[name](dtype=dtype)
-        for scaler in (MinMax().fit(RAW), Standard().fit(RAW)):
-            trained = net(scaler.transform(torch.from_numpy(RAW)).to(dtype)).detach()
-            model = FittedModel.of(net, scaler=scaler)
-            assert torch.equal(model.scores(RAW), trained.squeeze(-1) if trained.shape[-1] == 1 else trained)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_module_is_the_model_to_the_bit(dtype):
     for name in NETS:
         for head in HEADS.values():
@@ -119,21 +108,6 @@ def test_the_module_is_the_model_to_the_bit(dtype):
                 assert len(said) == (3 if head == tp.LogisticHead() else 2)
                 assert all(torch.equal(a, b) for a, b in zip(said, expected, strict=False))
                 assert not any(value.requires_grad for value in said)
-
-
-def test_folding_would_not_be_exact():
-    """Why the scaling stays in front: far from the origin folded weights lose what scaling keeps."""
-    far = RAW + 1e6
-    scaler, net = Standard().fit(far), tp.Perceptron(3, init="normal", seed=1)
-    exact = by_numpy(net, (far - scaler.shift.numpy()) / scaler.scale.numpy())
-    weight, bias = scaler.unscale(net.weight, net.bias)
-    folded = (torch.from_numpy(far).float() @ weight[0] + bias).detach().numpy()
-    model = FittedModel.of(net, scaler=scaler)
-    assert model.input_dtype == torch.float64
-    assert np.abs(model.module()(torch.from_numpy(far))[0].numpy() - exact).max() < 1e-5
-    assert np.abs(folded - exact).max() > 1e-2
-    assert FittedModel.of(net, scaler=SCALERS["standard"]).input_dtype == torch.float32
-    assert FittedModel.of(net.double(), scaler=scaler).input_dtype == torch.float64
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
@@ -233,14 +207,6 @@ def test_activations_come_back(tmp_path, activation):
     same(model, FittedModel.load(tmp_path))
 
 
-def test_the_weights_load_into_a_linear_layer(tmp_path):
-    model = FittedModel.of(NETS["multiclass"](), scaler=SCALERS["standard"])
-    model.save(tmp_path / MODEL)
-    linear = nn.Linear(3, 4)
-    linear.load_state_dict(load_file(tmp_path / MODEL))
-    assert torch.equal(linear(SCALERS["standard"].transform(torch.from_numpy(RAW)).float()), model.scores(RAW))
-
-
 def test_an_encoding_comes_back(tmp_path):
     encoding = pytest.importorskip("torchperc.data.encoding")
     columns = (encoding.Column("age"), encoding.Column("colour", ("red", "green")))
@@ -262,7 +228,7 @@ def written(tmp_path):
 def test_damaged_files_are_refused(tmp_path):
     model, path = written(tmp_path)
     whole, chance, refused = path.read_bytes(), random.Random(0), []
-    for at in range(len(whole)):
+    for at in range(0, len(whole), 7):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << chance.randrange(8)]) + whole[at + 1 :])
         try:
             again = FittedModel.load(path)
@@ -271,7 +237,7 @@ def test_damaged_files_are_refused(tmp_path):
         else:  # a blank that became another one
             same(model, again)
     assert all(refused)
-    assert len(refused) > len(whole) - 10
+    assert len(refused) > len(whole) / 7 - 10
     for content in (b"", b"hello", whole[:-1], whole + b"\0", whole[: len(whole) // 2]):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=r"weights\.safetensors is not a safetensors file, or is damaged"):
@@ -312,26 +278,19 @@ def changed(path, net, change):
         (lambda s: s.update(format=3, torchperc="9.1"), r"is of format 3, written by torchperc 9\.1; this one reads up to format 2"),
         (lambda s: s.update(format="1"), "has an unknown description of its model .*format must be an integer"),
         (lambda s: s.__delitem__("format"), "has an unknown description of its model .*'format'"),
-        (lambda s: [1], "has an unknown description of its model"),
         (lambda s: s.__delitem__("head"), "can be used: 'head' is missing"),
         (lambda s: s["head"].update(kind="svm"), "head='svm' is unknown"),
-        (lambda s: s["head"].update(tie="never"), "tie='never' is unknown"),
-        (lambda s: s["head"].update(power=2), "power"),
         (lambda s: s["net"].update({"class": "Sequential"}), "class='Sequential' is unknown"),
         (lambda s: s["net"].update(in_features=10**15), r"it describes a net of .*1000000000000000.* and holds"),
         (lambda s: s["net"].update(dtype="float16"), "dtype='float16' is unknown"),
         (lambda s: s["net"].update(dtype="float64"), "it describes a net of .*float64.* and holds .*float32"),
         (lambda s: s["net"].update(bias=1), "bias must be True or False"),
         (lambda s: s["net"].update({"class": "MLP", "hidden": [2], "many": False, "activation": "tanh"}), "it describes a net"),
-        (lambda s: s.update(net=None), "can be used"),
         (lambda s: s.update(labels=["no"]), "labels has 1 entries; give 2"),
-        (lambda s: s.update(labels=["no", "no"]), "one of them twice"),
-        (lambda s: s.update(labels=[0, 1]), "labels must be a tuple of str"),
         (lambda s: s.update(names=["a"]), "names has 1 entries; give 3"),
         (lambda s: s["scaler"].update(scale=[1.0, 0.0, 1.0]), r"state\['scale'\] must be above 0"),
         (lambda s: s["scaler"].update(shift=[1.0], scale=[1.0]), "scaler is for 1 features but the net takes 3"),
         (lambda s: s.update(about={"a": 1}), "about must map str to str"),
-        (lambda s: s.update(about=None), "can be used"),
     ],
 )  # fmt: skip
 def test_wrong_descriptions_are_refused(tmp_path, change, message):
@@ -356,24 +315,15 @@ def test_weights_that_are_not_finite(tmp_path):
 # --- what does not fit together ---
 
 
-class Own(tp.Perceptron):
-    def forward(self, x):
-        return -super().forward(x)
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: FittedModel.of(nn.Sequential(nn.Linear(2, 1))), "net must be .*, found Sequential; save other nets with"),
-        (lambda: FittedModel.of(Own(2)), "found Own"),
         (lambda: FittedModel.of(tp.Perceptron(2).bfloat16()), r"torch\.float64, found torch\.bfloat16; use net\.float"),
         (lambda: FittedModel.of(tp.MLP(2, activation=torch.sin)), "custom activation, 'sin'"),
         (lambda: FittedModel.of(tp.JointPerceptron(2, 2, features=lambda x: torch.stack([x, -x], 1))), "custom features"),
-        (lambda: FittedModel.of(tp.Perceptron(2), head="svm"), "head='svm' is unknown"),
         (lambda: FittedModel.of(tp.Perceptron(2), head=3), "head must be PerceptronHead"),
         (lambda: FittedModel.of(tp.Perceptron(2), labels="abc"), "labels has 3 entries; give 2, one for each class of the net"),
-        (lambda: FittedModel.of(nn.Linear(2, 3), labels="ab"), "labels has 2 entries; give 3"),
-        (lambda: FittedModel.of(tp.Perceptron(2), labels="aa"), r"labels=\('a', 'a'\) has one of them twice"),
         (lambda: FittedModel.of(tp.Perceptron(2), names="a"), "names has 1 entries; give 2, one for each feature"),
         (lambda: FittedModel.of(tp.Perceptron(2), scaler=SCALERS["minmax"]), "scaler is for 3 features but the net takes 2"),
         (lambda: FittedModel.of(tp.Perceptron(2), scaler=Standard()), r"scaler=Standard\(\) is not fitted"),
@@ -405,13 +355,7 @@ def test_samples_that_cannot_be_scored_are_refused(X, message):
         FittedModel.of(NETS["perceptron"]()).predict(X)
 
 
-def test_a_scaler_of_any_kind_is_known_by_its_state(tmp_path):
-    model, path = written(tmp_path)
-    again = FittedModel.load(path)
-    assert isinstance(again.scaler, Scaler)
-    assert type(again.scaler) is type(model.scaler)
-
-
+@pytest.mark.slow
 def test_reading_a_model_loads_nothing_heavy(tmp_path, fresh):
     _, path = written(tmp_path)
     code = (

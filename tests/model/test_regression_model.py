@@ -57,7 +57,7 @@ def test_a_model_comes_back_from_its_file_to_the_bit(tmp_path, name, dtype):
     assert again.predict(X) == made.predict(X)
     assert (again.target, again.labels, again.regression) == ("price", (), True)
     assert again.target_scaler.state() == made.target_scaler.state()
-    assert save_model(made, tmp_path / "checked.safetensors").sentence.endswith("predictions equal to the bit")
+    assert save_model(made, tmp_path / "checked.safetensors").sentence.endswith("scores equal to the bit")
 
 
 @pytest.mark.slow
@@ -67,13 +67,12 @@ def test_exported_files_predict_the_same(tmp_path, name, dtype):
     made = model(name, dtype)
     given = X.to(made.input_dtype)
     expected = made.predict(given)
-    checked = save_onnx(made, tmp_path / "m.onnx")
+    save_onnx(made, tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
     assert [output.name for output in session.get_outputs()] == ["prediction"]
     (said,) = session.run(None, {"X": given.numpy()})
     assert said.dtype == np.float64
     np.testing.assert_allclose(said, expected, rtol=1e-5 if dtype == torch.float32 else 1e-12)
-    assert checked.differing is None
     save_exported(made, tmp_path / "m.pt2")
     assert torch.export.load(tmp_path / "m.pt2").module()(given)[0].tolist() == expected
 

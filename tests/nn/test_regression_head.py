@@ -77,8 +77,3 @@ def test_real_targets_are_not_an_option_of_the_classifier():
 def test_the_head_is_a_plain_value():
     one = head("regression")
     assert one == tp.RegressionHead() == copy.deepcopy(one) == pickle.loads(pickle.dumps(one))
-
-
-def test_the_loss_works_under_vmap_and_compile_free_transforms():
-    per_sample = torch.func.vmap(torch.func.grad(lambda s, y: tpf.lms_loss(s, y, targets="real")))
-    assert torch.equal(per_sample(S, Y), S - Y)

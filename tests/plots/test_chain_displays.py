@@ -1,4 +1,4 @@
-"""Pictures of sequence labelling: each cell and each point is what the weights and the tags say."""
+"""Pictures of sequence labelling: each cell is what the weights say."""
 
 from itertools import pairwise
 from types import SimpleNamespace
@@ -53,35 +53,11 @@ def test_weights_are_written_as_numbers():
     assert plots.TransitionDisplay(torch.zeros(3, 2), torch.zeros(2)).plot().image_.get_clim() == (-1, 1)
 
 
-def test_errors_by_position_by_a_plain_loop():
-    generator = torch.Generator().manual_seed(0)
-    y = [torch.randint(3, (n,), generator=generator) for n in (1, 4, 7, 2, 9, 3)]
-    said = [torch.randint(3, (len(tags),), generator=generator) for tags in y]
-    for most in (4, 9, 20):
-        display = plots.PositionErrorDisplay.from_predictions(y, said, positions=most)
-        shown = min(most, 9)
-        wrong, counts = [0] * shown, [0] * shown
-        for truth, guess in zip(y, said, strict=True):
-            for place, (a, b) in enumerate(zip(truth.tolist(), guess.tolist(), strict=True)):
-                wrong[min(place, shown - 1)] += a != b
-                counts[min(place, shown - 1)] += 1
-        assert display.line_.get_ydata().tolist() == [100 * (a / b) for a, b in zip(wrong, counts, strict=True)]
-        assert [bar.get_height() for bar in display.bars_] == counts
-        assert display.ax_.get_xticklabels()[-1].get_text() == ("≥ 4" if most == 4 else "9")
-    names = plots.PositionErrorDisplay.from_predictions([["N", "V"], ["N"]], [["N", "N"], ("N",)])
-    assert names.line_.get_ydata().tolist() == [0, 100]
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: plots.TransitionDisplay(torch.zeros(2, 2), torch.zeros(2)).plot(), "shape \\(2, 2\\) for 2 weights"),
         (lambda: plots.TransitionDisplay(torch.zeros(3, 2), torch.zeros(2), ("a",)).plot(), "must name 2 classes"),
-        (lambda: plots.PositionErrorDisplay.from_predictions([[1]], []), "y has 1 sequences and predicted 0"),
-        (lambda: plots.PositionErrorDisplay.from_predictions([], []), "at least one"),
-        (lambda: plots.PositionErrorDisplay.from_predictions([[]], [[]]), "y has no token"),
-        (lambda: plots.PositionErrorDisplay.from_predictions([[1], [1]], [[1], [1, 2]]), "sequence 1 has 1 tags"),
-        (lambda: plots.PositionErrorDisplay.from_predictions([[1]], [[1]], positions=0), "positions=0"),
     ],
 )
 def test_wrong_values_are_named(make, message):

@@ -1,13 +1,10 @@
 """Pictures, looked at artist by artist: what is drawn is what the model, the log or the data say, and nothing is shown."""
 
 import math
-from fractions import Fraction
 from io import BytesIO
-from types import FunctionType
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 from matplotlib.axes import Axes
 from matplotlib.contour import QuadContourSet
@@ -16,18 +13,11 @@ from mpl_toolkits.mplot3d import Axes3D
 from PIL import Image
 from sklearn.metrics import confusion_matrix
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 from torchperc import plots
-from torchperc.lab import xor as xorlab
-from torchperc.lab import xor_figures as lab_plots
-from torchperc.nn.modules import resting
-from torchperc.plots import planes, style
 from torchperc.plots.classifiers import classifier
-from torchperc.plots.lifted import product, squares
 from torchperc.plots.path import spread
-from torchperc.plots.planes import Grid, Plane, feature_plane, grid_of, plane_of
 
 AND = tp.data.gate("AND")
 XOR = tp.data.gate("XOR")
@@ -92,15 +82,6 @@ def test_boundary_and_margin_are_where_the_score_says(run):
     assert (display.ax_.get_xlabel(), display.ax_.get_ylabel()) == ("feature 1", "feature 2")
     assert display.ax_.get_title() == "AND"
     assert display.ring_ is None
-
-
-def test_no_margin_is_drawn_if_there_is_none_or_none_is_wanted(run):
-    assert plots.DecisionRegionDisplay.from_model(linear([[1.0, 1.0]], [-0.5]), *XOR).margin_ == []
-    assert plots.DecisionRegionDisplay.from_model(run[1], *AND, margin=False).margin_ == []
-    voted = plots.DecisionRegionDisplay.from_model(run[1].log.voted(), *AND)
-    assert voted.margin_ == []  # votes are no distance
-    bent = plots.DecisionRegionDisplay.from_model(tp.MLP(2, (2,), seed=0), AND[0][:1], [1])
-    assert bent.margin_ == []
 
 
 def test_mistakes_or_support_vectors_are_ringed():
@@ -190,23 +171,6 @@ def test_a_projection_decides_as_the_model_does(three):
     assert (image[row, column] == net.predict(data.X).numpy())[inside].all()
 
 
-def test_two_scores_and_zero_weights_are_projected_too():
-    X = torch.randn(20, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    two = linear([[0.0, 1.0, 0.0, 0.0], [0.0, -1.0, 0.0, 0.0]], [0.0, 0.0])
-    plane = plane_of(classifier(two), X)
-    assert plane.directions[0].tolist() == pytest.approx([0, -1, 0, 0])  # class 1 is to the right
-    assert plane.names[0] == "along the weights' difference"
-    nothing = plane_of(classifier(tp.Perceptron(4)), X)
-    assert nothing.names == ("first principal direction", "second principal direction")
-    principal = np.linalg.svd((X - X.mean(0)).numpy())[2][:2]
-    assert np.abs(nothing.directions.numpy()) == pytest.approx(np.abs(principal))
-    alone = plane_of(classifier(linear([[1.0, 2.0, 2.0]], [0.0])), torch.ones(1, 3).double())  # no rest at all
-    along = plane_of(classifier(linear([[1.0, 2.0, 2.0]], [0.0])), torch.tensor([[1.0, 2, 2], [3, 6, 6]]).double())
-    for plane in (alone, along):
-        assert (plane.directions @ plane.directions.T).numpy() == pytest.approx(np.eye(2))
-        assert plane.directions[0].tolist() == pytest.approx([1 / 3, 2 / 3, 2 / 3])
-
-
 def estimator(X, y):
     from sklearn.linear_model import LogisticRegression
 
@@ -216,12 +180,9 @@ def estimator(X, y):
 MODELS = {
     "net": lambda: tp.RuleTrainer().fit(net := tp.Perceptron(2), *AND) and net,
     "result": lambda: tp.RuleTrainer().fit(tp.Perceptron(2), *AND),
-    "model": lambda: tp.RuleTrainer().fit(tp.Perceptron(2), *AND).log.last(),
     "voted": lambda: tp.RuleTrainer(select="voted").fit(tp.Perceptron(2), *AND),
     "kernel": lambda: tp.RuleTrainer(kernel="rbf").fit(None, *AND),
-    "nn.Linear": lambda: linear([[3.0, 2.0]], [-4.0], torch.float32),
     "MLP": lambda: tp.MLP(2, (3,), seed=0),
-    "linear MLP": lambda: tp.MLP(2, (), seed=0),
     "K classes": lambda: linear([[0.0, 0.0], [3.0, 2.0]], [0.0, -4.0]),
     "joint": lambda: tp.JointPerceptron(2, 2, init="normal", seed=0),
     "Lightning": lambda: tp.lightning.LitClassifier(tp.Perceptron(2, init="normal", seed=0), "lms 0/1", lr=0.1),
@@ -262,17 +223,6 @@ def test_a_module_s_own_head_decides():
     assert float(margins.min()) == pytest.approx(0.2 / math.hypot(0.4, 0.4), rel=1e-5)
 
 
-def test_a_look_leaves_a_net_as_it_was():
-    net = nn.Sequential(nn.Linear(2, 4), nn.Dropout(0.5), nn.BatchNorm1d(4), nn.Linear(4, 1)).train()
-    net[1].eval()
-    before = {name: value.clone() for name, value in net.state_dict().items()}
-    state = torch.get_rng_state()
-    plots.DecisionRegionDisplay.from_model(net, *AND)
-    assert [part.training for part in net] == [True, False, True, True]
-    assert torch.equal(torch.get_rng_state(), state)
-    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
-
-
 # --- the path ---
 
 
@@ -303,15 +253,6 @@ def test_a_longer_path_is_thinned_and_states_can_be_chosen(run):
             assert found[-1] == count
             assert len(found) == min(count, most) == len(set(found))
             assert found[0] >= 1
-
-
-def test_a_path_of_many_classes_or_a_kernel():
-    y = torch.tensor([0, 1, 1, 2])
-    log = tp.RuleTrainer(3).fit(tp.MulticlassPerceptron(2, 3), AND[0], y).log
-    display = plots.PathDisplay.from_log(log, most=2, labels=("none", "one", "two"))
-    assert legend_of(display)[:3] == ["none", "one", "two"]
-    kernel = tp.RuleTrainer(kernel="poly", degree=2).fit(None, *XOR)
-    assert len(plots.PathDisplay.from_log(kernel, most=3).ax_) == 3
 
 
 def frames(path):
@@ -442,26 +383,6 @@ def test_the_bracket_by_a_plain_loop(bias_step):
     assert len(log) > 5
 
 
-def test_the_bracket_of_and_holds_its_margin(run):
-    log, best = run[1].log, 17**-0.5  # the largest margin of AND with a constant feature 1
-    display = plots.BracketDisplay.from_log(log, gamma=best)
-    lower, upper = ydata(display.lower_), ydata(display.upper_)
-    assert ((lower <= best) & (best <= upper)).all()
-    assert (np.diff(lower) >= 0).all()
-    assert (np.diff(upper) <= 0).all()
-    assert (lower[-1], upper[-1]) == pytest.approx((1 / 29**0.5, float(Fraction(29, 324)) ** 0.5))  # w = (3, 2, −4)
-    raw = plots.bracket_by_epoch(log)
-    assert ydata(display.lower_points_).tolist() == raw[0].tolist()
-    assert ydata(display.upper_points_).tolist() == raw[1].tolist()
-    assert ydata(display.gamma_).tolist() == [best, best]
-    assert legend_of(display) == [
-        "γ* is here",
-        "upper bound: ‖w‖/(η·t)",
-        "lower bound: min y·s/‖w‖",
-        "γ* = 0.2425",
-    ]
-
-
 def test_the_bracket_of_kernels_and_many_classes():
     X, y = tp.data.separable_blobs(samples=30, seed=4)
     for step in ("none", "radius"):
@@ -582,6 +503,8 @@ def test_confusion_of_classes_that_do_not_occur():
     assert [text.get_text() for text in signs.ax_.get_xticklabels()] == ["no", "yes"]
     assert plots.ConfusionDisplay.from_predictions([0, 1], [0, 0], ("a", "b", "c")).matrix.shape == (3, 3)
     assert plots.ConfusionDisplay.from_predictions([0, 0], [0, 0]).matrix.tolist() == [[2, 0], [0, 0]]
+    third = plots.ConfusionDisplay.from_predictions([1, 1, 1], [1, 1, 1], labels=("a", "b", "c"))
+    assert third.matrix.tolist() == [[0, 0, 0], [0, 3, 0], [0, 0, 0]]
 
 
 # --- an added feature ---
@@ -647,67 +570,6 @@ def test_logs_on_one_chart(run):
     assert legend_of(display) == ["AND", "OR"]
 
 
-def test_folders_on_one_chart(tmp_path):
-    from torch.utils.tensorboard import SummaryWriter
-
-    for name, values in (("one", [0.5, 0.25, 0.125]), ("two", [0.25, 0.5])):
-        with SummaryWriter(str(tmp_path / name)) as board:
-            for step, value in enumerate(values, 1):
-                board.add_scalar("error/val", value, step)
-    with SummaryWriter(str(tmp_path / "two"), filename_suffix=".resumed") as board:  # goes on from the first epoch
-        for step, value in ((2, 0.0), (3, 0.75)):
-            board.add_scalar("error/val", value, step)
-    folders = {"a run": tmp_path / "one", "another": str(tmp_path / "two")}
-    display = plots.ComparisonDisplay.from_folders(folders, tag="error/val", logarithmic=True)
-    assert ydata(display.lines_["a run"]).tolist() == [50, 25, 12.5]
-    assert display.lines_["another"].get_xydata().tolist() == [[1, 25], [2, 0], [3, 75]]
-    assert (display.ax_.get_ylabel(), display.ax_.get_xlabel()) == ("validation error (%)", "epoch")
-    assert display.ax_.get_yscale() == "log"
-    with pytest.raises(ValueError, match=r"has no scalar tag='margin'; it has error/val"):
-        plots.ComparisonDisplay.from_folders(folders, tag="margin")
-
-
-def test_a_folder_of_a_lightning_run(tmp_path):
-    rule = tp.lightning.LitRule(tp.Perceptron(2))
-    trainer = tp.lightning.make_trainer(
-        tmp_path / "run", 20, picture_every=0, accelerator="cpu", enable_progress_bar=False
-    )
-    trainer.fit(rule, tp.lightning.TabularDataModule("AND"))
-    display = plots.ComparisonDisplay.from_folders({"rule": tmp_path / "run"}, tag="mistakes")
-    assert ydata(display.lines_["rule"]).tolist() == rule.result.log.mistakes_by_epoch().tolist()
-
-
-@pytest.mark.filterwarnings("ignore::Warning")  # Lightning's, about small data
-def test_a_folder_of_a_plain_trainer_counts_epochs_not_batches(tmp_path):
-    class EachBatch(pl.Callback):
-        def on_train_batch_end(self, trainer, module, *_):
-            module.log("batch", float(trainer.global_step))
-
-    module = tp.lightning.LitClassifier(tp.Perceptron(2), "logistic", lr=0.1)
-    loader = DataLoader(TensorDataset(*AND), batch_size=2)
-    options = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
-    logger = pl.loggers.TensorBoardLogger(tmp_path, name="", version="")
-    trainer = pl.Trainer(max_epochs=3, logger=logger, log_every_n_steps=1, callbacks=[EachBatch()], **options)
-    trainer.fit(module, loader, loader)
-    trainer.test(module, loader, verbose=False)
-    logger.experiment.flush()
-    x = {
-        tag: plots.ComparisonDisplay.from_folders({"run": tmp_path}, tag=tag).lines_["run"].get_xdata().tolist()
-        for tag in ("error/train", "error/val", "error/test", "batch")
-    }
-    assert x["error/train"] == x["error/val"] == [1, 2, 3]
-    assert x["error/test"] == [3]
-    assert x["batch"] == [0.5, 1, 1.5, 2, 2.5, 3]
-
-
-@pytest.mark.parametrize("count", [2, 7, 12])
-def test_lines_differ_in_more_than_colour(count):
-    looks = style.line_styles(count)
-    assert len(set(looks)) == count
-    assert len({(look.dashes, look.marker) for look in looks}) == count
-    assert len({look.colour for look in looks}) == min(count, 6)
-
-
 # --- what all of them share ---
 
 DISPLAYS = {
@@ -722,7 +584,6 @@ DISPLAYS = {
     "confusion": lambda ax: plots.ConfusionDisplay(torch.eye(3, dtype=torch.int64), ("a", "b", "c")).plot(ax=ax),
     "lifted": lambda ax: plots.LiftedDisplay.from_data(*XOR, ax=ax),
     "transitions": lambda ax: plots.TransitionDisplay(torch.zeros(3, 2), torch.ones(2)).plot(ax=ax),
-    "positions": lambda ax: plots.PositionErrorDisplay([1, 0], [2, 1]).plot(ax=ax),
 }
 PANELS = {"path": 2, "bound": 2, "weights": 4, "lifted": 2}
 
@@ -752,10 +613,6 @@ def test_displays_draw_where_they_are_told(name):
     shown = Image.open(BytesIO(display._repr_png_()))
     assert shown.size == pytest.approx(100 * display.figure_.get_size_inches(), abs=1)
     assert len(repr(display)) < 100  # no tensors beside the picture
-
-
-def test_a_display_that_was_not_drawn_has_no_picture():
-    assert plots.MarginDisplay(torch.tensor([-1.0, 2.0]))._repr_png_() is None
 
 
 def test_panels_can_be_given_one_by_one():
@@ -789,90 +646,6 @@ assert "matplotlib.pyplot" not in sys.modules, "pyplot keeps figures and looks f
     assert fresh(code) == ""
 
 
-def test_every_display_has_an_example():
-    for name in plots.__all__:
-        value = getattr(plots, name)
-        if not isinstance(value, (type, FunctionType)):
-            continue
-        makers = [getattr(value, made) for made in dir(value) if made.startswith("from_")]
-        assert makers or not isinstance(value, type), name
-        assert all(">>>" in one.__doc__ for one in (value, *makers)), name
-
-
-def test_the_lab_says_what_its_picture_is_titled():
-    result = xorlab.train(range(3), steps=2)
-    assert lab_plots.plot_curves(result).axes[0].get_title() == result.sentence
-    assert repr(result) == f"LabResult({result.sentence})"
-
-
-# --- the parts that displays are made of ---
-
-
-def test_colours_axes_panels_and_legends():
-    assert style.class_colours(2) == ["#0072B2", "#E69F00"]
-    figure, axes = style.canvas(None)
-    assert axes.figure is figure
-    style.check_axes(axes)
-    assert style.new_figure((5, 4)).get_size_inches().tolist() == [5, 4]
-    grid, panels = style.panels(None, 5, 3, (7, 4))
-    assert (len(panels), len(grid.axes)) == (5, 5)
-    (line,) = axes.plot([1, 2], label="line")
-    style.legend(axes, own=True)
-    assert figure.legends[0].get_texts()[0].get_text() == "line"
-    style.legend_below(figure, [line], ["line"])
-    assert len(figure.legends) == 2
-    style.epoch_axis(axes)
-    assert all(tick == int(tick) for tick in axes.xaxis.get_major_locator()())
-
-
-def test_planes_and_grids():
-    plane = Plane(torch.zeros(2), torch.eye(2), ("x", "y"), projected=False)
-    point = torch.tensor([[3.0, 4.0]])
-    assert torch.equal(plane.project(point), point)
-    assert torch.equal(plane.lift(point), point)
-    assert plane_of(classifier(linear([[1.0, 1.0, 1.0]], [0.0])), torch.eye(3)).names == (
-        "along w/‖w‖",
-        "first principal direction of the rest",
-    )
-    assert feature_plane().names == ("feature 1", "feature 2")
-    small = Grid(torch.tensor([0.0, 1.0]), torch.tensor([5.0, 6.0]), torch.zeros(4, 2))
-    assert (small.extent, small.picture(torch.arange(4)).tolist()) == ((0.0, 1.0, 5.0, 6.0), [[0, 2], [1, 3]])
-    assert grid_of(plane, torch.tensor([[0.0, 0.0], [4.0, 8.0]]), torch.zeros(1, 2)).extent == (-1, 5, -2, 10)
-
-
-def test_marks():
-    assert planes.codes_of(torch.zeros(5)) == [-1, 1]
-    assert planes.codes_of(torch.zeros(5, 3)) == [0, 1, 2]
-    grid = grid_of(feature_plane(), 4 * torch.eye(2), torch.zeros(1, 2))
-    _, axes = style.canvas(None)
-    scores = grid.points[:, 0] - 2
-    assert planes.draw_regions(axes, grid, scores, tp.PerceptronHead()).get_array().shape == (200, 200)
-    over = planes.fields(grid, scores, 0.0)
-    assert (len(over), len(planes.fields(grid, grid.points, 0.0))) == (1, 2)
-    assert len(planes.draw_lines(axes, grid, over, [0.0], "boundary")) == 1
-    assert planes.draw_lines(axes, grid, over, [9.0], "far away") == []
-    drawn = planes.draw_points(axes, torch.eye(2), torch.tensor([1, -1]), (-1, 1), ("−1", "+1"), 45)
-    assert drawn[1].get_offsets().tolist() == [[1, 0]]
-    assert planes.draw_rings(axes, torch.eye(2), "mistake", 45).get_offsets().shape == (2, 2)
-    assert planes.draw_rings(axes, torch.zeros(0, 2), "mistake", 45) is None
-    for count, size in ((4, 45), (1000, 18)):  # many samples are drawn small
-        display = plots.DecisionRegionDisplay.from_model(tp.Perceptron(2), torch.rand(count, 2), [1] * count)
-        assert display.points_[1].get_sizes().tolist() == [size]
-
-
-def test_classifiers_features_and_spread_mistakes():
-    assert torch.equal(classifier(tp.Perceptron(2)).weight, torch.zeros(1, 2))
-    first = classifier(lambda X: X[:, 0] - 1)
-    assert first.scores(torch.tensor([[3.0, 0.0]])).tolist() == [2]
-    net = nn.Dropout()
-    with resting(net):
-        assert not net.training
-    assert net.training
-    pair = torch.tensor([[2.0, 3.0]])
-    assert (product(pair).tolist(), squares(pair).tolist()) == ([6], [13])
-    assert (spread(4, 18), spread(9, 3), spread(0, 18)) == ([1, 2, 3, 4], [3, 6, 9], [0])
-
-
 # --- bad input ---
 
 
@@ -884,73 +657,59 @@ LOG = tp.RuleTrainer().fit(tp.Perceptron(2), *AND).log
 WIDE = tp.RuleTrainer(1).fit(tp.Perceptron(3), [[0, 0, 1], [1, 1, 0]], [-1, 1])
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: regions(ring="errors"), "ring='errors' is unknown; choose one of 'mistakes', 'support'"),
-        (lambda: regions(ring="support"), "ring='support' needs the log of the run; pass log="),
-        (lambda: regions(X=AND[0] + 1, ring="support", log=LOG), "X is not what the log was made on"),
-        (lambda: regions(X=AND[0][:3], y=AND[1][:3], ring="support", log=LOG), "X is not what the log was made on"),
-        (lambda: regions(y=[0, 0, 0, 1]), "y must hold -1 and \\+1, found 0, 1"),
-        (lambda: regions(X=torch.zeros(4, 1)), "X has 1 feature"),
-        (lambda: regions(X=torch.full((4, 2), math.nan)), "not a finite number"),
-        (lambda: regions(tp.Perceptron(3)), "X has 2 features but 3 are needed"),
-        (lambda: regions(tp.MLP(3, (2,)), torch.rand(4, 3)), "3 features and the model is not linear"),
-        (
-            lambda: regions(tp.MulticlassPerceptron(5, 4, init="normal", seed=0), torch.rand(4, 5), [0, 1, 2, 3]),
-            "weights of 4 classes differ in 3 directions",
-        ),
-        (lambda: regions(labels=("no",)), "labels=\\('no',\\) must name 2 classes"),
-        (lambda: regions(labels="no"), "labels='no' must name 2 classes"),
-        (lambda: regions(names=("x",)), "names=\\('x',\\) must name 2 features"),
-        (lambda: regions(lambda X: X[:1]), "scores of shape \\(1, 2\\) for 4 samples"),
-        (lambda: plots.PathDisplay.from_log(WIDE.log), "the log is over 3 features; a path is drawn over 2"),
-        (lambda: plots.PathDisplay.from_log(LOG, states=[19]), "states has 19, which is beyond the log of 18"),
-        (lambda: plots.PathDisplay.from_log(LOG, states=[]), "states is empty"),
-        (lambda: plots.PathDisplay.from_log(LOG, columns=0), "columns=0"),
-        (lambda: plots.LearningCurveDisplay.from_result(LOG, bound=-1), "bound=-1"),
-        (lambda: plots.BracketDisplay.from_log(LOG, gamma=math.inf), "gamma=inf"),
-        (lambda: plots.MarginDisplay.from_model(tp.Perceptron(2), *AND, bins=0), "bins=0"),
-        (lambda: plots.WeightsDisplay.from_model(tp.MLP(4, (2,))), "model is a MLP without weights for each feature"),
-        (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(6)), "6 weights, which make no square"),
-        (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(6), (2, 2)), "4 places for 6 weights"),
-        (lambda: plots.ConfusionDisplay.from_predictions([1, -1], [1]), "y has 2 labels and predicted 1"),
-        (lambda: plots.ConfusionDisplay.from_predictions([], []), "y is empty"),
-        (lambda: plots.ConfusionDisplay.from_predictions([2, -1], [0, 1]), "found -1, 0, 1, 2"),
-        (lambda: plots.ConfusionDisplay.from_predictions([0.5, 1], [0, 1]), "y must hold −1 and \\+1, or class"),
-        (lambda: plots.ConfusionDisplay.from_predictions([[1]], [1]), "y must have one dimension"),
-        (lambda: plots.ConfusionDisplay.from_predictions([0, 3], [0, 1], ("a", "b")), "must name 4 classes"),
-        (lambda: plots.LiftedDisplay.from_data(torch.rand(4, 3), AND[1]), "3 features but 2 are needed"),
-        (lambda: plots.LiftedDisplay.from_data(*AND, "cube"), "feature='cube' is unknown"),
-        (lambda: plots.LiftedDisplay.from_data(*AND, lambda X: X), "feature must map \\(N, 2\\) to \\(N,\\)"),
-        (lambda: plots.LiftedDisplay.from_data(*AND, lambda X: X[:, 0] / 0), "feature\\[0, 0\\] = nan"),
-        (lambda: plots.ComparisonDisplay.from_logs({}), "logs is empty"),
-        (lambda: plots.ComparisonDisplay.from_logs({"a": LOG}, value="loss"), "value='loss' is unknown"),
-        (lambda: plots.ComparisonDisplay.from_folders({"a": "no/such"}), "folder no/such does not exist"),
-    ],
-)
-def test_wrong_values_are_named(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+WRONG = [
+    (lambda: regions(ring="errors"), "ring='errors'"),
+    (lambda: regions(ring="support"), "ring='support'.*log="),
+    (lambda: regions(X=AND[0] + 1, ring="support", log=LOG), "X is not what the log was made on"),
+    (lambda: regions(X=AND[0][:3], y=AND[1][:3], ring="support", log=LOG), "X is not what the log was made on"),
+    (lambda: regions(y=[0, 0, 0, 1]), "y .*found 0, 1"),
+    (lambda: regions(X=torch.zeros(4, 1)), "X has 1 feature"),
+    (lambda: regions(X=torch.full((4, 2), math.nan)), "nan"),
+    (lambda: regions(tp.Perceptron(3)), "X has 2 features but 3"),
+    (lambda: regions(tp.MLP(3, (2,)), torch.rand(4, 3)), "3 features.*not linear"),
+    (
+        lambda: regions(tp.MulticlassPerceptron(5, 4, init="normal", seed=0), torch.rand(4, 5), [0, 1, 2, 3]),
+        "4 classes",
+    ),
+    (lambda: regions(labels=("no",)), r"labels=\('no',\)"),
+    (lambda: regions(labels="no"), "labels='no'"),
+    (lambda: regions(names=("x",)), r"names=\('x',\)"),
+    (lambda: regions(lambda X: X[:1]), r"\(1, 2\) for 4 samples"),
+    (lambda: regions("net"), "model must be"),
+    (lambda: regions(ax="axes"), "ax .*found str"),
+    (lambda: regions(log="log"), "log must be a MistakeLog"),
+    (lambda: regions(margin=1.0), "margin"),
+    (lambda: plots.PathDisplay.from_log(WIDE.log), "3 features"),
+    (lambda: plots.PathDisplay.from_log(LOG, states=[19]), "states has 19.*18"),
+    (lambda: plots.PathDisplay.from_log(LOG, states=[]), "states is empty"),
+    (lambda: plots.PathDisplay.from_log(LOG, states=[0.5]), "states"),
+    (lambda: plots.PathDisplay.from_log(LOG, columns=0), "columns=0"),
+    (lambda: plots.PathDisplay.from_log("log"), "log must be a MistakeLog.*str"),
+    (lambda: plots.LearningCurveDisplay.from_result(LOG, bound=-1), "bound=-1"),
+    (lambda: plots.BracketDisplay.from_log(LOG, gamma=math.inf), "gamma=inf"),
+    (lambda: plots.MarginDisplay.from_model(tp.Perceptron(2), *AND, bins=0), "bins=0"),
+    (lambda: plots.WeightsDisplay.from_model(tp.MLP(4, (2,))), "model is a MLP"),
+    (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(6)), "6 weights"),
+    (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(6), (2, 2)), "4 places for 6 weights"),
+    (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(4), 4), "shape=4"),
+    (lambda: plots.ConfusionDisplay.from_predictions([1, -1], [1]), "y has 2 labels and predicted 1"),
+    (lambda: plots.ConfusionDisplay.from_predictions([], []), "y is empty"),
+    (lambda: plots.ConfusionDisplay.from_predictions([2, -1], [0, 1]), "found -1, 0, 1, 2"),
+    (lambda: plots.ConfusionDisplay.from_predictions([0.5, 1], [0, 1]), "y must hold"),
+    (lambda: plots.ConfusionDisplay.from_predictions([[1]], [1]), r"y .*\(1, 1\)"),
+    (lambda: plots.ConfusionDisplay.from_predictions([0, 3], [0, 1], ("a", "b")), "4 classes"),
+    (lambda: plots.LiftedDisplay.from_data(torch.rand(4, 3), AND[1]), "3 features but 2"),
+    (lambda: plots.LiftedDisplay.from_data(*AND, "cube"), "feature='cube'"),
+    (lambda: plots.LiftedDisplay.from_data(*AND, lambda X: X), "feature must map"),
+    (lambda: plots.LiftedDisplay.from_data(*AND, lambda X: X[:, 0] / 0), r"feature\[0, 0\] = nan"),
+    (lambda: plots.ComparisonDisplay.from_logs({}), "logs is empty"),
+    (lambda: plots.ComparisonDisplay.from_logs([LOG]), "logs must be a mapping"),
+    (lambda: plots.ComparisonDisplay.from_logs({"a": 3}), "log must be a MistakeLog"),
+    (lambda: plots.ComparisonDisplay.from_logs({"a": LOG}, value="loss"), "value='loss'"),
+]
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: regions("net"), "model must be a net, a model, a RuleResult or a function"),
-        (lambda: regions(ax="axes"), "ax must be matplotlib axes or None, found str"),
-        (lambda: regions(log="log"), "log must be a MistakeLog"),
-        (lambda: regions(ring="support", log="log"), "log must be a MistakeLog"),
-        (lambda: regions(margin=1.0), "margin must be True or False"),
-        (lambda: plots.PathDisplay.from_log("log"), "log must be a MistakeLog, such as result.log, found str"),
-        (lambda: plots.PathDisplay.from_log(LOG, ax=3), "ax must be matplotlib axes"),
-        (lambda: plots.PathDisplay.from_log(LOG, states=[0.5]), "states must be an integer"),
-        (lambda: plots.WeightsDisplay.from_model(tp.Perceptron(4), 4), "shape=4 must be two integers"),
-        (lambda: plots.ComparisonDisplay.from_logs([LOG]), "logs must be a mapping"),
-        (lambda: plots.ComparisonDisplay.from_logs({"a": 3}), "log must be a MistakeLog"),
-        (lambda: plots.ComparisonDisplay.from_folders({"a": "."}, tag=3), "tag must be the name of a scalar"),
-    ],
-)
-def test_wrong_types_are_named(call, message):
-    with pytest.raises(TypeError, match=message):
+@pytest.mark.parametrize(("call", "found"), WRONG)
+def test_wrong_arguments_are_named(call, found):
+    with pytest.raises((ValueError, TypeError), match=found):
         call()

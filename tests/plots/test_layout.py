@@ -101,7 +101,6 @@ CASES = {
     "transitions": lambda: transitions(3, 10.0, ("noun", "verb", "DET")),
     "transitions, long names": lambda: transitions(12, 1000.0, LONG),
     "transitions, 46 tags": lambda: transitions(46, 10.0),
-    "positions": lambda: plots.PositionErrorDisplay(np.arange(100), np.full(100, 5_000_000)).plot(),
 }
 
 
@@ -122,6 +121,7 @@ def ticks(axis):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_no_label_overlaps_another_or_is_cut_off_and_no_legend_covers_data(name):
     figure = CASES[name]().figure_

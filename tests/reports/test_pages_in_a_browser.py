@@ -5,19 +5,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from playwright.sync_api import sync_playwright
 
 import torchperc as tp
 from torchperc.reports import report
-from torchperc.reports.tags import report_tags
-from torchperc.sequences import evaluate
 
 pytestmark = pytest.mark.browser
+sync_playwright = pytest.importorskip("playwright.sync_api", reason="`make test-all` installs it").sync_playwright
 
 SHOTS = Path(__file__).parents[2] / "runs" / "browser"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 MISSING = (
-    "Chromium is missing. `make test-browser` installs it; by hand: "
+    "Chromium is missing. `make test-all` installs it; by hand: "
     "apt-get update && apt-get install -y --no-install-recommends chromium"
 )
 LONG = [f"{k}: a name of exactly forty characters, yes"[:40] for k in range(12)]
@@ -45,13 +43,7 @@ def of_many_classes():
     return report(result, X, y, title="twelve classes", names=LONG, labels=LONG, held_out={"test": (X, y)})
 
 
-def of_tags():
-    truth = [["DET", "NOUN", "VERB"], ["PROPERNOUN", "VERB"]] * 3
-    said = [["DET", "VERB", "VERB"], ["NOUN", "VERB"]] * 3
-    return report_tags("a tagger", evaluate(truth, said))
-
-
-PAGES = {"and": of_and, "xor": of_xor, "many-classes": of_many_classes, "tags": of_tags}
+PAGES = {"and": of_and, "xor": of_xor, "many-classes": of_many_classes}
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,11 @@
 import itertools
 from contextlib import nullcontext
 
-import numpy as np
 import oracles
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_breast_cancer, load_iris
 
 import torchperc as tp
 from torchperc.rules import crosscheck as crosschecking
@@ -33,7 +31,6 @@ def test_and():
     assert check.gradient.last().weight.tolist() == [[3, 2]]
 
 
-@settings(max_examples=60)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(TIES),
@@ -53,7 +50,6 @@ def test_integer_data_are_exact(seed, tie, bias_step, lr, dtype, classes, order)
     assert check.rule.equals(check.gradient)
 
 
-@settings(max_examples=40)
 @given(
     st.integers(0, 10_000),
     st.sampled_from(TIES),
@@ -70,17 +66,6 @@ def test_float_data_make_the_same_mistakes(seed, tie, bias_step, lr, dtype, clas
     assert check.equal, check.first_difference
     assert check.ulps <= crosschecking.FEW_ULPS
     assert check.rule.equals(check.gradient)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_real_data(dtype):
-    iris, cancer = load_iris(), load_breast_cancer()
-    for X, y in ((iris.data, np.where(iris.target == 1, 1, -1)), (cancer.data[:150], 2 * cancer.target[:150] - 1)):
-        check = tp.crosscheck(X, y, lr=0.1, epochs=3, dtype=dtype, order="shuffled", seed=1)
-        assert check.equal, check.first_difference
-        assert len(check.rule) > 20
-    check = tp.crosscheck(iris.data, iris.target, num_classes=3, epochs=3, dtype=dtype)
-    assert check.equal
 
 
 def test_the_logs_are_those_of_the_trainer():

@@ -1,7 +1,7 @@
 """Online learning: a stream in chunks equals one pass; averages and votes go over the whole stream."""
 
-import subprocess
-import sys
+import copy
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 from scipy.sparse import csr_array
 
 import torchperc as tp
+from torchperc.rules.online import Stream
 
 CHUNKS = [(0, 1), (1, 2), (2, 6), (6, 7), (7, 12)]
 
@@ -111,100 +112,56 @@ def test_a_net_in_another_type_begins_a_new_stream():
     assert net.weight.item() == 1
 
 
-# --- single samples, which are learned by a path of their own ---
-
-
-def slowly(trainer, net, X, y):
-    """The same call by the general path."""
-    trainer._streams[net]._settle() if net in trainer._streams else None
-    return trainer.partial_fit(net, X, y)
-
-
-def same_result(one, other, X, logged=True):
-    assert (one.verdict, one.mistakes, one.epochs, one.select) == (
-        other.verdict,
-        other.mistakes,
-        other.epochs,
-        other.select,
-    )
-    assert (one.history, one.cycle, one.certificate) == (other.history, other.cycle, other.certificate)
-    assert one.history[0].upper == other.history[0].upper
-    for a, b in ((one.model, other.model), (one.single, other.single)):
-        assert torch.equal(a.weight, b.weight)
-        assert torch.equal(a.bias, b.bias)
-    assert torch.equal(one.scores(X), other.scores(X))
-    assert torch.equal(one.predict(X), other.predict(X))
-    if logged:
-        assert repr(one) == repr(other)
-        assert one.log.equals(other.log)
-        assert torch.equal(one.log.last().weight, other.log.last().weight)
-        assert torch.equal(one.log.averaged().weight, other.log.averaged().weight)
-
-
-def forms(kind, x, dtype):
-    array = np.array([x], dtype=np.float32 if dtype == torch.float32 else np.float64)
-    return {
-        "list": [list(x)],
-        "numpy": array,
-        "other numpy": np.array([x], dtype=np.float64)[:, ::-1].copy()[:, ::-1],
-        "integers": np.array([x]).round().astype(np.int32),
-        "tensor": torch.from_numpy(array),
-        "csr": csr_array(array),
-    }[kind]
-
-
-@pytest.mark.parametrize("kind", ["list", "numpy", "other numpy", "integers", "tensor", "csr"])
+@pytest.mark.parametrize("kind", ["list", "numpy", "backwards", "integers", "tensor", "csr"])
 @pytest.mark.parametrize(
-    ("classes", "dtype", "options"),
-    [
-        (None, torch.float32, {}),
-        (None, torch.float64, {"lr": 0.1, "select": "averaged"}),
-        (None, torch.float64, {"tie": "sign", "margin": 0, "bias_step": "none"}),
-        (3, torch.float32, {"margin": 0.5, "lr": 0.3}),
-        (3, torch.float64, {"select": "averaged"}),
-    ],
+    ("classes", "options"),
+    [(None, {"lr": 0.1, "select": "averaged"}), (None, {"tie": "sign", "bias_step": "none"}), (3, {"margin": 0.5})],
 )
-def test_a_sample_at_a_time_is_learned_as_any_chunk(kind, classes, dtype, options):
-    generator = np.random.default_rng(len(kind))
-    X = generator.integers(-3, 4, (40, 5)) / (1 if kind == "integers" else 10)
-    y = generator.integers(0, 3, 40) if classes else generator.choice([-1, 1], 40)
-    make = (
-        (lambda: tp.Perceptron(5, dtype=dtype))
-        if classes is None
-        else lambda: tp.MulticlassPerceptron(5, 3, dtype=dtype)
-    )
-    (quick, slow), trainers = (make(), make()), (tp.RuleTrainer(**options), tp.RuleTrainer(**options))
-    other, bare = make(), tp.RuleTrainer(log="off", **options)
-    fast = 0
-    for i, (x, label) in enumerate(zip(X, y, strict=True)):
-        given, own = forms(kind, x.tolist(), dtype), [int(label)] if i % 2 else np.array([label])
-        one, two = trainers[0].partial_fit(quick, given, own), slowly(trainers[1], slow, given, own)
-        three = bare.partial_fit(other, given, own)
-        fast += type(one) is not type(two)
-        same_result(one, two, X, logged=i < 12)
-        same_result(three, two, X, logged=False)
-        for net in (quick, other):
-            assert torch.equal(net.weight, slow.weight)
-            assert torch.equal(net.bias, slow.bias)
-    assert fast == 39  # all but the first
-    state, expected = (trainer._streams[net].state_dict() for trainer, net in zip(trainers, (quick, slow), strict=True))
-    assert str(state) == str(expected)
-    trainers[0].partial_fit(quick, X[:7], y[:7])  # a chunk goes on from there
-    trainers[1].partial_fit(slow, X[:7], y[:7])
-    assert torch.equal(quick.weight, slow.weight)
+def test_a_sample_at_a_time_is_learned_as_one_chunk(kind, classes, options):
+    rng = np.random.default_rng(len(kind))
+    X = rng.integers(-3, 4, (40, 5)) / (1 if kind == "integers" else 10)
+    y = rng.integers(0, 3, 40) if classes else rng.choice([-1, 1], 40)
+    given = {
+        "list": lambda x: x.tolist(),
+        "backwards": lambda x: x[:, ::-1].copy()[:, ::-1],
+        "integers": lambda x: x.astype(np.int32),
+        "tensor": torch.from_numpy,
+        "csr": csr_array,
+    }.get(kind, np.asarray)
+    one, whole = ((tp.Perceptron(5) if classes is None else tp.MulticlassPerceptron(5, 3)).double() for _ in range(2))
+    trainer = tp.RuleTrainer(**options)
+    results = [trainer.partial_fit(one, given(X[i : i + 1]), y[i : i + 1]) for i in range(40)]
+    expected = trainer.partial_fit(whole, given(X), y)
+    assert [result.mistakes for result in results] == [int(i in expected.log.index) for i in range(40)]
+    torch.testing.assert_close(one.weight, whole.weight, rtol=1e-14, atol=1e-15)
+    torch.testing.assert_close(one.bias, whole.bias, rtol=1e-14, atol=1e-15)
+    last = results[-1].log
+    assert torch.equal(last.last().weight, results[-1].model.weight) or options.get("select") == "averaged"
 
 
-def test_old_results_stay_as_they_were():
-    net, trainer = tp.Perceptron(2), tp.RuleTrainer()
-    x = np.array([[1.0, 2.0]], dtype=np.float32)
-    results = []
-    for label in (1, -1, 1, -1, 1):
-        results.append((trainer.partial_fit(net, x, [label]), net.weight.clone()))
-        x += 1
-    for result, weight in results[1:]:  # the log of the first, as that of any chunk, has the samples themselves
-        assert torch.equal(result.model.weight, weight)
-        assert torch.equal(result.log.last().weight, weight)
-    assert [result.log.space.rows.dense().tolist() for result, _ in results][1] == [[2.0, 3.0]]
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.float32])
+def test_one_label_of_any_type(dtype):
+    net = tp.Perceptron(2)
+    assert tp.RuleTrainer().partial_fit(net, [[2.0, 1.0]], np.array([1], dtype)).mistakes == 1
+    assert net.weight.tolist() == [[2, 1]]
+
+
+def test_an_average_goes_on_with_another_learning_rate():
+    net, trainer = tp.Perceptron(1, dtype=torch.float64), tp.RuleTrainer(lr=0.5, select="averaged")
+    trainer.partial_fit(net, [[2.0]], [1])  # w = 1
+    trainer.lr = 0.25
+    trainer.partial_fit(net, [[1.0]], [-1])  # w = 0.75
+    assert net.weight.item() == (1 + 0.75) / 2
+
+
+def test_votes_keep_the_samples_that_were_mistakes_and_no_others():
+    X, y = oracles.integers(9, count=60)
+    net, trainer = tp.Perceptron(3), tp.RuleTrainer(select="voted")
+    for i in range(0, 60, 20):
+        result = trainer.partial_fit(net, X[i : i + 20], y[i : i + 20])
+    assert all(len(log.space.rows) == len(log.index.unique()) for log in result.model.logs)
+    whole = tp.RuleTrainer(max_epochs=1, select="voted").fit(tp.Perceptron(3), X, y)
+    assert torch.equal(result.predict(X), whole.predict(X))
 
 
 BAD = [
@@ -242,45 +199,6 @@ def test_weights_that_overflow_are_refused_and_left_as_they_were():
     assert torch.equal(net.weight, before)
 
 
-@pytest.mark.parametrize("how", ["data", "assigned", "in place", "numpy", "loaded", "moved"])
-def test_a_net_that_was_changed_between_single_samples_begins_anew(how):
-    net, twin = tp.Perceptron(2), tp.Perceptron(2)
-    trainer, general = tp.RuleTrainer(select="averaged"), tp.RuleTrainer(select="averaged")
-    for each, by, learn in ((net, trainer, tp.RuleTrainer.partial_fit), (twin, general, slowly)):
-        for label in (1, -1, 1):
-            learn(by, each, [[1.0, 2.0]], [label])
-        if how == "data":
-            each.weight.data.fill_(3)
-        elif how == "assigned":
-            each.weight = torch.nn.Parameter(torch.ones(1, 2))
-        elif how == "in place":
-            with torch.no_grad():
-                each.bias.add_(1)
-        elif how == "numpy":
-            each.weight.detach().numpy()[0, 0] = 7
-        elif how == "loaded":
-            each.load_state_dict({"weight": torch.ones(1, 2), "bias": torch.ones(1)}, assign=True)
-        else:
-            each.weight.data = each.weight.data * 2
-        for label in (-1, 1, -1):
-            learn(by, each, [[2.0, 1.0]], [label])
-    assert torch.equal(net.weight, twin.weight)
-    assert torch.equal(net.bias, twin.bias)
-
-
-def test_options_that_were_changed_between_single_samples_count():
-    net, twin = tp.Perceptron(2), tp.Perceptron(2)
-    one, two = tp.RuleTrainer(), tp.RuleTrainer()
-    for number, label in enumerate((1, -1, 1, -1, -1, 1)):
-        one.lr = two.lr = 1.0 if number < 3 else 0.25
-        one.partial_fit(net, [[1.0, 2.0]], [label])
-        slowly(two, twin, [[1.0, 2.0]], [label])
-    assert torch.equal(net.weight, twin.weight)
-    one.order = "shuffled"
-    with pytest.raises(ValueError, match="partial_fit"):
-        one.partial_fit(net, [[1.0, 2.0]], [1])
-
-
 def test_torch_hears_of_single_updates():
     net, trainer = tp.Perceptron(2), tp.RuleTrainer()
     for label in (1, -1):
@@ -291,85 +209,10 @@ def test_torch_hears_of_single_updates():
         loss.backward()
 
 
-# --- without a log ---
-
-
-@pytest.mark.parametrize("select", ["last", "averaged"])
-@pytest.mark.parametrize("kind", ["two", "three", "joint", "csr"])
-@pytest.mark.parametrize("order", ["shuffled", "random-mistake"])
-def test_without_a_log_the_rest_of_the_result_is_the_same(select, kind, order):
-    X, y = oracles.integers(4, count=30, classes=None if kind == "two" else 3)
-    data = csr_array(np.array(X, dtype=np.float64)) if kind == "csr" else X
-    make = {"two": lambda: tp.Perceptron(3), "joint": lambda: tp.JointPerceptron(3, 3)}.get(
-        kind, lambda: tp.MulticlassPerceptron(3, 3)
-    )
-    options = {"max_epochs": 4, "select": select, "order": order, "lr": 0.5}
-    nets, results = [], []
-    for log in ("on", "off"):
-        nets.append(make())
-        trainer = tp.RuleTrainer(log=log, **options)
-        results.append(
-            trainer.fit(nets[-1], data, y, validation=(data, y), sample_weight=[1 + i % 3 for i in range(30)])
-        )
-    on, off = results
-    assert torch.equal(nets[0].weight, nets[1].weight)
-    assert (on.verdict, on.history, on.mistakes) == (off.verdict, off.history, off.mistakes)
-    assert torch.equal(on.scores(X), off.scores(X))
-    assert repr(off) == f"UnloggedResult({on.verdict.name}, {on.mistakes} mistakes, select={select!r})"
-    assert not hasattr(off, "log")
-    with pytest.raises(AttributeError, match="log='on'"):
-        _ = off.log
-
-
-def test_a_run_without_a_log_resumes():
-    X, y = oracles.integers(4, count=30)
-
-    def begun():
-        return tp.RuleTrainer(6, select="averaged", log="off", order="shuffled").start(tp.Perceptron(3), X, y)
-
-    whole, first, rest = begun(), begun(), begun()
-    for _ in range(3):
-        first.epoch()
-    rest.load_state_dict(first.state_dict())
-    for _ in range(6):
-        whole.epoch()
-    for _ in range(3):
-        rest.epoch()
-    assert torch.equal(whole.result().model.weight, rest.result().model.weight)
-    assert first.state_dict()["mistakes"] == []
-    with pytest.raises(ValueError, match="log='on'"):
-        rest.load_state_dict(tp.RuleTrainer(6).start(tp.Perceptron(3), X, y).state_dict())
-    with pytest.raises(AttributeError, match="log='on'"):
-        whole.log()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"select": "voted"}, "select='voted' cannot be used with log='off'"),
-        ({"select": "pocket"}, "select='pocket' cannot be used with log='off'"),
-        ({"select": "best-validation"}, "select='best-validation' cannot be used with log='off'"),
-        ({"kernel": "rbf"}, "kernel='rbf' cannot be used with log='off'"),
-        ({"distributed": "exact"}, "distributed='exact' cannot be used with log='off'"),
-        ({"log": "of"}, "log='of' is unknown"),
-    ],
-)
-def test_what_needs_the_log_is_refused_without_one(options, message):
-    with pytest.raises(ValueError, match=message):
-        tp.RuleTrainer(**{"log": "off", **options})
-
-
-def test_sequences_need_the_log():
-    net = tp.sequences.ChainPerceptron(2, 2)
-    with pytest.raises(ValueError, match="log='off' is not for a ChainPerceptron"):
-        tp.RuleTrainer(log="off").fit(net, [[[1, 0], [0, 1]]], [[0, 1]])
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("log", ["on", "off"])
 @pytest.mark.parametrize("select", ["last", "averaged"])
-def test_a_stream_takes_no_more_memory_as_it_goes_on(log, select):
-    net, trainer = tp.Perceptron(20), tp.RuleTrainer(log=log, select=select)
+def test_a_stream_takes_no_more_memory_as_it_goes_on(select):
+    net, trainer = tp.Perceptron(20), tp.RuleTrainer(select=select)
     X = np.random.default_rng(0).standard_normal((50, 1, 20))
     y = [[1], [-1]] * 25
 
@@ -380,7 +223,7 @@ def test_a_stream_takes_no_more_memory_as_it_goes_on(log, select):
 
     learn(2)
     tracemalloc.start()
-    learn(60)  # until Python's own lists of free objects are full
+    learn(120)  # until Python's own lists of free objects are full
     before = tracemalloc.get_traced_memory()[0]
     learn(20)
     grown = tracemalloc.get_traced_memory()[0] - before
@@ -388,14 +231,30 @@ def test_a_stream_takes_no_more_memory_as_it_goes_on(log, select):
     assert grown < 2000  # a thousand samples of 160 bytes
 
 
-@pytest.mark.slow
-def test_a_stream_in_a_program_of_its_own_becomes_quick():
-    """Nothing else has loaded numba there."""
-    code = (
-        "import numpy as np, torchperc as tp\n"
-        "X = np.random.default_rng(0).standard_normal((150, 5)); y = np.where(X[:, 0] > 0, 1, -1)\n"
-        "net, trainer = tp.Perceptron(5), tp.RuleTrainer()\n"
-        "print([type(trainer.partial_fit(net, X[i : i + 1], y[i : i + 1])).__name__ for i in range(150)][::149])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "['RuleResult', 'SingleResult']\n"
+def test_a_chunk_that_fails_leaves_the_stream_as_it_was():
+    X, y = np.array([[1e38, 0.0], [1.0, 2.0]], np.float32), [1, -1]
+    nets, trainers = [tp.Perceptron(2), tp.Perceptron(2)], [tp.RuleTrainer(select="averaged") for _ in range(2)]
+    for net, trainer in zip(nets, trainers, strict=True):
+        trainer.partial_fit(net, X[1:], y[1:])
+    with pytest.raises(ValueError, match="overflow"):
+        trainers[0].partial_fit(nets[0], np.repeat(X[:1], 9, 0), [1, -1] * 4 + [1], sample_weight=[1e1] * 9)
+    for net, trainer in zip(nets, trainers, strict=True):
+        trainer.partial_fit(net, [[2.0, 1.0]], [1])
+    assert torch.equal(nets[0].weight, nets[1].weight)
+    assert torch.equal(nets[0].bias, nets[1].bias)
+
+
+def test_a_copied_stream_goes_on_by_itself():
+    X, y = tp.data.gate("AND")
+    net, trainer = tp.Perceptron(2), tp.RuleTrainer()
+    streams = [Stream()]
+    trainer.learn_chunk(streams[0], net, X, y)
+    streams.append(copy.deepcopy(streams[0]))
+    logs = [trainer.learn_chunk(stream, net, X, y).log for stream in streams]
+    assert logs[0].equals(logs[1])
+    assert torch.equal(streams[0].weights.weight, streams[1].weights.weight)
+
+
+def test_a_log_is_pickled_before_its_columns_are_used():
+    log = tp.RuleTrainer(lr=0.5).fit(tp.Perceptron(2), *tp.data.gate("AND")).log
+    assert pickle.loads(pickle.dumps(log)).equals(log)

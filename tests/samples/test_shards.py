@@ -9,20 +9,21 @@ import torch
 
 from torchperc.samples import shards
 
+pytestmark = pytest.mark.processes
+
 
 def _talk(rank, size):
     mine = torch.tensor([float(rank), 1.0])
-    return shards.here(), shards.summed(mine), shards.least(mine), shards.told(mine, size - 1), shards.stacked(mine)
+    return shards.here(), shards.summed(mine), shards.least(mine), shards.stacked(mine), shards.gathered(rank)
 
 
-@pytest.mark.parametrize("size", [2, 3])
-def test_collectives(size):
-    for rank, (here, total, smallest, last, every) in enumerate(processes.run(size, _talk)):
-        assert here == (rank, size)
-        assert total.tolist() == [sum(range(size)), size]
+def test_collectives():
+    for rank, (here, total, smallest, every, ranks) in enumerate(processes.run(3, _talk)):
+        assert here == (rank, 3)
+        assert total.tolist() == [3, 3]
         assert smallest.tolist() == [0, 1]
-        assert last.tolist() == [size - 1, 1]
-        assert every.tolist() == [[float(each), 1.0] for each in range(size)]
+        assert every.tolist() == [[float(each), 1.0] for each in range(3)]
+        assert ranks == [0, 1, 2]
         assert shards.gathered(rank) == [rank]  # there is no group here
 
 
@@ -36,6 +37,26 @@ def test_what_differs_is_an_error_everywhere():
         assert "margin differs between processes: 0 in process 0, 1 in process 2" in str(error)
 
 
+def _compared(rank, size):
+    long = torch.zeros(5000)
+    same = {"order": long, "weights": {1: long.numpy()}, "rows": [long, 1.0], "kernel": lambda a, b: a @ b.T}
+    shards.agreed_options(same)
+    long[2500] = rank  # which a printed tensor leaves out
+    return [_agrees(name, value) for name, value in same.items()]
+
+
+def _agrees(name, value):
+    try:
+        shards.agreed(name, value)
+    except ValueError:
+        return False
+    return True
+
+
+def test_values_are_compared_and_not_what_is_printed_of_them():
+    assert processes.run(2, _compared) == [[False, False, False, True]] * 2
+
+
 def _fail(rank, size):
     def check():
         if rank == 1:
@@ -45,7 +66,6 @@ def _fail(rank, size):
     return shards.together(check)
 
 
-@pytest.mark.slow
 def test_an_error_of_one_is_raised_by_all():
     for error in processes.run(3, _fail):
         assert isinstance(error, TypeError)
@@ -73,7 +93,6 @@ def _late(rank, size):
     return shards.summed(torch.ones(1))
 
 
-@pytest.mark.processes
 def test_a_process_that_does_not_answer_is_given_up_after_the_time_out():
     waiting, _ = processes.run(2, _late, seconds=1, timeout=10)
     assert isinstance(waiting, shards.ProcessError)

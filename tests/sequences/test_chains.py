@@ -12,11 +12,12 @@ import torch
 
 import torchperc as tp
 from torchperc.sequences import ChainPerceptron, PaddedSequences, Sequences, StructuredPerceptronLoss, flat_tags
+from torchperc.sequences.chains import best_tags
 
 
-def net_of(weights, dtype=torch.float64, **options):
+def net_of(weights, dtype=torch.float64):
     weight, transition, end = weights
-    net = ChainPerceptron(weight.shape[1], len(weight), dtype=dtype, **options)
+    net = ChainPerceptron(weight.shape[1], len(weight), dtype=dtype)
     with torch.no_grad():
         for own, given in ((net.weight, weight), (net.transition, transition), (net.end, end)):
             own.copy_(torch.tensor(given))
@@ -28,21 +29,6 @@ def examples(count=12, features=3, longest=4, tags=3, seed=0):
     X = brute.sequences(generator, count, features, longest)
     y = [generator.integers(0, tags, len(x)).tolist() for x in X]
     return brute.weights(generator, features, tags), X, y
-
-
-def beam(emission, transition, end, width):
-    """Beam search with one hypothesis per last tag, in plain Python."""
-    hypotheses = {k: (transition[-1][k] + emission[0][k], (k,)) for k in range(len(end))}
-    for row in emission[1:]:
-        kept = sorted(hypotheses, key=lambda k: (-hypotheses[k][0], k))[:width]
-        grown = {}
-        for k in range(len(end)):
-            options = [(hypotheses[i][0] + transition[i][k], -i) for i in kept]
-            value, before = max(options)
-            grown[k] = (value + row[k], (*hypotheses[-before][1], k))
-        hypotheses = grown
-    top = min(hypotheses, key=lambda k: (-(hypotheses[k][0] + end[k]), k))
-    return hypotheses[top][1]
 
 
 @pytest.mark.parametrize("tags", [2, 3, 9])
@@ -58,21 +44,6 @@ def test_viterbi_is_the_best_of_all_sequences(tags):
     assert [found.tolist() for found in net.predict(X, n_jobs=-1)] == [list(each) for each in expected]
     assert net.predict(torch.tensor(X[0])).tolist() == list(expected[0])
     assert [found.tolist() for found in net.float().predict(X)] == [list(each) for each in expected]
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 7])
-def test_beams(width):
-    weights, X, _ = examples(20, longest=6, tags=5, seed=width)
-    net = net_of(weights, decode="beam", beam_width=width)
-    expected = [list(beam(x @ weights[0].T, *weights[1:], width)) for x in X]
-    assert [found.tolist() for found in net.predict(X)] == expected
-    batch = Sequences.of(X).padded()
-    assert [row[:n].tolist() for row, n in zip(net.predict(batch), batch.lengths, strict=True)] == expected
-    if width == 1:
-        greedy = net_of(weights, decode="greedy")
-        assert [found.tolist() for found in greedy.predict(X)] == expected
-    if width >= 5:
-        assert [found.tolist() for found in net_of(weights).predict(X)] == expected
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -100,20 +71,9 @@ def test_scores_of_given_tags():
     assert net.score(net(torch.tensor(X[0])), torch.tensor(y[0])).item() == expected[0]
 
 
-def gradient_of(x, y, wrong, tags):
-    """φ(x, wrong) − φ(x, y) as (weight, transition, end)."""
-    weight, transition, end = np.zeros((tags, x.shape[1])), np.zeros((tags + 1, tags)), np.zeros(tags)
-    for sign, each in ((1, wrong), (-1, y)):
-        end[each[-1]] += sign
-        for t, tag in enumerate(each):
-            weight[tag] += sign * x[t]
-            transition[each[t - 1] if t else tags, tag] += sign
-    return weight, transition, end
-
-
-@pytest.mark.parametrize(("tie", "margin"), [("update", 0), ("update", 2), ("sign", 0), ("strict", 0), ("strict", 1)])
-def test_the_loss_and_its_gradient(tie, margin):
-    loss, seen = StructuredPerceptronLoss("sum", margin, tie), set()
+@pytest.mark.parametrize("margin", [0, 1, 2])
+def test_the_loss_and_its_gradient(margin):
+    loss, seen = StructuredPerceptronLoss("sum", margin), set()
     for seed in range(6):
         weights, X, y = examples(8, longest=3, seed=seed)
         weights = [np.clip(each, -1, 1) for each in weights]
@@ -122,21 +82,17 @@ def test_the_loss_and_its_gradient(tie, margin):
             emission = x @ weights[0].T
             if number % 2:  # one of the best, which is often one of several
                 tags = list(brute.ranked(emission, *weights[1:])[number % 3 % 3 ** len(x)][1])
-            order = brute.ranked(emission, *weights[1:], y=tags, margin=margin)
+            value, best = brute.ranked(emission, *weights[1:], y=tags, margin=margin)[0]
             own = brute.score(emission, *weights[1:], tags)
-            value, rival = next(pair for pair in order if pair[1] != tuple(tags))
-            decided = order[0][1] != tuple(tags)
-            mistake = {"update": value >= own, "sign": decided, "strict": value > own}[tie]
             found = loss(net(torch.tensor(x)), torch.tensor(tags))
-            assert found.item() == max(0, value - own)
+            assert found.item() == value - own >= 0
             found.backward()
-            expected = gradient_of(x, tags, rival if mistake else tags, 3)
+            expected = (a - b for a, b in zip(brute.phi(x, best, 3), brute.phi(x, tags, 3), strict=True))
             for parameter, each in zip((net.weight, net.transition, net.end), expected, strict=True):
                 assert parameter.grad.tolist() == each.tolist()
-            seen.add((mistake, value == own))
-    ties = {mistake for mistake, equal in seen if equal}
-    assert {(True, False), (False, False)} <= seen
-    assert ties == {"update": {True}, "sign": {True, False}, "strict": {False}}[tie]
+            seen.add((best != tuple(tags), value == own))
+    assert {(True, False), (False, True)} <= seen
+    assert margin or (True, True) in seen  # a tie that is decided against y
 
 
 def test_losses_of_a_batch():
@@ -154,9 +110,8 @@ def test_losses_of_a_batch():
         np.mean([e.item() for e in single])
     )
     behind = torch.where(padded == -100, 1, padded)
-    for tie in ("update", "strict"):
-        losses = [StructuredPerceptronLoss("none", 1, tie)(scores, tags).tolist() for tags in (padded, behind)]
-        assert losses[0] == losses[1]
+    losses = [StructuredPerceptronLoss("none", 1)(scores, tags).tolist() for tags in (padded, behind)]
+    assert losses[0] == losses[1]
     inside = (behind.to(torch.uint8), behind.int())
     assert all(torch.equal(net.score(scores, tags), net.score(scores, padded)) for tags in inside)
     assert tp.StructuredPerceptronLoss is StructuredPerceptronLoss
@@ -167,17 +122,16 @@ def test_one_layout_is_another():
     X = [np.abs(x) for x in X]
     net = net_of(weights)
     dense, sparse = Sequences.of(X), Sequences.of([sp.csr_array(x) for x in X])
-    assert sparse.binary
-    assert not dense.binary
-    assert "binary" in repr(sparse)
+    binary = Sequences(dense.offsets, dense.width, dense.indptr, dense.ids)
+    assert "binary" in repr(binary)
+    assert "binary" not in repr(dense)
     expected = [each.tolist() for each in net.predict(dense)]
-    ids, numbers = sparse.padded(), dense.padded()
+    ids, numbers = binary.padded(), dense.padded()
     assert not ids.x.is_floating_point()
     assert torch.equal(net(ids).emission, net(numbers).emission)
-    valued = Sequences.of([sp.csr_array(2 * x) for x in X])
-    assert not valued.binary
-    assert torch.equal(net(valued.padded()).emission, net(numbers).emission * 2)
-    for other in (sparse, Sequences.of(ids, width=3), Sequences.of(numbers), list(map(torch.tensor, X))):
+    doubled = Sequences.of([sp.csr_array(2 * x) for x in X])
+    assert torch.equal(net(doubled.padded()).emission, net(numbers).emission * 2)
+    for other in (sparse, binary, Sequences.of(ids, width=3), Sequences.of(numbers), list(map(torch.tensor, X))):
         assert [each.tolist() for each in net.predict(other)] == expected
     assert np.array_equal(sparse.take([3, 1]).ids, np.concatenate([sparse.take([3]).ids, sparse.take([1]).ids]))
     assert net.predict(sparse.take(np.arange(8) == 2))[0].tolist() == expected[2]
@@ -212,7 +166,7 @@ def test_torch_compile_and_export():
     net, batch = net_of(weights), Sequences.of(X).padded()
     expected = net.predict(batch)
     torch._dynamo.reset()
-    compiled = torch.compile(lambda x, n: net.best(net(x, n)), fullgraph=True, backend="eager")
+    compiled = torch.compile(lambda x, n: best_tags(net(x, n)), fullgraph=True, backend="eager")
     assert torch.equal(compiled(*batch), expected)
     loss = StructuredPerceptronLoss(margin=1)
     y = expected.roll(1, 0).clamp(min=0)
@@ -244,7 +198,7 @@ def test_a_batch_on_a_device(device):
 def test_a_long_sequence():
     generator = np.random.default_rng(0)
     T = 200_000
-    X = Sequences(np.array([0, T]), 50, None, np.arange(T + 1), generator.integers(0, 50, T).astype(np.int32))
+    X = Sequences(np.array([0, T]), 50, np.arange(T + 1), generator.integers(0, 50, T).astype(np.int32))
     net = net_of(brute.weights(generator, 50, 4), torch.float64)
     found = net.predict(X)[0]
     assert len(found) == T
@@ -269,22 +223,20 @@ def judged(y):
     ("make", "says"),
     [
         (lambda: Sequences.of([]), "X is empty"),
-        (lambda: Sequences.of([[[1.0]], []]), r"X\[1\] is empty"),
+        (lambda: Sequences.of([[[1.0]], []]), r"X\[1\] must have shape"),
         (lambda: Sequences.of([[[1.0]], [[1.0, 2.0]]]), r"X\[1\] has 2 features but X\[0\] has 1"),
         (lambda: Sequences.of([[[1.0]], [[1.0], [np.nan]]]), "sequence 1, position 1 has a feature of nan"),
         (lambda: Sequences.of([[[1.0]]], width=2), "X has 1 features but 2 are needed"),
         (lambda: Sequences.of(np.ones((2, 2))), "shape"),
         (lambda: Sequences.of("abc"), "must be a list of sequences"),
         (lambda: Sequences.of([[[1.0]], sp.csr_array([[1.0]])]), "mixes sparse and dense"),
-        (lambda: Sequences(np.array([0, 1, 1]), 2, np.ones((1, 2))), "sequence 1 is empty"),
-        (lambda: Sequences(np.array([0, 2]), 2, np.ones((1, 2))), "offsets ends at 2"),
-        (lambda: Sequences(np.array([0, 2, 1]), 2, np.ones((1, 2))), "falls"),
-        (lambda: Sequences(np.array([1, 2]), 2, np.ones((1, 2))), "begin with 0"),
-        (lambda: Sequences(np.array([0, 1]), 2), "either dense or"),
-        (lambda: Sequences(np.array([0, 1]), 2, np.ones((1, 3))), "width=2"),
-        (lambda: Sequences(np.array([0, 2]), 2, None, np.array([0, 1, 2]), np.array([0, 2], np.int32)), "sequence 0, position 1 has feature 2"),
-        (lambda: Sequences(np.array([0, 1]), 2, None, np.array([0, 2]), np.array([0], np.int32)), "indptr ends"),
-        (lambda: Sequences(np.array([0, 1]), 2, None, np.array([0, 1]), np.array([0]), np.ones(2)), "2 numbers for 1 ids"),
+        (lambda: Sequences(np.array([0, 1, 1]), 2, ONE, NONE), "sequence 1 is empty"),
+        (lambda: Sequences(np.array([0, 2]), 2, ONE, NONE), "offsets must rise from 0 to 1"),
+        (lambda: Sequences(np.array([1, 1]), 2, ONE, NONE), "offsets must rise from 0"),
+        (lambda: Sequences(np.array([0]), 2, ONE[:1], NONE), "no sequences"),
+        (lambda: Sequences(np.array([0, 1]), 2, np.array([0, 1]), np.array([2])), "sequence 0, position 0 has feature 2"),
+        (lambda: Sequences(np.array([0, 1]), 2, np.array([0, 2]), np.array([0])), "indptr must rise from 0 to 1"),
+        (lambda: Sequences(np.array([0, 1]), 2, np.array([0, 1]), np.array([0]), np.ones(2)), "values must be"),
         (lambda: flat_tags([[0], [1, 2]], TWO, 3), "sequence 0 has 1 tags for 2 tokens"),
         (lambda: flat_tags([[0, 1]], TWO, 3), "y has 1 sequences but there are 2"),
         (lambda: flat_tags([[0, 1], [3]], TWO, 3), "sequence 1, position 0 has tag 3"),
@@ -299,8 +251,6 @@ def judged(y):
         (lambda: flat_tags(3, TWO, 3), "list of integer sequences"),
         (lambda: ChainPerceptron(0, 2), "features=0"),
         (lambda: ChainPerceptron(1, 1), "tags=1"),
-        (lambda: ChainPerceptron(1, 2, decode="best"), "decode='best'"),
-        (lambda: ChainPerceptron(1, 2, beam_width=0), "beam_width=0"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 3)), "3 features but 1"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1).double()), "convert one"),
         (lambda: ChainPerceptron(1, 2)(torch.ones(1, 2, 1), torch.tensor([3])), "lengths run from 3"),
@@ -321,8 +271,7 @@ def judged(y):
         (lambda: judged(torch.tensor([0.0, 1.0])), "y must be a tensor of integers, found torch.float32"),
         (lambda: judged([0, 1]), "y must be a tensor of integers, found list"),
         (lambda: StructuredPerceptronLoss(margin=-1), "margin=-1"),
-        (lambda: StructuredPerceptronLoss(margin=1, tie="sign"), "no effect"),
-        (lambda: TWO.take([]), "no sequence"),
+        (lambda: TWO.take([]), "no sequences"),
     ],
 )  # fmt: skip
 def test_bad_input(make, says):
@@ -331,6 +280,7 @@ def test_bad_input(make, says):
 
 
 TWO = Sequences.of([[[1.0], [1.0]], [[1.0]]])
+ONE, NONE = np.array([0, 0]), np.zeros(0, np.int32)
 
 
 def test_tags_in_every_form():

@@ -2,8 +2,8 @@
 
 import io
 import pickle
+import re
 import warnings
-from unittest import SkipTest
 
 import joblib
 import numpy as np
@@ -24,18 +24,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.estimator_checks import check_estimator
 
 import torchperc as tp
-from torchperc.sklearn import (
-    LMSClassifier,
-    LogisticClassifier,
-    PerceptronClassifier,
-    expected_failed_checks,
-    passes,
-)
-from torchperc.sklearn.base import Samples
-from torchperc.sklearn.passes import MeanLoss, Quadratic
+from torchperc.sklearn import LMSClassifier, LogisticClassifier, PerceptronClassifier, expected_failed_checks
 
 ALL = [PerceptronClassifier, LMSClassifier, LogisticClassifier]
 GRADIENT = [LMSClassifier, LogisticClassifier]
@@ -56,70 +48,35 @@ def integers(seed=0, count=60, width=4, classes=2, noise=0):
 # --- scikit-learn's own checks ---
 
 CHECKED = [
-    PerceptronClassifier(engine="compiled"),
-    LMSClassifier(),
-    LogisticClassifier(),
+    PerceptronClassifier(max_iter=5),
+    LMSClassifier(max_iter=100),
     LogisticClassifier(update="optimum", l2=0.01),
 ]
 
 
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
-@quietly
 @pytest.mark.parametrize(("estimator", "check"), pairs(CHECKED), ids=named)
+@quietly
 def test_what_scikit_learn_asks_of_estimators(estimator, check):
     check(estimator)
 
 
 OTHERS = [
-    PerceptronClassifier(max_iter=5),
     PerceptronClassifier(kernel="rbf", gamma="scale", max_iter=2),
     PerceptronClassifier(select="voted", max_iter=3),
-    PerceptronClassifier(early_stopping=True, max_iter=5),
+    PerceptronClassifier(tol=1e-3, class_weight="balanced", max_iter=5),
     LMSClassifier(update="sample", max_iter=3),
     LMSClassifier(targets="0/1", batch_size=7, max_iter=5),
-    LMSClassifier(update="sample", average=True, max_iter=3),
-    LogisticClassifier(update="sample", l1=0.01, schedule="adaptive", max_iter=3),
-    LogisticClassifier(early_stopping=True, l2=0.01, max_iter=20),
+    LogisticClassifier(max_iter=50),
 ]
-SOME = ("sparse_array", "pickle", "n_features", "sample_weights_shape", "idempotent", "overwrite_params", "one_label")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*:UserWarning")
 @quietly
 @pytest.mark.parametrize("estimator", OTHERS, ids=str)
-def test_the_checks_that_settings_could_break(estimator):
-    ran, failing = 0, expected_failed_checks(estimator)
-    for own, check in estimator_checks_generator(estimator):
-        if any(name in str(check) for name in SOME) and named(check) not in failing:
-            check(own)
-            ran += 1
-    assert ran >= len(SOME) - 1
-
-
-SURPRISING = [
-    PerceptronClassifier(early_stopping=True, max_iter=5),
-    PerceptronClassifier(select="best-validation", max_iter=5),
-    LogisticClassifier(early_stopping=True, class_weight="balanced", max_iter=20),
-    LMSClassifier(update="sample", schedule="invscaling", max_iter=5),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*:UserWarning")
-@quietly
-@pytest.mark.parametrize("estimator", SURPRISING, ids=str)
-def test_no_checks_fail_but_those_expected_to(estimator):
-    failing = expected_failed_checks(estimator)
-    failed = set()
-    for own, check in estimator_checks_generator(estimator):
-        try:
-            check(own)
-        except (AssertionError, ValueError):  # noqa: PERF203
-            failed.add(named(check))
-        except SkipTest:
-            pass
-    assert failed == set(failing)
+def test_other_settings_pass_the_checks_too(estimator):
+    check_estimator(estimator, expected_failed_checks=expected_failed_checks(estimator), on_skip=None)
 
 
 # --- the rule ---
@@ -131,12 +88,12 @@ def test_no_checks_fail_but_those_expected_to(estimator):
 def test_the_rule_is_that_of_scikit_learn(fit_intercept, noise):
     X, y = integers(3, noise=noise)
     theirs = Perceptron(shuffle=False, tol=None, max_iter=7, fit_intercept=fit_intercept).fit(X, y)
-    mine = PerceptronClassifier(order="given", max_iter=7, fit_intercept=fit_intercept).fit(X, y)
+    mine = PerceptronClassifier(shuffle=False, max_iter=7, fit_intercept=fit_intercept).fit(X, y)
     assert np.array_equal(mine.coef_, theirs.coef_)
     assert np.array_equal(mine.intercept_, theirs.intercept_)
     off = theirs.decision_function(X) != 0  # where scikit-learn decides for the other class
     assert np.array_equal(mine.predict(X)[off], theirs.predict(X)[off])
-    sparse = PerceptronClassifier(order="given", max_iter=7, fit_intercept=fit_intercept).fit(sp.csr_matrix(X), y)
+    sparse = PerceptronClassifier(shuffle=False, max_iter=7, fit_intercept=fit_intercept).fit(sp.csr_matrix(X), y)
     assert np.array_equal(mine.coef_, sparse.coef_)  # where scikit-learn's steps of the intercept differ
     assert sparse.log_.equals(mine.log_)
 
@@ -144,10 +101,9 @@ def test_the_rule_is_that_of_scikit_learn(fit_intercept, noise):
 OPTIONS = [
     {"select": "averaged"},
     {"select": "pocket", "margin": 2.0},
-    {"select": "voted", "order": "given"},
+    {"select": "voted", "shuffle": False},
     {"tie": "sign", "bias_step": "radius", "lr": 0.5},
-    {"order": "random-mistake", "max_iter": 3},
-    {"order": np.arange(60)[::-1], "prove": True},
+    {"shuffle": False, "prove": True},
     {"kernel": "poly", "degree": 2},
     {"kernel": "rbf", "gamma": 0.125, "select": "averaged", "bias_step": "unit"},
 ]
@@ -158,11 +114,12 @@ OPTIONS = [
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_every_option_goes_to_the_trainer(options, classes):
     X, y = integers(5, classes=classes, noise=8)
-    options = {"order": "shuffled", "max_iter": 6, **options}
+    options = {"max_iter": 6, **options}
     mine = PerceptronClassifier(random_state=7, **options).fit(X, y)
     names, codes = np.unique(y, return_inverse=True)
     classes = len(names)
     options["max_epochs"] = options.pop("max_iter")
+    options["order"] = "shuffled" if options.pop("shuffle", True) else "given"
     net, many = None, {}
     if "kernel" in options:
         many = {} if classes == 2 else {"num_classes": classes}
@@ -183,7 +140,7 @@ def test_every_option_goes_to_the_trainer(options, classes):
 
 def test_kernels_have_support_vectors_instead_of_weights():
     X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], [False, True, True, False]
-    model = PerceptronClassifier(kernel="poly", degree=2, order="given").fit(X, y)
+    model = PerceptronClassifier(kernel="poly", degree=2, shuffle=False).fit(X, y)
     assert model.verdict_ is tp.Verdict.SEPARATED
     assert model.predict(X).tolist() == y
     gram = (1 + np.array(X) @ model.support_vectors_.T) ** 2
@@ -208,22 +165,36 @@ def test_gamma_scale_is_that_of_scikit_learn(sparse):
     np.testing.assert_allclose(wide.decision_function(X), plain.decision_function(X), rtol=1e-9)
 
 
-def test_the_warning_names_the_verdict_and_what_to_do():
-    X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], [0, 1, 1, 0]
-    with pytest.warns(
-        ConvergenceWarning, match="CYCLING.*order='shuffled'.*select='averaged'.*kernel='rbf'.*prove=True"
-    ):
-        PerceptronClassifier(order="given").fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="BUDGET after 5 epochs.*raise max_iter=5"):
-        PerceptronClassifier(max_iter=5).fit(X, y)
-    with pytest.warns(ConvergenceWarning, match="NOT_SEPARABLE.*it is proved"):
-        model = PerceptronClassifier(prove=True).fit(X, y)
-    assert model.verdict_ is tp.Verdict.NOT_SEPARABLE
-    assert model.certificate_.verify(np.array(X, float), 2 * np.array(y) - 1)
-    with pytest.warns(ConvergenceWarning, match="LMSClassifier ended on BUDGET.*gradient.*StandardScaler"):
-        LMSClassifier(max_iter=3).fit(X, [0, 0, 0, 1])
-    with pytest.warns(ConvergenceWarning, match="LogisticClassifier ended UNBOUNDED.*l2 > 0"):
-        assert LogisticClassifier(update="optimum").fit(X, [0, 0, 0, 1]).verdict_ is tp.Verdict.UNBOUNDED
+XOR = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 1, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (PerceptronClassifier(shuffle=False), r"CYCLING.*select='averaged'"),
+        (PerceptronClassifier(max_iter=5), r"BUDGET.*max_iter=5"),
+        (PerceptronClassifier(prove=True), "NOT_SEPARABLE"),
+        (LMSClassifier(max_iter=3), r"BUDGET.*max_iter=3.*update='optimum'"),
+        (LogisticClassifier(update="optimum"), r"UNBOUNDED.*l2 > 0"),
+    ],
+    ids=str,
+)
+def test_the_warning_names_the_verdict_and_what_to_do(model, words):
+    X, y = XOR
+    with pytest.warns(ConvergenceWarning, match=words) as told:
+        model.fit(X, y if isinstance(model, PerceptronClassifier) else [0, 0, 0, 1])
+    assert len(str(told[0].message)) < 250
+
+
+def test_a_cross_validation_is_told_in_a_line_and_not_what_is_set_already():
+    X, y = np.random.default_rng(0).normal(size=(120, 3)), np.arange(120) % 2
+    for select, words in (("last", {"select='averaged'"}), ("averaged", set()), ("pocket", set())):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            cross_val_score(PerceptronClassifier(select=select, max_iter=10), X, y, cv=5)
+        assert all(len(str(each.message)) < 200 for each in told)
+        assert {word for each in told for word in re.findall(r"select='\w+'", str(each.message))} == words
+        assert bool(told) == bool(words)
 
 
 @quietly
@@ -256,27 +227,10 @@ def loss_of(head, X, codes, weights, W, b, l2):
     return loss.item(), W.grad.numpy(), b.grad.numpy()
 
 
-@pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("head", [tp.LMSHead(), tp.LMSHead("0/1"), tp.LogisticHead()], ids=str)
-def test_losses_and_gradients_are_those_of_autograd(head, classes, sparse):
-    rng = np.random.default_rng(0)
-    X, codes, weights = rng.normal(size=(30, 4)), rng.integers(0, classes, 30), rng.random(30)
-    W, b = rng.normal(size=(1 if classes == 2 else 3, 4)), rng.normal(size=1 if classes == 2 else 3)
-    samples = Samples(sp.csr_array(X) if sparse else X, codes, np.arange(classes), weights)
-    kinds = [MeanLoss, Quadratic] if isinstance(head, tp.LMSHead) else [MeanLoss]
-    value, slope, in_bias = loss_of(head, X, codes, weights, W, b, 0.3)
-    for kind in kinds:
-        found = kind(head, samples, True, 0.3).at(W, b)
-        assert found.loss == pytest.approx(value, rel=1e-12)
-        np.testing.assert_allclose(found.weight, slope, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(found.bias, in_bias, rtol=1e-10, atol=1e-12)
-
-
 @quietly
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize(
-    "options", [{}, {"batch_size": 16, "order": "given"}, {"update": "sample", "order": "given"}], ids=str
+    "options", [{}, {"batch_size": 16, "shuffle": False}, {"update": "sample", "shuffle": False}], ids=str
 )
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("kind", GRADIENT)
@@ -393,122 +347,12 @@ def test_a_rate_that_is_too_large_is_named(kind, options):
         kind(lr=1e307, **options).fit(X, y)
     with pytest.raises(ValueError, match="squares overflow; scale it"):
         kind(**options).fit(X * 1e200, y)
-    if kind is LMSClassifier:
-        with pytest.raises(ValueError, match=r"lr=3\.16228 is too large.*raise l2, use schedule='constant' or scale X"):
-            kind(schedule="optimal", l2=0.01, **options).fit(X * 100, y)
-
-
-# --- learning rates, penalties and averages ---
 
 
 def noisy(seed=0, count=150, width=5):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(count, width))
     return X, np.where(X @ rng.normal(size=width) + rng.normal(size=count) > 0, "bee", "ant")
-
-
-LOSSES = {LogisticClassifier: "log_loss", LMSClassifier: "squared_error"}
-
-
-@quietly
-@pytest.mark.parametrize("fit_intercept", [True, False])
-@pytest.mark.parametrize("average", [False, True, 250, 5000])
-@pytest.mark.parametrize("schedule", ["constant", "optimal", "invscaling", "adaptive"])
-@pytest.mark.parametrize("kind", GRADIENT)
-def test_steps_and_averages_are_those_of_scikit_learn(kind, schedule, average, fit_intercept):
-    X, y = noisy()
-    alpha = 0.5 if schedule == "optimal" else 1e-2
-    same = {"power_t": 0.3, "average": average, "fit_intercept": fit_intercept, "n_iter_no_change": 2}
-    same |= {"max_iter": 60, "tol": 1e-3} if schedule == "adaptive" else {"max_iter": 4, "tol": None}
-    options = {"loss": LOSSES[kind], "alpha": alpha, "learning_rate": schedule, "eta0": 0.01, "shuffle": False}
-    theirs = SGDClassifier(**options, **same).fit(X, y)
-    mine = kind(update="sample", order="given", l2=alpha, schedule=schedule, lr=0.01, **same).fit(X, y)
-    np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-10, atol=1e-12)
-    assert mine.n_iter_ == theirs.n_iter_
-    if schedule == "adaptive":
-        assert mine.n_iter_ < 60
-        return
-    if average and fit_intercept:  # of which scikit-learn's partial_fit goes on from the last averaged intercept
-        return
-    theirs, mine = clone(theirs), clone(mine)
-    for first in (0, 50, 100, 0, 50, 100):
-        part = slice(first, first + 50)
-        theirs.partial_fit(X[part], y[part], classes=["ant", "bee"])
-        mine.partial_fit(X[part], y[part], classes=["ant", "bee"])
-        np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=1e-10, atol=1e-12)
-        np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-10, atol=1e-12)
-
-
-@quietly
-@pytest.mark.parametrize("l1_ratio", [1.0, 0.3])
-@pytest.mark.parametrize("schedule", ["constant", "optimal", "invscaling"])
-@pytest.mark.parametrize("kind", GRADIENT)
-def test_l1_and_the_elastic_net_are_those_of_scikit_learn(kind, schedule, l1_ratio):
-    X, y = noisy()
-    alpha = 0.1
-    theirs = SGDClassifier(
-        loss=LOSSES[kind], penalty="elasticnet", alpha=alpha, l1_ratio=l1_ratio, learning_rate=schedule, eta0=0.02,
-        shuffle=False, tol=None, max_iter=6,
-    ).fit(X, y)  # fmt: skip
-    options = {"l1": alpha * l1_ratio, "l2": alpha * (1 - l1_ratio), "schedule": schedule, "lr": 0.02, "tol": None}
-    mine = kind(update="sample", order="given", max_iter=6, **options).fit(X, y)
-    np.testing.assert_allclose(mine.coef_, theirs.coef_, rtol=1e-9, atol=1e-13)
-    np.testing.assert_allclose(mine.intercept_, theirs.intercept_, rtol=1e-9)
-    assert np.array_equal(mine.coef_ == 0, theirs.coef_ == 0)
-    np.testing.assert_allclose(clone(mine).fit(sp.csr_array(X), y).coef_, mine.coef_, rtol=1e-12)
-    assert mine.loss_ == pytest.approx(
-        clone(mine).set_params(l1=0.0, l2=0.0, max_iter=1, schedule="constant")._loss(
-            Samples(X, (y == "bee").astype(int), np.array(["ant", "bee"]), None)
-        ).value(mine.coef_, mine.intercept_)[0]
-        + alpha * l1_ratio * np.abs(mine.coef_).sum() + alpha * (1 - l1_ratio) / 2 * np.square(mine.coef_).sum()
-    )  # fmt: skip
-
-
-@quietly
-@pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("options", [{"l1": 0.05}, {"average": 70, "l2": 0.1}, {"average": True}], ids=str)
-@pytest.mark.parametrize("kind", GRADIENT)
-def test_penalties_and_averages_of_sparse_samples(kind, options, classes):
-    X, y = integers(4, classes=classes, noise=9)
-    weights = np.random.default_rng(0).integers(0, 3, len(y))
-    model = kind(update="sample", max_iter=3, schedule="invscaling", **options)
-    dense, sparse = (clone(model).fit(data, y, weights) for data in (X, sp.csr_array(X)))
-    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-9, atol=1e-13)
-    np.testing.assert_allclose(sparse.intercept_, dense.intercept_, rtol=1e-9)
-    small = clone(model).fit(X.astype(np.float32), y, weights)
-    assert small.coef_.dtype == np.float32
-    np.testing.assert_allclose(small.coef_, dense.coef_, rtol=1e-3, atol=1e-5)
-    assert np.array_equal(pickle.loads(pickle.dumps(small)).coef_, small.coef_)
-
-
-@quietly
-@pytest.mark.parametrize("batch_size", [None, 20])
-@pytest.mark.parametrize("kind", GRADIENT)
-def test_averages_and_learning_rates_of_batches(kind, batch_size):
-    X, y = noisy()
-    codes = (y == "bee").astype(int)
-    W, b, sums, made = np.zeros((1, 5)), np.zeros(1), np.zeros(6), 0
-    for _ in range(5):
-        for first in range(0, 150, batch_size or 150):
-            part = slice(first, first + (batch_size or 150))
-            _, slope, in_bias = loss_of(kind()._head, X[part], codes[part], np.ones(len(y[part])), W, b, 0.0)
-            made += 1
-            W, b = W - 0.1 / made**0.5 * slope, b - 0.1 / made**0.5 * in_bias
-            sums += np.append(W, b) if made >= 3 else 0
-    options = {"batch_size": batch_size, "schedule": "invscaling", "lr": 0.1, "average": 3}
-    mine = kind(order="given", max_iter=5, tol=None, **options).fit(X, y)
-    np.testing.assert_allclose(np.append(mine.coef_, mine.intercept_), sums / (made - 2), rtol=1e-10)
-
-
-def test_early_stopping_looks_at_the_averaged_weights():
-    X, y = integers(11, count=40, width=30, noise=12)
-    options = {"early_stopping": True, "validation_fraction": 0.3, "tol": None, "max_iter": 3000, "average": True}
-    model = LogisticClassifier(update="sample", **options).fit(X, y)
-    losses = [record.validation_loss for record in model.history_]
-    assert model.verdict_ is tp.Verdict.STOPPED_EARLY
-    best = clone(model).set_params(max_iter=int(np.argmin(losses)) + 1).fit(X, y)
-    assert np.array_equal(best.coef_, model.coef_)
 
 
 def test_without_tol_all_epochs_are_made_and_nothing_is_said():
@@ -526,13 +370,13 @@ def test_the_optimum_honours_tol():
         gaps[tol] = max(np.abs(part).max() for part in loss_of(tp.LogisticHead(), X, (y == "bee").astype(int), np.ones(150), model.coef_, model.intercept_, 0.0)[1:])  # fmt: skip
         assert model.verdict_ is tp.Verdict.CONVERGED
     assert gaps[1e-12] < 1e-14 < gaps[1e-6]
-    with pytest.warns(ConvergenceWarning, match=r"rounding to float32 leaves a relative gap of .* tol² = 1e-24"):
+    with pytest.warns(ConvergenceWarning, match=r"rounding to float32 leaves a relative gap of .* tol=1e-12"):
         LogisticClassifier(update="optimum", tol=1e-12).fit(X.astype(np.float32), y)
 
 
 def test_the_rule_stops_when_its_loss_stops_falling():
     X, y = noisy()
-    model = PerceptronClassifier(tol=1e-3, n_iter_no_change=3, max_iter=200, order="given").fit(X, y)
+    model = PerceptronClassifier(tol=1e-3, n_iter_no_change=3, max_iter=200, shuffle=False).fit(X, y)
     losses, signs = [], np.where(y == "bee", 1, -1)
     made = np.cumsum([record.mistakes for record in model.history_])
     for count in made:
@@ -545,7 +389,7 @@ def test_the_rule_stops_when_its_loss_stops_falling():
     assert since.index(3) + 1 == model.n_iter_ == len(losses) < 200
     assert model.verdict_ is tp.Verdict.BUDGET
     with pytest.warns(ConvergenceWarning):
-        assert PerceptronClassifier(max_iter=60, order="given").fit(X, y).n_iter_ == 60
+        assert PerceptronClassifier(max_iter=60, shuffle=False).fit(X, y).n_iter_ == 60
 
 
 # --- labels, weights, types ---
@@ -582,7 +426,7 @@ def test_class_weights_are_sample_weights(kind):
     share = {name: weights.sum() / (3 * weights[y == name].sum()) for name in np.unique(y)}
     by_sample = kind(**options).fit(X, y, weights * np.array([share[name] for name in y]))
     np.testing.assert_allclose(balanced.coef_, by_sample.coef_, rtol=1e-10)
-    with pytest.raises(ValueError, match=r"class_weight names 'ants'; the classes are \['ant', 'bee', 'cow'\]"):
+    with pytest.raises(ValueError, match=r"classes, \['ant', 'bee', 'cow'\], are not in class_weight"):
         kind(class_weight={"ants": 3}).fit(X, y)
     with pytest.raises(ValueError, match=r"class_weight\['bee'\]=-1 must be"):
         kind(class_weight={"bee": -1}).fit(X, y)
@@ -603,6 +447,7 @@ def test_float32_stays_float32(kind):
 # --- online ---
 
 
+@quietly
 @pytest.mark.parametrize("select", ["last", "averaged", "voted"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_chunks_make_one_pass_of_the_rule(select, classes):
@@ -614,8 +459,7 @@ def test_chunks_make_one_pass_of_the_rule(select, classes):
         part = slice(first, first + 10)
         online.partial_fit(X[part], y[part], classes=np.unique(y) if first == 0 else None)
         online = pickle.loads(pickle.dumps(online))  # and elsewhere
-    with pytest.warns(ConvergenceWarning):
-        whole = PerceptronClassifier(select=select, order="given", max_iter=1).fit(X, y)
+    whole = PerceptronClassifier(select=select, shuffle=False, max_iter=1).fit(X, y)
     np.testing.assert_allclose(online.coef_, whole.coef_, rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(online.decision_function(X), whole.decision_function(X), rtol=1e-12, atol=1e-13)
     assert (online.mistakes_, online.n_iter_) == (whole.mistakes_, 6)
@@ -625,7 +469,7 @@ def test_chunks_make_one_pass_of_the_rule(select, classes):
 @pytest.mark.parametrize("kind", GRADIENT)
 def test_chunks_make_an_epoch_of_descent(kind, options):
     X, y = integers(7, noise=9)
-    online, steps = kind(lr=0.01, order="given", **options), kind(lr=0.01, order="given", max_iter=1, **options)
+    online, steps = kind(lr=0.01, shuffle=False, **options), kind(lr=0.01, shuffle=False, max_iter=1, **options)
     steps.set_params(warm_start=True)
     for first in range(0, 60, 20):
         part = slice(first, first + 20)
@@ -666,7 +510,7 @@ def test_partial_fit_refuses(kind):
 def test_a_warm_start_goes_on(kind):
     X, y = integers(9, noise=9)
     whole = kind(max_iter=9).set_params(
-        **({"order": "given", "select": "last"} if kind is PerceptronClassifier else {})
+        **({"shuffle": False, "select": "last"} if kind is PerceptronClassifier else {})
     )
     parts = clone(whole).set_params(max_iter=3, warm_start=True)
     for _ in range(3):
@@ -711,16 +555,6 @@ def test_weights_are_routed(kind):
     assert not np.array_equal(search.best_estimator_.coef_, kind(max_iter=5).fit(X, y).coef_)
 
 
-def test_large_samples_are_gone_through_in_pieces(monkeypatch):
-    X, y = integers(2, count=80, noise=10)
-    whole = LogisticClassifier(l2=0.1).fit(X, y)
-    monkeypatch.setattr(passes, "_CACHED", 44)  # eleven samples
-    monkeypatch.setattr(passes, "_BLOCK", 35)
-    np.testing.assert_allclose(LogisticClassifier(l2=0.1).fit(X, y).coef_, whole.coef_, rtol=1e-11)
-    found = LMSClassifier(tol=1e-10, max_iter=10000).fit(X, y)
-    np.testing.assert_allclose(found.coef_[0], LinearRegression().fit(X, np.where(y == "bee", 1, -1)).coef_, atol=1e-8)
-
-
 @pytest.mark.slow  # each process imports everything
 def test_in_two_processes():
     X, y = load_iris(return_X_y=True)
@@ -756,7 +590,7 @@ def test_with_columns_of_several_kinds_and_pictures():
 )
 def test_saved_models_decide_alike_and_leave_the_samples_behind(options, tmp_path):
     X, y = integers(4, count=1000, width=60)
-    model = PerceptronClassifier(max_iter=3, order="given", prove=not options, **options).fit(X, y)
+    model = PerceptronClassifier(max_iter=3, shuffle=False, prove=not options, **options).fit(X, y)
     joblib.dump(model, tmp_path / "model.joblib")
     for other in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model.joblib")):
         assert np.array_equal(other.decision_function(X), model.decision_function(X))
@@ -861,7 +695,7 @@ def test_from_any_linear_classifier_and_on(kind, theirs):
 
 def test_what_cannot_be_converted():
     X, y = integers(12, classes=3)
-    with pytest.raises(ValueError, match="SVC does not decide by coef"):
+    with pytest.raises(ValueError, match=r"SVC.*coef·x"):
         PerceptronClassifier.from_sklearn(SVC(kernel="linear").fit(X, y))
     with pytest.raises(TypeError, match="DecisionTreeClassifier has no coef_"):
         PerceptronClassifier.from_sklearn(DecisionTreeClassifier().fit(X, y))
@@ -924,7 +758,6 @@ BAD = [
     (PerceptronClassifier, {"lr": -1.0}, ValueError, "lr=-1.0 must be"),
     (PerceptronClassifier, {"tie": "maybe"}, ValueError, "tie='maybe' is unknown"),
     (PerceptronClassifier, {"select": "best"}, ValueError, "select='best' is unknown"),
-    (PerceptronClassifier, {"order": "sorted"}, ValueError, "order='sorted' is unknown"),
     (PerceptronClassifier, {"engine": "fast"}, ValueError, "engine='fast' is unknown"),
     (PerceptronClassifier, {"kernel": "sigmoid"}, ValueError, "kernel='sigmoid' is unknown"),
     (PerceptronClassifier, {"gamma": "auto", "kernel": "rbf"}, ValueError, "gamma='auto' is unknown"),
@@ -933,7 +766,6 @@ BAD = [
     (PerceptronClassifier, {"fit_intercept": False, "bias_step": "unit"}, ValueError, "bias_step='unit' moves"),
     (PerceptronClassifier, {"kernel": "rbf", "warm_start": True}, ValueError, "warm_start=True needs weights"),
     (PerceptronClassifier, {"early_stopping": "yes"}, TypeError, "early_stopping must be True or False"),
-    (PerceptronClassifier, {"early_stopping": True, "order": [0, 1]}, ValueError, "order has sample numbers"),
     (PerceptronClassifier, {"early_stopping": True, "validation_fraction": 1.5}, ValueError, "must be below 1"),
     (
         PerceptronClassifier,
@@ -942,8 +774,8 @@ BAD = [
         "validation_fraction=0 must",
     ),
     (PerceptronClassifier, {"random_state": -1}, ValueError, "random_state=-1 must be at least 0"),
-    (PerceptronClassifier, {"class_weight": "even"}, ValueError, "class_weight='even' is unknown"),
-    (PerceptronClassifier, {"class_weight": [1, 2]}, TypeError, "class_weight must be 'balanced' or a mapping"),
+    (PerceptronClassifier, {"class_weight": "even"}, ValueError, "'class_weight'.*'even'"),
+    (PerceptronClassifier, {"class_weight": [1, 2]}, ValueError, r"'class_weight'.*\[1, 2\]"),
     (PerceptronClassifier, {"verbose": -1}, ValueError, "verbose=-1"),
     (LMSClassifier, {"targets": "0/2"}, ValueError, "targets='0/2' is unknown"),
     (LMSClassifier, {"update": "adam"}, ValueError, "update='adam' is unknown"),
@@ -951,18 +783,9 @@ BAD = [
     (LMSClassifier, {"lr": 0}, ValueError, "lr=0 must be a finite number > 0"),
     (LMSClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
     (LMSClassifier, {"l2": -1}, ValueError, "l2=-1 must be"),
-    (LMSClassifier, {"l1": -1}, ValueError, "l1=-1 must be"),
-    (LMSClassifier, {"l1": 1}, ValueError, "l1=1 needs update='sample', found 'batch'; l2 is valid with every"),
-    (LMSClassifier, {"l1": 1, "update": "sample", "average": 9}, ValueError, "average=9 works with l2 only"),
-    (LMSClassifier, {"l1": 1, "update": "sample", "engine": "blocked"}, ValueError, "engine='blocked' does not"),
-    (LMSClassifier, {"schedule": "pa1"}, ValueError, "schedule='pa1' is unknown"),
-    (LMSClassifier, {"schedule": "optimal"}, ValueError, "schedule='optimal' is computed from the penalty"),
-    (LMSClassifier, {"power_t": -1}, ValueError, "power_t=-1 must be"),
-    (LMSClassifier, {"average": -1}, ValueError, "average=-1 must be"),
-    (LMSClassifier, {"update": "optimum", "average": True}, ValueError, "average=True has no effect with"),
     (LMSClassifier, {"max_iter": 0}, ValueError, "max_iter=0 must be at least 1"),
     (PerceptronClassifier, {"tol": -1}, ValueError, "tol=-1 must be"),
-    (LMSClassifier, {"order": "random-mistake"}, ValueError, "order='random-mistake' is unknown"),
+    (LMSClassifier, {"shuffle": "given"}, TypeError, "shuffle must be True or False"),
     (LMSClassifier, {"batch_size": 0}, ValueError, "batch_size=0 must be at least 1"),
     (LMSClassifier, {"batch_size": 4, "update": "sample"}, ValueError, "batch_size=4 needs update='batch'"),
     (
@@ -999,8 +822,9 @@ def test_samples_are_refused_by_name(kind):
     ):
         with pytest.raises(ValueError, match=words):
             kind().fit(*bad)
-    with pytest.raises(ValueError, match=r"validation_fraction=0\.1 of 2 samples leaves none"):
-        kind(early_stopping=True).fit(X[:2], ["ant", "bee"])
+    for fraction, count in ((0.1, 2), (0.99, 8)):  # none to validate with, none to learn from
+        with pytest.raises(ValueError, match=f"validation_fraction={fraction} of {count} samples"):
+            kind(early_stopping=True, validation_fraction=fraction).fit(X[:count], ["ant", "bee"] * (count // 2))
     with pytest.raises(NotFittedError):
         kind().predict(X)
     assert not hasattr(kind(), "coef_")
@@ -1040,12 +864,4 @@ def test_errors_are_wrong_decisions_and_mistakes_are_updates(options, kind):
     assert model.n_errors_ == np.count_nonzero((model.predict(X) != y) & (weights > 0)) > 0
     assert model.mistakes_ == len(model.log_)
     other = LogisticClassifier().fit(X, y)
-    with pytest.warns(DeprecationWarning, match="now n_errors_"):
-        assert other.mistakes_ == other.n_errors_ == np.count_nonzero(other.predict(X) != y)
-
-
-def test_one_enum_says_how_training_ended():
-    with pytest.warns(DeprecationWarning, match=r"torchperc\.sklearn\.Ending is now torchperc\.sklearn\.Verdict"):
-        assert tp.sklearn.Ending is tp.Verdict
-    with pytest.warns(DeprecationWarning, match="now tol and max_iter"):
-        tp.minimise(tp.Perceptron(1), tp.LMSHead(), [[0.0], [1.0]], [-1, 1], tolerance=1e-3)
+    assert other.n_errors_ == np.count_nonzero(other.predict(X) != y)

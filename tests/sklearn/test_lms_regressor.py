@@ -13,10 +13,10 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, SGDRegressor
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import estimator_checks_generator
+from sklearn.utils.estimator_checks import check_estimator
 
 import torchperc as tp
 from torchperc.sklearn import LMSClassifier, LMSRegressor, PerceptronClassifier, Verdict, expected_failed_checks
@@ -27,31 +27,21 @@ X = rng.normal(size=(80, 4)) * (rng.random((80, 4)) < 0.7)
 Y = X @ [3.0, -2.0, 0.5, 0.0] + 60 + rng.normal(size=80)
 WEIGHT = rng.integers(0, 4, 80) / 2
 
-CHECKED = [LMSRegressor(), LMSRegressor(update="optimum")]
-
 
 @quietly
-@pytest.mark.parametrize(("estimator", "check"), pairs(CHECKED), ids=named)
+@pytest.mark.parametrize(("estimator", "check"), pairs([LMSRegressor(update="optimum")]), ids=named)
 def test_what_scikit_learn_asks_of_estimators(estimator, check):
     check(estimator)
 
 
-OTHERS = [
-    LMSRegressor(update="sample", max_iter=5),
-    LMSRegressor(update="sample", l1=0.01, schedule="invscaling", max_iter=5),
-    LMSRegressor(batch_size=7, average=True, max_iter=5),
-    LMSRegressor(early_stopping=True, max_iter=5),
-]
+OTHERS = [LMSRegressor(), LMSRegressor(update="sample", max_iter=50), LMSRegressor(early_stopping=True)]
 
 
 @pytest.mark.slow
 @quietly
 @pytest.mark.parametrize("estimator", OTHERS, ids=str)
-def test_no_checks_fail_but_those_expected_to(estimator):
-    failing = expected_failed_checks(estimator)
-    for own, check in estimator_checks_generator(estimator):
-        if named(check) not in failing and named(check) != "check_regressors_train":  # five epochs are too few
-            check(own)
+def test_other_settings_pass_the_checks_too(estimator):
+    check_estimator(estimator, expected_failed_checks=expected_failed_checks(estimator), on_skip=None)
 
 
 def near(mine, theirs, tolerance):
@@ -71,37 +61,19 @@ def test_the_optimum_is_linear_regression_and_ridge(weight, sparse):
     near(LMSRegressor(l2=0.2, tol=1e-16).fit(x, Y, weight), ridge, 1e-6)
 
 
-@pytest.mark.parametrize("schedule", ["constant", "optimal", "invscaling", "adaptive"])
-@pytest.mark.parametrize(("average", "fit_intercept"), [(False, True), (False, False), (True, True), (100, False)])
-@quietly
-def test_steps_are_those_of_sgd_regressor(schedule, average, fit_intercept):
-    alpha = 0.5 if schedule == "optimal" else 1e-2
-    same = {"power_t": 0.3, "average": average, "fit_intercept": fit_intercept, "n_iter_no_change": 2}
-    same |= {"max_iter": 60, "tol": 1e-3} if schedule == "adaptive" else {"max_iter": 4, "tol": None}
-    theirs = SGDRegressor(alpha=alpha, learning_rate=schedule, eta0=0.01, shuffle=False, **same).fit(X, Y)
-    mine = LMSRegressor(update="sample", order="given", l2=alpha, schedule=schedule, lr=0.01, **same).fit(X, Y)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_steps_are_those_of_sgd_regressor(fit_intercept):
+    same = {"fit_intercept": fit_intercept, "max_iter": 4, "tol": None}
+    theirs = SGDRegressor(alpha=1e-2, learning_rate="constant", eta0=0.01, shuffle=False, **same).fit(X, Y)
+    mine = LMSRegressor(update="sample", shuffle=False, l2=1e-2, lr=0.01, **same).fit(X, Y)
     near(mine, theirs, 1e-12)
-    assert mine.n_iter_ == theirs.n_iter_
-    if schedule == "adaptive" or average:
-        return
     theirs, mine = clone(theirs), clone(mine)
     for first in (0, 20, 40, 60, 0):
         part = slice(first, first + 20)
         near(mine.partial_fit(X[part], Y[part]), theirs.partial_fit(X[part], Y[part]), 1e-12)
-
-
-def test_weights_and_the_elastic_net_of_sgd_regressor():
-    plain = {"max_iter": 3, "tol": None}
-    theirs = SGDRegressor(alpha=0.0, learning_rate="constant", eta0=0.01, shuffle=False, **plain).fit(
-        X, Y, sample_weight=WEIGHT
-    )
-    near(LMSRegressor(update="sample", order="given", lr=0.01, **plain).fit(X, Y, WEIGHT), theirs, 1e-12)
-    net = {"penalty": "elasticnet", "alpha": 0.1, "l1_ratio": 0.3, "learning_rate": "constant", "eta0": 0.01}
-    theirs = SGDRegressor(shuffle=False, **net, **plain).fit(X, Y)
-    mine = LMSRegressor(update="sample", order="given", lr=0.01, l1=0.03, l2=0.07, **plain)
-    near(mine.fit(X, Y), theirs, 1e-12)
-    mine.set_params(l2=0.0)  # with it, zeros that are not stored are not made smaller at once
-    near(clone(mine).fit(sp.csr_array(X), Y), mine.fit(X, Y), 1e-12)
+    plain = {"max_iter": 3, "tol": None, "shuffle": False}
+    theirs = SGDRegressor(alpha=0.0, learning_rate="constant", eta0=0.01, **plain).fit(X, Y, sample_weight=WEIGHT)
+    near(LMSRegressor(update="sample", lr=0.01, **plain).fit(X, Y, WEIGHT), theirs, 1e-12)
 
 
 def losses_of(lr, epsilon):
@@ -123,7 +95,7 @@ def test_tol_is_the_change_of_the_loss(sparse):
     np.testing.assert_allclose([*model.coef_, model.intercept_], w, rtol=1e-9)
     assert model.loss_ == pytest.approx(np.square(model.predict(X) - Y).mean() / 2)
     assert model.score(X, Y) == r2_score(Y, model.predict(X))
-    with pytest.warns(ConvergenceWarning, match="the loss changed by"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=3"):
         LMSRegressor(lr=0.1, max_iter=3).fit(X, Y)
 
 
@@ -138,9 +110,9 @@ def test_early_stopping_keeps_the_best_epoch():
     values = [record.validation_loss for record in model.history_]
     assert model.verdict_ is Verdict.STOPPED_EARLY
     assert all(record.validation_error is None for record in model.history_)
-    held = np.sort(np.random.RandomState(3).permutation(80)[:8])
+    held = train_test_split(np.arange(80), test_size=0.1, random_state=3)[1]
     assert np.square(model.predict(X[held]) - Y[held]).mean() / 2 == pytest.approx(min(values), rel=1e-12)
-    with pytest.raises(ValueError, match="leaves none to learn from"):
+    with pytest.raises(ValueError, match=r"validation_fraction=0\.1 of 1 samples"):
         LMSRegressor(early_stopping=True).fit(X[:1], Y[:1])
 
 
@@ -203,9 +175,9 @@ def test_from_nets():
         (lambda: LMSRegressor(class_weight="balanced"), TypeError, "class_weight"),
         (lambda: LMSClassifier().fit(X, Y), ValueError, "For real-valued targets use LMSRegressor"),
         (lambda: PerceptronClassifier().fit(X, Y), ValueError, "For real-valued targets use LMSRegressor"),
-        (lambda: LMSRegressor.from_sklearn(LogisticRegression().fit(X, Y > 60)), TypeError, "no linear regressor"),
+        (lambda: LMSRegressor.from_sklearn(LogisticRegression().fit(X, Y > 60)), ValueError, "linear regressor"),
         (lambda: LMSRegressor.from_sklearn(RandomForestRegressor(2).fit(X, Y)), TypeError, "no linear regressor"),
-        (lambda: LMSRegressor.from_sklearn(Ridge().fit(X, np.stack([Y, Y], 1))), ValueError, "several numbers"),
+        (lambda: LMSRegressor.from_sklearn(Ridge().fit(X, np.stack([Y, Y], 1))), ValueError, "one number"),
         (lambda: LMSRegressor.from_sklearn(Ridge().fit(X, Y), fit_intercept=False), ValueError, "has an intercept"),
     ],
 )

@@ -101,21 +101,6 @@ def test_the_command_checks_proofs_without_torch(tmp_path):
 # --- corruption ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_corrupted_digit_is_rejected(name, tmp_path):
-    data, proof = proved(name, tmp_path)
-    text = proof.read_text()
-    for found in re.finditer(r"[0-9a-f]", text):
-        other = "1" if found.group() != "1" else "2"
-        corrupt = text[: found.start()] + other + text[found.end() :]
-        proof.write_text(corrupt)
-        try:
-            content = verifier.read_certificate(proof)
-        except ValueError:
-            continue
-        assert not accepted(content, data), (found.start(), text[found.start() - 20 : found.end() + 20])
-
-
 def places(value, path=()):
     """Every number and text of a certificate, by its path."""
     if isinstance(value, dict | list):
@@ -206,7 +191,7 @@ def test_a_missing_entry_is_rejected(name, tmp_path):
     data, proof = proved(name, tmp_path)
     content = json.loads(proof.read_text())
     for path in {place[: i + 1] for place, _ in places(content) for i in range(len(place))}:
-        if path[0] in ("checksum", "format", "version", "reason"):
+        if path[0] in ("checksum", "format", "version"):
             continue
         copy = json.loads(json.dumps(content))
         spot = copy
@@ -214,6 +199,7 @@ def test_a_missing_entry_is_rejected(name, tmp_path):
             spot = spot[key]
         del spot[path[-1]]
         assert not accepted(forged(copy), data), path
+        assert not accepted_by_the_package(forged(copy), data), path
 
 
 DAMAGE = {
@@ -364,13 +350,6 @@ def test_bad_input_is_named_in_one_line(name, tmp_path, capsys):
     assert err.count("\n") == 1
 
 
-def test_usage_is_one_line(capsys):
-    with pytest.raises(SystemExit) as leave:
-        verifier.main(["only.json"])
-    assert leave.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 # --- reading and digest -------------------------------------------------------------------------------------------
 
 TABLES = {
@@ -415,34 +394,6 @@ def test_one_digest_of_dense_sparse_and_written_data():
     assert sep_rows.digest(X, own) == sep_rows.digest(csr_array(X), own) == digest.text(7)
     assert sep_rows.digest(sparse, own) == sep_rows.digest(first, own) != digest.text(7)
     assert len({sep_rows.digest(X, own), sep_rows.digest(X[:, :6], own), sep_rows.digest(X, own[::-1])}) == 3
-
-
-def test_the_parts_of_the_arithmetic():
-    plane = verifier.as_plane([[Fraction(1, 2), Fraction(1, 3)]], [Fraction(1)])
-    assert (plane.weight, plane.bias, plane.denominator) == (((3, 2),), (6,), 6)
-    assert verifier.integers([0.5, 3.0, 0.25]) == ([2, 12, 1], 4)
-    plane = verifier.as_plane([[Fraction(1), Fraction(1)]], [Fraction(-3, 2)])
-    assert verifier.slacks([1.0, 1.0], 1, plane) == verifier.slacks([0.0, 1.0], 0, plane) == ([1], 2)
-    plane = verifier.as_plane([[Fraction(3), Fraction(4)]], [Fraction(0)])
-    assert verifier.squared_margin(plane, Fraction(10)) == 4
-    both = verifier.Sum(((0, 1), (1, 0)), (1, 2))
-    assert verifier.combination(both, {0: ([4.0], 0), 1: ([2.0], 1)}, 2, True) == [0, 1]
-    assert verifier.rank([[1, 2], [2, 4], [0, 1]]) == 2
-    assert verifier.checksum({"version": 1}) == verifier.checksum({"version": 1, "checksum": "?"})
-    assert verifier.checksum({"version": 1}) != verifier.checksum({"version": 2})
-    assert sep_rows.digest(np.array([[0.0, 1.5]]), np.array([1]))[:8] == "07521301"
-
-
-def test_a_claim_is_examined():
-    plane = verifier.Plane(((1,),), (0,), 1, least=Fraction(2), squared_margin=Fraction(4), positive=2)
-    data, digest = [([-2.0], 0), ([3.0], 1)], verifier.Digest()
-    for values, own in data:
-        digest.add(values, own)
-    claim = verifier.Claim("separable", 2, 1, ("-1", "1"), True, True, digest.text(1), plane, None)
-    verifier.examine(claim, data)
-    for wrong in (plane._replace(least=Fraction(1)), plane._replace(positive=1), plane._replace(bias=(3,))):
-        with pytest.raises(verifier.RejectedError):
-            verifier.examine(claim._replace(plane=wrong), data)
 
 
 def test_numbers_are_written_exactly():

@@ -111,14 +111,8 @@ def test_three_labels_have_words_for_and_against(tmp_path, unpainted):
 
 
 @pytest.mark.slow
-def test_other_commands_read_the_run(learned, run, tmp_path, monkeypatch, unpainted):
+def test_other_commands_read_the_run(learned, run, tmp_path, unpainted):
     _, found = learned
-    config = found.folder / "config.yaml"
-    monkeypatch.chdir(tmp_path)
-    out, _ = run("test", "--config", config)
-    assert f"{found.test.error:.4g}"[:6] in out
-    out, _ = run("predict", "--config", config)
-    assert "300 labels in " in out
     run("report", found.folder, "--out", tmp_path / "page.html")
     assert "for spam" in (tmp_path / "page.html").read_text()
     again = run("export", found.folder, "--to", "safetensors", "-o", tmp_path / "m.safetensors")[0]
@@ -131,7 +125,9 @@ def test_other_commands_read_the_run(learned, run, tmp_path, monkeypatch, unpain
 
 @pytest.mark.slow
 def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainted):
-    path, found = learned
+    path, _ = learned
+    monkeypatch.setattr("torchperc.workflow.classes.MANY", 1)
+    found = learn(path, folder=tmp_path / "held", max_epochs=20, report=False)
     monkeypatch.setattr("torchperc.samples.parts.PART", 4096)  # so that some of this file is too much to hold
     streamed = learn(path, folder=tmp_path / "run", max_epochs=20, stream=True)
     assert streamed.model.encoding == found.model.encoding

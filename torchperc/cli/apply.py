@@ -22,30 +22,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}; several files or a pattern")
     parser.add_argument("-o", "--out", metavar="FILE", help=f"{', '.join(_SUFFIXES)} (default: CSV on standard output)")
-    parser.add_argument(
-        "--spreadsheet-safe",
-        action="store_true",
-        help="put ' before labels that a spreadsheet would run as formulas: those that begin with = + - @ and are not "
-        "numbers (default: labels as they are)",
-    )
-    inputs.add_limit(parser)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Label the rows, write them, and say how many there were."""
-    from torchperc.data.io.opening import found
     from torchperc.model.places import model_file
+    from torchperc.samples.streams import found
 
     model_file(Path(arguments.run))  # what is not there is refused before torch is imported
     found(arguments.data)
     from torchperc.model.fitted import FittedModel
-    from torchperc.reports.judged import Tally
+    from torchperc.reports.scores import Tally
     from torchperc.workflow.apply import apply
 
     inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
-    options = {name: getattr(arguments, name) for name in ("spreadsheet_safe", "max_unpacked")}
-    applied = apply(model, arguments.data, arguments.out, **options)
+    applied = apply(model, arguments.data, arguments.out)
     lines = []
     if arguments.out is not None:
         lines.append(f"{plural(applied.rows, 'prediction' if model.regression else 'label')} in {arguments.out}")

@@ -25,22 +25,29 @@ from rich.table import Table
 
 from torchperc._atomic import claimed, replaced, write_whole
 from torchperc._checks import ParameterError
-from torchperc.cli import inputs, launching
+from torchperc.cli import inputs
 from torchperc.cli.entry import warn
-from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, fitted_model, make_trainer, quiet
-from torchperc.lightning.regressor import Regression
+from torchperc.lightning import (
+    LitClassifier,
+    LitRegressor,
+    LitRule,
+    TabularDataModule,
+    fitted_model,
+    make_trainer,
+    quiet,
+)
 from torchperc.lightning.trainer import LAST, predictions, wrong_decisions
 from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 from torchperc.reports.folders import CONFIG, CURVES, RESULTS
-from torchperc.reports.judged import Fit
+from torchperc.reports.scores import Fit
 from torchperc.samples import shards
 from torchperc.workflow.threads import few_threads
 
 OPTIONS = {"folder": "out"}  # names of the library's parameters that differ here; others stand in the config
 _KNOWN = ("torch", "lightning", "pytorch_lightning", "torchperc")
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-_NO_CLASSES = ("data", "out", "folder", "ckpt_path")  # options whose text is never the name of a class
+_NO_CLASSES = ("data", "out", "ckpt_path")  # options whose text is never the name of a class
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml carries no annotations
@@ -113,11 +120,6 @@ class _CLI(LightningCLI):
         for name, option in (("width", "in_features"), ("classes", "num_classes")):
             parser.link_arguments(f"data.{name}", f"model.init_args.net.init_args.{option}", apply_on="instantiate")
 
-    def before_instantiate_classes(self) -> None:
-        """Shards are read, for the width of the net, before a Trainer would join the processes."""
-        if (self._get(self.config, "data.options") or {}).get("shard") == "auto":
-            launching.join()
-
     def instantiate_trainer(self, **kwargs: Any) -> pl.Trainer:
         config = {**self._get(self.config_init, "trainer", default={}), **kwargs}
         options = {name: value for name, value in config.items() if value is not None}
@@ -180,9 +182,7 @@ class _CLI(LightningCLI):
         every = shards.gathered(pieces)
         if not self.trainer.is_global_zero:
             return
-        if self.datamodule.dataset.shard is None:  # then each batch was cut among the processes
-            every = [list(batch) for batch in zip(*every, strict=True)]
-        codes = torch.cat([codes for some in every for codes in some])
+        codes = torch.cat([codes for batch in zip(*every, strict=True) for codes in batch])  # each was cut among them
         text, real = io.StringIO(), self.datamodule.task == "regression"
         said = self.datamodule.unscaled(codes).tolist() if real else self.datamodule.decode(codes)
         csv.writer(text).writerows([["prediction" if real else "label"], *([each] for each in said)])
@@ -212,7 +212,7 @@ def read(path: Path, trust: bool) -> tuple[Any, TabularDataModule]:
 
 def _made(kind: type[_CLI], words: list[str], trust: bool, **options: Any) -> _CLI:
     quiet()
-    words = with_bases(words)
+    words = _as_texts(words)
     if not trust:
         warn_of_foreign(words)
     try:
@@ -267,8 +267,8 @@ def _readable(message: str) -> str:
     return ": ".join(" ".join(part.split()) for part in parts if part)
 
 
-def with_bases(argv: list[str]) -> list[str]:
-    """Config files may name others to build on, ``base: [data/iris.yaml, …]``: put those before them.
+def _as_texts(argv: list[str]) -> list[str]:
+    """The words of a command, each config file replaced by its text, which has been checked to be a mapping.
 
     Options may be written with dashes, ``--ckpt-path``, as those of the other commands are.
     """
@@ -278,18 +278,11 @@ def with_bases(argv: list[str]) -> list[str]:
         name, equals, value = word.partition("=")
         if word.startswith("--"):
             word = f"--{name[2:].replace('-', '_')}{equals}{value}"
-        if word in ("--config", "-c"):
-            for layer in _layers(Path(next(words, "")), ()):
-                result += ["--config", layer]
-        else:
-            result.append(word)
+        result += ["--config", _config(Path(next(words, "")))] if word in ("--config", "-c") else [word]
     return result
 
 
-def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
-    """A config and all it builds on, lowest first, each as the text of a YAML mapping."""
-    if path in above:
-        raise ValueError(f"{path} builds on itself: {' → '.join(map(str, (*above, path)))}")
+def _config(path: Path) -> str:
     try:
         content = yaml.load(path.read_text(), _Loader)
     except OSError as error:
@@ -298,13 +291,8 @@ def _layers(path: Path, above: tuple[Path, ...]) -> list[str]:
         raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise ValueError(f"{path} must be a mapping of options, found {type(content).__name__}")
-    if "folder" in content:  # until 0.1
-        content = {"out" if name == "folder" else name: value for name, value in content.items()}
-    bases = content.pop("base", [])
-    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise ValueError(f"{path}: base must be a list of files, found {bases!r}")
-    lower = [layer for base in bases for layer in _layers(path.parent / base, (*above, path))]
-    return [*lower, yaml.safe_dump(content)] if content else lower
+    text: str = yaml.safe_dump(content)
+    return text
 
 
 def warn_of_foreign(words: list[str]) -> None:
@@ -344,19 +332,17 @@ def _importable(package: str) -> bool:
 
 
 def _errors(model: pl.LightningModule, data: TabularDataModule) -> dict[str, float]:
-    """Of the weights kept, on the training and validation set, which may lie in several processes."""
+    """Of the weights kept, on the training and validation set."""
     found: dict[str, float] = {}
-    if isinstance(model, Regression) and data.dataset.shard is None:
+    if isinstance(model, LitRegressor):
         for which, name in enumerate(("training", "validation")):
             if len(data.indices[which]):
                 fit = Fit.of(*predictions(model, data, which))
                 found |= {f"{name} RMSE": fit.rmse, f"{name} R²": fit.r2}
     if isinstance(model, LitRule | LitClassifier):
         for name, (X, y) in zip(("training", "validation"), data.parts, strict=False):
-            counts = torch.tensor([wrong_decisions(model, X, y) if len(y) else 0, len(y)])
-            wrong, count = (counts if data.dataset.shard is None else shards.summed(counts)).tolist()
-            if count:
-                found[f"{name} error"] = wrong / count
+            if len(y):
+                found[f"{name} error"] = wrong_decisions(model, X, y) / len(y)
     return found
 
 

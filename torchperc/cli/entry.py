@@ -34,11 +34,6 @@ _COMMANDS = {
     "demo": "a tour: AND, XOR, noisy data, by rule and by gradient",
     "play": "an interactive page: points, mistakes, conventions, proofs",
     "xor": "the XOR lab: thousands of small nets trained at once",
-    "bench": "benchmarks against other libraries, timed in the same run",
-}
-_OLD = {  # spellings of version 0.1
-    **dict.fromkeys([(command, "--folder") for command in ("learn", *_CONFIGURED)], "--out"),
-    ("separable", "--save"): "--out",
 }
 
 
@@ -85,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _run(words: list[str], ending: Ending) -> None:
     try:
-        _dispatch(_renewed(words))
+        _dispatch(words)
         sys.stdout.flush()
     except RuntimeError as error:
         if type(error).__name__ != "ProcessError":  # whose module takes long to import
@@ -107,18 +102,6 @@ def _unwritten(fault: BaseException) -> str:
     """What is lost when a thread fails: the one that there is writes for TensorBoard."""
     reason = getattr(fault, "strerror", None) or fault
     return f"cannot write the event files of the run ({reason}); free some space, or choose a writable folder"
-
-
-def _renewed(words: list[str]) -> list[str]:
-    """Old spellings of options replaced, with a warning."""
-    result = words[:1]
-    for word in words[1:]:
-        name, equals, value = word.partition("=")
-        new = _OLD.get((words[0], name), name)
-        if new != name:
-            warn(DeprecationWarning(f"{name} is now {new}"))
-        result.append(f"{new}{equals}{value}")
-    return result
 
 
 def _dispatch(words: list[str]) -> None:

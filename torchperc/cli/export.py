@@ -15,30 +15,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Writes the model of a run, from raw features to labels, as one file: ONNX (for onnxruntime), torch.export "
         "(for torch alone) or safetensors (weights, with the description that torchperc reads). Each file is run "
-        "against torch on a thousand samples first and is written atomically, ONNX and torch.export with a .sha256 "
-        "file beside them. --check FILE compares such a file with its checksum."
+        "against torch on a thousand samples first and is written atomically."
     )
-    parser.add_argument("run", metavar="RUN", nargs="?", help="the folder of a run, or its weights.safetensors")
-    parser.add_argument("--to", choices=tuple(_FILES), help="kind of file")
+    parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
+    parser.add_argument("--to", choices=tuple(_FILES), required=True, help="kind of file")
     out = "the file (default: model.onnx, model.pt2 or model.safetensors in the run)"
     parser.add_argument("-o", "--out", metavar="FILE", help=out)
-    parser.add_argument("--check", metavar="FILE", help="only check that an exported file is as it was written")
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read the model, write the file, say how it was checked; or check a file that was written."""
+    """Read the model, write the file, say how it was checked."""
     from torchperc.model.places import model_file
 
-    if arguments.check is not None:
-        if (arguments.run, arguments.to, arguments.out) != (None, None, None):
-            raise ValueError(f"--check {arguments.check} stands alone; leave out RUN, --to and --out")
-        from torchperc.model.export import check_file
-
-        inputs.say(f"{arguments.check}: {check_file(arguments.check)}")
-        return
-    lost = [name for name, value in (("RUN", arguments.run), ("--to", arguments.to)) if value is None]
-    if lost:
-        raise ValueError(f"the following arguments are required: {', '.join(lost)}")
     source = Path(arguments.run)
     folder = source if source.is_dir() else source.parent
     model_file(source)  # what is not there is refused before torch is imported

@@ -35,20 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", **columns, help=f"{words} different), {again}")
     parser.add_argument("--ignore", **columns, help=f"a column to ignore, {again}")
     parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
-    add_limit(parser)
     features = "features allowed (default: as many as fit into memory)"
     parser.add_argument("--max-features", type=int, metavar="N", help=features)
 
 
-def add_limit(parser: argparse.ArgumentParser) -> None:
-    """How far a compressed file may expand; the same for every command that reads one."""
-    size = "size allowed for a decompressed file (default: 256 MiB, or 500 times its size if that is more)"
-    parser.add_argument("--max-unpacked", type=int, metavar="BYTES", help=size)
-
-
 def options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of :func:`torchperc.data.load` that were given on the command line."""
-    names = ("target", "missing", "header", "delimiter", "categories", "text", "ignore", "positive", "max_unpacked")
+    names = ("target", "missing", "header", "delimiter", "categories", "text", "ignore", "positive")
     given = {name: getattr(arguments, name) for name in (*names, "max_features")}
     given["missing"] = None if arguments.missing == "error" else arguments.missing
     given["header"] = {"auto": None, "yes": True, "no": False}[arguments.header]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torchperc._lazy import requires
 from torchperc.cli import inputs
@@ -41,49 +41,39 @@ def run(arguments: argparse.Namespace) -> None:
 
 def of_folder(folder: Path, trust: bool = True) -> Report:
     """The report of a folder: of its run, or of the runs below it; without trust, foreign classes are warned of."""
-    from torchperc.reports import Report, runs
-    from torchperc.reports.sections import versions
+    from torchperc.reports import Report
+    from torchperc.reports.folders import curves_of, is_run, runs_below
+    from torchperc.reports.trained import compared_curves
 
-    if (folder / runs.CONFIG).is_file():
+    if is_run(folder):
         return _of_run(folder, trust)
-    found = [folder] if runs.is_run(folder) else runs.runs_below(folder)
+    found = runs_below(folder)
     if not found:
-        raise ValueError(
-            f"{folder} is not a run: it has no {runs.CONFIG}, no checkpoint and no event files, and none of its "
-            "folders has; run `torchperc fit` first"
-        )
-    reports = [_of_run(path, trust) if (path / runs.CONFIG).is_file() else runs.of_traces(path) for path in found]
-    if found == [folder]:
-        return Report(reports[0].title, reports[0].lead, (*reports[0].sections, versions()))
+        why = "neither a config.yaml nor a results.json is there, or in a folder below"
+        raise ValueError(f"{folder} is not a run: {why}; run `torchperc fit` or `torchperc learn` first")
     lead = f"{plural(len(found), 'run')}: {', '.join(path.name for path in found)}."
-    return Report.joined(_title(folder), lead, reports, runs.compared({path.name: path for path in found}))
+    curves = {path.name: curves_of(path) for path in found}
+    return Report.joined(_title(folder), lead, [_of_run(path, trust) for path in found], compared_curves(curves))
 
 
 def _of_run(folder: Path, trust: bool) -> Report:
+    from torchperc.reports.folders import CONFIG, RESULTS, command_and_config
+
+    path = folder / CONFIG
+    if (folder / RESULTS).is_file():
+        from torchperc.workflow.learn import report_of
+
+        return report_of(folder)
     requires("torchperc report", "jsonargparse")
     from torchperc.cli import configured
-    from torchperc.lightning import LitClassifier, LitRule
-    from torchperc.lightning.regressor import Regression
-    from torchperc.reports import learned, regression, runs
+    from torchperc.reports import runs
 
-    path = folder / runs.CONFIG
     module, data = configured.read(path, trust)
-    if not isinstance(module, (LitRule, LitClassifier, Regression)):
-        known = "LitRule, LitClassifier, LitRegressor or LitLeastSquares"
+    if not isinstance(module, runs.Module):
+        known = "LitRule, LitClassifier or LitRegressor"
         raise ValueError(f"{path} describes a {type(module).__name__}; a report is of a {known}")
     sentence = runs.restore(module, data, folder)
-    again = runs.command_and_config(folder, path.read_text())
-    compared = (folder / learned.RESULTS).is_file()
-    if isinstance(module, Regression) and compared:
-        how = runs.how_of_regression(module)
-        return regression.of_learned(folder, module, data, title=_title(folder), how=how, again=again)
-    told: dict[str, Any]
-    if isinstance(module, Regression):
-        told = {"how": runs.how_of_regression(module), "again": again, "sentence": sentence}
-        return regression.of_module(_title(folder), module, data, folder=folder, **told)
-    if compared:
-        told = {**runs.known(module), "again": again, "sentence": sentence}
-        return learned.of_learned(folder, module, data, title=_title(folder), **told)
+    again = command_and_config(folder, path.read_text())
     return runs.of_module(_title(folder), module, data, folder=folder, again=again, sentence=sentence)
 
 

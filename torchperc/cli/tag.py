@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from torchperc.cli import inputs
 from torchperc.reports.text import percent, plural, visible
 
 if TYPE_CHECKING:
-    from torchperc._checks import Option
-    from torchperc.sequences.corpus import Corpus
+    from torchperc.sequences.evaluation import Evaluation
+    from torchperc.sequences.files import Sentence
     from torchperc.sequences.tagger import Tagger, TaggerEpoch
-    from torchperc.sequences.templates import Templates
 
-OPTIONS = {"max_epochs": "epochs", "tag_column": "column", "n_jobs": "jobs", "buckets": "hash"}
-_FORMATS = ("conll", "conllu", "slash", "parquet")
-_MADE = ("cutoff", "decode", "beam_width", "select")  # what a new tagger is made with
+OPTIONS = {"max_epochs": "epochs"}
+_FORMATS = ("conll", "conllu", "slash")
+_TOKENS = 2**14  # of a block that is tagged at once
+_CONFUSIONS = 10  # that eval prints
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,203 +42,140 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_fit(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Learns to tag tokens. The file has a token per line, its columns between blanks or tabs, and a blank line "
-        "between sentences; or it is CoNLL-U, word/TAG text or Parquet. Prints a row per epoch and writes the tagger "
-        "to one file."
+        "between sentences; or it is CoNLL-U or word/TAG text. Columns before that of the tags are features, those "
+        "behind it are ignored. Prints a row per epoch and writes the tagger to one file."
     )
     parser.add_argument("file", metavar="FILE", help="tokens with tags")
     parser.add_argument("--dev", metavar="FILE", help="evaluate on this file after each epoch")
     out = "file of the tagger (default: runs/ and the name of the file, numbered if taken)"
     parser.add_argument("--out", metavar="MODEL", help=out)
     parser.add_argument("--overwrite", action="store_true", help="replace the file of the tagger if there is one")
-    parser.add_argument(
-        "--epochs", type=int, default=5, metavar="N", help="passes over the file (default: %(default)s)"
-    )
-    _add_reading(parser)
+    epochs = "passes over the file (default: %(default)s)"
+    parser.add_argument("--epochs", type=int, default=5, metavar="N", help=epochs)
     templates = "feature templates in the syntax of CRF++ (default: words, affixes, shapes and neighbours)"
     parser.add_argument("--templates", metavar="FILE", help=templates)
-    bits = "hash features to 2^BITS numbers instead of keeping them in a dictionary"
-    parser.add_argument("--hash", type=int, metavar="BITS", help=bits)
-    cutoff = "ignore features that occur fewer than N times (default: 1)"
-    parser.add_argument("--cutoff", type=int, metavar="N", help=cutoff)
-    decode = "how the best tags are found (default: viterbi)"
-    parser.add_argument("--decode", choices=("viterbi", "beam", "greedy"), help=decode)
-    width = "tags kept per token with --decode beam (default: 8)"
-    parser.add_argument("--beam-width", type=int, metavar="N", help=width)
-    parser.add_argument("--select", choices=("averaged", "last"), help="which weights are kept (default: averaged)")
     seed = "random seed for shuffling sentences (default: %(default)s)"
     parser.add_argument("--seed", type=int, default=0, help=seed)
-    again = "go on learning from this tagger, with its options; new features and tags are added"
-    parser.add_argument("--continue", dest="start", metavar="MODEL", help=again)
+    _add_reading(parser, "the last")
 
 
 def _add_eval(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Tags the tokens of a file and compares with its tags: accuracy, on words known and unknown from training, and "
-        "entities if the tags are B-, I-, O or similar."
+        "Tags the tokens of a file and compares with its tags: accuracy, on words known and unknown from training, "
+        "entities if the tags are B-, I-, O or similar, and the most frequent confusions."
     )
     parser.add_argument("model", metavar="MODEL", help="a file written by tag fit")
     parser.add_argument("file", metavar="FILE", help="tokens with tags")
-    parser.add_argument("--report", metavar="PAGE", help="write an HTML page with all figures, confusions and examples")
-    strict = "count only well-formed entities, as seqeval's strict mode (default: as conlleval)"
-    parser.add_argument("--strict", action="store_true", help=strict)
-    _add_reading(parser)
-    _add_jobs(parser)
+    _add_reading(parser, "the one behind the features")
 
 
 def _add_apply(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Tags text: plain text, a sentence or several per line, or a file of tokens with the columns of training. "
-        "Writes a token and its tag per line and a blank line between sentences; to files of tokens a column is added, "
-        "of CoNLL-U only form, upos and the new tag are written."
+        "Tags plain text, a sentence per line with words between blanks, or a file of tokens with the columns of "
+        "training. Writes a token and its tag per line and a blank line between sentences; to files of tokens a column "
+        "is added, of CoNLL-U only form, upos and the new tag are written."
     )
     parser.add_argument("model", metavar="MODEL", help="a file written by tag fit")
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="text or tokens (default: standard input)")
     parser.add_argument("-o", "--out", metavar="OUT", help="write to this file (default: standard output)")
     kinds = "format of the file (default: by its name and first lines; plain text if they say nothing)"
     parser.add_argument("--format", choices=("text", *_FORMATS), help=kinds)
-    _add_text(parser, "runs of blanks and tabs are read, a tab is written")
-    tokenized = "the text has a sentence per line and blanks between its tokens; nothing else is split"
-    parser.add_argument("--tokenized", action="store_true", help=tokenized)
-    _add_jobs(parser)
+    _add_separator(parser, "runs of blanks and tabs are read, a tab is written")
 
 
-def _add_reading(parser: argparse.ArgumentParser) -> None:
-    default = "as in training; for a new tagger the last, in CoNLL-U upos"
-    parser.add_argument("--column", help=f"column of the tags, by name or by number from 1 (default: {default})")
-    formats = "format of the file (default: by its name and first lines)"
-    parser.add_argument("--format", choices=_FORMATS, help=formats)
-    _add_text(parser, "runs of blanks and tabs")
+def _add_reading(parser: argparse.ArgumentParser, default: str) -> None:
+    column = f"column of the tags by its number from 1, in CoNLL-U by name (default: {default}; upos)"
+    parser.add_argument("--column", help=column)
+    parser.add_argument("--format", choices=_FORMATS, help="format of the file (default: by its name and first lines)")
+    _add_separator(parser, "runs of blanks and tabs")
 
 
-def _add_text(parser: argparse.ArgumentParser, default: str) -> None:
+def _add_separator(parser: argparse.ArgumentParser, default: str) -> None:
     separator = f"what stands between columns, \\t for a tab (default: {default})"
-    parser.add_argument("--separator", type=_separator, help=separator)
-    parser.add_argument("--encoding", default="utf-8", help="encoding of the file (default: %(default)s)")
-
-
-def _separator(given: str) -> str:
-    return given.replace("\\t", "\t")  # a shell has no short way to write a tab
-
-
-def _add_jobs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--jobs", type=int, metavar="N", help="number of threads (default: one per core)")
+    parser.add_argument("--separator", help=separator)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Learn, evaluate or tag."""
-    from torchperc._checks import ParameterError
-
     inputs.one_line_warnings()
-    try:
-        {"fit": _fit, "eval": _evaluate, "apply": _apply}[arguments.action](arguments)
-    except ParameterError as error:
-        raise ParameterError(*map(_shown, error.args)) from None
+    if arguments.separator is not None:
+        arguments.separator = arguments.separator.replace("\\t", "\t")  # a shell has no short way to write a tab
+    {"fit": _fit, "eval": _evaluate, "apply": _apply}[arguments.action](arguments)
 
 
-def _shown(part: str | Option) -> str | Option:
-    """A separator as it is written in a shell."""
-    from torchperc._checks import Option
+def _read(arguments: argparse.Namespace, file: str, default: int) -> tuple[list[Sentence], int]:
+    """The sentences of a file, and the number of the tags' column from 0; ``default`` is that if none is given."""
+    from torchperc._checks import Option, ParameterError
+    from torchperc.sequences import files
 
-    tab = isinstance(part, Option) and part.name == "separator" and part.value == "\t"
-    return Option("separator", r"\t") if tab else part
-
-
-# --- fit ---
+    how: dict[str, Any] = {"separator": arguments.separator}
+    kind = arguments.format or files.format_of(file)
+    if kind == "conllu":
+        named = arguments.column or "upos"
+        how["column"] = files.CONLLU[int(named) - 1] if named.isdecimal() and 1 <= int(named) <= 10 else named
+        return files.read(file, kind, **how), 1
+    sentences = files.read(file, kind, **how)
+    width = len(sentences[0][0])
+    if arguments.column is None:
+        if default >= width or width < 2:
+            raise ValueError(
+                f"{file} has {plural(width, 'column')} and none of tags; each token needs a word and a tag"
+            )
+        return sentences, default % width
+    if not arguments.column.isdecimal() or not 2 <= int(arguments.column) <= width:
+        why = f" is not a column of tags in {file}, which has {plural(width, 'column')}, the first of them the words"
+        raise ParameterError(Option("column", arguments.column), why)
+    return sentences, int(arguments.column) - 1
 
 
 def _fit(arguments: argparse.Namespace) -> None:
-    from torchperc._checks import Option, ParameterError
+    from torchperc.sequences.features import Templates
     from torchperc.sequences.tagger import Tagger
-    from torchperc.sequences.templates import Templates
 
     out = _model_file(arguments)
     templates = None if arguments.templates is None else Templates.read(arguments.templates)
-    if arguments.hash is not None and not 1 <= arguments.hash <= 31:
-        raise ParameterError(Option("hash", arguments.hash), " must lie between 1 and 31")
-    start = None if arguments.start is None else _continued(arguments, templates)
-    decode = arguments.decode if start is None else start.decode
-    if arguments.beam_width is not None and decode != "beam":
-        raise ParameterError(Option("beam_width", arguments.beam_width), " is for ", Option("decode", "beam"))
-    known = None if start is None else start.layout.tag
-    corpus, column = _tagged(arguments, arguments.file, known)
-    dev = None if arguments.dev is None else _tagged(arguments, arguments.dev, known)[0]
+    sentences, column = _read(arguments, arguments.file, -1)
+    dev = None if arguments.dev is None else _read(arguments, arguments.dev, column)[0]
+    width, names = len(sentences[0][0]), [str(number + 1) for number in range(len(sentences[0][0]))]
+    ignored = f"; ignored: {', '.join(names[column + 1 :])}" if column + 1 < width else ""
+    features = f"features of column{'s' * (column > 1)} {', '.join(names[:column])}{ignored}"
+    tokens = plural(sum(map(len, sentences)), "token")
+    inputs.say(
+        f"{arguments.file}: {plural(len(sentences), 'sentence')}, {tokens}; tags in column {column + 1}, {features}"
+    )
+    if len(sentences) == 1 and len(sentences[0]) > 200:
+        inputs.say("Note: all tokens are one sentence; sentences are separated by empty lines.")
+    print(_HEAD + ("  dev accuracy" if dev is not None else ""), flush=True)
     options = {"dev": dev, "epochs": arguments.epochs, "seed": arguments.seed}
-    read = partial(_say_read, arguments.file, corpus, column)
-    with _progress(arguments.epochs, dev is not None, read) as watch:
-        if start is not None:
-            given = None if arguments.column is None else column
-            tagger = start.fit_more(corpus, given, **options, watch=watch)
-        else:
-            made = {name: value for name in _MADE if (value := getattr(arguments, name)) is not None}
-            made["buckets"] = None if arguments.hash is None else 2**arguments.hash
-            tagger = Tagger.fit(corpus, column, templates=templates, **made, **options, watch=watch)
+    tagger = Tagger.fit(sentences, column, templates=templates, **options, watch=_show)
     if arguments.out is None:
         out = _free(out)
         out.parent.mkdir(parents=True, exist_ok=True)
     tagger.save(out)
     size = f"{plural(len(tagger.tags), 'tag')}, {plural(tagger.weights.used, 'feature')}"
     inputs.say(f"The tagger ({size}) is in {out}, {out.stat().st_size:,} bytes. Next steps:")
-    named = shlex.quote(str(out))
+    named, other = shlex.quote(str(out)), "new.txt" if tagger.columns == 1 else "new.conll"
     inputs.say(f"  evaluate it        torchperc tag eval {named} other{Path(arguments.file).suffix}")
-    if len(tagger.layout.features) == 1:
-        inputs.say(f"  tag new text       torchperc tag apply {named} new.txt")
-    else:  # which plain text does not have
-        inputs.say(f"  tag new tokens     torchperc tag apply {named} new.conll, with the feature columns of training")
+    inputs.say(f"  tag new text       torchperc tag apply {named} {other}")
 
 
-def _say_read(file: str, corpus: Corpus, column: int | str) -> None:
-    """What was read, and which columns are what."""
-    names = [each.name or str(number) for number, each in enumerate(corpus.columns, 1)]
-    tags = names.pop(column) if isinstance(column, int) else names.pop(names.index(column))
-    words = f"tags in column {tags}, features of column{'s' * (len(names) > 1)} {', '.join(names)}"
-    inputs.say(f"{file}: {plural(len(corpus), 'sentence')}, {plural(corpus.tokens, 'token')}; {words}")
-    if len(corpus) == 1 and corpus.tokens > 200:
-        inputs.say("Note: all tokens are one sentence; sentences are separated by empty lines.")
+_HEAD = "epoch  wrong sentences  wrong tokens  training accuracy     time"
 
 
-def _continued(arguments: argparse.Namespace, templates: Templates | None) -> Tagger:
-    """The tagger to go on from, if the options of a new one are not in contradiction to it."""
-    from torchperc._checks import Option, ParameterError
-
-    tagger = _loaded(arguments.start, "name a file that tag fit wrote")
-    known: dict[str, tuple[object, object]] = {
-        "hash": (arguments.hash, None if tagger.buckets is None else tagger.buckets.bit_length() - 1),
-        "templates": (templates and templates.text, tagger.templates.text),
-        "cutoff": (arguments.cutoff, tagger.features.cutoff),
-        "decode": (arguments.decode, tagger.decode),
-        "select": (arguments.select, tagger.select),
-    }
-    if tagger.decode == "beam":
-        known["beam_width"] = (arguments.beam_width, tagger.beam_width)
-    for name, (given, own) in known.items():
-        if given is not None and given != own:
-            shown = getattr(arguments, name)
-            raise ParameterError(
-                Option(name, shown), f" is not what {arguments.start} was trained with; leave it out, or train anew"
-            )
-    return tagger
-
-
-def _loaded(path: str, remedy: str) -> Tagger:
-    """The tagger of a file; a file of another kind may be named in its place."""
-    from torchperc.sequences.tagger import Tagger
-
-    try:
-        return Tagger.load(path)
-    except ValueError:
-        with suppress(OSError), Path(path).open("rb") as file:
-            begin = file.read(9)
-            if begin and begin[8:] != b"{":  # with which the description of a safetensors file begins
-                raise ValueError(f"{path} is not a tagger; {remedy}") from None
-        raise
+def _show(epoch: TaggerEpoch) -> None:
+    """A row of an epoch."""
+    row = (
+        f"{epoch.epoch:5}  {epoch.wrong_sentences:15,}  {epoch.wrong_tokens:12,}  {percent(epoch.accuracy, '.2f'):>17}"
+    )
+    dev = "" if epoch.dev is None else f"  {percent(epoch.dev, '.2f'):>12}"
+    print(f"{row}  {epoch.seconds:5.2f} s{dev}", flush=True)
 
 
 def _model_file(arguments: argparse.Namespace) -> Path:
     from torchperc._checks import Option, ParameterError
 
     if arguments.out is None:
-        stem = re.sub(r"[-_]*[*?\[\]]+", "", Path(arguments.file).name.split(".")[0]) or "tagger"
-        return _free(Path("runs", f"{stem}.safetensors"))
+        return _free(Path("runs", f"{Path(arguments.file).name.split('.')[0] or 'tagger'}.safetensors"))
     out = inputs.output_file(arguments.out)
     if out.exists() and not arguments.overwrite:
         raise ParameterError(Option("out", out), " exists already; choose another, or use ", Option("overwrite", True))
@@ -254,143 +188,99 @@ def _free(path: Path) -> Path:
     return next(each for each in itertools.chain([path], numbered) if not each.exists())
 
 
-@contextmanager
-def _progress(epochs: int, dev: bool, begin: Callable[[], None]) -> Iterator[Callable[[TaggerEpoch], None]]:
-    """What was read and a row per epoch on standard output, and a bar on standard error if that is a terminal."""
-    heads = [
-        "epoch",
-        "wrong sentences",
-        "wrong tokens",
-        "training accuracy",
-        *(["dev accuracy"] if dev else []),
-        "time",
-    ]
-
-    def show(epoch: TaggerEpoch) -> None:
-        if epoch.epoch == 1:
-            begin()
-            print("  ".join(heads))
-        cells = [str(epoch.epoch), f"{epoch.wrong_sentences:,}", f"{epoch.wrong_tokens:,}"]
-        cells.append(percent(epoch.accuracy, ".2f"))
-        cells += [] if epoch.dev is None else [percent(epoch.dev, ".2f")]
-        cells.append(f"{epoch.seconds:.2f} s")
-        print("  ".join(cell.rjust(len(head)) for cell, head in zip(cells, heads, strict=True)), flush=True)
-
-    if not sys.stderr.isatty():
-        yield show
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("epochs", total=epochs)
-
-        def both(epoch: TaggerEpoch) -> None:
-            show(epoch)
-            progress.update(task, completed=epoch.epoch)
-
-        yield both
-
-
-# --- eval ---
-
-
 def _evaluate(arguments: argparse.Namespace) -> None:
-    from torchperc.reports.tags import lines
+    from torchperc.sequences.tagger import Tagger
 
-    page = None if arguments.report is None else inputs.output_file(arguments.report, "report")
-    tagger = _loaded(arguments.model, "give MODEL first, then FILE")
-    corpus, column = _tagged(arguments, arguments.file, tagger.layout.tag)
-    given = None if arguments.column is None else column
-    found = tagger.evaluate(corpus, given, strict=arguments.strict, n_jobs=arguments.jobs)
+    tagger = Tagger.load(arguments.model)
+    sentences, column = _read(arguments, arguments.file, tagger.columns)
+    found = tagger.evaluate(sentences, column)
     for line in lines(found):
         inputs.say(line)
-    if page is not None:
-        from torchperc.reports.tags import report_tags
-
-        title = f"{Path(arguments.model).stem} on {Path(arguments.file).name}"
-        report_tags(title, found, tagger.about(), tagger.templates.text).save(page)
-        inputs.say(f"report: {page}")
+    unseen = {token[column] for token in itertools.chain.from_iterable(sentences)} - set(tagger.tags)
+    if unseen:
+        some = ", ".join(map(repr, sorted(unseen)[:5]))
+        inputs.say(f"tags that did not occur in training, whose tokens count as wrong: {some}")
 
 
-def _tagged(arguments: argparse.Namespace, file: str, known: str | None = None) -> tuple[Corpus, int | str]:
-    """A file of tokens, and the column of the tags as Python counts it; ``known`` is its name in training."""
-    from torchperc.sequences import formats
+def lines(found: Evaluation) -> Iterator[str]:
+    """The figures of an evaluation, a line each; ``accuracy`` first.
 
-    how = {"separator": arguments.separator, "encoding": arguments.encoding}
-    if (arguments.format or formats.format_of(file, arguments.encoding)) == "conllu":
-        wanted = _conllu_column(arguments.column, known)
-        return formats.read(file, "conllu", columns=["form", wanted], **how), -1
-    corpus = formats.read(file, arguments.format, **how)
-    return corpus, _column(arguments.column, corpus)
-
-
-def _conllu_column(given: str | None, known: str | None) -> str:
-    """The name of a column of CoNLL-U, by its name or number from 1; by default that of training, or upos."""
-    from torchperc._checks import Option, ParameterError
-    from torchperc.sequences.formats import CONLLU
-
-    names = [name for name in CONLLU if name != "form"]
-    if given is None:
-        return known if known in names else "upos"
-    numbered = {str(number): name for number, name in enumerate(CONLLU, 1)}
-    name = numbered.get(given, given.lower())
-    if name not in names:
-        why = f" is not a column of tags in CoNLL-U; choose one of {', '.join(names)}, or its number from 1"
-        raise ParameterError(Option("column", given), why)
-    return name
+    Example:
+        >>> from torchperc.sequences import evaluate
+        >>> print(*lines(evaluate([["a", "b"], ["a"]], [["a", "a"], ["a"]])), sep="\\n")
+        accuracy 66.67 % (2 of 3 tokens)
+        sentences without an error 50.00 % (1 of 2)
+        most frequent confusions (true, predicted, tokens): b a 1
+    """
+    yield f"accuracy {_ratio(found.correct, found.tokens, ' tokens')}"
+    if found.known is not None and found.unknown is not None:
+        yield f"known words {_ratio(*found.known)}"
+        yield f"unknown words {_ratio(*found.unknown)}"
+    yield f"sentences without an error {_ratio(found.right_sentences, found.sentences)}"
+    if found.entities is not None and found.all_entities is not None:
+        for name, counts in (("all", found.all_entities), *found.entities.items()):
+            figures = (("precision", counts.precision), ("recall", counts.recall), ("F1", counts.f1))
+            shown = ", ".join(f"{what} {percent(value, '.2f')}" for what, value in figures)
+            counted = f"{counts.correct:,} correct, {counts.predicted:,} predicted, {counts.true:,} true"
+            yield f"entities, {name}: {shown} ({counted})"
+    if found.confusions:
+        some = ", ".join(f"{true} {said} {count:,}" for true, said, count in found.confusions[:_CONFUSIONS])
+        yield f"most frequent confusions (true, predicted, tokens): {some}"
 
 
-def _column(given: str | None, corpus: Corpus) -> int | str:
-    """A column by name or by position from 1."""
-    from torchperc._checks import Option, ParameterError
-
-    names = [column.name for column in corpus.columns]
-    if given is None:
-        return -1
-    if given in names:
-        return given
-    if given.isdecimal() and 1 <= int(given) <= len(names):
-        return int(given) - 1
-    known = ", ".join(name for name in names if name)
-    there = f"{plural(len(names), 'column')}{f': {known}' if known else ''}"
-    raise ParameterError(Option("column", given), f" is not in {corpus.name}, which has {there}")
-
-
-# --- apply ---
+def _ratio(part: int, of: int, what: str = "") -> str:
+    return f"{percent(part / of if of else 0, '.2f')} ({part:,} of {of:,}{what})"
 
 
 def _apply(arguments: argparse.Namespace) -> None:
     from torchperc._atomic import appearing
     from torchperc._checks import Option, ParameterError
+    from torchperc.sequences import files
+    from torchperc.sequences.tagger import Tagger
 
     out = None if arguments.out is None else inputs.output_file(arguments.out)
-    if out is not None and out.exists() and arguments.file != "-":
+    if out is not None and out.exists():
         for read, what in ((arguments.file, "file to be tagged"), (arguments.model, "tagger")):
             if Path(read).exists() and out.samefile(read):
                 raise ParameterError(Option("out", out), f" is the {what}; choose another")
-    tagger = _loaded(arguments.model, "give MODEL first, then FILE")
-    source = _source(arguments.file)
-    options = {name: getattr(arguments, name) for name in ("format", "separator", "encoding", "tokenized")}
-    if arguments.format is None:
-        options["format"], looked = tagger.format_of(source, arguments.encoding, tokenized=arguments.tokenized)
-        if looked:
-            said = f"{arguments.file} reads as {options['format']}; --format text takes it as plain text"
-            print(visible(said), file=sys.stderr)
-    pieces = tagger.tagged_lines(source, **options, n_jobs=arguments.jobs)
+    tagger = Tagger.load(arguments.model)
+    source: str | IO[bytes] = sys.stdin.buffer if arguments.file == "-" else arguments.file
+    kind = arguments.format or ("text" if tagger.columns == 1 else "conll")
+    if arguments.format is None and Path(arguments.file).is_file():
+        kind = files.format_of(arguments.file, plain=tagger.columns == 1)
+        if kind != "text" and Path(arguments.file).suffix == ".txt":
+            print(visible(f"{arguments.file} is read as {kind}; use --format text for plain text"), file=sys.stderr)
+    sentences = files.iter_sentences(source, kind, separator=arguments.separator)
+    pieces = _tagged(tagger, sentences, arguments.separator or "\t", files.name_of(source))
     if out is None:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece.lines)
-            sys.stdout.buffer.flush()  # what comes through a pipe is passed on at once
+        for piece, _ in pieces:
+            sys.stdout.buffer.write(piece.encode())
+            sys.stdout.buffer.flush()  # what comes through a pipe is passed on block by block
         return
     tokens = 0
     with appearing(out) as part, part.open("wb") as file:
-        for piece in pieces:
-            file.write(piece.lines)
-            tokens += piece.tokens
+        for piece, count in pieces:
+            file.write(piece.encode())
+            tokens += count
     print(visible(f"{plural(tokens, 'tag')} in {out}"))
 
 
-def _source(file: str) -> str | IO[bytes]:
-    return sys.stdin.buffer if file == "-" else file
+def _tagged(tagger: Tagger, sentences: Iterable[Sentence], between: str, name: str) -> Iterator[tuple[str, int]]:
+    """Blocks of lines, each a token's columns and its tag, sentences apart; and the number of tokens of a block."""
+    block: list[Sentence] = []
+    count = done = 0
+    for sentence in itertools.chain(sentences, [[]]):  # the last one ends the last block
+        count += len(sentence)
+        if sentence:
+            block.append(sentence)
+        if not block or (sentence and count < _TOKENS):
+            continue
+        if len(block[0][0]) < tagger.columns:
+            have, need = plural(len(block[0][0]), "column"), plural(tagger.columns, "column")
+            raise ValueError(f"{name} has {have}, but the tagger was trained on {need} besides the tag")
+        found = zip(block, tagger.apply(block), strict=True)
+        rows = ("".join(f"{between.join((*token, tag))}\n" for token, tag in zip(*pair, strict=True)) for pair in found)
+        yield "\n".join(rows) + "\n", count
+        done, block, count = done + count, [], 0
+    if not done:
+        raise ValueError(f"{name} has no tokens; give at least one sentence")

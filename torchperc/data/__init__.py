@@ -1,6 +1,5 @@
 """Data: gates, synthetic problems, tables from files, scaling and splits."""
 
-from torchperc._lazy import attach
+from lazy_loader import attach_stub
 
-_OLD = {"batches": "iter_batches", "partition": "make_partition", "read_csv": "read", "scaler": "make_scaler"}
-__getattr__, __dir__, __all__ = attach(__name__, __file__, _OLD)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

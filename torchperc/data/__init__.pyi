@@ -7,12 +7,8 @@ from .gates import gate as gate
 from .gates import is_gate as is_gate
 from .io.batches import Batch as Batch
 from .io.batches import Batches as Batches
-from .io.batches import iter_batches as iter_batches
 from .io.files import read as read
-from .language import LETTERS as LETTERS
 from .language import TAGS as TAGS
-from .language import letter_words as letter_words
-from .language import most_probable_tags as most_probable_tags
 from .language import tagged_sentences as tagged_sentences
 from .partition import Partition as Partition
 from .partition import make_partition as make_partition
@@ -26,7 +22,6 @@ from .scaling import make_scaler as make_scaler
 from .scaling import unscaled as unscaled
 from .sources import SOURCES as SOURCES
 from .sources import load as load
-from .splits import folds as folds
 from .splits import split as split
 from .synthetic import circles as circles
 from .synthetic import moons as moons

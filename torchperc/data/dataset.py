@@ -13,7 +13,6 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
-from torchperc._lazy import old_names
 from torchperc.data.encoding import Encoding, codes_of, in_order, is_number, shortest
 from torchperc.data.io.blocks import small_indices
 from torchperc.data.task import TASKS
@@ -21,8 +20,6 @@ from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts as CsrParts
 
 _CLASSES = checks.Option("task", "classification")
-_OLD = {"TableEncoding": "Encoding", "is_number": "torchperc.data.encoding.is_number"}
-__getattr__ = old_names(__name__, _OLD)
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==, so a data set equals itself only
@@ -44,8 +41,6 @@ class Dataset:
         gaps: row and feature (M, 2) of the values that were missing in the source; X has the feature's mean there.
             Whoever splits the data fills them again with the mean over the training set.
         dropped: how many rows of the source were left out because values were missing.
-        shard: if this is a shard of the source, its number from 0 and how many there are; labels, levels and means
-            are those of the whole source.
         target: the name of what is to be predicted, if it has one.
         guess: if nobody said whether the target is one of classes or a quantity: what was taken, in words.
 
@@ -68,7 +63,6 @@ class Dataset:
     encoding: Encoding | None = None
     gaps: Tensor | None = None
     dropped: int = 0
-    shard: tuple[int, int] | None = None
     target: str | None = None
     guess: str = ""
 

@@ -203,38 +203,12 @@ class Encoding:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Encoding:
         """What :meth:`state` returned, as an encoding again; anything else is a ``ValueError``."""
-        known = set(cls.__dataclass_fields__)
-        if not isinstance(state, Mapping) or set(state) != known:
-            found = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
-            raise ValueError(f"state must have {', '.join(sorted(known))}, found {found}; give what state() returned")
-        columns = tuple(_column(item) for item in _items("columns", state["columns"]))
-        if state["target"] is not None and not isinstance(state["target"], str):
-            raise ValueError(f"state['target']={state['target']!r} must be a name or nothing")
         try:
-            fills = None if state["fills"] is None else enumerate(_items("fills", state["fills"]))
-            numbers = None if fills is None else tuple(checks.number(f"state['fills'][{j}]", x) for j, x in fills)
-            checks.flag("state['sparse']", state["sparse"])
-            return cls(**{**state, "columns": columns, "labels": _words("labels", state["labels"]), "fills": numbers})
-        except TypeError as error:
-            raise ValueError(str(error)) from None
-
-
-def _items(name: str, value: object) -> list[Any]:
-    if not isinstance(value, (list, tuple)):
-        raise ValueError(f"state[{name!r}] must be a list, found {type(value).__name__} {value!r}")
-    return list(value)
-
-
-def _words(name: str, value: object) -> tuple[str, ...]:
-    items = _items(name, value)
-    if not all(isinstance(item, str) for item in items):
-        raise ValueError(f"state[{name!r}] must hold strings, found {value!r}")
-    return tuple(items)
-
-
-def _column(item: object) -> Column:
-    pair = _items("columns", item)
-    if len(pair) not in (2, 3) or not isinstance(pair[0], str):
-        raise ValueError(f"state['columns'] must hold pairs of a name and levels, found {item!r}")
-    vocabulary = Vocabulary.from_state(pair[2]) if len(pair) == 3 else None
-    return Column(pair[0], None if pair[1] is None else _words("columns", pair[1]), vocabulary)
+            columns = tuple(
+                Column(name, None if levels is None else tuple(levels), *map(Vocabulary.from_state, words))
+                for name, levels, *words in state["columns"]
+            )
+            fills = None if state["fills"] is None else tuple(state["fills"])
+            return cls(**{**state, "columns": columns, "labels": tuple(state["labels"]), "fills": fills})
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"state is not what state() returned: {error!r}") from None

@@ -1,19 +1,13 @@
-"""Made-up sequences with known answers: sentences with tags from a small grammar, and words of noisy letters."""
+"""Made-up sentences with tags, from a small grammar."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from itertools import accumulate
 from random import Random
 
-import torch
-from torch import Tensor
-
 from torchperc import _checks as checks
-from torchperc.sequences.decoding import ChainScores, best_tags
-from torchperc.sequences.layout import PAD
 
 TAGS = ("ADJ", "ADV", "DET", "NOUN", "PREP", "PRON", "PUNCT", "VERB")
 """Of :func:`tagged_sentences`."""
@@ -52,7 +46,6 @@ _SUFFIXES: Mapping[str, Mapping[str, float]] = {  # of coined words, in percent
     "ADJ": {"ous": 35, "ful": 25, "ed": 20, "er": 20},
     "ADV": {"ly": 80, "er": 20},
 }
-_NEVER = -1e9  # the logarithm of 0, as far as scores are concerned
 _CONSONANTS, _VOWELS = "bdfgklmnprtv", "aeiou"
 
 
@@ -116,44 +109,6 @@ def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 
     return found
 
 
-def most_probable_tags(sentences: Iterable[Sequence[str]], new_words: float = 0.1) -> list[list[str]]:
-    """The most probable tags of sentences of the grammar, by its own probabilities: what no tagger can do better.
-
-    Nothing is right more often for whole sentences; errors that remain are of sentences with several readings.
-
-    Args:
-        sentences: words, as :func:`tagged_sentences` makes them.
-        new_words: the fraction of coined words with which they were made.
-
-    Example:
-        >>> most_probable_tags([["the", "light", "play", "run", "."], ["light", "the", "park", "."]])
-        [['DET', 'ADJ', 'NOUN', 'VERB', 'PUNCT'], ['VERB', 'DET', 'NOUN', 'PUNCT']]
-    """
-    new = _fraction("new_words", new_words)
-    given = [list(words) for words in sentences]
-    rows = [torch.tensor([_log_probabilities(word, new) for word in words], dtype=torch.float64) for words in given]
-    emission = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    chances = torch.tensor([[_NEXT.get(before, {}).get(tag, 0.0) / 100 for tag in TAGS] for before in (*TAGS, _START)])
-    end = torch.tensor([float(tag == "PUNCT") for tag in TAGS])
-    lengths = torch.tensor([len(words) for words in given])
-    transition, last = (part.double().log().clamp(min=_NEVER) for part in (chances, end))
-    scores = ChainScores(emission, transition, last, lengths)
-    return [[TAGS[tag] for tag in row.tolist() if tag != PAD] for row in best_tags(scores)]
-
-
-def _log_probabilities(word: str, new: float) -> list[float]:
-    """log P(word | tag) of each tag; the stems of coined words are equally probable for all."""
-    suffix, found = word[5:], []
-    for tag in TAGS:
-        coined = new * _SUFFIXES.get(tag, {}).get(suffix, 0.0) / 100
-        listed = _vocabulary()[tag].get(word)
-        chance = coined if listed is None else listed * (1 - new * (tag in _SUFFIXES))
-        found.append(math.log(chance) if chance else _NEVER)
-    if max(found) == _NEVER:
-        raise ValueError(f"{word!r} is no word of the grammar; use sentences of tagged_sentences")
-    return found
-
-
 def _stem(random: Random) -> str:
     return "".join(random.choice(letters) for letters in (_CONSONANTS, _VOWELS, _CONSONANTS, _VOWELS, _CONSONANTS))
 
@@ -163,95 +118,3 @@ def _fraction(name: str, value: float) -> float:
     if fraction > 1:
         raise ValueError(f"{name}={value} must be at most 1; it is a fraction")
     return fraction
-
-
-# --- letters ------------------------------------------------------------------------------------------------------
-
-LETTERS = "abcdefghijklmnopqrstuvwxyz"
-IMAGE = (16, 8)
-"""Rows and columns of a letter of :func:`letter_words`."""
-
-_GLYPHS = (  # 7 rows of 5 pixels each; a row is a number in base 32
-    "ehhvhhh uhhuhhu ehggghe sihhhis vgguggv vgguggg ehgnhhf hhhvhhh e44444e 72222ic hikokih ggggggv hrllhhh "
-    "hhpljhh ehhhhhe uhhuggg ehhhlid uhhukih fgge11u v444444 hhhhhhe hhhhha4 hhhllla hha4ahh hhha444 v1248gv"
-)
-_SPELLED = (
-    "about above across after again always animal another answer autumn because before behind below between bottle "
-    "bread bridge bring brother building candle carry castle change children circle city clear cloud coffee colour "
-    "copper corner country dance daughter dinner doctor double dream early earth enough evening every family farmer "
-    "father field finger flower follow forest friend garden glass grand green happen happy heavy height honey horse "
-    "house island jacket journey juice jungle kitchen knife ladder language laugh leather letter level light listen "
-    "little machine market matter middle minute mirror moment morning mother mountain music narrow needle never night "
-    "north number object ocean orange order paper party pepper picture piece planet pocket power quarter queen "
-    "question quick quiet rabbit rather reason river round saddle school season second seven shadow silver simple "
-    "sister sleep slowly smooth soldier south square station stone street strong summer surface table teacher tower "
-    "travel tunnel twelve under until uncle valley velvet village voice water weather wheel window winter without "
-    "woman wonder world yellow young zebra zero expect taxi mixture"
-)
-
-
-@cache
-def _glyphs() -> Tensor:
-    """(26, 7, 5): 1 where a letter has ink."""
-    rows = torch.tensor([[int(row, 32) for row in glyph] for glyph in _GLYPHS.split()])
-    return (rows[..., None] >> torch.arange(4, -1, -1)) & 1
-
-
-def letter_words(words: int = 500, noise: float = 0.1, seed: int = 0) -> tuple[list[Tensor], list[Tensor]]:
-    """Words as sequences of images of letters, which read better in context: (X, y).
-
-    Words are drawn from a list of some 170. Each letter is drawn on 16 × 8 pixels, larger or smaller, shifted and
-    slanted at random, and each pixel is turned round with probability ``noise``. Tags are 0 for *a* to 25 for *z*; a
-    stand-in for the handwriting of Taskar, Guestrin and Koller (2003), whose letters have as many pixels.
-
-    Args:
-        words: how many, N.
-        noise: the fraction of wrong pixels, from 0 to 0.5, where an image says nothing any more.
-        seed: of the draws.
-
-    Shape:
-        X: N tensors (letters, 128) of 0 and 1; y: N tensors (letters,).
-
-    Example:
-        >>> X, y = letter_words(2, noise=0, seed=0)
-        >>> ["".join(LETTERS[tag] for tag in word) for word in y], X[0].shape
-        (['forest', 'object'], torch.Size([6, 128]))
-        >>> for row in X[0][1].reshape(16, 8)[2:12].int():
-        ...     print("".join("-#"[pixel] for pixel in row))
-        ---####-
-        --#----#
-        --#----#
-        --#----#
-        -##---##
-        -#----#-
-        -#----#-
-        -#----#-
-        -#----#-
-        --###---
-    """
-    count = checks.whole("words", words, at_least=1)
-    noise = checks.number("noise", noise, at_least=0)
-    if noise > 0.5:
-        raise ValueError(f"noise={noise} must be at most 0.5, the fraction at which pixels say nothing any more")
-    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
-    spelled = _SPELLED.split()
-    drawn = torch.randint(len(spelled), (count,), generator=generator).tolist()
-    tags = [torch.tensor([LETTERS.index(letter) for letter in spelled[number]]) for number in drawn]
-    images = _written(torch.cat(tags), generator)
-    turned = torch.rand(images.shape, generator=generator) < noise
-    return list((images ^ turned).float().split([len(word) for word in tags])), tags
-
-
-def _written(letters: Tensor, generator: torch.Generator) -> Tensor:
-    """Images (n, 128) of letters, True where there is ink: each pixel looks up where it lies in the glyph."""
-    count, (rows, columns) = len(letters), IMAGE
-    height, width, down, right, slant = (
-        low + (high - low) * torch.rand(count, 1, 1, generator=generator)
-        for low, high in ((10, 15), (5, 7.5), (-1, 1), (-0.7, 0.7), (-0.2, 0.2))
-    )
-    y = torch.arange(rows)[:, None] + 0.5 - rows / 2 - down  # from the middle of the letter
-    x = torch.arange(columns) + 0.5 - columns / 2 - right + slant * y
-    row, column = ((y / height + 0.5) * 7).floor().long(), ((x / width + 0.5) * 5).floor().long()
-    inside = (row >= 0) & (row < 7) & (column >= 0) & (column < 5)
-    ink = _glyphs()[letters[:, None, None], row.clamp(0, 6), column.clamp(0, 4)].bool()
-    return (ink & inside).flatten(1)

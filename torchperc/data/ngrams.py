@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -57,7 +57,7 @@ def word_count(text: str) -> int:
 class Counts:
     """In how many rows each word and each pair of words is, of a fixed sample of the texts if they are very many.
 
-    The sample depends on the texts alone, so counts of several processes add up to those of one.
+    The sample depends on the texts alone.
 
     Args:
         fraction: of the different texts that are counted.
@@ -82,12 +82,6 @@ class Counts:
             self.rows += rows
             for each in set(ngrams(text)):
                 found[each] = found.get(each, 0) + rows
-
-    def merge(self, other: Counts) -> None:
-        """Add what was counted elsewhere."""
-        self.rows += other.rows
-        for each, rows in other._found.items():
-            self._found[each] = self._found.get(each, 0) + rows
 
     def vocabulary(self) -> Vocabulary:
         """What is in two rows or more (all, if nothing is), and of that what is in the most rows."""
@@ -181,14 +175,9 @@ class Vocabulary:
         return {"words": list(self.words), "counts": list(self.counts), "rows": self.rows}
 
     @classmethod
-    def from_state(cls, state: object) -> Vocabulary:
+    def from_state(cls, state: Mapping[str, Any]) -> Vocabulary:
         """What :meth:`state` returned; anything else is a ``ValueError``."""
-        if not isinstance(state, Mapping) or set(state) != {"words", "counts", "rows"}:
-            raise ValueError("a vocabulary must have words, counts and rows; give what state() returned")
-        words, counts = state["words"], state["counts"]
-        if not (isinstance(words, Sequence) and isinstance(counts, Sequence)) or not all(type(w) is str for w in words):
-            raise ValueError("a vocabulary must have words that are strings and counts that are numbers")
         try:
-            return cls(tuple(words), tuple(counts), state["rows"])
-        except TypeError as error:
-            raise ValueError(str(error)) from None
+            return cls(tuple(state["words"]), tuple(state["counts"]), state["rows"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"state is not what state() returned: {error!r}") from None

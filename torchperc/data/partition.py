@@ -12,19 +12,14 @@ import torch
 from torch import Tensor
 
 from torchperc._atomic import temporary
-from torchperc._lazy import old_names
 from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import Encoding
 from torchperc.data.io.caching import DenseFile, SparseFiles, remove_with, stacked
-from torchperc.data.scaling import Identity, MaxAbs, Scaler
+from torchperc.data.scaling import Identity, Scaler
 from torchperc.data.scaling import pieces as in_pieces
 from torchperc.samples import parts as larger_than_memory
 from torchperc.samples.parts import CsrParts, PartRows, in_parts, rows_as_read
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
-from torchperc.samples.shards import here, summed, together
-from torchperc.samples.sums import column_means
-
-__getattr__ = old_names(__name__, {"partition": "make_partition"})
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +52,7 @@ def make_partition(
     """Cut a data set into splits, fill its gaps and scale it. The first split is the training set.
 
     What was missing becomes the mean of its feature over the training samples that have it; a feature that none of
-    them has keeps the mean over the source. If the data set is this process's shard of the process group, all processes
-    must call this together, and the training samples are those of all of them: means and scaling are the same, to the
-    bit, as in one process. Then the scaler is fitted on the training set. A ``numpy.memmap`` and
+    them has keeps the mean over the source. Then the scaler is fitted on the training set. A ``numpy.memmap`` and
     :class:`~torchperc.data.CsrParts` are read and written a part at a time; what comes out small is held in memory.
 
     Args:
@@ -79,15 +72,12 @@ def make_partition(
     """
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype={dtype} must be torch.float32 or torch.float64")
-    sharded = dataset.shard is not None
-    if sharded and dataset.shard != here():
-        which = f"dataset is shard {dataset.shard}, which was read by itself"
-        remedy = "read it with shard='auto' in a process group, whose processes scale alike"
-        raise ValueError(f"{which}, but filling and scaling need the training samples of all shards; {remedy}")
-    indices = together(lambda: _checked(indices, dataset)) if sharded else _checked(indices, dataset)
+    indices = [_ascending(index, dataset.X.shape[0], number) for number, index in enumerate(indices)]
+    if not len(indices[0]):
+        raise ValueError("indices leaves no sample for training; the first split must have at least one")
     fills = _training_means(dataset, indices[0])
     filled = _Filled(dataset, fills)
-    fitted = (scaler or Identity()).fit_pieces(in_pieces(filled.samples(), indices[0]), together=sharded)
+    fitted = (scaler or Identity()).fit_pieces(in_pieces(filled.samples(), indices[0]))
     if in_parts(dataset.X):
         samples = _written(filled, indices, fitted, dtype, cache)
     else:
@@ -99,14 +89,6 @@ def make_partition(
         known = torch.tensor(encoding.fills or [0.0] * len(fills), dtype=torch.float64)
         encoding = encoding.with_fills(torch.where(fills.isnan(), known, fills).tolist())
     return Partition(parts, fitted, encoding, fills)
-
-
-def _checked(indices: Sequence[Tensor], dataset: Dataset) -> list[Tensor]:
-    made = [_ascending(index, dataset.X.shape[0], number) for number, index in enumerate(indices)]
-    if not len(made[0]):
-        remedy = "use fewer processes" if dataset.shard else "the first split must have at least one"
-        raise ValueError(f"indices leaves no sample for training; {remedy}")
-    return made
 
 
 def whole(dataset: Dataset, made: Partition, dtype: torch.dtype) -> Any:
@@ -173,13 +155,8 @@ def _training_means(dataset: Dataset, train: Tensor) -> Tensor | None:
     zeros = torch.zeros(dataset.X.shape[1], dtype=torch.float64)
     given = in_pieces(_Filled(dataset, zeros).samples(), train)
     missing = torch.bincount(gaps[torch.isin(gaps[:, 0], train), 1], minlength=len(zeros))
-    count, sharded = torch.tensor(len(train)), dataset.shard is not None
-    bound = MaxAbs().fit_pieces(given, together=sharded).scale
-    assert bound is not None
-    if sharded:
-        missing, count = summed(missing), summed(count)
-    # 0/0 where no training sample has the feature: it keeps what it has
-    return column_means(given(), bound, int(count), count - missing, together=sharded)
+    total = sum(torch.as_tensor(piece.sum(0)).reshape(-1) for piece in given())
+    return total / (len(train) - missing)  # 0/0 where no training sample has the feature: it keeps what it has
 
 
 def _rows(X: Any) -> Rows:

@@ -14,18 +14,13 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
-from torchperc._lazy import old_names
 from torchperc.nn.modules import MLP, LinearNet
 from torchperc.samples import convert
 from torchperc.samples.parts import PartRows, in_parts, rows_as_read
-from torchperc.samples.shards import least, summed
-from torchperc.samples.sums import column_means
 
 _S = TypeVar("_S", bound="Scaler")
 _N = TypeVar("_N", bound=nn.Module)
 Pieces: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the first piece again with each call
-
-__getattr__ = old_names(__name__, {"scaler": "make_scaler"})
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
@@ -70,13 +65,9 @@ class Scaler(ABC):
         column = targets[:, None] if targets.dim() == 1 else targets
         return self.fit(convert.features(column, dtype=torch.float64, name="y", convert=True))
 
-    def fit_pieces(self: _S, given: Pieces, together: bool = False) -> _S:
-        """A new scaler of this kind with the statistics of samples that come in pieces, which are read up to thrice.
-
-        With ``together``, each process of the process group has some of the samples, and all get the same scaler, to
-        the bit that of one process with all samples.
-        """
-        shift, scale = self._statistics(given, together)
+    def fit_pieces(self: _S, given: Pieces) -> _S:
+        """A new scaler of this kind with the statistics of samples that come in pieces, which are read up to thrice."""
+        shift, scale = self._statistics(given)
         finite = torch.isfinite(shift) & torch.isfinite(scale)
         if not finite.all():
             column = int((~finite).nonzero()[0])
@@ -192,7 +183,7 @@ class Scaler(ABC):
         return scaler(shift, scale)
 
     @abstractmethod
-    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
         """Shift and scale of each feature; a scale of 0 stands for a constant one."""
 
     def _fitted(self) -> tuple[Tensor, Tensor]:
@@ -214,8 +205,8 @@ class MinMax(Scaler):
 
     kind = "minmax"
 
-    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
-        low, high, _ = _overview(given, "MinMax", together)
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+        low, high, _ = _overview(given, "MinMax")
         return low, high - low
 
 
@@ -232,14 +223,14 @@ class Standard(Scaler):
 
     kind = "standard"
 
-    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
-        low, high, count = _overview(given, "Standard", together)
-        mean = column_means(given(), torch.maximum(-low, high), count, together=together)
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+        low, high, count = _overview(given, "Standard")
+        mean = sum(piece.sum(0) for piece in given()) / count
         mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
         peak = torch.maximum(high - mean, mean - low)
         unit = torch.where(peak == 0, 1.0, peak)  # squares of fractions of it neither overflow nor vanish
-        squares = (((piece - mean) / unit).square_() for piece in given())
-        return mean, peak * column_means(squares, torch.ones_like(mean), count, together=together).sqrt()
+        squares = sum(((piece - mean) / unit).square_().sum(0) for piece in given())
+        return mean, peak * (squares / count).sqrt()
 
 
 class MaxAbs(Scaler):
@@ -258,13 +249,12 @@ class MaxAbs(Scaler):
 
     kind = "maxabs"
 
-    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
         largest = torch.zeros((), dtype=torch.float64)
         for piece in given():
             dense = isinstance(piece, Tensor)
             peaks = piece.abs().amax(dim=0) if dense else torch.from_numpy(abs(piece).max(axis=0).toarray().reshape(-1))
             largest = torch.maximum(largest, peaks)
-        largest = -least(-largest) if together else largest
         return torch.zeros_like(largest), largest
 
 
@@ -278,7 +268,7 @@ class Identity(Scaler):
 
     kind = "none"
 
-    def _statistics(self, given: Pieces, together: bool) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
         width = next(given()).shape[1]
         return torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
 
@@ -365,7 +355,7 @@ def _shifted(name: str) -> ValueError:
     return checks.ParameterError(why, checks.Option("scale", "maxabs"))
 
 
-def _overview(given: Pieces, name: str, together: bool = False) -> tuple[Tensor, Tensor, int]:
+def _overview(given: Pieces, name: str) -> tuple[Tensor, Tensor, int]:
     """The smallest and the largest value of each feature of dense samples, and the number of samples."""
     low = high = torch.zeros((), dtype=torch.float64)
     count = 0
@@ -375,8 +365,6 @@ def _overview(given: Pieces, name: str, together: bool = False) -> tuple[Tensor,
         smallest, most = piece.aminmax(dim=0)
         low, high = (torch.minimum(low, smallest), torch.maximum(high, most)) if count else (smallest, most)
         count += len(piece)
-    if together:
-        low, high, count = least(low), -least(-high), int(summed(torch.tensor(count)))
     return low, high, count
 
 

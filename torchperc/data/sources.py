@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchperc import _checks as checks
-from torchperc._lazy import Late, old_names
+from torchperc._lazy import Late
 from torchperc.data.classics import NAMES, classic
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import read
-from torchperc.data.io.opening import is_pattern, is_table
+from torchperc.data.io.opening import is_table
 from torchperc.data.task import TASKS
+from torchperc.samples.streams import is_pattern
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +25,6 @@ else:
     torch = Late("torch")
 
 __all__ = ["SOURCES", "load"]
-__getattr__ = old_names(__name__, {"Dataset": "torchperc.data.dataset.Dataset"})
 
 _SYNTHETIC = {
     "separable-blobs": "separable_blobs",
@@ -43,8 +43,7 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
 
     Args:
         source: one of ``SOURCES`` (with a number for the n of ``parity-n``), or the path of a file: any ``Path``, or a
-            string with an ending that :func:`~torchperc.data.read` knows, such as ``.csv`` or ``.parquet``; a pattern
-            such as ``data/part-*.parquet``, or a list of files.
+            string that is no such name; a pattern such as ``data/part-*.parquet``, or a list of files.
         options: of the source: the arguments of the function that makes synthetic data (``samples``, ``seed``, …) or of
             :func:`~torchperc.data.read`; scikit-learn's sets accept ``positive``, a label to be +1 against the rest.
             Each accepts ``task``: ``"regression"`` is that of ``"diabetes"`` and of files with a target of numbers.
@@ -64,7 +63,8 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
     """
     if not isinstance(source, str | Path | list | tuple):
         raise TypeError(f"source must be a name or a path, found {type(source).__name__} {source!r}")
-    if not isinstance(source, str) or is_table(source) or is_pattern(source):
+    known = isinstance(source, str) and (source in SOURCES or is_gate(source))
+    if not isinstance(source, str) or is_table(source) or is_pattern(source) or (not known and Path(source).is_file()):
         _check_options(source, options, _arguments(read)[1:])
         return read(source, **options)
     _check_task(source, options.pop("task", None))
@@ -86,9 +86,8 @@ def load(source: str | Path | Sequence[str | Path], **options: Any) -> Dataset:
     if source in _REAL:
         _check_options(source, options, ())
         return classic(source)
-    if Path(source).exists():
-        what = "a folder" if Path(source).is_dir() else "a file of unknown kind"
-        raise ValueError(f"source={source!r} is {what}; name a table (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
+    if Path(source).is_dir():
+        raise ValueError(f"source={source!r} is a folder; name a table (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
     raise ValueError(
         f"source={source!r} is unknown; choose one of {', '.join(SOURCES)}, or the path of a .csv file "
         "or another kind of table (.tsv, .parquet, .svm, .npy, .npz, …)"

@@ -1,4 +1,4 @@
-"""Which samples train, which choose and which judge: seeded splits and folds, class by class."""
+"""Stratified train/validation/test splits, seeded."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc._checks import Data
-from torchperc.samples.shards import gathered, here
 
 _FEW = 2**16
 _PARTS = ("train", "validation", "test")
 
 
 def split(
-    y: Data,
-    fractions: Sequence[float] = (0.6, 0.2, 0.2),
-    seed: int = 0,
-    stratify: bool = True,
-    together: bool = False,
+    y: Data, fractions: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0, stratify: bool = True
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Sample numbers (int64) of a training, a validation and a test set, each in ascending order.
 
@@ -35,22 +30,12 @@ def split(
         fractions: of train, validation and test, adding up to 1; the last two may be 0.
         seed: of the generator.
         stratify: split each class by itself; if not, all samples together.
-        together: ``y`` are the labels of this process's shard. All processes of the process group must call this; the
-            split is that of one process with all shards one after the other, and of it each gets the numbers of its own
-            samples, counted from its first. For that every process sees the labels of all samples.
 
     Example:
         >>> train, validation, test = split([-1] * 6 + [1] * 4, fractions=(0.5, 0.5, 0))
         >>> len(train), len(validation), len(test), (train < 6).sum().item()
         (5, 5, 0, 3)
     """
-    if checks.flag("together", together):
-        every = gathered(_small(y))
-        starts = np.cumsum([0, *map(len, every)]).tolist()
-        first, last = starts[here()[0]], starts[here()[0] + 1]
-        parts = split(np.concatenate(every), fractions, seed, stratify)
-        train, validation, test = (part[(part >= first) & (part < last)] - first for part in parts)
-        return train, validation, test
     classes = _classes(y, checks.flag("stratify", stratify))
     shares = _shares(fractions)
     counts = _counts(torch.bincount(classes).tolist(), shares)
@@ -61,39 +46,6 @@ def split(
     chunks = _shuffled(classes, seed).split([size for count in counts for size in count])
     train, validation, test = (torch.cat(chunks[part::3]).sort().values for part in range(3))
     return train, validation, test
-
-
-def folds(y: Data | int, k: int = 5, seed: int = 0) -> list[tuple[Tensor, Tensor]]:
-    """k pairs of sample numbers (train, held out): every sample is held out once, numbers in ascending order.
-
-    The folds differ in size by one sample at most, and so does each class from fold to fold. A class with one sample
-    only is missing from the training set of the fold that holds it out.
-
-    Args:
-        y: the labels (N,), of any kind; or the number of samples, to split them without regard to classes.
-        k: the number of folds, from 2 to N; N leaves one out at a time.
-        seed: of the generator.
-
-    Example:
-        >>> for train, held_out in folds([-1] * 4 + [1] * 2, k=2):
-        ...     print(len(train), (held_out < 4).sum().item(), (held_out >= 4).sum().item())
-        3 2 1
-        3 2 1
-    """
-    whole = isinstance(y, (int, np.integer))
-    classes = torch.zeros(checks.whole("y", y, at_least=2), dtype=torch.int64) if whole else _classes(y, True)
-    k = checks.whole("k", k, at_least=2)
-    if k > len(classes):
-        raise ValueError(f"k={k} must be at most the number of samples, {len(classes)}")
-    fold = torch.empty_like(classes)
-    fold[_shuffled(classes, seed)] = torch.arange(len(classes)) % k  # dealt like cards, one class after the other
-    return [(torch.nonzero(fold != i)[:, 0], torch.nonzero(fold == i)[:, 0]) for i in range(k)]
-
-
-def _small(y: Data) -> np.ndarray[Any, Any]:
-    """Labels in the fewest bytes, to be sent to others."""
-    array: np.ndarray[Any, Any] = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    return array.astype(np.int16) if array.dtype == np.int64 and not (abs(array) > 2**15 - 1).any() else array
 
 
 def _classes(y: Data, stratify: bool) -> Tensor:

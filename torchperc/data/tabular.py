@@ -114,8 +114,7 @@ class SplitTable:
         fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(str(self.source)) else (0.6, 0.2, 0.2))
         from torchperc.data.splits import split as split_rows
 
-        stratify, sharded = self.task == "classification", self.dataset.shard is not None
-        return split_rows(self.dataset.y, fractions, self.seed, stratify, together=sharded)
+        return split_rows(self.dataset.y, fractions, self.seed, stratify=self.task == "classification")
 
     @cached_property
     def partition(self) -> Partition:
@@ -147,11 +146,10 @@ class SplitTable:
         """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
         if self.task == "classification":
             return None
-        from torchperc.data.scaling import make_scaler, pieces
+        from torchperc.data.scaling import make_scaler
 
         kind = "standard" if self.scale_target == "auto" else self.scale_target
-        given = pieces(self.partition.parts[0][1][:, None])
-        return make_scaler(kind).fit_pieces(given, together=self.dataset.shard is not None)
+        return make_scaler(kind).fit_target(self.partition.parts[0][1])
 
     @property
     def target_unit(self) -> float:

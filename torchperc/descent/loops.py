@@ -1,214 +1,134 @@
-"""The compiled loops of single-sample descent, with the formulas of nn/derivatives.
+"""The compiled loops of single-sample descent: one or K scores, dense or CSR rows.
 
-The scores before each step go into ``seen``. Each loop returns how many steps were made, fewer than there are samples
-if a score of the perceptron's is not finite.
+Each makes the steps w ← (1 − r·l2)·w − r·ℓ'·x of the rows ``at``, in that order, with one label and one learning rate
+per step. The scores before each step go into ``seen``. A loop returns the number of steps made, which is smaller than
+the number of rows only if a perceptron's score is not finite.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
-from numba.extending import overload, register_jitable
+from numba.extending import register_jitable
 
 from torchperc.nn.derivatives import PERCEPTRON, logistic_terms, slope, slopes
-from torchperc.samples.loops import SUM, _add, _fetch, _score, _scores
 
 for _formula in (logistic_terms, slope, slopes):
     register_jitable(error_model="numpy")(_formula)
 
-SMALL = 1e-9  # a scale below this is multiplied into the weights, far before anything overflows
+SUM = {"reassoc", "contract", "nsz"}  # sums may be reordered; NaN and infinity keep their meaning
+SMALL = 1e-9  # a common factor below this is multiplied into the weights, long before anything overflows
 
 
-def _shrink(rows, w, scale, keep):  # pragma: no cover - compiled
-    """Make the weights scale·w smaller by the factor ``keep``; return the new scale."""
-
-
-@overload(_shrink)
-def _shrink_of(rows, w, scale, keep):
-    if len(rows) == 1:
-
-        def dense(rows, w, scale, keep):  # a step writes to all weights anyway
-            _fold(w, keep)
-            return scale
-
-        return dense
-
-    def csr(rows, w, scale, keep):  # weights that are not touched share one factor
-        scale *= keep
-        return scale if scale >= SMALL else _fold(w, scale)
-
-    return csr
-
-
-@njit
-def _fold(w, scale):
-    """Multiply the scale into the weights."""
-    flat = w.reshape(-1)
-    for j in range(len(flat)):
-        flat[j] *= scale
-    return w.dtype.type(1)
-
-
-def _descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):  # pragma: no cover - compiled
-    """:func:`descend_weighted`, by the number of scores."""
-
-
-@overload(_descend_weighted, jit_options={"error_model": "numpy"})
-def _descend_weighted_of(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
-    if w.ndim == 1:
-
-        def one(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
-            scale = w.dtype.type(1)
-            for p in range(len(at)):
-                i = at[p]
-                score = scale * _score(rows, i, w) + b[0]
-                seen[p, 0] = score
-                if kind == PERCEPTRON and not math.isfinite(score):
-                    return p
-                move = w.dtype.type(-rates[i] * slope(np.float64(score), y[i], kind, tie, low))
-                if l2 > 0:
-                    scale = _shrink(rows, w, scale, w.dtype.type(1.0 - rates[i] * l2))
-                if move != 0:
-                    _add(rows, i, move / scale, w, 0)
-                    if has_bias:
-                        b[0] += move
-            _fold(w, scale)
-            return len(at)
-
-        return one
-
-    def many(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
-        classes, scale = len(b), w.dtype.type(1)
-        out, bends = np.empty(classes + 8, w.dtype), np.empty(classes)
-        for p in range(len(at)):
-            i = at[p]
-            _scores(rows, i, w, out)
-            for k in range(classes):
-                out[k] = scale * out[k] + b[k]
-                seen[p, k] = out[k]
-            if not slopes(out, y[i], classes, kind, tie, low, bends) and kind == PERCEPTRON:
-                return p
-            if l2 > 0:
-                scale = _shrink(rows, w, scale, w.dtype.type(1.0 - rates[i] * l2))
-            for k in range(classes):
-                move = w.dtype.type(-rates[i] * bends[k])
-                if move != 0:
-                    _add(rows, i, move / scale, w, k)
-                    if has_bias:
-                        b[k] += move
-        _fold(w, scale)
-        return len(at)
-
-    return many
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
-    """One step per sample, in the order ``at``: w ← (1 − r_i·l2)·w − r_i·ℓ'·x_i, the bias without the penalty."""
-    return _descend_weighted(rows, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen)
-
-
-def _add_and_score(rows, i, coef, w, k):  # pragma: no cover - compiled
-    """w += coef·x_i, then w·x_k."""
-
-
-@overload(_add_and_score, jit_options={"fastmath": SUM})
-def _add_and_score_of(rows, i, coef, w, k):
-    if len(rows) == 1:
-
-        def dense(rows, i, coef, w, k):  # both in one run over the weights
-            X = rows[0]
-            total = w.dtype.type(0)
-            for j in range(np.uint64(len(w))):
-                w[j] += coef * X[i, j]
-                total += w[j] * X[k, j]
-            return total
-
-        return dense
-
-    def csr(rows, i, coef, w, k):
-        _add(rows, i, coef, w, 0)
-        return _score(rows, k, w)
-
-    return csr
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def descend(rows, at, y, w, b, rate, has_bias, kind, tie, low, seen):
-    """One step per sample, in the order ``at``, for one score: w ← w − rate·ℓ'·x_i."""
-    bias, score = b[0], _score(rows, at[0], w)
+@njit(cache=True, nogil=True, fastmath=SUM, error_model="numpy")
+def dense(X, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
+    """Dense rows and one score; weights ``w`` (d,)."""
     for p in range(len(at)):
-        score += bias
+        x, score = X[at[p]], w.dtype.type(0)
+        for j in range(len(w)):
+            score += w[j] * x[j]
+        score += b[0]
         seen[p, 0] = score
-        if kind == PERCEPTRON and not math.isfinite(score):
+        if kind == PERCEPTRON and not abs(score) < np.inf:
             return p
-        following = at[min(p + 1, len(at) - 1)]
-        _fetch(rows, following, w)
-        move = w.dtype.type(-rate * slope(np.float64(score), y[at[p]], kind, tie, low))
-        if move != 0:
-            score = _add_and_score(rows, at[p], move, w, following)
-            if has_bias:
-                bias += move
-        else:
-            score = _score(rows, following, w)
-    b[0] = bias
+        move = w.dtype.type(-rates[p] * slope(np.float64(score), y[p], kind, tie, low))
+        if l2 > 0:
+            keep = w.dtype.type(1.0 - rates[p] * l2)
+            for j in range(len(w)):
+                w[j] = keep * w[j] + move * x[j]
+        elif move != 0:
+            for j in range(len(w)):
+                w[j] += move * x[j]
+        if has_bias:
+            b[0] += move
     return len(at)
 
 
-@njit(error_model="numpy")
-def _truncate(w, k, j, scale, owed, paid):
-    """Move a weight towards 0 by what it owes, and no further; note what it has paid."""
-    before = w[k, j]
-    if before > 0:
-        w[k, j] = max(0.0, before - (owed + paid[k, j]) / scale)
-    elif before < 0:
-        w[k, j] = min(0.0, before + (owed - paid[k, j]) / scale)
-    paid[k, j] += scale * (w[k, j] - before)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def descend_l1(values, columns, starts, shifts, at, y, rates, l1, l2, w, b, has_bias, kind, low, owed, paid, seen):
-    """One step per sample, w ← (1 − r·l2)·w − r·ℓ'·x, and then each of the sample's weights towards 0.
-
-    All weights owe the same in all, Σ r·l1 over the steps so far; ``paid`` is what each has been moved by, with its
-    sign. A weight pays when a sample needs it, and all pay in the end: without ``l2``, which makes smaller what owes,
-    stored zeros make no difference.
-
-    Sample i has the values from ``starts[i]`` to ``starts[i + 1]``, and their columns from ``shifts[i]`` on. Scores
-    before each step go into ``seen``; returns what is owed.
-    """
-    classes, width = w.shape
-    scale, out, bends = 1.0, np.empty(classes), np.empty(classes)
+@njit(cache=True, nogil=True, fastmath=SUM, error_model="numpy")
+def dense_classes(X, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
+    """Dense rows and K scores; weights ``w`` (K, d)."""
+    classes = len(b)
+    out = np.empty(classes)
     for p in range(len(at)):
-        i = at[p]
-        first, count, shift = starts[i], starts[i + 1] - starts[i], shifts[i]
+        x = X[at[p]]
         for k in range(classes):
-            score = 0.0
-            for e in range(count):
-                _truncate(w, k, columns[shift + e], scale, owed, paid)  # of the steps of samples without it
-                score += values[first + e] * w[k, columns[shift + e]]
-            out[k] = scale * score + b[k]
-            seen[p, k] = out[k]
-        if classes == 1:
-            bends[0] = slope(out[0], y[i], kind, 0, low)
-        else:
-            slopes(out, y[i], classes, kind, 0, low, bends)
-        scale *= 1.0 - rates[i] * l2
-        owed += rates[i] * l1
+            row, score = w[k], w.dtype.type(0)
+            for j in range(len(x)):
+                score += row[j] * x[j]
+            seen[p, k] = score + b[k]
+        if not slopes(seen[p], y[p], classes, kind, tie, low, out) and kind == PERCEPTRON:
+            return p
+        keep = w.dtype.type(1.0 - rates[p] * l2)
         for k in range(classes):
-            move = -rates[i] * bends[k]
-            for e in range(count):
-                w[k, columns[shift + e]] += move * values[first + e] / scale
-                _truncate(w, k, columns[shift + e], scale, owed, paid)
+            row, move = w[k], w.dtype.type(-rates[p] * out[k])
+            if l2 > 0:
+                for j in range(len(x)):
+                    row[j] = keep * row[j] + move * x[j]
+            elif move != 0:
+                for j in range(len(x)):
+                    row[j] += move * x[j]
             if has_bias:
                 b[k] += move
+    return len(at)
+
+
+@njit(cache=True, nogil=True, fastmath=SUM, error_model="numpy")
+def sparse(values, columns, starts, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
+    """CSR rows and one score; weights ``w`` (d,), of which a penalty changes a common factor."""
+    scale = w.dtype.type(1)
+    for p in range(len(at)):
+        first, end = starts[at[p]], starts[at[p] + 1]
+        x, column, score = values[first:end], columns[first:end], w.dtype.type(0)
+        for j in range(len(x)):
+            score += w[np.uint32(column[j])] * x[j]
+        score = scale * score + b[0]
+        seen[p, 0] = score
+        if kind == PERCEPTRON and not abs(score) < np.inf:
+            return p
+        move = w.dtype.type(-rates[p] * slope(np.float64(score), y[p], kind, tie, low))
+        scale *= w.dtype.type(1.0 - rates[p] * l2)
         if scale < SMALL:
             w *= scale
-            scale = 1.0
-    for k in range(classes):
-        for j in range(width):
-            _truncate(w, k, j, scale, owed, paid)
-            w[k, j] *= scale
-    return owed
+            scale = w.dtype.type(1)
+        if move != 0:
+            step = move / scale
+            for j in range(len(x)):
+                w[np.uint32(column[j])] += step * x[j]
+        if has_bias:
+            b[0] += move
+    w *= scale
+    return len(at)
+
+
+@njit(cache=True, nogil=True, fastmath=SUM, error_model="numpy")
+def sparse_classes(values, columns, starts, at, y, rates, l2, w, b, has_bias, kind, tie, low, seen):
+    """CSR rows and K scores; weights ``w`` (d, K), so that one gather serves all classes."""
+    classes, scale = len(b), w.dtype.type(1)
+    out, total = np.empty(classes), np.empty(classes, w.dtype)
+    for p in range(len(at)):
+        first, end = starts[at[p]], starts[at[p] + 1]
+        x, column = values[first:end], columns[first:end]
+        total[:] = 0
+        for j in range(len(x)):
+            row = w[np.uint32(column[j])]
+            for k in range(classes):
+                total[k] += x[j] * row[k]
+        for k in range(classes):
+            seen[p, k] = scale * total[k] + b[k]
+        if not slopes(seen[p], y[p], classes, kind, tie, low, out) and kind == PERCEPTRON:
+            return p
+        scale *= w.dtype.type(1.0 - rates[p] * l2)
+        if scale < SMALL:
+            w *= scale
+            scale = w.dtype.type(1)
+        for k in range(classes):
+            out[k] *= -rates[p]
+            total[k] = out[k] / scale
+            if has_bias:
+                b[k] += w.dtype.type(out[k])
+        for j in range(len(x)):
+            row = w[np.uint32(column[j])]
+            for k in range(classes):
+                row[k] += x[j] * total[k]
+    w *= scale
+    return len(at)

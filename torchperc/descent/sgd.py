@@ -1,36 +1,23 @@
-"""Exact stochastic descent, one step per sample in order, without autograd: for linear nets and every head.
+"""Exact stochastic descent without autograd: one step per sample, for linear nets and every head.
 
-For a linear score s = w·x + b the gradient of any loss ℓ(s, y) is ℓ'(s)·x, so a step is w ← w − η·ℓ'(s)·x. A whole
-pass of such steps is one call, by the same engines as the rule's: a plain loop, a compiled one, or blocks by matrix
-products. Within a block, the slopes e solve e_i = ℓ'(S_i − η·Σ_{j<i} K_ij·e_j) with the Gram matrix K: for squares a
-triangular system, for the others a triangular fixed point, reached by a few sweeps.
-
-With weights c_i and a penalty the sample's loss is c_i·(ℓ(s, y) + ½·l2·‖w‖²), so that its step is
+For a linear score s = w·x + b the gradient of any loss ℓ(s, y) is ℓ'(s)·x, so a step is w ← w − η·ℓ'(s)·x. With weights
+c_i and a penalty the sample's loss is c_i·(ℓ(s, y) + ½·l2·‖w‖²), and its step is
 w ← (1 − η·c_i·l2)·w − η·c_i·ℓ'(s)·x: a sample of weight 2 takes a step twice as long.
 """
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
-from torchperc.nn import derivatives
-from torchperc.nn.heads import Head, PerceptronHead, RegressionHead, SquaredHead, labels_or_targets, loss_code
+from torchperc.nn.heads import Head, RegressionHead, labels_or_targets, loss_code
 from torchperc.nn.modules import LinearNet as LinearNet
-from torchperc.rules.conventions import STEP_ENGINES
-from torchperc.rules.engines.blocked import BlockedEngine
-from torchperc.rules.engines.choice import engine_name
-from torchperc.rules.orders import sample_numbers
-from torchperc.rules.problem import linear_problem
-from torchperc.samples import compiling
+from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
-
-SWEEPS = 4  # between two looks at whether anything still changes, for which the host waits for the device
 
 
 @torch.no_grad()
@@ -41,24 +28,23 @@ def descend(
     y: checks.Data,
     lr: float,
     *,
-    engine: str = "auto",
     sample_weight: checks.Data | None = None,
     l2: float = 0.0,
     order: checks.Data | None = None,
 ) -> Tensor:
-    """Run through the samples in order, one step each; return the scores (N,) or (N, K) before each sample's own step.
+    """Make one gradient step per sample; return the scores (N,) or (N, K) before each sample's own step.
+
+    The steps are made by a compiled loop on the CPU. Samples on another device are copied there, the weights back.
 
     Args:
         net: a linear net; its weights are changed in place.
         head: whose loss is lowered.
-        X: samples (N, d): a tensor of the net's type, a numpy array, or on the CPU a sparse matrix or tensor.
+        X: samples (N, d): a tensor of the net's type, a numpy array, or a sparse matrix or tensor.
         y: labels −1/+1, or class indices; for :class:`RegressionHead` real targets (N,), or (N, K) for K outputs.
         lr: the learning rate η.
-        engine: ``"reference"``, ``"compiled"``, ``"blocked"``, or ``"auto"`` for the fastest.
-        sample_weight: a factor for each sample's step; 0 leaves the sample as it is.
+        sample_weight: a factor for each sample's step; 0 leaves the sample out.
         l2: the weight of the penalty ½·l2·‖w‖², which each step lowers too; the bias is not penalised.
-        order: sample numbers in the order in which they are presented, repeated as often as they are named; all
-            samples as they are given by default.
+        order: sample numbers in the order of presentation, which may repeat; by default 0 to N − 1.
 
     Example:
         >>> from torchperc import LMSHead, Perceptron
@@ -69,19 +55,64 @@ def descend(
     """
     net = check_linear(net)
     loss_code(head)  # refuses a head of another kind
-    space, _ = linear_problem(net, X)
-    rows = space.rows
-    labels = labels_or_targets(head, y, len(rows), len(net.weight), both=False).to(rows.device)
-    if isinstance(head, RegressionHead):  # as the net's type holds them, which is what its loss would see
-        labels = _held(labels, net.weight.dtype)
-    steps = _steps(rows, lr, sample_weight, l2, order)
-    run = {"reference": _plain, "compiled": _compiled, "blocked": _blocked}
-    name = engine_name(checks.one_of("engine", engine, STEP_ENGINES), space)
-    scores = run[name](net, head, rows, labels, steps)
+    check_parameters(net)
+    rows = cpu_rows(net, X)
+    labels = labels_or_targets(head, y, len(rows), len(net.weight), both=False).cpu()
+    if isinstance(head, RegressionHead):
+        labels = _rounded(labels, net.weight.dtype)
+    lr, l2 = checks.number("lr", lr, at_least=0), checks.number("l2", l2, at_least=0)
+    at = _sample_numbers(order, len(rows))
+    rates = np.full(len(rows), lr)
+    if sample_weight is not None:
+        rates *= checks.nonnegative_weights(sample_weight, len(rows)).cpu().numpy()
+    if l2 and l2 * rates.max() >= 1:
+        raise ValueError(f"l2={l2:g} with steps of up to {rates.max():g} flips weights; lower l2 or lr")
+    if isinstance(head, RegressionHead) and len(net.weight) > 1:  # no step of one output depends on another
+        bias: Any = [None] * len(net.weight) if net.bias is None else net.bias.split(1)
+        outputs = zip(net.weight.split(1), bias, labels.T, strict=True)
+        return torch.cat([_run(w, b, head, rows, target, at, rates, l2) for w, b, target in outputs], 1)
+    scores = _run(net.weight, net.bias, head, rows, labels, at, rates, l2)
     return scores.squeeze(-1) if len(net.weight) == 1 else scores
 
 
-def _held(targets: Tensor, dtype: torch.dtype) -> Tensor:
+def _run(
+    weight: Tensor, bias: Tensor | None, head: Head, rows: Rows, y: Tensor, at: Any, rates: Any, l2: float
+) -> Tensor:
+    """All steps by a compiled loop; weight and bias are written at the end, if no score overflowed."""
+    from torchperc.descent import loops
+
+    many = len(weight) > 1
+    layout = weight.detach().T if rows.sparse and many else weight.detach()
+    w = np.array(layout.to("cpu", rows.dtype).numpy(), order="C")
+    b = np.zeros(len(weight), w.dtype) if bias is None else bias.detach().to("cpu", rows.dtype).numpy().copy()
+    loop: Any = loops.dense_classes if many else loops.dense
+    if rows.sparse:
+        loop = loops.sparse_classes if many else loops.sparse
+    labels = (y if many else y.double()).numpy()[at]
+    seen, done = np.empty((len(at), len(weight)), w.dtype), 0
+    for part, numbers in rows.parts(torch.from_numpy(at)):
+        now = slice(done, done + len(numbers))
+        data = (*map(np.ascontiguousarray, part.plain()), numbers.numpy(), labels[now], rates[at[now]], l2)
+        made = loop(*data, w if many else w.reshape(-1), b, bias is not None, *loss_code(head), seen[now])
+        if made < len(numbers):
+            raise checks.weights_overflow(float(seen[done + made].max()))
+        done += made
+    weight.copy_(torch.from_numpy(w.T if rows.sparse and many else w))
+    if bias is not None:
+        bias.copy_(torch.from_numpy(b))
+    return torch.from_numpy(seen).to(weight)
+
+
+def cpu_rows(net: LinearNet, X: checks.Data) -> Rows:
+    """Checked samples of a net on the CPU, in float32 or float64."""
+    own, half = net.weight.dtype, net.weight.dtype not in (torch.float32, torch.float64)
+    if isinstance(X, Tensor) and not checks.is_sparse(X):
+        X = X.detach().cpu()
+    rows = as_rows(X, dtype=own, width=net.in_features)
+    return as_rows(rows.dense().float(), dtype=torch.float32) if half else rows
+
+
+def _rounded(targets: Tensor, dtype: torch.dtype) -> Tensor:
     """Targets rounded to the net's type, in float64."""
     rounded = targets.to(dtype).double()
     if not torch.isfinite(rounded).all():
@@ -89,32 +120,19 @@ def _held(targets: Tensor, dtype: torch.dtype) -> Tensor:
     return rounded
 
 
-class _Steps(NamedTuple):
-    """The learning rate η·c of each sample in float64, the penalty and the order; ``uniform`` for no weights and l2."""
-
-    lr: float
-    rates: Tensor
-    l2: float
-    order: Tensor
-    uniform: bool
-
-
-def _steps(rows: Rows, lr: float, sample_weight: checks.Data | None, l2: float, order: checks.Data | None) -> _Steps:
-    lr = checks.number("lr", lr, at_least=0)
-    rates = torch.full((1,), lr, dtype=torch.float64, device=rows.device).expand(len(rows))
-    if sample_weight is not None:
-        rates = lr * checks.nonnegative_weights(sample_weight, len(rows)).to(rows.device)
-    l2 = checks.number("l2", l2, at_least=0)
-    if l2 and l2 * float(rates.max()) >= 1:
-        raise ValueError(f"l2={l2:g} with steps of up to {float(rates.max()):g} flips weights; lower l2 or lr")
+def _sample_numbers(order: checks.Data | None, count: int) -> Any:
+    """The order of presentation as an int64 array."""
     if order is None:
-        on_cpu = rows.device.type == "cpu"  # in numpy, which wakes no threads for it
-        index = torch.from_numpy(np.arange(len(rows))) if on_cpu else torch.arange(len(rows), device=rows.device)
-    else:
-        index = sample_numbers(order).to(rows.device)
-        if index.dim() != 1 or not len(index) or index.min() < 0 or index.max() >= len(rows):
-            raise ValueError(f"order must be sample numbers 0 to {len(rows) - 1} in one dimension")
-    return _Steps(lr, rates, l2, index, sample_weight is None and not l2)
+        return np.arange(count)
+    try:
+        numbers = np.asarray(order.detach().cpu() if isinstance(order, Tensor) else order)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"order must hold integer sample numbers: {error}") from None
+    if numbers.dtype.kind not in "iu" or numbers.ndim != 1 or not len(numbers):
+        raise ValueError(f"order must hold integer sample numbers in one dimension, found {order!r:.80}")
+    if numbers.min() < 0 or numbers.max() >= count:
+        raise ValueError(f"order must be sample numbers 0 to {count - 1}, found {numbers.min()} to {numbers.max()}")
+    return numbers.astype(np.int64)
 
 
 def check_linear(net: nn.Module) -> LinearNet:
@@ -132,112 +150,20 @@ def check_linear(net: nn.Module) -> LinearNet:
     return net
 
 
-def _plain(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
-    weight, bias, units = net.weight, net.bias, len(net.weight)
-    kind, tie, low = loss_code(head)
-    nothing, largest = weight.new_zeros(units), torch.finfo(weight.dtype).max
-    seen, slope = [], [0.0] * units
-    rates: list[float] = steps.rates[steps.order].tolist()
-    for i, label, rate in zip(steps.order.tolist(), y[steps.order].tolist(), rates, strict=True):
-        seen.append(rows.score(i, weight, nothing if bias is None else bias))
-        scores = seen[-1].tolist()
-        if kind == derivatives.PERCEPTRON and not all(map(math.isfinite, scores)):
-            raise checks.weights_overflow(max(scores, key=abs))
-        if steps.l2:
-            weight.mul_(1.0 - rate * steps.l2)
-        if isinstance(head, RegressionHead):
-            slope = [s - t for s, t in zip(scores, label if units > 1 else [label], strict=True)]
-        elif units == 1:
-            slope[0] = derivatives.slope(scores[0], label, kind, tie, low)
-        else:
-            derivatives.slopes(scores, label, units, kind, tie, low, slope)
-        for k, value in enumerate(slope):
-            step = -rate * value
-            if abs(step) > largest:
-                step = math.copysign(math.inf, step)  # as autograd would: the run diverges, which others look out for
-            if step:
-                rows.add(i, step, weight[k])
-                if bias is not None:
-                    bias[k].add_(step)
-    return torch.stack(seen)
-
-
-def _compiled(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
-    if not isinstance(head, RegressionHead) or len(net.weight) == 1:
-        return _by_loop(net.weight, net.bias, head, rows, y, steps)
-    columns = []
-    for k, target in enumerate(y.T):  # no step of one output depends on another
-        one = slice(k, k + 1)
-        columns.append(
-            _by_loop(net.weight[one], None if net.bias is None else net.bias[one], head, rows, target, steps)
-        )
-    return torch.cat(columns, 1)
-
-
-def _by_loop(weight: Tensor, bias: Tensor | None, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
-    from torchperc.descent import loops
-
-    own = compiling.laid_out(weight, rows.sparse)
-    own_bias = torch.zeros_like(weight[:, 0]) if bias is None else bias.detach().clone()
-    at = steps.order.contiguous().numpy().view(np.uint64)
-    seen = torch.empty(len(at), len(weight), dtype=weight.dtype)
-    data = (rows.plain(), at, y.contiguous().numpy())
-    settings = (bias is not None, *loss_code(head), seen.numpy())
-    if steps.uniform and len(weight) == 1:
-        done = loops.descend(*data, own.loop, own_bias.numpy(), float(steps.lr), *settings)
-    else:
-        rates = steps.rates.contiguous().numpy()
-        done = loops.descend_weighted(*data, rates, steps.l2, own.loop, own_bias.numpy(), *settings)
-    if done < len(at):
-        raise checks.weights_overflow(float(seen[done].max()))
-    weight.copy_(own.tensor)
-    if bias is not None:
-        bias.copy_(own_bias)
-    return seen
-
-
-def _blocked(net: LinearNet, head: Head, rows: Rows, y: Tensor, steps: _Steps) -> Tensor:
-    seen = []
-    for ids in steps.order.split(BlockedEngine.block):
-        part, rates = rows.take(ids), steps.rates[ids].to(net.weight.dtype)
-        bias = net.weight.new_zeros(len(net.weight)) if net.bias is None else net.bias
-        start, dots, later = part.scores(net.weight, bias), part.dots(part), None
-        if steps.l2:  # what is left of the weights before each step, and of each step before each later one
-            logs = torch.log1p(-steps.l2 * steps.rates[ids])
-            before = (logs.cumsum(0) - logs).exp().to(rates.dtype)
-            after = logs.cumsum(0)
-            start = (start - bias).mul_(before[:, None]).add_(bias)
-            dots.mul_(((after - logs)[:, None] - after).clamp_(max=0).exp_().to(dots.dtype))
-            later = (after[-1] - after).exp().to(rates.dtype)
-            net.weight.mul_(float(after[-1].exp()))
-        earlier = dots.add_(float(net.bias is not None)).tril_(-1).mul_(-rates)
-        scores, slope = _solve_block(head, start, earlier, y[ids])
-        moves = slope * rates[:, None]
-        net.weight.sub_(part.mix(moves if later is None else moves * later[:, None]))
-        if net.bias is not None:
-            net.bias.sub_(moves.sum(0))
-        seen.append(scores)
-    return torch.cat(seen)
-
-
-def _solve_block(head: Head, start: Tensor, earlier: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """The scores that each sample of a block sees and the slopes there: s = start + earlier·ℓ'(s)."""
-    if isinstance(head, SquaredHead):  # a linear system: (I − earlier)·e = start − t
-        target = head.target(y, start.shape[1]).to(start.dtype)
-        system = torch.eye(len(y), dtype=start.dtype, device=start.device) - earlier
-        error = torch.linalg.solve_triangular(system, start - target, upper=False, unitriangular=True)
-        return target + error, error
-    slope = torch.zeros_like(start)
-    for _ in range(0, len(y) + SWEEPS, SWEEPS):
-        for _ in range(SWEEPS):
-            before, scores = slope, torch.addmm(start, earlier, slope)
-            if isinstance(head, PerceptronHead):
-                shaped = scores[:, 0] if scores.shape[1] == 1 else scores
-                slope = derivatives.perceptron_slope(scores, y, head.mistakes(shaped, y))
-            else:
-                slope = (derivatives.logistic if scores.shape[1] == 1 else derivatives.softmax)(scores, y).slope
-        if torch.equal(slope, before):
-            break
-    if isinstance(head, PerceptronHead) and not torch.isfinite(scores).all():
-        raise checks.weights_overflow(float(scores.max()))
-    return scores, slope
+def check_parameters(net: LinearNet) -> None:
+    """Refuse weights that cannot be written in place, are no floats, or are not finite."""
+    for name, values in (("weight", net.weight), ("bias", net.bias)):
+        if values is None:
+            continue
+        if not isinstance(values, nn.Parameter) or values.is_inference() or values.is_meta:
+            raise TypeError(
+                f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
+                f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
+            )
+        if values.dtype != net.weight.dtype:
+            raise TypeError(
+                f"net.{name} is {values.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
+            )
+        if not torch.isfinite(values).all():
+            raise ValueError("net has weights that are not finite; reset them first")
+    checks.floating("net.weight's dtype", net.weight.dtype)

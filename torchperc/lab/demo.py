@@ -15,7 +15,9 @@ from torchperc.lightning.trainer import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
 from torchperc.plots import decision_boundary
 from torchperc.reports import Report, Text, runs
+from torchperc.reports.folders import curves_of
 from torchperc.reports.text import figures, percent, weights
+from torchperc.reports.trained import compared_curves
 from torchperc.rules.crosscheck import crosscheck, trace
 from torchperc.rules.trainer import RuleTrainer
 
@@ -49,7 +51,9 @@ def demo(folder: Path) -> None:
     pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
     console.print(f"pictures in {folder}: {pictures}")
     console.print(f"curves, boundaries and weights:  [bold].venv/bin/tensorboard --logdir {folder}[/bold]")
-    Report.joined("torchperc demo", _LEAD, reports, runs.compared(folders)).save(folder / "report.html")
+    Report.joined(
+        "torchperc demo", _LEAD, reports, compared_curves({name: curves_of(path) for name, path in folders.items()})
+    ).save(folder / "report.html")
     console.print(f"everything on one page, with proofs:  [bold]{folder / 'report.html'}[/bold]")
     console.print("next: README.md, or data of your own:")
     console.print("      [bold].venv/bin/torchperc learn yours.csv[/bold]")

@@ -22,7 +22,7 @@ from torchperc.data.gates import gate
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.modules import ACTIVATIONS, MLP
 from torchperc.samples import compiling, jobs
-from torchperc.theory.bounds import wilson as wilson
+from torchperc.theory.bounds import wilson
 
 INPUTS = ("0/1", "-1/+1")
 HEADS: dict[str, Head] = {"perceptron": PerceptronHead(), "lms": LMSHead(), "logistic": LogisticHead()}
@@ -135,8 +135,8 @@ def train(
 
     Example:
         >>> result = train(range(50), hidden=4, steps=1000)
-        >>> result.success_rate > 0.9, tuple(round(bound, 2) for bound in wilson(50, 50))
-        (True, (0.93, 1.0))
+        >>> result.success_rate > 0.9, result.interval[1] <= 1
+        (True, True)
         >>> net = result.net(result.kinds.index("solved"))
         >>> net.predict(torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]))
         tensor([-1,  1,  1, -1])

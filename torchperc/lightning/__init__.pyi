@@ -6,7 +6,6 @@ from .checkpoints import CheckpointError as CheckpointError
 from .checkpoints import SafeCheckpointIO as SafeCheckpointIO
 from .classifier import LitClassifier as LitClassifier
 from .datamodule import TabularDataModule as TabularDataModule
-from .least_squares import LitLeastSquares as LitLeastSquares
 from .loader import SliceLoader as SliceLoader
 from .outcome import fitted_model as fitted_model
 from .regressor import LitRegressor as LitRegressor

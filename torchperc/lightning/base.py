@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import torch
@@ -10,20 +10,22 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.lightning import chains
-from torchperc.lightning._pl import pl, warn_of_two_packages
+from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import CheckpointError, plain
-from torchperc.lightning.loader import Mapped, repeated
-from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, Sums, tally
+from torchperc.lightning.loader import repeated
+from torchperc.lightning.metrics import ONCE_PER_EPOCH, EpochSums, tally
 from torchperc.model.describe import as_head, as_net, described_head, described_net
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
+from torchperc.nn.modules import scores_of
 from torchperc.rules.problem import sample_factors
-from torchperc.samples import convert, shards
+from torchperc.samples import convert
 from torchperc.sequences.layout import PaddedSequences
 
 FORMAT = 2  # of what the modules write into a checkpoint; version 0.1.0 wrote none
 _SHOWN = ("loss/train", "error/train", "error/val", "mistakes", "rmse/train", "rmse/val")
 _COMPILED = "net._orig_mod."
+WEIGHTS_ALONE = "load the weights alone: module.load_state_dict(torch.load(path)['state_dict'])"
 
 
 class Samples(NamedTuple):
@@ -51,25 +53,22 @@ class LitNet(pl.LightningModule):
     """
 
     _measures: tuple[str, ...] = ("loss", "error")  # what is logged of each set of samples
-    _by_autograd = "LitClassifier"  # the module whose update="batch" steps by autograd
+    class_weight: Mapping[int, float] | None = None  # a factor per label for its loss
 
     def __init__(self, net: nn.Module, head: Head | str) -> None:
         super().__init__()
-        warn_of_two_packages()
         self.net = as_net(net)
         self.head = as_head(head)
         self.chains = chains.check_chain(self.net, self.head)
         if self.chains:
             self._measures = ("loss", "error", "error/sequence")
-        self.class_factors: Mapping[int, float] | None = None
-        self._evaluated: dict[int, Sums] = {}
+        self._evaluated: dict[int, EpochSums] = {}
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores: (N,), or (N, K); of sequences what the net gives, ``ChainScores``."""
-        if not torch.jit.is_scripting():  # noqa: SIM102  # which compiles no more than this
-            if self.chains:
-                return self.net(x)  # type: ignore[no-any-return]
-        scores: Tensor = self.net(x) if torch.jit.is_scripting() else scores_of(self.net, x)
+        if self.chains:
+            return self.net(x)  # type: ignore[no-any-return]
+        scores = scores_of(self.net, x)
         return scores.squeeze(-1) if scores.dim() == 2 and scores.shape[1] == 1 else scores
 
     # --- validation, test, prediction ---
@@ -101,11 +100,9 @@ class LitNet(pl.LightningModule):
         if self.chains:
             return self._best_tags(batch)
         x = batch[0] if isinstance(batch, tuple | list) and batch else batch
-        if not isinstance(x, Tensor | Mapped):
+        if not isinstance(x, Tensor):
             raise TypeError(f"a batch to predict must be x or (x, ...), found {type(x).__name__}; change the loader")
-        if isinstance(x, Tensor):
-            return self._predicted(tpf.finite_scores(self(x)))
-        return torch.cat([self._predicted(tpf.finite_scores(self(part.to(self.device)))) for part in x])
+        return self._predicted(tpf.finite_scores(self(x)))
 
     def _predicted(self, scores: Tensor) -> Tensor:
         """What the module says of samples with these scores."""
@@ -115,9 +112,9 @@ class LitNet(pl.LightningModule):
 
     def _best_tags(self, batch: Any) -> Tensor:
         """(N, T) with −100 behind the end of each sequence, of a batch with tags or without."""
-        return chains.decided(self.net, self.head, self.net(chains.unlabelled(batch)))
+        return self.head.decide(self.net(chains.unlabelled(batch)))
 
-    def _new_sums(self) -> Sums:
+    def _new_sums(self) -> EpochSums:
         return chains.ChainSums() if self.chains else EpochSums()
 
     def _losses(self, scores: Any, y: Tensor) -> tuple[Tensor, Any]:
@@ -131,23 +128,20 @@ class LitNet(pl.LightningModule):
     def _tally(self, scores: Any, y: Tensor, factors: Tensor | None, judged: Any = None) -> Any:
         """What the sums of an epoch add up of a batch; the losses may be known, of sequences with what is a mistake."""
         if self.chains:
-            return chains.chain_tally(self.net, self.head, scores, y, factors, judged)
+            return chains.chain_tally(self.head, scores, y, factors, judged)
         return tally(self.head, scores, y, factors, judged)
 
     def _evaluate(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int) -> None:
         """Add up loss and errors; log them after a loader's last batch, before any callback looks at them."""
         sums = self._evaluated.setdefault(dataloader_idx, self._new_sums())
-        for x, y, weight in pieces(self._samples(batch, stage, batch_idx, dataloader_idx)):
-            found: Any = None
-            if self.chains and len(y):
-                found = chains.compiled_tally(self.net, self.head, x, y, self._factors(None, y, weight))
-            if found is not None:
-                sums.add(len(y), found, None)
-            elif len(y):
-                scores = self(x)
-                sums.add(len(y), self._tally(scores, y, self._factors(scores, y, weight)), None)
-            else:
-                sums.add(0, None, None)
+        x, y, weight = padded(self._samples(batch, stage, batch_idx, dataloader_idx))
+        found: Any = None
+        if self.chains and len(y):
+            found = chains.compiled_tally(self.net, self.head, x, y, self._factors(None, y, weight))
+        if found is None and len(y):
+            scores = self(x)
+            found = self._tally(scores, y, self._factors(scores, y, weight))
+        sums.add(len(y), found, None)
         if self._has_trainer() and batch_idx + 1 == self._batch_counts(stage)[dataloader_idx]:
             self._log_evaluated(stage, dataloader_idx)
 
@@ -164,7 +158,7 @@ class LitNet(pl.LightningModule):
             self._log(values, add_dataloader_idx=not suffix)
             self._count_decisions(sums)
 
-    def _count_decisions(self, sums: Sums) -> None:
+    def _count_decisions(self, sums: EpochSums) -> None:
         """What a module does with the evaluation of a loader, besides logging it."""
 
     def _batch_counts(self, stage: str) -> list[float]:
@@ -177,7 +171,7 @@ class LitNet(pl.LightningModule):
         """How many train or evaluate together."""
         return self.trainer.world_size if self._has_trainer() else 1
 
-    def _over_processes(self, sums: Sums) -> Sums:
+    def _over_processes(self, sums: EpochSums) -> EpochSums:
         return sums if self._processes() == 1 else sums.over_processes(self.device)
 
     def _samples(self, batch: Any, stage: str, batch_idx: int, dataloader_idx: int = 0) -> Samples:
@@ -197,21 +191,14 @@ class LitNet(pl.LightningModule):
             return Samples(*chains.chain_batch(batch, may_be_empty=may_be_empty))
         return unpacked(batch, may_be_empty=may_be_empty, real=isinstance(self.head, RegressionHead))
 
-    def _agree(self) -> None:
-        """Refuse to train if the processes were given different options or nets of different shapes."""
-        if self._processes() > 1:
-            shapes = {f"the shape of {name}": tuple(values.shape) for name, values in self.state_dict().items()}
-            trainer = {name: getattr(self.trainer, name) for name in ("max_epochs", "max_steps", "precision")}
-            shards.agreed_options({**shapes, **self.hparams, **trainer})
-
     def _factors(self, scores: Any, y: Tensor, weight: Tensor | None) -> Tensor | None:
         """The weight of each sample's loss, its own times its class's, in float64."""
         if self.chains:
             return chains.chain_factors(weight, len(y))
-        if weight is None and self.class_factors is None:
+        if weight is None and self.class_weight is None:
             return None
         classes = None if scores.dim() == 1 else scores.shape[-1]
-        return sample_factors(y, weight, self.class_factors, classes, all_zero=True)  # in a batch, not in all data
+        return sample_factors(y, weight, self.class_weight, classes, all_zero=True)  # in a batch, not in all data
 
     def _log(self, values: Mapping[str, Tensor | float], *, add_dataloader_idx: bool = True) -> None:
         for name, value in values.items():
@@ -239,8 +226,7 @@ class LitNet(pl.LightningModule):
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise CheckpointError(
                 "the checkpoint was not written by this version of torchperc, and 0.1.0 did not save the arguments of "
-                "its modules; create the module again and load the weights alone: "
-                "module.load_state_dict(torch.load(path)['state_dict'])"
+                f"its modules; create the module again and {WEIGHTS_ALONE}"
             )
         kind = {"format": FORMAT, **self._kind()}
         if found.get("module") != kind["module"]:
@@ -286,14 +272,10 @@ class LitNet(pl.LightningModule):
         frozen = [name for name, values in self.net.named_parameters() if not values.requires_grad]
         if frozen:
             raise ValueError(
-                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use {self._by_autograd} with "
+                f"{what} would move net.{frozen[0]}, which has requires_grad=False; use gradient descent with "
                 "update='batch', which leaves it as it is"
             )
-        if instead is not None:
-            self._refuse_processes(what, instead)
-
-    def _refuse_processes(self, what: str, instead: str = "devices=1") -> None:
-        if self.trainer.world_size > 1:
+        if instead is not None and self.trainer.world_size > 1:
             raise ValueError(
                 f"{what} would learn different weights in each of {self.trainer.world_size} processes; use {instead}"
             )
@@ -309,16 +291,6 @@ class LitNet(pl.LightningModule):
             return False
 
 
-def head_of(head: Head | str) -> Head:
-    """A head, given itself or its name.
-
-    Example:
-        >>> head_of("lms")
-        LMSHead(targets='-1/+1')
-    """
-    return as_head(head)
-
-
 def unpacked(batch: Any, *, may_be_empty: bool = False, real: bool = False) -> Samples:
     """A batch (x, y) or (x, y, sample weights), checked; ``real`` targets may be several columns, one is y itself.
 
@@ -330,7 +302,7 @@ def unpacked(batch: Any, *, may_be_empty: bool = False, real: bool = False) -> S
         found = f"{len(batch)} items" if isinstance(batch, tuple | list) else type(batch).__name__
         raise TypeError(f"a batch must be (x, y) or (x, y, sample_weight), found {found}; change the loader's dataset")
     x, y = batch[:2]
-    if not isinstance(y, Tensor) or not isinstance(x, Tensor | Mapped):
+    if not isinstance(y, Tensor) or not isinstance(x, Tensor):
         raise TypeError(f"a batch must hold tensors, found {type(x).__name__} and {type(y).__name__}")
     if y.dim() == 0:
         raise ValueError("the loader gives single samples; give it a batch_size")
@@ -360,35 +332,10 @@ def _without_last(samples: Samples, count: int) -> Samples:
     return Samples(some, y[kept], None if weight is None else weight[kept])
 
 
-def pieces(samples: Samples) -> Iterator[Samples]:
-    """A batch in pieces that fit into memory, on the labels' device.
-
-    Example:
-        >>> [labels.tolist() for _, labels, _ in pieces(unpacked((torch.zeros(2, 1), torch.tensor([1, -1]))))]
-        [[1, -1]]
-    """
+def padded(samples: Samples) -> Samples:
+    """A batch of all sequences of a loader as one padded batch, on the device of the tags; others as they are."""
     x, y, weight = samples
-    if isinstance(x, chains.WholeSequences):
-        yield from (Samples(*piece) for piece in chains.chain_pieces(x, y, weight))
-        return
-    if not isinstance(x, Mapped):
-        yield samples
-        return
-    start = 0
-    for part in x:
-        here = slice(start, start + len(part))
-        yield Samples(part.to(y.device), y[here], None if weight is None else weight[here])
-        start += len(part)
-
-
-def scores_of(net: nn.Module, x: Tensor) -> Tensor:
-    """Scores of a net; of ``nn.Linear`` on sparse samples by a product with a fast backward.
-
-    Example:
-        >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape
-        torch.Size([4, 3])
-    """
-    if isinstance(net, nn.Linear) and tpf.is_sparse(x):
-        return tpf.linear(x, net.weight, net.bias)
-    scores: Tensor = net(x)
-    return scores
+    if not isinstance(x, chains.WholeSequences):
+        return samples
+    whole = x.padded()
+    return Samples(PaddedSequences(*(part.to(y.device) for part in whole)), y[:, : whole.x.shape[1]], weight)

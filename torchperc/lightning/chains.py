@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,19 +22,18 @@ from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, flat_tag
 from torchperc.sequences.weights import ChainWeights
 
 _WORTH_IT = 10**6  # steps of Viterbi from which compiled loops are used
-_TOKENS = 2**14  # of a piece of a batch that holds all sequences
 
 
 class WholeSequences:
-    """All sequences of a loader as one batch, without padding; iterating gives pieces of similar length, padded.
+    """All sequences of a loader as one batch, without padding.
 
     Args:
         source: the sequences.
 
     Example:
         >>> whole = WholeSequences(Sequences.of([[[1.0]], [[2.0], [3.0]], [[4.0]]]))
-        >>> len(whole), [(index.tolist(), part.lengths.tolist()) for index, part in whole]
-        (3, [([0, 2, 1], [1, 1, 2])])
+        >>> len(whole), whole.padded().lengths
+        (3, tensor([1, 2, 1]))
     """
 
     def __init__(self, source: Sequences) -> None:
@@ -46,14 +45,6 @@ class WholeSequences:
     def padded(self) -> PaddedSequences:
         """All of them as one padded batch, for modules of your own."""
         return self.source.padded()
-
-    def __iter__(self) -> Iterator[tuple[Tensor, PaddedSequences]]:
-        lengths = self.source.lengths
-        order = np.argsort(lengths, kind="stable")
-        bounds = np.searchsorted(lengths[order].cumsum() // _TOKENS, np.arange(lengths.sum() // _TOKENS + 2))
-        for index in np.split(order, bounds[1:-1]):
-            if len(index):
-                yield torch.from_numpy(index), self.source.padded(index)
 
 
 def check_chain(net: nn.Module, head: Head) -> bool:
@@ -129,16 +120,8 @@ def as_sequences(x: PaddedSequences | WholeSequences, y: Tensor, width: int) -> 
     """
     if isinstance(x, WholeSequences):
         return x.source, y
-    lengths = x.lengths.cpu()
-    if int(lengths.max()) > x.x.shape[1]:
-        raise ValueError(f"lengths run up to {int(lengths.max())}; they must lie between 1 and T={x.x.shape[1]}")
     inside = torch.arange(y.shape[1], device=y.device) < x.lengths[:, None]
-    tokens, offsets = x.x.detach()[inside].cpu(), np.concatenate(([0], lengths.numpy().cumsum()))
-    tags = y.masked_fill(~inside, PAD)
-    if tokens.is_floating_point():
-        dense = tokens if tokens.dtype in (torch.float32, torch.float64) else tokens.float()
-        return Sequences(offsets, x.x.shape[2], dense.numpy()), tags
-    return Sequences.of_numbers(tokens, offsets, width), tags
+    return Sequences.unpadded(x, width), y.masked_fill(~inside, PAD)
 
 
 def unlabelled(batch: Any) -> PaddedSequences:
@@ -158,25 +141,11 @@ def unlabelled(batch: Any) -> PaddedSequences:
     return PaddedSequences(batch, torch.full((len(batch),), batch.shape[1], device=batch.device))
 
 
-def decided(net: nn.Module, head: Head, scores: Any) -> Tensor:
-    """The best tags (N, T): a chain decides as it decodes, other nets by Viterbi."""
-    inner = uncompiled(net)
-    return inner.best(scores) if isinstance(inner, ChainPerceptron) else head.decide(scores)
-
-
 def without_last(x: PaddedSequences | WholeSequences, kept: slice) -> PaddedSequences | WholeSequences:
     """Some sequences of a batch."""
     if isinstance(x, WholeSequences):
         return WholeSequences(x.source.take(kept))
     return PaddedSequences(x.x[kept], x.lengths[kept])
-
-
-def chain_pieces(x: WholeSequences, y: Tensor, weight: Tensor | None) -> Iterator[tuple[Any, Tensor, Tensor | None]]:
-    """A batch in pieces that fit into memory, on the tags' device."""
-    for index, part in x:
-        here = index.to(y.device)
-        there = PaddedSequences(part.x.to(y.device), part.lengths.to(y.device))
-        yield there, y[here, : part.x.shape[1]], None if weight is None else weight[here]
 
 
 def chain_factors(weight: Tensor | None, count: int) -> Tensor | None:
@@ -198,13 +167,13 @@ class ChainTally(NamedTuple):
 
 @torch.no_grad()
 def chain_tally(
-    net: nn.Module, head: Head, scores: Any, y: Tensor, factors: Tensor | None, judged: tuple[Tensor, Tensor] | None
+    head: Head, scores: Any, y: Tensor, factors: Tensor | None, judged: tuple[Tensor, Tensor] | None
 ) -> ChainTally:
-    """Count a batch; losses and mistakes may be known already. A chain decides as it decodes, other nets by Viterbi."""
+    """Count a batch; losses and mistakes may be known already."""
     assert isinstance(head, StructuredHead)
     losses, counts = head.judge(scores, y) if judged is None else judged
     inside = torch.arange(y.shape[1], device=y.device) < scores.lengths[:, None]
-    wrong = (decided(net, head, scores) != y) & inside
+    wrong = (head.decide(scores) != y) & inside
     loss = exact(losses) if factors is None else exact(losses) * factors.to(losses.device)
     sums = (counts.sum(), scores.lengths.sum(), wrong.any(1).sum())
     return ChainTally(loss.sum(), exact(wrong.sum()), *(exact(each) for each in sums))
@@ -224,9 +193,8 @@ def compiled_tally(net: nn.Module, head: Head, x: Any, y: Tensor, factors: Tenso
     if X.width != inner.features:
         return None  # the net says what is wrong
     tags, weights = flat_tags(padded, X, inner.tags), ChainWeights.view(inner)
-    best = weights.decode(X, inner.tags)
-    losses = torch.from_numpy(weights.leads(X, best, tags).clip(0))
-    wrong = (best if inner.width == inner.tags else weights.decode(X, inner.width)) != tags
+    best = weights.decode(X)
+    losses, wrong = torch.from_numpy(weights.score_differences(X, best, tags).clip(0)), best != tags
     sequences = np.add.reduceat(wrong, X.offsets[:-1], dtype=np.int64) > 0
     loss = losses.sum() if factors is None else (losses * factors.cpu()).sum()
     sums = (wrong.sum(), sequences.sum(), X.tokens, sequences.sum())

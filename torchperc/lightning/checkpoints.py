@@ -72,7 +72,7 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
         """Read a file that :meth:`save_checkpoint` wrote, always with ``weights_only=True``; refuse any other."""
         if weights_only is False:
             raise ValueError("weights_only=False would run code found in the file; leave it out")
-        return _open(_local(path), map_location)[1]
+        return _open(_local(path), map_location)
 
     def remove_checkpoint(self, path: str | Path) -> None:
         """Remove a checkpoint file, if it exists."""
@@ -83,29 +83,15 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
             raise CheckpointError(f"cannot remove {target} ({error.strerror or error}); remove it by hand") from error
 
 
-def verified(path: str | Path) -> io.BytesIO:
-    """The bytes of a checkpoint that passed every check of :class:`SafeCheckpointIO`, for ``load_from_checkpoint``.
-
-    Example:
-        >>> import tempfile
-        >>> run = {"state_dict": {}, "epoch": 3, "pytorch-lightning_version": "2.6.6"}
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     SafeCheckpointIO().save_checkpoint(run, f"{folder}/last.ckpt")
-        ...     torch.load(verified(f"{folder}/last.ckpt"), weights_only=True)
-        {'state_dict': {}, 'epoch': 3, 'pytorch-lightning_version': '2.6.6'}
-    """
-    return io.BytesIO(_open(_local(path), None)[0])
-
-
 def plain(value: Any) -> Any:
     """A nested structure in plain types, which load without running code; tensors are not copied.
 
-    Subclasses of dict, list, tuple, str, int, float and Tensor, paths, numpy scalars, enums and sets are converted;
-    anything else is a ``TypeError`` that says where it is.
+    Subclasses of dict, list, tuple, str, int, float and Tensor, paths, numpy scalars and enums are converted; anything
+    else is a ``TypeError`` that says where it is.
 
     Example:
-        >>> plain({"file": Path("a") / "b", "lr": np.float64(0.5), "classes": {"y", "x"}, "shape": torch.Size((2,))})
-        {'file': 'a/b', 'lr': 0.5, 'classes': ['x', 'y'], 'shape': (2,)}
+        >>> plain({"file": Path("a") / "b", "lr": np.float64(0.5), "shape": torch.Size((2,))})
+        {'file': 'a/b', 'lr': 0.5, 'shape': (2,)}
         >>> plain({"hyper_parameters": {"layers": [2, print]}})  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         TypeError: hyper_parameters.layers[1] is a builtin_function_or_method, ...
@@ -123,12 +109,6 @@ def _plain(value: Any, at: str) -> Any:
     if isinstance(value, list | tuple):
         items = (_plain(item, f"{at}[{i}]") for i, item in enumerate(value))
         return tuple(items) if isinstance(value, tuple) else list(items)
-    if isinstance(value, set | frozenset):
-        members = [_plain(item, f"{at}{{…}}") for item in value]
-        try:
-            return sorted(members)
-        except (TypeError, RuntimeError):  # 1 < "a", and tensors
-            raise TypeError(f"{at or 'the value'} is a set whose items have no order; make it a list") from None
     if isinstance(value, Enum):
         return _plain(value.value, at)
     if isinstance(value, os.PathLike):
@@ -195,8 +175,8 @@ def _checksum(body: bytes) -> bytes:
     return checksum(body, size=_DIGEST // 2).encode()
 
 
-def _open(path: Path, map_location: Any | None) -> tuple[bytes, dict[str, Any]]:
-    """The bytes and the content of a checkpoint; nothing is unpickled before the checksum matches."""
+def _open(path: Path, map_location: Any | None) -> dict[str, Any]:
+    """The content of a checkpoint; nothing is unpickled before the checksum matches."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -218,4 +198,4 @@ def _open(path: Path, map_location: Any | None) -> tuple[bytes, dict[str, Any]]:
     sound = _sound(checkpoint, f"cannot load {path}")
     if "pytorch-lightning_version" not in sound:
         raise CheckpointError(f"cannot load {path}: it holds weights but no run to resume; use a Trainer's file")
-    return content, sound
+    return sound

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.data.partition import whole
-from torchperc.data.scaling import pieces
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
-from torchperc.samples import shards
-from torchperc.samples.digest import of_cells
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
-_SHARDS = "shards-"  # before the hash of a data set that several processes have together
 
 
 class TabularDataModule(SplitTable, pl.LightningDataModule):
@@ -28,8 +20,8 @@ class TabularDataModule(SplitTable, pl.LightningDataModule):
     The split is stratified and seeded, missing values are filled and features scaled by the training set alone, and
     labels of any name are mapped to −1/+1 or class indices; ``decode`` maps them back. Sparse samples stay sparse. Real
     targets are split without regard to their values and scaled by the training set, too; ``unscaled`` is the way back.
-    Data larger than memory are split and scaled into temporary files. In several processes a batch is that of all of
-    them together, of which each has a piece.
+    Data larger than memory are split and scaled into temporary files; of sparse ones, give a ``batch_size``. In several
+    processes a batch is that of all of them together, of which each has a piece.
 
     Args:
         source: a gate (``"AND"``, ``"XOR"``, ``"parity-3"``, …), ``"separable-blobs"``, ``"noisy-blobs"``, ``"moons"``,
@@ -96,53 +88,31 @@ class TabularDataModule(SplitTable, pl.LightningDataModule):
 
     @property
     def _sharding(self) -> str:
-        """Shards are each process's own; other processes share if they are those of the Trainer."""
-        if self.dataset.shard is not None:
-            return "own"
+        """Processes share the batches if they are those of the Trainer."""
         return "split" if self.trainer is not None and self.trainer.world_size > 1 else "none"
 
     def _whole(self, part: int) -> SliceLoader | list[SliceLoader]:
         X, y = self.parts[part]
-        loader = self._evaluated(X, y)
-        return loader if sum(loader.counts) else []
+        return self._evaluated(X, y) if len(y) else []
 
     def _evaluated(self, X: Any, y: Tensor) -> SliceLoader:
-        size = part_size(X)
-        if self.dataset.shard is not None:  # all must cut alike, and some may hold all in memory
-            size = min((each for each in shards.gathered(size) if isinstance(each, int)), default="full")
-        loader = SliceLoader(X, y, size, sharding=self._sharding)
+        loader = SliceLoader(X, y, part_size(X), sharding=self._sharding)
         loader.resumable = False  # a Trainer's sanity check reads the first batches and no more
         return loader
 
     def state_dict(self) -> dict[str, Any]:
         """What was fitted: scaling, labels, encoding, and a hash of the data."""
-        labels, hashed = list(self.dataset.labels), self._hash_of_shards if self.dataset.shard else self.digest
-        state = {"scaler": self.scaler.state(), "labels": labels, "data": hashed, "seed": self.seed}
+        labels = list(self.dataset.labels)
+        state = {"scaler": self.scaler.state(), "labels": labels, "data": self.digest, "seed": self.seed}
         if self.target_scaler is not None:
             state["target_scaler"] = self.target_scaler.state()
         return state if self.encoding is None else {**state, "encoding": self.encoding.state()}
 
-    @cached_property
-    def _hash_of_shards(self) -> str:
-        """The same as a sum, which several processes make together, however many they are."""
-        y, sets = self.dataset.y, torch.empty_like(self.dataset.y)
-        for number, index in enumerate(self.indices):
-            sets[index] = number
-        sharded = self.dataset.shard is not None
-        first = sum(shards.gathered(len(y))[: shards.here()[0]]) if sharded else 0
-        total = of_cells(torch.stack([y, sets], 1).double().numpy(), first, column=2**40)
-        for piece in pieces(self.dataset.X)():
-            total += of_cells(piece.numpy() if isinstance(piece, Tensor) else piece, first)
-            first += piece.shape[0]
-        totals = shards.gathered(total) if sharded else [total]
-        return f"{_SHARDS}{sum(totals) % 2**64:016x}"
-
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Refuse to resume with other data; shards of the same may be more or fewer than they were."""
+        """Refuse to resume with other data."""
         if self.trainer is not None and self.trainer.state.fn != pl.trainer.states.TrainerFn.FITTING:
             return
-        ours = self.state_dict()
-        if str(state_dict.get("data")).startswith(_SHARDS):
-            ours["data"] = self._hash_of_shards
-        if state_dict != ours:
+        if str(state_dict.get("data")).startswith("shards-"):
+            raise ValueError("the checkpoint is of a run on shards of a file (0.2); train again without shard")
+        if state_dict != self.state_dict():
             raise ValueError(f"source={self.source!r} is not the data the checkpoint was made on, or its split differs")

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -17,25 +14,26 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from torchperc import _checks as checks
 from torchperc.descent.sgd import LinearNet, check_linear, descend
-from torchperc.lightning._pl import pl
-from torchperc.lightning.base import LitNet, Samples, pieces
-from torchperc.lightning.chains import WholeSequences
-from torchperc.lightning.checkpoints import plain
-from torchperc.lightning.loader import Mapped, SliceLoader, is_mapped
-from torchperc.lightning.metrics import Sums
+from torchperc.lightning.base import WEIGHTS_ALONE, LitNet, Samples, padded
+from torchperc.lightning.checkpoints import CheckpointError, plain
+from torchperc.lightning.metrics import EpochSums
 from torchperc.model.describe import as_factory, described_factory, uncompiled
 from torchperc.nn import functional as tpf
-from torchperc.nn.derivatives import curvature_bound, safe_lr
-from torchperc.nn.heads import Head, LogisticHead, SquaredHead, loss_code
+from torchperc.nn.heads import Head, LogisticHead, SquaredHead
 from torchperc.rules.problem import check_net
 from torchperc.samples import shards
-from torchperc.samples.parts import rows_as_read
-from torchperc.samples.rows import CsrRows, DenseRows, Rows
-from torchperc.theory import auto_lr, rate_warning
+from torchperc.theory import rate_warning
 
 UPDATES = ("batch", "sample")
-STARTS = ("as-is", "two-sample")
 INTERVALS = ("epoch", "step")
+_REMOVED = {  # what checkpoints of 0.2 may have been made with
+    "module": ("LitLeastSquares", "use tp.minimise, or load the weights into a LitRegressor by load_state_dict"),
+    "lr": ("auto", f"pass lr=tp.theory.auto_lr(head, X), or {WEIGHTS_ALONE}"),
+    "start": ("two-sample", WEIGHTS_ALONE),
+    "class_weight": ("balanced", f"pass class_weight=tp.functional.balanced_weights(y), or {WEIGHTS_ALONE}"),
+}
+_LOGISTIC_BEARS = 10  # times the limit 2/L: above it a squared error grows forever, the logistic loss flattens out
+_WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a fraction of a second
 
 
 class LitDescent(LitNet):
@@ -44,17 +42,14 @@ class LitDescent(LitNet):
     Arguments are those of :class:`LitClassifier`.
     """
 
-    _starts: str  # what two samples are a start for
-
     def __init__(
         self,
         net: nn.Module,
         head: Head | str,
-        lr: float | str | None,
+        lr: float | None,
         update: str,
         optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None,
         scheduler: Callable[[Optimizer], LRScheduler] | None,
-        start: str,
         interval: str,
         monitor: str | None,
     ) -> None:
@@ -65,35 +60,20 @@ class LitDescent(LitNet):
                 f"lr={lr} is for the default optimizer; give the learning rate to your optimizer and leave lr out "
                 "(lr=None), or the optimizer (optimizer=None)"
             )
-        self._auto = isinstance(lr, str) and checks.one_of("lr", lr, ("auto",)) == "auto"
         if optimizer is None:  # else there is no lr to look up, which Lightning's learning rate finder relies on
-            self.lr = 0.1 if lr is None or isinstance(lr, str) else checks.number("lr", lr, above=0)
+            self.lr = 0.1 if lr is None else checks.number("lr", lr, above=0)
         self.update = checks.one_of("update", update, UPDATES)
-        self.start = checks.one_of("start", start, STARTS)
         self.interval = checks.one_of("interval", interval, INTERVALS)
         self.monitor = monitor
         if self._scheduler is None and (monitor is not None or interval != "epoch"):
             raise ValueError("interval and monitor are for a scheduler, and there is none; leave them out")
-        for asked, what in ((self._auto, "lr='auto'"), (start != "as-is", f"start={start!r}")):
-            if asked and not isinstance(uncompiled(self.net), LinearNet):
-                raise TypeError(f"{what} needs a linear net, found {type(uncompiled(self.net)).__name__}; leave it out")
-        if update == "sample" or start == "two-sample":
-            net = self._linear()
-            if start == "two-sample" and len(net.weight) > 1:
-                raise ValueError(
-                    f"start='two-sample' is for {self._starts}, the net has {len(net.weight)}; leave it out"
-                )
-        self.automatic_optimization = update == "batch"
+        if update == "sample":
+            check_linear(uncompiled(self.net))
         self._lr_used = math.nan
         self._sums = self._new_sums()
-        self._begun = False
-        self._compared = True
         self._counted: tuple[int, int] | None = None
-        options = {"update": update, "start": start, "interval": interval, "monitor": monitor}
-        self.save_hyperparameters(plain({**self._described(), "lr": None if optimizer else lr or self.lr, **options}))
-
-    def _linear(self) -> LinearNet:
-        return check_linear(uncompiled(self.net))
+        options = {"lr": getattr(self, "lr", None), "update": update, "interval": interval, "monitor": monitor}
+        self.save_hyperparameters(plain({**self._described(), **options}))
 
     def _described(self) -> dict[str, Any]:
         described = {"optimizer": described_factory(self._optimizer), "scheduler": described_factory(self._scheduler)}
@@ -103,24 +83,16 @@ class LitDescent(LitNet):
 
     def configure_optimizers(self) -> Any:
         """The optimizer, and the scheduler with its interval."""
-        if self._auto:
-            self.lr = self._largest_safe_lr()
         optimizer = self._make_optimizer()
         if self._scheduler is None:
             return optimizer
         scheduler = self._scheduler(optimizer)
-        config = {"scheduler": scheduler, "interval": self.interval}
-        if isinstance(scheduler, ReduceLROnPlateau):
-            if self.monitor is None:
-                raise ValueError("ReduceLROnPlateau needs a metric to look at; use monitor='loss/val'")
-            if self.automatic_optimization:
-                config["monitor"] = self.monitor
-            elif self.interval == "step":  # the module steps it itself
-                raise ValueError(
-                    "with update='sample' ReduceLROnPlateau steps at the end of an epoch; use interval='epoch'"
-                )
-        elif self.monitor is not None:
+        plateau = isinstance(scheduler, ReduceLROnPlateau)
+        if plateau and self.monitor is None:
+            raise ValueError("ReduceLROnPlateau needs a metric to look at; use monitor='loss/val'")
+        if self.monitor is not None and not plateau:
             raise ValueError(f"monitor={self.monitor!r} is for ReduceLROnPlateau, found {type(scheduler).__name__}")
+        config = {"scheduler": scheduler, "interval": self.interval, "monitor": self.monitor}
         return {"optimizer": optimizer, "lr_scheduler": config}
 
     def _make_optimizer(self) -> Optimizer:
@@ -128,34 +100,18 @@ class LitDescent(LitNet):
         optimizer: Optimizer = make(self.net.parameters())
         return optimizer
 
-    def _largest_safe_lr(self) -> float:
-        loader, size = train_loader(self.trainer), None
-        if isinstance(loader, SliceLoader):
-            size = "full" if len(loader) == 1 else loader.batch_size
-        options = self._curvature(1 if self.update == "sample" else size)
-        if isinstance(loader, SliceLoader) and self._sees_all(loader) and not is_mapped(loader.X):
-            return auto_lr(self.head, loader.X.float() if loader.X.dtype.itemsize < 4 else loader.X, **options)
-        spread = not self._sees_all(loader)
-        return _auto_lr_of_batches(self.head, self._batches_before("lr='auto'"), **options, spread=spread)
-
-    def _curvature(self, batch_size: int | str | None) -> dict[str, Any]:
-        """What the largest learning rate depends on, besides head and data."""
-        net = self._linear()
-        classes = None if len(net.weight) == 1 else len(net.weight)
-        return {"bias": net.bias is not None, "num_classes": classes, "batch_size": batch_size}
-
-    def _warn_of_a_large_lr(self, X: Tensor) -> None:
-        """Before the first step of full-batch descent."""
-        net = uncompiled(self.net)
-        if self._auto or self._optimizer is not None or not isinstance(net, LinearNet):
+    def _warn_of_a_large_lr(self, X: Any) -> None:
+        """Before the first step of plain full-batch descent in one process."""
+        net, alone = uncompiled(self.net), self._processes() == 1 and self.trainer.num_training_batches == 1
+        if not alone or self.update == "sample" or self._optimizer is not None or not isinstance(net, LinearNet):
             return
         if not isinstance(self.head, SquaredHead | LogisticHead) or X.dtype.itemsize < 4:
             return
         numbers = X.values().numel() if X.layout == torch.sparse_csr else X.numel()
         if numbers * X.shape[1] <= _WORTH_A_LOOK:
-            # above the limit a squared error grows forever; the logistic loss flattens out
             lr = self.lr if isinstance(self.head, SquaredHead) else self.lr / _LOGISTIC_BEARS
-            X, options = X.detach().cpu(), self._curvature("full")
+            units, X = len(net.weight), X.detach().cpu()
+            options: dict[str, Any] = {"bias": net.bias is not None, "num_classes": None if units == 1 else units}
             if rate_warning(lr, self.head, X, **options):
                 warnings.warn(str(rate_warning(self.lr, self.head, X, **options)), UserWarning, stacklevel=2)
 
@@ -163,42 +119,33 @@ class LitDescent(LitNet):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         """One step per batch, or one step per sample."""
-        samples = self._samples(batch, "train", batch_idx)
+        samples = padded(self._samples(batch, "train", batch_idx))
         here = (self.trainer.current_epoch, batch_idx)
         again, self._counted = here == self._counted, here  # LBFGS asks for a loss several times
         if batch_idx == 0 and not again:  # a new epoch, which no hook says of a run resumed at the end of one
             self._sums.reset()
-        first = self.trainer.global_step == 0 and self.trainer.num_training_batches == 1
-        if not self._compared:
-            self._compared = True
-            shape = (getattr(uncompiled(self.net), "features", 0),) if self.chains else tuple(samples.x.shape[1:])
-            shards.agreed("the shape of a sample", shape)
-        loader: Any = self.trainer.train_dataloader
-        X = samples.x if self._processes() == 1 else loader.X if self._sees_all(loader) else None
-        if first and not again and self.update == "batch" and isinstance(X, Tensor) and self.trainer.is_global_zero:
-            self._warn_of_a_large_lr(X)
+            if self.trainer.global_step == 0:
+                self._warn_of_a_large_lr(samples.x)
         self._lr_used = float(self.trainer.optimizers[0].param_groups[0]["lr"])  # before a scheduler's next
         if self.update == "sample":
-            loss = self._step_by_samples(samples)
-            for config in self.trainer.lr_scheduler_configs:  # here, before a callback saves the batch's state
-                due = self.trainer.is_last_batch or config.interval == "step"
-                if due and not isinstance(config.scheduler, ReduceLROnPlateau):
-                    config.scheduler.step()
-            return loss
-        sums = self._new_sums() if again else self._sums
-        in_pieces = isinstance(samples.x, Mapped | WholeSequences)
-        loss = self._accumulated(samples, sums) if in_pieces else self._batch_loss(samples, sums)
+            return self._step_by_samples(samples)
+        loss = self._batch_loss(samples, self._new_sums() if again else self._sums)
         return loss if self._processes() == 1 else self._over_batch(loss, len(samples.y))
 
+    def backward(self, loss: Tensor, *args: Any, **options: Any) -> None:
+        """With ``update="sample"`` nothing: the weights have moved, and the optimizer finds no gradients."""
+        if self.update == "batch":
+            super().backward(loss, *args, **options)
+
     def _over_batch(self, loss: Tensor, count: int) -> Tensor:
-        """The mean loss of the batch of all processes, whose mean gradient is what DDP makes of their gradients."""
+        """Rescale the loss so that DDP's averaging gives the gradient of the mean over all processes."""
         own = torch.tensor(float(count), dtype=torch.float64, device=loss.device)
         total, samples = shards.summed(torch.stack([loss.detach() * own, own]))
         scaled: Tensor = loss * (own / samples * self._processes()).to(loss.dtype)
         mean: Tensor = (total / samples).to(loss.dtype)  # the value, too, as a line search compares values
         return mean + (scaled - scaled.detach())
 
-    def _batch_loss(self, samples: Samples, sums: Sums) -> Tensor:
+    def _batch_loss(self, samples: Samples, sums: EpochSums) -> Tensor:
         x, y, weight = samples
         if self.chains and not len(y):  # as below
             sums.add(0, None, None)
@@ -213,36 +160,17 @@ class LitDescent(LitNet):
         return losses.mean() if factors is None else (losses * factors.to(losses)).mean()
 
     def _step_by_samples(self, samples: Samples) -> Tensor:
-        optimizer = self.optimizers()
-        length, net = self._length(), self._linear()
-        total = torch.zeros((), dtype=torch.float64, device=samples.y.device)
-        for x, y, weight in pieces(samples):
-            if tpf.is_sparse(x) and x.device.type != "cpu":
-                raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
-            factors = self._factors(net.weight.T.squeeze(-1), y, weight)  # which has the shape of scores
-            lr = optimizer.param_groups[0]["lr"]  # type: ignore[union-attr]  # there is one optimizer
-            learns = factors is None or bool(factors.any())  # a batch may hold nothing but weights of 0
-            scores = descend(net, self.head, x, y, float(lr), sample_weight=factors) if learns else self(x).detach()
-            found = self._tally(scores, y, factors)
-            self._sums.add(len(y), found, length)
-            total = total.to(found.loss.device) + found.loss
-        optimizer.step()  # type: ignore[union-attr]  # no gradients, so nothing moves: it counts the step
-        return total / len(samples.y)
-
-    def _accumulated(self, samples: Samples, sums: Sums) -> Tensor:
-        """The mean loss of samples larger than memory; it has the gradient that was added up piece by piece."""
-        parameters = [p for p in self.net.parameters() if p.requires_grad]
-        gradient = [torch.zeros_like(p) for p in parameters]
-        total = torch.zeros((), dtype=torch.float64, device=samples.y.device)
-        for part in pieces(samples):
-            loss = self._batch_loss(part, sums)
-            fraction = len(part.y) / len(samples.y)
-            for total_g, g in zip(gradient, torch.autograd.grad(loss, parameters, allow_unused=True), strict=True):
-                if g is not None:
-                    total_g.add_(g, alpha=fraction)
-            total += loss.detach() * fraction
-        slope = torch.stack([(p * g).sum() for p, g in zip(parameters, gradient, strict=True)]).sum()
-        return total.to(slope.dtype) + (slope - slope.detach())
+        x, y, weight = samples
+        if tpf.is_sparse(x) and x.device.type != "cpu":
+            raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
+        length, net = self._length(), check_linear(uncompiled(self.net))
+        factors = self._factors(net.weight.T.squeeze(-1), y, weight)  # which has the shape of scores
+        learns = factors is None or bool(factors.any())  # a batch may hold nothing but weights of 0
+        lr = self._lr_used
+        scores = descend(net, self.head, x, y, lr, sample_weight=factors) if learns else self(x).detach()
+        found = self._tally(scores, y, factors)
+        self._sums.add(len(y), found, length)
+        return found.loss / len(y)  # type: ignore[no-any-return]  # a tensor
 
     def _length(self) -> Tensor | None:
         """‖w‖ of a linear net, which turns a slack into a distance; ``None`` for other nets."""
@@ -252,46 +180,30 @@ class LitDescent(LitNet):
     # --- epochs ---
 
     def setup(self, stage: str) -> None:
-        """Refuse the learning rate finder if there is no learning rate to set, and processes that differ."""
+        """Refuse the learning rate finder if there is no learning rate to set."""
         finds = any(type(callback).__name__ == "LearningRateFinder" for callback in self.trainer.callbacks)  # type: ignore[attr-defined]
-        if finds and (self._auto or self._optimizer is not None):
-            what = "lr='auto'" if self._auto else "an optimizer of its own"
-            raise ValueError(f"the learning rate finder sets lr, which {what} does not use; give lr a number")
-        if stage == "fit":
-            self._agree()
-            self._compared = self._processes() == 1
+        if finds and self._optimizer is not None:
+            raise ValueError("the learning rate finder sets lr, which your optimizer does not use; leave it out")
 
     def on_fit_start(self) -> None:
         """Refuse what would be ignored or give other results."""
         if self.update == "sample":
             self._refuse("update='sample', one step per sample in turn,", "update='batch' or devices=1")
             check_net(uncompiled(self.net))
-            optimizer = self.trainer.optimizers[0]
+            trainer, optimizer = self.trainer, self.trainer.optimizers[0]
             names = ("momentum", "weight_decay", "dampening", "nesterov", "maximize")
             extras = [name for name in names if any(group.get(name) for group in optimizer.param_groups)]
             extras += ["several parameter groups"] if len(optimizer.param_groups) > 1 else []
+            extras += ["accumulate_grad_batches"] if trainer.accumulate_grad_batches > 1 else []
+            extras += ["gradient_clip_val"] if trainer.gradient_clip_val else []
             if not isinstance(optimizer, torch.optim.SGD) or extras:
                 found = type(optimizer).__name__ + (f" with {', '.join(extras)}" if extras else "")
                 raise ValueError(f"update='sample' makes the steps of plain SGD, found {found}; use update='batch'")
 
     def on_train_start(self) -> None:
-        """The two-sample start, which reads training data."""
-        loader: Any = train_loader(self.trainer)
+        """Refuse processes with different numbers of batches, which would wait for each other forever."""
         if self._processes() > 1:
             shards.agreed("the number of batches per epoch", self.trainer.num_training_batches)
-            shards.agreed("the number of samples", len(loader.y) if self._sees_all(loader) else None)
-        begun, self._begun = self._begun, True
-        if self.start == "two-sample" and not begun:
-            weight, bias = self._two_sample_start(self._batches_before(), spread=not self._sees_all(loader))
-            net = self._linear()
-            with torch.no_grad():
-                net.weight.copy_(weight)
-                if net.bias is not None:
-                    net.bias.copy_(bias)
-
-    @abstractmethod
-    def _two_sample_start(self, batches: Iterator[Samples], *, spread: bool) -> tuple[Tensor, Tensor]:
-        """Weight and bias to start from; with ``spread`` each process has a part of every batch."""
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, before any callback looks at it."""
@@ -302,14 +214,6 @@ class LitDescent(LitNet):
     def on_train_epoch_end(self) -> None:
         """Log an epoch that was cut short, as by ``max_time``."""
         self._log_epoch()
-        scheduler = self.lr_schedulers()
-        if not self.automatic_optimization and isinstance(scheduler, ReduceLROnPlateau):
-            metrics = self.trainer.callback_metrics
-            if self.monitor in metrics:
-                scheduler.step(metrics[self.monitor])
-            elif not self.trainer.fit_loop.restarting:  # then it was there before the checkpoint was made
-                known = ", ".join(sorted(metrics)) or "none"
-                raise ValueError(f"monitor={self.monitor!r} was not logged in this epoch; the metrics are {known}")
 
     def _log_epoch(self) -> None:
         if not self._sums.begun:
@@ -320,24 +224,6 @@ class LitDescent(LitNet):
         values["lr"] = self._lr_used
         self._log({f"{name}/train" if name in self._measures else name: value for name, value in values.items()})
         self._sums.reset()
-
-    # --- a look at the training data ---
-
-    def _batches_before(self, needs_all: str | None = None) -> Iterator[Samples]:
-        """The training batches, in a pass that changes no random draw of the training."""
-        loader, count = train_loader(self.trainer), self.trainer.num_training_batches
-        if isinstance(loader, SliceLoader):  # which remembers how far it has been read
-            yield Samples(loader.X, loader.y, None)
-            return
-        if needs_all is not None and math.isinf(count):
-            raise ValueError(f"{needs_all} needs to read all training data, and the loader has no length; leave it out")
-        with _draws_unchanged(loader):
-            for number, batch in enumerate(islice(loader, None if math.isinf(count) else int(count))):
-                yield self._samples(batch, "train", number)
-
-    def _sees_all(self, loader: Any) -> bool:
-        """Whether :meth:`_batches_before` gives this process all samples, not a part of them."""
-        return self._processes() == 1 or (isinstance(loader, SliceLoader) and loader.sharding != "own")
 
     # --- checkpoints ---
 
@@ -353,96 +239,15 @@ class LitDescent(LitNet):
         super().on_save_checkpoint(checkpoint)
         sums = self._sums.state_dict()
         checkpoint["sums"] = sums if self._processes() == 1 else shards.gathered(sums)
-        checkpoint["begun"] = self._begun
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Resume with the sums of the epoch."""
+        """Resume with the sums of the epoch; refuse what needs something that 0.3 removed."""
+        given = {**checkpoint.get("torchperc", {}), **checkpoint.get("hyper_parameters", {})}
+        for name, (value, instead) in _REMOVED.items():
+            if given.get(name) == value:
+                raise CheckpointError(f"the checkpoint needs {name}={value!r}, which torchperc 0.3 removed; {instead}")
         super().on_load_checkpoint(checkpoint)
         sums = checkpoint["sums"]
         if isinstance(sums, list):
             sums = sums[self.trainer.global_rank if self._is_fitting() else 0]
         self._sums.load_state_dict(sums)
-        self._begun = checkpoint["begun"]
-
-
-_LOGISTIC_BEARS = 10
-_WORTH_A_LOOK = 10**9  # multiplications to find the curvature before a run: a fraction of a second
-_DIRECT = 2000
-
-
-def train_loader(trainer: pl.Trainer) -> Any:
-    """The loader of the training data, also before the Trainer has made it."""
-    if trainer.train_dataloader is None:  # optimizers are made before loaders are
-        trainer.fit_loop.setup_data()
-    return trainer.train_dataloader
-
-
-@contextmanager
-def _draws_unchanged(loader: Any) -> Iterator[None]:
-    """Restore all random states that a pass over a ``DataLoader`` uses."""
-    owners = (loader, getattr(loader, "sampler", None))
-    generators = [g for g in (getattr(owner, "generator", None) for owner in owners) if isinstance(g, torch.Generator)]
-    states = [generator.get_state() for generator in generators]
-    try:
-        with torch.random.fork_rng(devices=[]):
-            yield
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
-
-
-def rows_of(X: Any) -> Rows:
-    """The samples of a batch."""
-    if is_mapped(X):
-        return rows_as_read(X)
-    return CsrRows(checks.as_csr(X)) if checks.is_sparse(X) else DenseRows(X)
-
-
-def _auto_lr_of_batches(
-    head: Head,
-    batches: Iterator[Samples],
-    *,
-    bias: bool,
-    num_classes: int | None,
-    batch_size: int | str | None,
-    spread: bool,
-) -> float:
-    """1/L in one pass over batches, see :mod:`torchperc.theory.rates`; ``batch_size=None`` is that of the batches.
-
-    With ``spread`` each process has a part of every batch.
-    """
-    bound = curvature_bound(loss_code(head)[0], num_classes or 1)
-    if not bound:
-        return 1.0
-    constant, gram = float(bias), None
-    longest = total = 0.0
-    sizes = []
-    for X, y, _ in batches:
-        sizes.append(len(y))
-        for part in rows_as_read(X, torch.float64).pieces() if is_mapped(X) else (rows_of(X).double(),):
-            if not len(part):
-                continue
-            lengths = part.squared_norms() + constant
-            longest, total = max(longest, float(lengths.max())), total + float(lengths.sum())
-            if part.width > _DIRECT:
-                continue
-            if gram is None:
-                gram = torch.zeros(part.width + 1, part.width + 1, dtype=torch.float64)
-            raw = part.raw()
-            gram[:-1, :-1] += torch.from_numpy((raw.T @ raw).toarray()) if part.sparse else part.mix(part.dense())
-            ones = constant * torch.ones(len(part), 1, dtype=torch.float64)
-            gram[-1, :-1] += part.mix(ones)[0]
-            gram[-1, -1] += ones.square().sum()
-    if spread:
-        total, *sizes = shards.summed(torch.tensor([total, *sizes], dtype=torch.float64)).tolist()
-        longest = -float(shards.least(torch.tensor(-longest, dtype=torch.float64)))
-        if width := max(shards.gathered(0 if gram is None else len(gram))):
-            gram = shards.summed(torch.zeros(width, width, dtype=torch.float64) if gram is None else gram)
-    if gram is not None:
-        gram[:-1, -1] = gram[-1, :-1]
-        total = min(total, float(torch.linalg.eigvalsh(gram)[-1]) * (1 + 1e-12))
-    if batch_size is not None:
-        size = sum(sizes) if isinstance(batch_size, str) else batch_size
-        sizes = [size, sum(sizes) % size or size]
-    curvature = longest if max(sizes) == 1 else min(longest, total / min(sizes))
-    return safe_lr(bound * curvature)

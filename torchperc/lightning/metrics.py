@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +17,6 @@ from torchperc.samples import shards
 # rank_zero_only keeps it from averaging them again, which is not exact. Every process logs them, for its callbacks.
 ONCE_PER_EPOCH: dict[str, Any] = {"on_step": False, "on_epoch": True, "batch_size": 1}
 ONCE_PER_EPOCH |= {"sync_dist": True, "rank_zero_only": True}
-_ONE_THREAD = 32767  # numbers that torch works on in one thread; waking others costs milliseconds on a busy machine
 
 
 class Tally(NamedTuple):
@@ -40,22 +37,12 @@ def tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None = None, 
         >>> [float(each) for each in tally(PerceptronHead(), torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1, 1, 1]))]
         [1.0, 1.0, 2.0, -1.0]
     """
-    size = max(1, _ONE_THREAD // (1 if scores.dim() == 1 else scores.shape[-1]))
-    if scores.device.type != "cpu" or len(y) <= size:
-        return _tally(head, scores, y, factors, losses)
-    none = [None] * -(-len(y) // size)
-    columns = (none if column is None else column.split(size) for column in (scores, y, factors, losses))
-    found = [_tally(head, *part) for part in zip(*columns, strict=True)]
-    loss, errors, mistakes, slack = (torch.stack(column) for column in zip(*found, strict=True))
-    return Tally(loss.sum(), errors.sum(), mistakes.sum(), slack.min())
-
-
-def _tally(head: Head, scores: Tensor, y: Tensor, factors: Tensor | None, losses: Tensor | None) -> Tally:
     losses = head.loss(scores, y, reduction="none") if losses is None else losses
     errors = exact((head.decide(scores) != y).sum())
     mistakes = errors if type(head).mistakes is Head.mistakes else exact(head.mistakes(scores, y).sum())
     loss = losses.sum(dtype=errors.dtype) if factors is None else (losses * factors).sum(dtype=errors.dtype)
-    return Tally(loss, errors, mistakes, exact(tpf.slacks(scores, y).min()))
+    centred = scores - head.threshold if scores.dim() == y.dim() else scores
+    return Tally(loss, errors, mistakes, exact(tpf.slacks(centred, y).min()))
 
 
 def exact(values: Tensor) -> Tensor:
@@ -69,25 +56,20 @@ def exact(values: Tensor) -> Tensor:
 
 
 def squared_length(parameters: Iterable[Tensor]) -> float:
-    """Σ w² over parameters in double precision; on the CPU in one thread.
+    """Σ w² over parameters in double precision.
 
     Example:
         >>> squared_length([torch.tensor([3.0, 4.0])])
         25.0
     """
-    return float(_squared_length(parameters))
+    return float(sum(exact(parameter.detach()).square().sum() for parameter in parameters))
 
 
-def _squared_length(parameters: Iterable[Tensor]) -> Tensor | float:
-    total: Tensor | float = 0.0
-    for parameter in parameters:
-        values = exact(parameter.detach())
-        total += float(np.square(values.numpy()).sum()) if values.device.type == "cpu" else values.square().sum()
-    return total
+class EpochSums:
+    """Sums over the batches of an epoch: losses, wrong decisions, mistakes and the smallest slack.
 
-
-class Sums(ABC):
-    """Sums over the batches of an epoch; nothing is read off the device before :meth:`means`."""
+    Nothing is read off the device before :meth:`means`.
+    """
 
     sums: Any
     begun: bool
@@ -96,37 +78,6 @@ class Sums(ABC):
     def __init__(self) -> None:
         self.reset()
 
-    @abstractmethod
-    def reset(self) -> None:
-        """Forget everything."""
-
-    @abstractmethod
-    def add(self, count: int, found: Any, norm: Tensor | None) -> None:
-        """Add a batch of so many samples.
-
-        A batch without samples, as one of several processes may have, has begun the epoch and adds nothing.
-        """
-
-    @abstractmethod
-    def over_processes(self, device: torch.device) -> Sums:
-        """The sums of all processes; ``device`` is where they tell each other."""
-
-    @abstractmethod
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from there."""
-
-    @abstractmethod
-    def means(self, parameters: Iterable[Tensor] = ()) -> dict[str, float]:
-        """The metrics by name, and ``norm``, √Σ w² over parameters."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """The sums so far."""
-        return {"begun": self.begun, "count": self.count, **self.sums._asdict()}
-
-
-class EpochSums(Sums):
-    """Those of a classifier: losses, wrong decisions, mistakes and the smallest slack."""
-
     def reset(self) -> None:
         """Forget everything."""
         self.begun, self.count = False, 0
@@ -134,7 +85,10 @@ class EpochSums(Sums):
 
     @torch.no_grad()
     def add(self, count: int, found: Tally | None, norm: Tensor | None) -> None:
-        """Add a batch of so many samples; the norm of the weights turns a slack into a distance."""
+        """Add a batch of so many samples; the norm of the weights turns a slack into a distance.
+
+        A batch without samples, as one of several processes may have, has begun the epoch and adds nothing.
+        """
         self.begun = True
         if found is None:
             return
@@ -160,24 +114,21 @@ class EpochSums(Sums):
         """How many were wrong, and of how many."""
         return int(self.sums.errors), self.count
 
+    def state_dict(self) -> dict[str, Any]:
+        """The sums so far."""
+        return {"begun": self.begun, "count": self.count, **self.sums._asdict()}
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
         self.count, self.sums = state["count"], Tally(*(state[name] for name in Tally._fields))
         self.begun = state.get("begun", self.count > 0)
 
     def means(self, parameters: Iterable[Tensor] = ()) -> dict[str, float]:
-        """Mean loss, fraction of wrong decisions, number of mistakes as the head counts them, smallest slack.
-
-        ``norm`` is √Σ w² over parameters, read off the device together with the others.
-        """
-        length = _squared_length(parameters)
-        sums = torch.stack(list(self.sums))
-        if isinstance(length, Tensor):
-            sums = torch.cat((sums.to(length), length[None]))
-        loss, errors, mistakes, slack, *squares = sums.tolist()
-        norm = math.sqrt(squares[0] if squares else float(length))
-        means = {"loss": loss / self.count, "error": errors / self.count, "mistakes": mistakes}
-        return {**means, "margin": slack, "norm": norm}
+        """Mean loss, error, mistakes as the head counts them, smallest slack, and ``norm``, √Σ w² over parameters."""
+        lengths = [parameter.detach().to(self.sums.loss).square().sum() for parameter in parameters]
+        loss, errors, mistakes, slack, *squares = torch.stack([*self.sums, *lengths]).tolist()  # one wait for a device
+        means = {"loss": loss / self.count, "error": errors / self.count, "mistakes": mistakes, "margin": slack}
+        return {**means, "norm": math.sqrt(sum(squares))}
 
 
 class Moments(NamedTuple):
@@ -192,7 +143,7 @@ class Moments(NamedTuple):
     mean: Tensor
     spread: Tensor
 
-    def and_those(self, of: Moments) -> Moments:
+    def merge(self, of: Moments) -> Moments:
         """The moments of two sets of samples together."""
         weight = self.weight + of.weight
         fraction = torch.where(weight > 0, of.weight / weight, torch.zeros_like(weight))
@@ -222,7 +173,7 @@ def moments(
     return Moments((c * losses).sum(), weight, squares, mean, (each * (target - mean).square()).sum(0))
 
 
-class RegressionSums(Sums):
+class RegressionSums(EpochSums):
     """Those of regression: mean loss, and RMSE and R² as scikit-learn has them, averaged over outputs."""
 
     sums: Moments | None
@@ -231,12 +182,12 @@ class RegressionSums(Sums):
         """Forget everything."""
         self.begun, self.count, self.sums = False, 0, None
 
-    def add(self, count: int, found: Moments | None, norm: Tensor | None = None) -> None:
+    def add(self, count: int, found: Any, norm: Tensor | None = None) -> None:
         """Add a batch of so many samples; ``norm`` is for classifiers."""
         self.begun = True
         if found is not None:
             self.count += count
-            self.sums = found if self.sums is None else self.sums.and_those(found)
+            self.sums = found if self.sums is None else self.sums.merge(found)
 
     def over_processes(self, device: torch.device) -> RegressionSums:
         """The sums of all processes."""

@@ -12,8 +12,8 @@ from torch.utils.data import DistributedSampler, SequentialSampler
 from torchperc import _checks as checks
 from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.checkpoints import plain
-from torchperc.lightning.loader import SliceLoader, local_numbers
-from torchperc.lightning.metrics import EpochSums, Sums
+from torchperc.lightning.loader import SliceLoader
+from torchperc.lightning.metrics import EpochSums
 from torchperc.lightning.rule_runs import Learning, OnlineChains, OnlineLearning, WholeChains, WholeLearning
 from torchperc.model.describe import as_net, uncompiled
 from torchperc.nn.heads import PerceptronHead
@@ -45,13 +45,11 @@ class LitRule(LitNet):
     :class:`LitClassifier` accepts them: ``mistakes`` are sequences, ``error/train`` is the fraction of wrong tags in
     them, ``error/sequence/train`` their fraction of all sequences; there is no ``margin`` and no ``theory/lower``.
 
-    Batches are (x, y) or (x, y, sample weights). Sparse samples, and samples larger than memory, are read on the CPU.
+    Batches are (x, y) or (x, y, sample weights). Sparse samples are read on the CPU.
 
-    In several processes (``strategy="ddp"``), each with one batch of its own samples, ``distributed`` says how they
-    learn together; all of them have the same weights, log and metrics. Samples are numbered as in the dataset, from
-    which the Trainer's ``DistributedSampler`` deals them to the processes, and presented as ``order`` says, whether the
-    loader shuffles or not. With ``use_distributed_sampler=False`` each process has a dataset of its own, and they are
-    numbered as if these followed one another.
+    In several processes (``strategy="ddp"``), each with one batch of its own samples, ``distributed="mix"`` mixes their
+    weights after every pass; all of them have the same weights, log and metrics. Samples are presented as ``order``
+    says, whether the loader shuffles or not, and numbered as if those of the processes followed one another.
 
     Args:
         net: a linear net or a chain, see :class:`~torchperc.RuleTrainer` for this and all other arguments.
@@ -65,10 +63,11 @@ class LitRule(LitNet):
         engine: how epochs are computed.
         seed: of the order.
         margin: the slack that every sample must exceed.
-        class_weight: a factor per label for its updates.
+        class_weight: a factor per label for its updates, as ``{label: factor}``;
+            :func:`torchperc.functional.balanced_weights` makes those that balance the classes.
         prove: if the run does not separate the data, find out whether that is possible.
-        distributed: how several processes learn together: ``"exact"`` or ``"mix"``.
-        mixing: with ``"mix"``, the weight of a process: ``"uniform"`` or by its ``"mistakes"``.
+        distributed: ``"mix"`` if several processes learn together.
+        mixing: the weight of a process then: ``"uniform"`` or by its ``"mistakes"``.
 
     Example:
         >>> import torchperc as tp
@@ -88,14 +87,19 @@ class LitRule(LitNet):
         engine: str = "auto",
         seed: int = 0,
         margin: float = 0.0,
-        class_weight: Mapping[int, float] | str | None = None,
+        class_weight: Mapping[int, float] | None = None,
         prove: bool = False,
         distributed: str | None = None,
         mixing: str = "uniform",
     ) -> None:
         own = isinstance(uncompiled(as_net(net)), OwnRule)  # a chain; other nets are linear
         super().__init__(net, StructuredHead() if own else PerceptronHead())
-        weights = dict(class_weight) if isinstance(class_weight, Mapping) else class_weight
+        if isinstance(class_weight, str):
+            raise TypeError(
+                f"class_weight must be a mapping {{label: factor}} such as tp.functional.balanced_weights(y), found "
+                f"{class_weight!r}"
+            )
+        weights = None if class_weight is None else dict(class_weight)
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
         options |= {"engine": engine, "seed": seed, "margin": margin, "class_weight": weights, "prove": prove}
         options |= {"distributed": distributed, "mixing": mixing}
@@ -135,7 +139,7 @@ class LitRule(LitNet):
     def on_fit_start(self) -> None:
         """A new run; one that is resumed after its verdict stops at once."""
         together = self.trainer_options["distributed"] is not None
-        instead = "devices=1" if self.chains else "distributed='exact' or distributed='mix', or devices=1"
+        instead = "devices=1" if self.chains else "distributed='mix', or devices=1"
         self._refuse("the rule", None if together else instead)
         self._learning = None
         if self._resume is not None and self._resume["verdict"] not in (None, Verdict.BUDGET.value):
@@ -190,9 +194,7 @@ class LitRule(LitNet):
             validates = trainer.enable_validation and (not known or any(trainer.num_val_batches))
             if self.trainer_options["select"] == "best-validation" and not validates:
                 raise ValueError("select='best-validation' needs validation data; give the Trainer a validation loader")
-            known_numbers = self._processes() > 1 and not isinstance(sampler, SequentialSampler)
-            numbers = local_numbers(loader, trainer.global_rank, trainer.world_size) if known_numbers else None
-            learning = whole(net, self.trainer_options, samples, most, numbers, self._resume)
+            learning = whole(net, self.trainer_options, samples, most, self._resume)
         else:
             learning = online(net, self.trainer_options, self.head, most)
         if self._resume is not None:
@@ -217,9 +219,8 @@ class LitRule(LitNet):
 
     # --- validation ---
 
-    def _count_decisions(self, sums: Sums) -> None:
+    def _count_decisions(self, sums: EpochSums) -> None:
         if self.trainer_options["select"] == "best-validation":
-            assert isinstance(sums, EpochSums)
             wrong, count = sums.decisions()
             self._held[0] += wrong
             self._held[1] += count

@@ -5,25 +5,21 @@ from __future__ import annotations
 import math
 from copy import deepcopy
 from dataclasses import astuple, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.lightning.base import Samples, pieces
+from torchperc.lightning.base import Samples
 from torchperc.lightning.chains import ChainSums, ChainTally, as_sequences
 from torchperc.lightning.checkpoints import CheckpointError
-from torchperc.lightning.loader import Mapped
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
 from torchperc.rules.online import new_stream
 from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples.rows import LookFirst
 from torchperc.sequences.layout import flat_tags
 from torchperc.sequences.weights import ChainWeights
 
@@ -35,8 +31,7 @@ if TYPE_CHECKING:
 class WholeLearning:
     """All samples in one batch, the same every epoch: learned as by :meth:`torchperc.RuleTrainer.fit`.
 
-    ``numbers`` says which of all samples these are, if processes learn together and their shards do not follow one
-    another; ``resume`` is the state that is loaded next.
+    ``resume`` is the state that is loaded next.
     """
 
     def __init__(
@@ -45,24 +40,19 @@ class WholeLearning:
         options: dict[str, Any],
         samples: Samples,
         max_epochs: int,
-        numbers: Tensor | None = None,
         resume: dict[str, Any] | None = None,
     ) -> None:
         self.net, self._samples = net, samples
-        trainer, given = RuleTrainer(max_epochs=max_epochs, **options), _as_at_start(deepcopy(net), resume)
-        self._start = partial(
-            trainer.start, *self._admitted(given, samples), sample_weight=samples.weight, numbers=numbers
-        )
-        self._run = self._start(unseen=resume is None)  # of one that is resumed, other epochs than the first are made
+        trainer = RuleTrainer(max_epochs=max_epochs, **options)
+        given = self._admitted(_as_at_start(deepcopy(net), resume), samples)
+        self._run = trainer.start(*given, sample_weight=samples.weight)
         self._new: EpochRecord | None = None
 
     def _admitted(self, net: Any, samples: Samples) -> tuple[Any, Any, Any]:
         """Net, samples and labels as the rule reads them."""
         X, y = samples.x, samples.y
-        if isinstance(X, Mapped):
-            X = X.source
-        if not isinstance(X, Tensor) or checks.is_sparse(X):  # which the rule reads on the CPU
-            net, y = deepcopy(net).cpu(), y.cpu()
+        if checks.is_sparse(X):  # which the rule reads on the CPU
+            net, y = net.cpu(), y.cpu()
         return net, X, y
 
     @property
@@ -72,29 +62,13 @@ class WholeLearning:
 
     def learn(self, samples: Samples) -> None:
         """One epoch, on the samples of the first batch."""
-        if not self._advance([_same(new, old) for new, old in zip(samples, self._samples, strict=True)]):
+        if not all(map(_same, samples, self._samples)):
             raise ValueError(
                 "the loader gives other samples than in the first epoch, or in another order; use a sequential "
                 "sampler with LitRule(order='shuffled'), or shuffle=True, which is learned online"
             )
+        self._new = self._run.epoch()
         self._run.write_to(self.net)
-
-    def _advance(self, same: list[bool | Tensor]) -> bool:
-        """Make the epoch, unless the samples are others than before; what a device says of them is read after it."""
-        flags = [each for each in same if isinstance(each, Tensor)]
-        if flags:
-            self._run.watch(torch.stack(flags))
-        if any(each is False for each in same):
-            return False
-        try:
-            self._new = self._run.epoch()
-        except LookFirst:
-            past, self._run = self._run.history, self._start()
-            for record in past:
-                self._run.epoch()
-                self.validated(record.validation_error)
-            self._new = self._run.epoch()
-        return not flags or all(self._run.watched())
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
         """What the epoch logs."""
@@ -162,16 +136,16 @@ class OnlineLearning:
 
     def learn(self, samples: Samples) -> None:
         """One batch in turn."""
-        for x, y, weight in pieces(samples):
-            with torch.no_grad():
-                scores = self.net(x)
-                scores = scores.squeeze(-1) if len(self.net.weight) == 1 and scores.dim() == 2 else scores
-                found = tally(self._head, scores, y)
-                length = torch.linalg.vector_norm(self.net.weight)
-            made = torch.zeros_like(found.errors)
-            if weight is None or weight.any():
-                made += self._learn_chunk(x, y, weight).mistakes
-            self._sums.add(len(y), found._replace(errors=made, mistakes=made), length)
+        x, y, weight = samples
+        with torch.no_grad():
+            scores = self.net(x)
+            scores = scores.squeeze(-1) if len(self.net.weight) == 1 and scores.dim() == 2 else scores
+            found = tally(self._head, scores, y)
+            length = torch.linalg.vector_norm(self.net.weight)
+        made = torch.zeros_like(found.errors)
+        if weight is None or weight.any():
+            made += self._learn_chunk(x, y, weight).mistakes
+        self._sums.add(len(y), found._replace(errors=made, mistakes=made), length)
 
     def _learn_chunk(self, X: Any, y: Any, weight: Tensor | None) -> RuleResult:
         self.last = result = self._trainer.learn_chunk(self._stream, self.net, X, y, sample_weight=weight)
@@ -223,7 +197,7 @@ class OnlineLearning:
         """Resume; ``max_epochs`` may be larger now."""
         if "stream" not in state:
             raise CheckpointError("the checkpoint is of a run on one full batch; resume it with the same loader")
-        self._stream.load_state_dict(state["stream"], self.net.weight.device)
+        self._stream.load_state_dict(state["stream"])
         self._sums.load_state_dict(state["sums"])
         self._norm, self._total = state["norm"], state["total"]
         self._history = [EpochRecord(*record) for record in state["history"]]
@@ -238,12 +212,6 @@ class WholeChains(WholeLearning):
 
     def _admitted(self, net: Any, samples: Samples) -> tuple[Any, Any, Any]:
         return net, *as_sequences(samples.x, samples.y, net.features)
-
-    def _advance(self, same: list[bool | Tensor]) -> bool:
-        if all(map(bool, same)):
-            self._new = self._run.epoch()
-            return True
-        return False
 
     def epoch_values(self, *, complete: bool) -> dict[str, float]:
         """What the epoch logs."""
@@ -275,7 +243,7 @@ class OnlineChains(OnlineLearning):
         X, y = as_sequences(samples.x, samples.y, net.features)
         tags, weight = flat_tags(y, X, net.tags), samples.weight
         before = ChainWeights.view(net)
-        loss = before.leads(X, before.decode(X, net.width), tags).clip(0).sum()
+        loss = before.score_differences(X, before.decode(X), tags).clip(0).sum()
         wrong = made = 0
         if weight is None or weight.any():
             log: Any = self._learn_chunk(X, tags, weight).log
@@ -301,21 +269,15 @@ def _as_at_start(net: Any, resume: dict[str, Any] | None) -> Any:
 Learning: TypeAlias = WholeLearning | OnlineLearning
 
 
-def _same(one: Any, other: Any) -> bool | Tensor:
-    """Whether two batches are equal, which on a device nobody waits for; nothing is read if they share memory."""
-    if one is other:
-        return True
+def _same(one: Any, other: Any) -> bool:
+    """Whether two batches are equal; nothing is read if they share memory."""
     if isinstance(one, tuple) and isinstance(other, tuple):
-        return all(bool(_same(new, old)) for new, old in zip(one, other, strict=True))
-    if isinstance(one, Mapped) and isinstance(other, Mapped):
-        return one.source is other.source
-    if not isinstance(one, Tensor) or not isinstance(other, Tensor) or one.shape != other.shape:
+        return all(map(_same, one, other))
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return one is other
+    if one.shape != other.shape:
         return False
     if checks.is_sparse(one):
         parts = (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
         return all(_same(part(one), part(other)) for part in parts)
-    if one.data_ptr() == other.data_ptr():
-        return True
-    if one.device.type == "cpu" and one.dtype != torch.bfloat16:  # in numpy, which wakes no threads for it
-        return np.array_equal(one.numpy(), other.numpy())
-    return torch.eq(one, other).all()
+    return one.data_ptr() == other.data_ptr() or torch.equal(one, other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,14 +18,11 @@ from torchperc.lightning._pl import pl
 from torchperc.lightning.chains import WholeSequences
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size
-from torchperc.sequences import formats
-from torchperc.sequences.corpus import Corpus
-from torchperc.sequences.features import FeatureMap
+from torchperc.sequences import files
+from torchperc.sequences.features import FeatureMap, Templates, columns_of
 from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, flat_tags, split
-from torchperc.sequences.templates import Templates
 
 _EVALUATED = 2**13  # tokens, about, of a batch that is only decoded
-_WINDOW = 50  # batches among which sequences of similar length are put together
 _MOST_TAGS = 2**15  # that a ChainPerceptron has
 
 
@@ -45,8 +42,6 @@ class SequenceLoader(SliceLoader):
         order: ``"given"``, or ``"shuffled"`` as :class:`~torchperc.RuleTrainer` shuffles with the same seed.
         seed: of the permutations.
         sharding: what several processes read, see :class:`SliceLoader`.
-        by_length: put sequences of similar length into a batch, so that little is padded: after shuffling, sequences
-            are sorted within windows of 50 batches, and full batches are shuffled again. Only with ``"shuffled"``.
 
     Example:
         >>> loader = SequenceLoader([[[1.0], [2.0]], [[3.0]], [[4.0]]], [[0, 1], [1], [0]], batch_size=2)
@@ -64,30 +59,12 @@ class SequenceLoader(SliceLoader):
         order: str = "given",
         seed: int = 0,
         sharding: str = "split",
-        *,
-        by_length: bool = False,
     ) -> None:
         self.X = Sequences.of(X)
         self.y = padded_tags(flat_tags(y, self.X, _MOST_TAGS), self.X)
         self._rows = None
         self._begin(batch_size, order, seed, sharding)
-        self.by_length = checks.flag("by_length", by_length)
-        if by_length and order != "shuffled":
-            raise ValueError(f"by_length=True changes the order, and order={order!r}; use order='shuffled'")
         self._all = WholeSequences(self.X)
-
-    def _permutation(self) -> Tensor:
-        order = super()._permutation()
-        size = self.batch_size
-        if not self.by_length or size >= len(order):
-            return order
-        lengths = torch.from_numpy(self.X.lengths)
-        windows = order.split(_WINDOW * size)
-        order = torch.cat([window[lengths[window].argsort(stable=True)] for window in windows])
-        full = len(order) // size
-        generator = torch.Generator().manual_seed((self.seed + self._epoch) % 2**63)
-        batches = order[: full * size].reshape(full, size)[torch.randperm(full, generator=generator)]
-        return torch.cat((batches.reshape(-1), order[full * size :]))
 
     def _batch(self, number: int, order: Tensor | None) -> tuple[Any, Tensor]:
         part = self._piece(number)
@@ -120,10 +97,10 @@ class SequenceDataModule(pl.LightningDataModule):
     numbered; tags of any name are numbered in alphabetical order, and ``decode`` maps them back.
 
     Args:
-        source: a file of tagged tokens, a pattern or a list of files, see :func:`torchperc.sequences.read`; a
-            :class:`~torchperc.sequences.Corpus`; a list of sentences, each a list of tuples such as (word, tag); or
-            with ``y``, features: :class:`~torchperc.sequences.Sequences` or what its ``of`` accepts.
-        y: of features: a list of sequences of integers or of tag names.
+        source: a file of tagged tokens, see :func:`torchperc.sequences.read`; a list of sentences, each a list of
+            tuples such as (word, tag); or with ``y``, features: :class:`~torchperc.sequences.Sequences` or what its
+            ``of`` accepts.
+        y: of features: a list of sequences of tag numbers.
         options: of :func:`torchperc.sequences.read`, such as ``{"format": "slash"}``.
         batch_size: sequences per batch, or ``"full"``.
         order: ``"given"``, or ``"shuffled"`` in every epoch; of the training set.
@@ -133,12 +110,8 @@ class SequenceDataModule(pl.LightningDataModule):
         test: likewise.
         seed: of split and order.
         dtype: of features that are numbers, ``"float32"`` or ``"float64"``, as the net has.
-        tag_column: which column has the tags, by name or number.
+        column: of tokens, the number of the tags' column, from 0 or from the end; those before it are features.
         templates: what features look at, see :class:`~torchperc.sequences.Templates`; a text in their syntax will do.
-        buckets: hash features into so many, a power of two, instead of numbering them.
-        cutoff: drop features that occur fewer times in the training set.
-        by_length: put sequences of similar length into a batch, see :class:`SequenceLoader`; by default if the order is
-            shuffled and the batch size a number.
 
     Example:
         >>> import torchperc as tp
@@ -163,34 +136,27 @@ class SequenceDataModule(pl.LightningDataModule):
         *,
         validation: Any = None,
         test: Any = None,
-        tag_column: int | str = -1,
+        column: int = -1,
         templates: Templates | str | None = None,
-        buckets: int | None = None,
-        cutoff: int = 1,
-        by_length: bool | None = None,
     ) -> None:
         super().__init__()
-        self.source, self.y, self.options = source, y, dict(options or {})
+        self.source, self.y, self.options, self.column = source, y, dict(options or {}), column
         check_batch_size(batch_size, 1)
         self.batch_size = batch_size
         self.order = checks.one_of("order", order, LOADER_ORDERS)
         self.seed = checks.whole("seed", seed, at_least=0)
-        self.dtype: torch.dtype = getattr(torch, checks.one_of("dtype", dtype, DTYPES))
-        self.tag_column = tag_column
+        self.dtype = checks.one_of("dtype", dtype, DTYPES)
         self.templates = Templates(templates) if isinstance(templates, str) else templates
         if (validation is not None or test is not None) and split is not None:
             raise ValueError("split is for one source; leave it out with validation= or test=")
         self.split, self._others = split, (validation, test)
-        can_sort = order == "shuffled" and batch_size != "full"
-        self.by_length = can_sort if by_length is None else checks.flag("by_length", by_length)
-        if y is not None and (self.options or templates is not None or buckets is not None or cutoff != 1):
-            raise ValueError("options, templates, buckets and cutoff are for tokens, and y says X has features already")
-        self.feature_map = FeatureMap(self.templates, buckets=buckets, cutoff=cutoff) if y is None else None
-        if _is_plain((source, validation, test)):  # else there is nothing that a checkpoint could keep
+        if y is not None and (self.options or templates is not None):
+            raise ValueError("options and templates are for tokens, and y says that source has features already")
+        self.feature_map = FeatureMap(self.templates) if y is None else None
+        if all(isinstance(each, str | Path | None) for each in (source, validation, test)):
             kept: dict[str, Any] = {"source": source, "options": self.options, "batch_size": batch_size, "order": order}
-            kept |= {"split": split, "seed": seed, "dtype": dtype, "validation": validation, "test": test}
-            kept |= {"tag_column": tag_column, "templates": None if self.templates is None else self.templates.text}
-            kept |= {"buckets": buckets, "cutoff": cutoff, "by_length": by_length}
+            kept |= {"split": split, "seed": seed, "validation": validation, "test": test, "column": column}
+            kept |= {"dtype": dtype, "templates": None if self.templates is None else self.templates.text}
             self.save_hyperparameters(plain(kept), logger=False)
 
     # --- what is in it ---
@@ -198,30 +164,6 @@ class SequenceDataModule(pl.LightningDataModule):
     @cached_property
     def _whole(self) -> tuple[Any, list[Any]]:
         return self._read(self.source, self.y)
-
-    def _read(self, source: Any, y: Any) -> tuple[Any, list[Any]]:
-        """A corpus or sequences, and the tags of all tokens."""
-        if y is None:
-            return _tokens(source, self.options, self.tag_column)
-        X = _as_floats(Sequences.of(source, name="source"), self.dtype)
-        return X, _flat(y, X)
-
-    @cached_property
-    def _given(self) -> list[tuple[Any, list[Any]]]:
-        """Train, validation and test: a corpus or sequences, and the tags of all tokens; ``None`` and [] for none."""
-        if self._others == (None, None):
-            return [_some(*self._whole, part.numpy()) if len(part) else (None, []) for part in self.indices]
-        found = [self._whole]
-        for name, other in zip(("validation", "test"), self._others, strict=True):
-            if other is None:
-                found.append((None, []))
-            elif self.y is None:
-                found.append(self._read(other, None))
-            elif isinstance(other, tuple | list) and len(other) == 2:
-                found.append(self._read(*other))
-            else:
-                raise TypeError(f"{name} must be a pair (X, y), as source has features, found {type(other).__name__}")
-        return found
 
     @cached_property
     def indices(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -231,10 +173,47 @@ class SequenceDataModule(pl.LightningDataModule):
         return split_numbers(numbers, self.split or alone, self.seed, stratify=False)
 
     @cached_property
+    def _given(self) -> list[tuple[Any, list[Any]]]:
+        """Train, validation and test: tokens or sequences, and the tags of each; ``None`` and [] for none."""
+        if self._others == (None, None):
+            return [_some(*self._whole, part.tolist()) if len(part) else (None, []) for part in self.indices]
+        found = [self._whole]
+        for name, other in zip(("validation", "test"), self._others, strict=True):
+            pair: Any = (other, None) if self.y is None else other
+            if other is None:
+                found.append((None, []))
+            elif isinstance(pair, tuple | list) and len(pair) == 2:
+                found.append(self._read(*pair))
+            else:
+                raise TypeError(f"{name} must be a pair (X, y), as source has features, found {type(other).__name__}")
+        return found
+
+    def _read(self, source: Any, y: Any) -> tuple[Any, list[Any]]:
+        """Tokens or sequences, and the tags of each."""
+        if y is not None:
+            X = Sequences.of(source, name="source")
+            if X.values is not None:
+                X = replace(X, values=X.values.astype(self.dtype, copy=False))
+            return X, [tags.tolist() for tags in split(flat_tags(y, X, _MOST_TAGS), X)]
+        if isinstance(source, str | Path):
+            source = files.read(source, **self.options)
+        try:
+            columns, _ = columns_of(source)
+        except TypeError as error:
+            raise TypeError(
+                f"source must be a file or a list of sentences of (word, tag); with features, give y: {error}"
+            ) from None
+        place = range(len(columns))[self.column] if -len(columns) <= self.column < len(columns) else 0
+        if not place:
+            raise ValueError(f"column={self.column} cannot be that of the tags: tokens have {len(columns)} columns")
+        tokens = [[tuple(token[:place]) for token in sentence] for sentence in source]
+        return tokens, [[token[place] for token in sentence] for sentence in source]
+
+    @cached_property
     def tags_(self) -> tuple[Any, ...]:
         """The names of the tags by their numbers; integers are their own names."""
-        found = {tag for _, tags in self._given for tag in tags}
-        return tuple(range(max(found) + 1) if all(isinstance(tag, int) for tag in found) else sorted(found))
+        found = {tag for _, tags in self._given for each in tags for tag in each}
+        return tuple(sorted(found) if self.y is None else range(max(found) + 1))
 
     @cached_property
     def parts(self) -> tuple[tuple[Any, Tensor], ...]:
@@ -243,11 +222,9 @@ class SequenceDataModule(pl.LightningDataModule):
         made: list[tuple[Any, Tensor]] = []
         for given, tags in self._given:
             X = given
-            if isinstance(given, Corpus):
-                assert self.feature_map is not None
-                make = self.feature_map.transform if made else self.feature_map.fit_transform
-                X = make(given, _without(given, self.tag_column))
-            flat = np.fromiter((number[tag] for tag in tags), np.int64, len(tags))
+            if self.feature_map is not None and given is not None:
+                X = (self.feature_map.transform if made else self.feature_map.fit_transform)(given)
+            flat = np.array([number[tag] for each in tags for tag in each], np.int64)
             made.append((X, torch.empty(0, 0, dtype=torch.int64) if X is None else padded_tags(flat, X)))
         return tuple(made)
 
@@ -269,7 +246,7 @@ class SequenceDataModule(pl.LightningDataModule):
 
     def train_dataloader(self) -> SequenceLoader:
         """The training set in batches."""
-        return self._loader(0, self.batch_size, self.order, by_length=self.by_length)
+        return self._loader(0, self.batch_size, self.order)
 
     def val_dataloader(self) -> SequenceLoader | list[SequenceLoader]:
         """The validation set in batches, if there is one."""
@@ -290,10 +267,10 @@ class SequenceDataModule(pl.LightningDataModule):
         size = max(1, _EVALUATED * len(X) // X.tokens) if isinstance(self.batch_size, str) else self.batch_size
         return self._loader(part, size, "given")
 
-    def _loader(self, part: int, size: int | str, order: str, *, by_length: bool = False) -> SequenceLoader:
+    def _loader(self, part: int, size: int | str, order: str) -> SequenceLoader:
         several = self.trainer is not None and self.trainer.world_size > 1
         sharding = "split" if several else "none"
-        return SequenceLoader(*self.parts[part], size, order, self.seed, sharding, by_length=by_length)
+        return SequenceLoader(*self.parts[part], size, order, self.seed, sharding)
 
     # --- checkpoints ---
 
@@ -310,87 +287,7 @@ class SequenceDataModule(pl.LightningDataModule):
             raise ValueError("source is not the data that the checkpoint was made on, or its split differs")
 
 
-def _tokens(source: Any, options: dict[str, Any], column: int | str) -> tuple[Corpus, list[Any]]:
-    """Files or lists as a corpus, and the tags of all tokens."""
-    if isinstance(source, Corpus):
-        corpus = source
-    elif isinstance(source, str | Path) or (_is_list(source) and all(isinstance(e, str | Path) for e in source)):
-        corpus = formats.read(source, **options)
-    elif _is_list(source) and _is_list(source[0]) and source[0] and _is_token(source[0][0]):
-        corpus = Corpus.of(source, name="source")
-    elif isinstance(source, list | tuple) and not source:
-        raise ValueError("source is empty; give at least one sentence or file")
-    else:
-        raise TypeError(
-            f"source must be files, a Corpus or a list of sentences of (word, tag), found {type(source).__name__}; "
-            "with features, give their tags as y"
-        )
-    if len(corpus.columns) < 2:
-        raise ValueError(f"{corpus.name} has one column; words and tags are needed, such as (word, tag) per token")
-    return corpus, corpus.strings(column)
-
-
-def _is_plain(sources: tuple[Any, ...]) -> bool:
-    """Whether all of them are files."""
-    lists = [each if isinstance(each, list | tuple) else [each] for each in sources if each is not None]
-    return all(isinstance(path, str | Path) for each in lists for path in each)
-
-
-def _is_list(source: Any) -> bool:
-    return isinstance(source, list | tuple) and len(source) > 0
-
-
-def _is_token(token: Any) -> bool:
-    return isinstance(token, str) or (_is_list(token) and all(isinstance(each, str) for each in token))
-
-
-def _flat(y: Any, X: Sequences) -> list[Any]:
-    """Tags of any kind, one per token."""
-    if not isinstance(y, Sequence | np.ndarray | Tensor) or isinstance(y, str | bytes):
-        raise TypeError(f"y must be a list of sequences of tags, found {type(y).__name__}")
-    lengths = X.lengths.tolist()
-    if isinstance(y, Tensor | np.ndarray) and y.ndim == 1 and y.dtype != object:
-        if len(y) != X.tokens:
-            raise ValueError(f"y has {len(y)} tags for {X.tokens} tokens; they must have the same number")
-        flat = y.tolist()
-    else:
-        if len(y) != len(X):
-            raise ValueError(f"y has {len(y)} sequences but X has {len(X)}; they must have the same number")
-        padded = isinstance(y, Tensor | np.ndarray) and y.ndim == 2
-        flat = []
-        for i, (row, length) in enumerate(zip(y, lengths, strict=True)):
-            if isinstance(row, str | bytes) or not isinstance(row, Sequence | np.ndarray | Tensor):
-                raise TypeError(f"y must be a list of sequences of tags, found {type(row).__name__} at sequence {i}")
-            tags = row.tolist() if isinstance(row, Tensor | np.ndarray) else list(row)
-            tags = tags[:length] if padded else tags
-            if len(tags) != length:
-                raise ValueError(f"y: sequence {i} has {len(tags)} tags for {length} tokens; give one tag per token")
-            flat += tags
-    kinds = {type(tag) for tag in flat}
-    if len(kinds) > 1 or not kinds <= {int, str}:
-        found = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise TypeError(f"y must hold integers, or names of tags as strings, found {found}")
-    if kinds == {int} and (min(flat) < 0 or max(flat) >= _MOST_TAGS):
-        at = next(i for i, tag in enumerate(flat) if not 0 <= tag < _MOST_TAGS)
-        sequence = int(np.searchsorted(X.offsets, at, side="right")) - 1
-        raise ValueError(
-            f"y: sequence {sequence}, position {at - int(X.offsets[sequence])} has tag {flat[at]}; tags run from 0 to "
-            f"{_MOST_TAGS - 1}"
-        )
-    return flat
-
-
-def _as_floats(X: Sequences, dtype: torch.dtype) -> Sequences:
-    kind = np.float64 if dtype == torch.float64 else np.float32
-    dense, values = (None if part is None else part.astype(kind, copy=False) for part in (X.dense, X.values))
-    return Sequences(X.offsets, X.width, dense, X.indptr, X.ids, values)
-
-
-def _some(whole: Any, tags: list[Any], index: Array) -> tuple[Any, list[Any]]:
-    bounds = whole.offsets.tolist()
-    return whole.take(index), [tag for i in index.tolist() for tag in tags[bounds[i] : bounds[i + 1]]]
-
-
-def _without(corpus: Corpus, column: int | str) -> list[int]:
-    """The numbers of all columns but that of the tags."""
-    return [number for number in range(len(corpus.columns)) if number != corpus.number(column)]
+def _some(given: Any, tags: list[Any], numbers: list[int]) -> tuple[Any, list[Any]]:
+    """Some of the sequences with their tags."""
+    kept = given.take(numbers) if isinstance(given, Sequences) else [given[i] for i in numbers]
+    return kept, [tags[i] for i in numbers]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -50,9 +49,9 @@ class Board(pl.Callback):
     """Logs the epoch as the x-axis of every logger's curves and, to TensorBoard, what helps to read them.
 
     A ``TensorBoardLogger`` gets charts with train and validation together, a picture of the decision boundary (two
-    features, classifiers with a ``head``), histograms of the weights, the graph, the hyper-parameters with the last
-    values of the curves, and a summary. The run itself is not changed. Works with any LightningModule. Of several
-    processes the first writes, and its samples are in the pictures.
+    features, classifiers with a ``head``), histograms of the weights, and the hyper-parameters with the last values of
+    the curves. The run itself is not changed. Works with any LightningModule. Of several processes the first writes,
+    and its samples are in the pictures.
 
     Args:
         picture_every: epochs between pictures and histograms, besides the first and the last epoch; 0 for none.
@@ -80,18 +79,13 @@ class Board(pl.Callback):
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, batch: tuple[Any, Tensor], batch_idx: int
     ) -> None:
-        """Keep samples of the first epoch for the pictures; draw the graph from the first of them."""
+        """Keep samples of the first epoch for the pictures."""
         if self._room <= 0:
             return
         x, y = batch[:2] if isinstance(batch, tuple | list) and len(batch) > 1 else (None, None)
         if not isinstance(x, Tensor) or not isinstance(y, Tensor) or checks.is_sparse(x):
-            if (shape := getattr(x, "shape", None)) is not None:  # sparse, or larger than memory: no pictures
-                weight = next(_net(pl_module).parameters())
-                self._graph(trainer, pl_module, torch.zeros(1, shape[1], dtype=weight.dtype, device=weight.device))
             self._room = 0
             return
-        if not self._batches:
-            self._graph(trainer, pl_module, x[:1])
         X, labels = (part[: self._room].detach().cpu() for part in (x, y))
         self._batches.append((X, labels))
         self._room -= len(labels)
@@ -109,23 +103,15 @@ class Board(pl.Callback):
             _on_axis(pl_module, trainer.current_epoch + 1)
 
     def on_fit_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        """The last picture, the hyper-parameters and the summary."""
+        """The last picture and the hyper-parameters."""
         epoch = trainer.current_epoch
         if self.picture_every and self._pictured != epoch:
             self._picture(trainer, pl_module, epoch)
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items() if name != "step"}
         data = dict(getattr(getattr(trainer, "datamodule", None), "hparams", {}))
         options = {"module": type(pl_module).__name__, **_plain(pl_module.hparams), **_plain({"data": data})}
         for board in _boards(trainer):
             _hyperparameters(board, options, epoch)
-            board.experiment.add_text("summary", _summary(options, metrics, epoch), epoch)
             board.experiment.flush()
-
-    def _graph(self, trainer: pl.Trainer, pl_module: pl.LightningModule, x: Tensor) -> None:
-        for board in _boards(trainer):
-            with warnings.catch_warnings(), resting(pl_module):
-                warnings.simplefilter("ignore")  # the graph is drawn by tracing, which torch calls outdated
-                board.experiment.add_graph(_net(pl_module), x)
 
     def _picture(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> None:
         self._pictured = epoch
@@ -206,9 +192,3 @@ def _plain(options: Any, before: str = "") -> dict[str, str | float | int | bool
         else:
             found[f"{before}{name}"] = value if isinstance(value, str | float | int | bool) else str(value)
     return found
-
-
-def _summary(options: dict[str, Any], metrics: dict[str, float], epoch: int) -> str:
-    rows = [("epochs", str(epoch)), *((name, str(value)) for name, value in options.items())]
-    rows += [(name, f"{value:.6g}") for name, value in metrics.items()]
-    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])

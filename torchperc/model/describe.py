@@ -105,7 +105,7 @@ def as_net(net: object) -> nn.Module:
 def described_head(head: Head) -> str | Description:
     """A head by name, that of chains by its margin, too; one that has none by its class, which is refused when read."""
     if type(head) is StructuredHead and head != StructuredHead():
-        return {"class_path": _STRUCTURED, "init_args": {"margin": head.margin, "tie": head.tie}}
+        return {"class_path": _STRUCTURED, "init_args": {"margin": head.margin}}
     named = {**NAMED_HEADS, "structured": StructuredHead()}
     return next((name for name, known in named.items() if known == head), repr(head))
 
@@ -115,7 +115,7 @@ def as_head(head: object) -> Head:
 
     Example:
         >>> as_head("structured")
-        StructuredHead(margin=0.0, tie='update')
+        StructuredHead(margin=0.0)
     """
     if isinstance(head, Head):
         return head
@@ -125,7 +125,7 @@ def as_head(head: object) -> Head:
         return head_by_name(head)
     if isinstance(head, Mapping) and head.get("class_path") == _STRUCTURED:
         options = head.get("init_args")
-        if isinstance(options, Mapping) and set(options) <= {"margin", "tie"}:
+        if isinstance(options, Mapping) and set(options) <= {"margin"}:
             return StructuredHead(**options)
     raise TypeError(
         "head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), for chains StructuredHead(), "

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from torchperc._atomic import write_whole
 from torchperc._checks import first_line
 from torchperc._lazy import requires
-from torchperc.model.export import Checked, compare, refuse_text, texts, write_with_digest
+from torchperc.model.export import Checked, compare, refuse_text, texts
 from torchperc.model.fitted import FittedModel, Outputs, answers, linear_layers
 from torchperc.nn.heads import LogisticHead
 from torchperc.nn.modules import MLP
@@ -32,9 +33,8 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
     (N, K); a regression gives ``prediction`` (N,) float64, in the target's units. The decision is the head's own, on
     ties too: one score s ≥ threshold (s > 0 of a logistic head), or the lowest index among the largest. Labels, feature
     names, head and ``about`` are in the file's metadata properties as JSON. The file is refused if a label is not the
-    decision on its own score, or if a score differs from torch's by more than rounding explains. Its SHA-256 is written
-    beside it (``….onnx.sha256``, as sha256sum does), as onnxruntime does not notice damaged weights; :func:`check_file`
-    and ``torchperc export --check`` compare the two.
+    decision on its own score, or if a score differs from torch's by more than 1e-5 of the largest score (1e-12 in
+    float64).
 
     Args:
         model: to write. An MLP of float64 with gelu is refused, as onnxruntime has no erf for float64.
@@ -45,8 +45,8 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         >>> import torchperc as tp
         >>> model = FittedModel.of(tp.Perceptron(2, init="normal", seed=0), labels=("no", "yes"))
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_onnx(model, f"{folder}/model.onnx").sentence[:52]
-        'checked against torch on 1,000 samples: labels equal'
+        ...     save_onnx(model, f"{folder}/model.onnx").samples
+        1000
     """
     refuse_text(model, "ONNX")
     requires("save_onnx", "onnx", "onnxruntime")
@@ -71,8 +71,8 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         fields = {"scores" if name == "prediction" else name: values for name, values in found.items()}
         return Outputs(**{name: torch.from_numpy(np.asarray(values)) for name, values in fields.items()})
 
-    checked = compare(model, run, len(content), f"cannot write {path}: onnxruntime", exact=False)
-    write_with_digest(Path(path), content)
+    checked = compare(model, run, len(content), f"cannot write {path}: onnxruntime")
+    write_whole(Path(path), content)
     return checked
 
 

@@ -1,5 +1,5 @@
 """Perceptrons as ``nn.Module``: scores and decisions, losses with their derivatives, heads, modules."""
 
-from torchperc._lazy import attach
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

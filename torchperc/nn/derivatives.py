@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 PERCEPTRON, LMS, LOGISTIC, REGRESSION = 0, 1, 2, 3
@@ -87,15 +86,6 @@ def softmax(s: Any, y: Any) -> Terms:
     return Terms(xp.log(total) - shifted[own], slope, p)
 
 
-def perceptron_slope(s: Tensor, y: Tensor, mistake: Tensor) -> Tensor:
-    """dℓ/ds of the perceptron criterion, given which samples are mistakes: −y, or +1 at the rival and −1 at y."""
-    if s.shape[1] == 1:
-        return torch.where(mistake, -y, 0)[:, None].to(s.dtype)
-    own = F.one_hot(y, s.shape[1])
-    rival = F.one_hot(s.masked_fill(own.bool(), -math.inf).argmax(-1), s.shape[1])
-    return ((rival - own) * mistake[:, None]).to(s.dtype)
-
-
 # --- for one sample, in plain Python that numba compiles ---
 
 
@@ -104,24 +94,6 @@ def logistic_terms(slack: float) -> tuple[float, float, float]:
     small = math.exp(-abs(slack))
     right = 1.0 / (1.0 + small)
     return small, small * right if slack > 0 else right, small * right * right
-
-
-def softmax_terms(s: Any, y: int, classes: int, p: Any) -> tuple[float, float]:
-    """log Σ_k exp(s_k) − s_y and the margin s_y − max_{k≠y} s_k of one sample; its probabilities go into ``p``.
-
-    What ``s`` holds afterwards is of no use; each of ``p`` is written once.
-    """
-    rival, own, total = -math.inf, 1.0 * s[y], 0.0
-    for k in range(classes):
-        if k != y:
-            rival = max(rival, s[k])
-    top = max(rival, own)
-    for k in range(classes):
-        s[k] = math.exp(s[k] - top)
-        total += s[k]
-    for k in range(classes):
-        p[k] = s[k] / total
-    return math.log(total) - (own - top), own - rival
 
 
 def slope(s: float, y: float, kind: int, tie: int, low: float) -> float:

@@ -7,10 +7,8 @@ not under ``torch.compile`` or ``vmap``.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,7 +18,7 @@ from torchperc import _checks as checks
 from torchperc.nn import derivatives
 
 REDUCTIONS = ("mean", "sum", "none")
-TIES = LOSS_TIES = ("update", "sign", "strict")
+TIES = ("update", "sign", "strict")
 TARGETS = ("-1/+1", "0/1")
 REAL = "real"
 """Targets of regression: any finite numbers."""
@@ -68,7 +66,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def is_sparse(x: Tensor) -> bool:
-    """Whether samples are a sparse tensor. What stands for a tensor while a net is traced by torch.fx is dense."""
+    """Whether samples are a sparse tensor."""
     return isinstance(x, Tensor) and x.layout != torch.strided
 
 
@@ -81,10 +79,7 @@ class _SparseProduct(torch.autograd.Function):
             ctx.x = x
             return x @ weight.T
         ctx.x = checks.as_csr(x)
-        rows = weight.detach().numpy()
-        if len(rows) == 1:  # a vector takes scipy's shorter way
-            return torch.from_numpy(ctx.x @ rows[0]).unsqueeze(-1)
-        return torch.from_numpy(ctx.x @ rows.T)
+        return torch.from_numpy(ctx.x @ weight.detach().numpy().T)
 
     @staticmethod
     @once_differentiable
@@ -93,10 +88,7 @@ class _SparseProduct(torch.autograd.Function):
             return None, None
         if isinstance(ctx.x, Tensor):
             return None, (ctx.x.t() @ grad).T
-        columns = grad.numpy()
-        if columns.shape[1] == 1:
-            return None, torch.from_numpy(ctx.x.T @ np.ascontiguousarray(columns[:, 0])).unsqueeze(0)
-        return None, torch.from_numpy((ctx.x.T @ columns).T)
+        return None, torch.from_numpy((ctx.x.T @ grad.numpy()).T)
 
 
 def decide(s: Tensor, threshold: float = 0.0) -> Tensor:
@@ -186,14 +178,6 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
     return differs | slack.isnan() if tie == "sign" else ~(slack > margin) if tie == "update" else ~(slack >= margin)
 
 
-def tie_name(tie: str) -> str:
-    """Return ``tie`` if it is known; ``"ignore"``, as losses called ``"strict"`` until 0.1, gives a warning."""
-    if tie == "ignore":
-        warnings.warn("tie='ignore' is now tie='strict'", DeprecationWarning, stacklevel=3)
-        return "strict"
-    return checks.one_of("tie", tie, TIES)
-
-
 # --- losses -------------------------------------------------------------------------------------------------------
 
 
@@ -234,7 +218,7 @@ def multiclass_perceptron_loss(s: Tensor, y: Tensor, *, reduction: str = "mean",
 
 
 def _criterion(s: Tensor, y: Tensor, reduction: str, tie: str) -> Tensor:
-    wrong, slack = mistakes(s.detach(), y, tie=tie_name(tie)), slacks(s, y)
+    wrong, slack = mistakes(s.detach(), y, tie=tie), slacks(s, y)
     return reduce(torch.where(wrong, -slack, torch.zeros_like(slack)), reduction)
 
 
@@ -299,7 +283,7 @@ def multiclass_logistic_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -
     return reduce(derivatives.softmax_loss(s, y), reduction)
 
 
-def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: float = 0.0) -> Tensor:
+def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean") -> Tensor:
     """Zero-one loss: 1 where the decision differs from y. Its mean is the error rate; it has no gradient.
 
     Example:
@@ -308,16 +292,12 @@ def zero_one_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", threshold: f
     """
     if s.dim() == y.dim():
         _check_signs(s, y)
-        return reduce((decide(s, threshold) != y).to(s.dtype), reduction)
+        return reduce((decide(s) != y).to(s.dtype), reduction)
     _check_classes(s, y)
-    if threshold:
-        raise ValueError(f"threshold={threshold} needs one score per sample; K classes are decided by the largest")
     return reduce((decide_class(s) != y).to(s.dtype), reduction)
 
 
-def cost_loss(
-    s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean", threshold: float = 0.0
-) -> Tensor:
+def cost_loss(s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean") -> Tensor:
     """Asymmetric cost: ``fp`` for a false positive, ``fn`` for a false negative, 0 for a right decision.
 
     Example:
@@ -327,7 +307,7 @@ def cost_loss(
     _check_signs(s, y)
     fp, fn = checks.number("fp", fp, at_least=0), checks.number("fn", fn, at_least=0)
     price = torch.where(y > 0, torch.full_like(s, fn), torch.full_like(s, fp))
-    return reduce(price * (decide(s, threshold) != y), reduction)
+    return reduce(price * (decide(s) != y), reduction)
 
 
 def reduce(values: Tensor, reduction: str) -> Tensor:
@@ -450,14 +430,6 @@ def geometric_margin(x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None =
     return (y * distance).min()
 
 
-def __getattr__(name: str) -> Any:
-    if name == "margin":
-        message = "torchperc.functional.margin is now torchperc.functional.geometric_margin"
-        warnings.warn(message, DeprecationWarning, stacklevel=2)
-        return geometric_margin
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def squared_radius(x: Tensor) -> Tensor:
     """Squared radius of the data, R² = max_n ‖x_n‖², without a root so that integers stay exact: (N, d) → scalar.
 
@@ -515,6 +487,19 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
     step = second - first
     weight = (high - low) * step / step.square().sum()
     return weight[None], (low - weight @ first)[None]
+
+
+def balanced_weights(y: Tensor) -> dict[int, float]:
+    """Weights N/(K·N_label) of the K labels in y, as ``class_weight`` takes them: each class weighs the same.
+
+    Example:
+        >>> balanced_weights(torch.tensor([1, -1, -1, -1]))
+        {-1: 0.6666666666666666, 1: 2.0}
+    """
+    labels, counts = torch.as_tensor(y).unique(return_counts=True)
+    if not len(labels):
+        raise ValueError("y is empty; weights of classes need at least one label")
+    return dict(zip(labels.tolist(), (counts.sum() / (len(labels) * counts.double())).tolist(), strict=True))
 
 
 # --- feature maps -------------------------------------------------------------------------------------------------

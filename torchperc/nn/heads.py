@@ -62,8 +62,6 @@ def head(name: str) -> Head:
         >>> head("lms 0/1")
         LMSHead(targets='0/1')
     """
-    if name == "perceptron ignore":  # until 0.1
-        return PerceptronHead(tie="ignore")
     return NAMED_HEADS[checks.one_of("head", name, tuple(NAMED_HEADS))]
 
 
@@ -84,7 +82,7 @@ class PerceptronHead(Head):
     tie: str = "update"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tie", tpf.tie_name(self.tie))
+        checks.one_of("tie", self.tie, tpf.TIES)
 
     def output(self, scores: Tensor) -> Tensor:
         """The thresholded score, in the scores' dtype."""

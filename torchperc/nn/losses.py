@@ -12,15 +12,14 @@ from torchperc.nn import functional as tpf
 
 
 class _Loss(nn.Module):
-    _shown: tuple[str, ...] = ("reduction",)
-
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = checks.one_of("reduction", reduction, tpf.REDUCTIONS)
 
     def extra_repr(self) -> str:
         """The options, for ``print(loss)``."""
-        return ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if name in self._shown)
+        options = {name: value for name, value in vars(self).items() if name[0] != "_" and name != "training"}
+        return ", ".join(f"{name}={value!r}" for name, value in options.items())
 
 
 class PerceptronLoss(_Loss):
@@ -36,11 +35,9 @@ class PerceptronLoss(_Loss):
         tensor(1.)
     """
 
-    _shown = ("reduction", "tie")
-
     def __init__(self, reduction: str = "mean", tie: str = "update") -> None:
         super().__init__(reduction)
-        self.tie = tpf.tie_name(tie)
+        self.tie = checks.one_of("tie", tie, tpf.TIES)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
         """The loss of scores against labels −1/+1."""
@@ -75,8 +72,6 @@ class LMSLoss(_Loss):
         >>> LMSLoss(targets="0/1")(torch.tensor([0.0, 1.0]), torch.tensor([1, 1]))
         tensor(0.2500)
     """
-
-    _shown = ("reduction", "targets")
 
     def __init__(self, reduction: str = "mean", targets: str = "-1/+1") -> None:
         super().__init__(reduction)
@@ -123,8 +118,6 @@ class CostLoss(_Loss):
         >>> CostLoss(fp=1, fn=10)(torch.tensor([1.0, -1.0]), torch.tensor([-1, 1]))
         tensor(5.5000)
     """
-
-    _shown = ("fp", "fn", "reduction")
 
     def __init__(self, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(reduction)

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,12 +17,7 @@ from torchperc.nn import functional as tpf
 
 
 def identity(x: Tensor) -> Tensor:
-    """x as it is.
-
-    Example:
-        >>> identity(torch.tensor(3.0))
-        tensor(3.)
-    """
+    """x as it is."""
     return x
 
 
@@ -44,9 +38,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class _LinearNet(nn.Module):
     """Weight (K, d) and bias (K,) under the names that ``nn.Linear`` gives them."""
 
-    if TYPE_CHECKING:  # torch.jit.script reads annotations of a class, and knows no nn.Parameter
-        weight: nn.Parameter
-        bias: nn.Parameter | None
+    weight: nn.Parameter
+    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -75,13 +68,13 @@ class _LinearNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores w·x + b, one for each row of the weight."""
-        return self._linear(x)
+        return tpf.linear(x, self.weight, self.bias)
 
-    def _linear(self, x: Tensor) -> Tensor:
-        if torch.jit.is_scripting():
-            return F.linear(x, self.weight, self.bias)
-        else:  # noqa: RET505  # torch.jit.script compiles everything that does not stand in the other branch
-            return tpf.linear(x, self.weight, self.bias)
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> Tensor:
+        """Class indices, or labels −1/+1 of a single unit: (N, d) → (N,) int64."""
+        scores = tpf.finite_scores(self(x))
+        return tpf.decide_class(scores) if scores.dim() == x.dim() else tpf.decide(scores)
 
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""
@@ -121,12 +114,7 @@ class Perceptron(_LinearNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scores w·x + b."""
-        return self._linear(x).squeeze(-1)
-
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Labels −1/+1: (N, d) → (N,) int64."""
-        return tpf.decide(tpf.finite_scores(self(x)))
+        return super().forward(x).squeeze(-1)
 
     def unit_normal(self) -> Tensor:
         """w/‖w‖, the direction of the +1 side; see :func:`torchperc.nn.functional.unit_normal`."""
@@ -146,15 +134,6 @@ class Perceptron(_LinearNet):
     def margin(self, x: Tensor, y: Tensor) -> Tensor:
         """The geometric margin min y·(w·x + b)/‖w‖; see :func:`torchperc.nn.functional.geometric_margin`."""
         return tpf.geometric_margin(x, y, self.weight, self.bias)
-
-    def homogeneous(self, position: str = "last") -> Perceptron:
-        """The same model without a bias, over :func:`torchperc.nn.functional.homogeneous` inputs."""
-        if self.bias is None:
-            raise ValueError("this net has no bias to fold in; it is homogeneous already")
-        net = Perceptron(self.in_features + 1, bias=False, device=self.weight.device, dtype=self.weight.dtype)
-        with torch.no_grad():
-            net.weight.copy_(tpf.fold_bias(self.weight, self.bias, position))
-        return net
 
 
 class MulticlassPerceptron(_LinearNet):
@@ -189,11 +168,6 @@ class MulticlassPerceptron(_LinearNet):
         super().__init__(in_features, rows, bias, init, seed, device, dtype)
         self.num_classes = rows
 
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Class indices: (N, d) → (N,) int64."""
-        return tpf.decide_class(tpf.finite_scores(self(x)))
-
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""
         return f"in_features={self.in_features}, num_classes={self.num_classes}, bias={self.bias is not None}"
@@ -210,8 +184,6 @@ class JointPerceptron(_LinearNet):
 
     With the block features of :func:`torchperc.nn.functional.joint_features` (the default) this is
     :class:`MulticlassPerceptron` written as one vector; any other φ, such as features that classes share, is as good.
-    Since φ may be any function, ``torch.jit.script`` and ``torch.fx.symbolic_trace`` do not take this net, unlike the
-    others; ``torch.export`` and ``torch.compile`` do.
 
     Args:
         in_features: d.
@@ -266,11 +238,6 @@ class JointPerceptron(_LinearNet):
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""
         return f"in_features={self.in_features}, num_classes={self.num_classes}, joint={self.weight.shape[1]}"
-
-    @torch.no_grad()
-    def predict(self, x: Tensor) -> Tensor:
-        """Class indices: (N, d) → (N,) int64."""
-        return tpf.decide_class(tpf.finite_scores(self(x)))
 
 
 class MLP(nn.Module):
@@ -329,7 +296,7 @@ class MLP(nn.Module):
         """Scores of the last layer; the first one takes sparse samples too."""
         last = len(self.layers) - 1
         for i, layer in enumerate(self.layers):
-            x = layer(x) if torch.jit.is_scripting() else _through(layer, x)
+            x = scores_of(layer, x)
             if i < last:
                 x = self.activation(x)
         return x.squeeze(-1) if self.num_classes is None else x
@@ -345,11 +312,17 @@ class MLP(nn.Module):
         return f"activation={self.activation_name!r}, init={self.init!r}"
 
 
-def _through(layer: nn.Module, x: Tensor) -> Tensor:
-    if isinstance(layer, nn.Linear) and tpf.is_sparse(x):
-        return tpf.linear(x, layer.weight, layer.bias)
-    result: Tensor = layer(x)
-    return result
+def scores_of(net: nn.Module, x: Tensor) -> Tensor:
+    """Output of a net; of an ``nn.Linear`` on sparse samples by :func:`torchperc.nn.functional.linear`.
+
+    Example:
+        >>> scores_of(nn.Linear(2, 3), torch.zeros(4, 2).to_sparse_csr()).shape
+        torch.Size([4, 3])
+    """
+    if isinstance(net, nn.Linear) and tpf.is_sparse(x):
+        return tpf.linear(x, net.weight, net.bias)
+    scores: Tensor = net(x)
+    return scores
 
 
 def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -369,7 +342,7 @@ def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> No
     bound = 1.0
     for parameter in parameters:
         if init == "zeros":
-            write(parameter, torch.zeros((), dtype=parameter.dtype))
+            parameter.zero_()
             continue
         start = torch.zeros(parameter.shape, dtype=parameter.dtype)  # drawn on the CPU: the same on every device
         if init == "default" and start.dim() == 2:
@@ -379,24 +352,6 @@ def _fill(parameters: Iterable[nn.Parameter], init: str, seed: int | None) -> No
         else:
             start.uniform_(-bound, bound, generator=generator)
         parameter.copy_(start)
-
-
-@torch.no_grad()
-def write(target: Tensor, values: Tensor) -> None:
-    """Copy numbers into a parameter: on the CPU by numpy, which wakes no threads for many.
-
-    Example:
-        >>> net = Perceptron(2)
-        >>> write(net.weight, torch.tensor([3.0, 2.0]))
-        >>> net.weight.data
-        tensor([[3., 2.]])
-    """
-    place, numbers = checks.in_numpy(target), checks.in_numpy(values)
-    if isinstance(place, Tensor) or isinstance(numbers, Tensor):
-        target.copy_(values)
-    else:
-        np.copyto(place, numbers, casting="same_kind")
-        torch.autograd.graph.increment_version(target)  # which numpy does not
 
 
 @contextmanager

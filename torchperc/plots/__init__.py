@@ -12,7 +12,9 @@ imported on first use.
 (4, 2)
 """
 
-from torchperc._lazy import attach, requires
+from lazy_loader import attach_stub
+
+from torchperc._lazy import requires
 
 requires(__name__, "matplotlib")
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

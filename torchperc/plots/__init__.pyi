@@ -1,10 +1,9 @@
-from .bracket import BracketDisplay as BracketDisplay
-from .bracket import bracket_by_epoch as bracket_by_epoch
-from .chains import PositionErrorDisplay as PositionErrorDisplay
 from .chains import TransitionDisplay as TransitionDisplay
-from .comparison import ComparisonDisplay as ComparisonDisplay
 from .confusion import ConfusionDisplay as ConfusionDisplay
+from .curves import BracketDisplay as BracketDisplay
+from .curves import ComparisonDisplay as ComparisonDisplay
 from .curves import LearningCurveDisplay as LearningCurveDisplay
+from .curves import bracket_by_epoch as bracket_by_epoch
 from .curves import errors_by_epoch as errors_by_epoch
 from .lifted import LiftedDisplay as LiftedDisplay
 from .margins import MarginDisplay as MarginDisplay

@@ -1,18 +1,14 @@
-"""Sequence labelling: the weights between tags, and where in a sequence the errors are."""
+"""Sequence labelling: the weights between tags."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
 from torchperc.plots import style
 
 _QUANTILE = 0.995  # of the weights of many tags, at which the scale of colours ends
@@ -111,82 +107,3 @@ class TransitionDisplay(style.Display):
         axes.set_title("Weights of the transitions", fontsize=11)
         beyond = "both" if float(sizes.max()) > largest else "neither"
         self.colorbar_ = style.weight_bar(self.figure_, self.image_, axes, shrink=0.8, extend=beyond)
-
-
-@dataclass(eq=False, repr=False)
-class PositionErrorDisplay(style.Display):
-    """The error at each position of the sequences, over bars that say how many sequences are that long.
-
-    The last position stands for all behind it, too, where sequences become few. The band is ± one standard error.
-
-    Args:
-        errors: wrong tokens at each position.
-        counts: tokens at each position.
-        open_end: whether the last position stands for those behind it, too.
-
-    After :meth:`plot`, ``line_`` is the error in %, ``bars_`` the counts and ``counts_ax_`` the axes on which they are.
-
-    Example:
-        >>> display = PositionErrorDisplay([1, 0], [4, 2]).plot()
-        >>> display.line_.get_ydata().tolist()
-        [25.0, 0.0]
-    """
-
-    errors: Sequence[float] | npt.NDArray[Any]
-    counts: Sequence[float] | npt.NDArray[Any]
-    open_end: bool = False
-
-    @classmethod
-    def from_predictions(
-        cls, y: Sequence[Any], predicted: Sequence[Any], *, positions: int = 20, ax: style.AnyAxes = None
-    ) -> PositionErrorDisplay:
-        """Draw where predicted tags differ from the truth; each is a list of sequences of tags, of any kind.
-
-        Example:
-            >>> display = PositionErrorDisplay.from_predictions([[0, 1, 1], ["N"]], [[0, 0, 1], ["N"]])
-            >>> display.errors.tolist(), display.counts.tolist()
-            ([0, 1, 0], [2, 1, 1])
-        """
-        most = checks.whole("positions", positions, at_least=1)
-        if len(y) != len(predicted) or not len(y):
-            raise ValueError(f"y has {len(y)} sequences and predicted {len(predicted)}; give as many, at least one")
-        wrong, counts = (np.zeros(most, np.int64) for _ in range(2))
-        longest = 0
-        for number, (truth, said) in enumerate(zip(y, predicted, strict=True)):
-            if len(truth) != len(said):
-                raise ValueError(
-                    f"sequence {number} has {len(truth)} tags in y and {len(said)} in predicted; give as many"
-                )
-            longest = max(longest, len(truth))
-            places = np.minimum(np.arange(len(truth)), most - 1)
-            np.add.at(counts, places, 1)
-            np.add.at(wrong, places, np.asarray(truth) != np.asarray(said))
-        if not longest:
-            raise ValueError("y has no token; give at least one")
-        shown = min(longest, most)
-        return cls(wrong[:shown], counts[:shown], longest > most).plot(ax=ax)
-
-    def _draw(self, own: bool) -> None:
-        axes: style.Axes = self.ax_
-        counts = np.maximum(np.asarray(self.counts, float), 1)
-        error = np.asarray(self.errors, float) / counts
-        spread = np.sqrt(error * (1 - error) / counts)
-        places = np.arange(1, len(error) + 1)
-        self.counts_ax_ = axes.twinx()
-        self.bars_ = self.counts_ax_.bar(places, self.counts, color="#D9D9D9", width=0.85, label="tokens")
-        self.counts_ax_.set_ylabel("tokens", color="#6A6A6A")
-        self.counts_ax_.tick_params(axis="y", colors="#6A6A6A")
-        style.counts(self.counts_ax_.yaxis)
-        style.plain_numbers(self.counts_ax_)
-        axes.set_zorder(self.counts_ax_.get_zorder() + 1)  # the line lies over the bars
-        axes.patch.set_visible(False)
-        band = (100 * (error - spread).clip(0), 100 * (error + spread))
-        axes.fill_between(places, *band, color=style.BLUE, alpha=0.2, linewidth=0)
-        look: dict[str, Any] = {"color": style.BLUE, "marker": "o", "markersize": 5, "linewidth": 1.8}
-        (self.line_,) = axes.plot(places, 100 * error, label="error", **look)
-        every = max(1, len(places) // 10)
-        ticks = [place for place in places.tolist() if (len(places) - place) % every == 0]
-        names = [f"≥ {place}" if self.open_end and place == len(places) else str(place) for place in ticks]
-        axes.set_xticks(ticks, names)
-        axes.set(xlabel="position in the sequence", title="Error by position", ylim=(0, None))
-        axes.set_ylabel("error (%)", color=style.BLUE)

@@ -57,7 +57,8 @@ class ConfusionDisplay(style.Display):
         if len(truth) != len(said):
             raise ValueError(f"y has {len(truth)} labels and predicted {len(said)}; they must have the same length")
         found = torch.cat((truth, said))
-        signs = bool(((found == 1) | (found == -1)).all())
+        indices = labels is not None and len(labels) > 2 and bool((found == 1).all())  # index 1 of three or more
+        signs = not indices and bool((found.abs() == 1).all())
         if not signs and int(found.min()) < 0:
             values = ", ".join(map(str, found.unique().tolist()[:5]))
             raise ValueError(f"y and predicted must hold −1 and +1, or class indices from 0; found {values}")

@@ -4,6 +4,6 @@
 the page and ``card()`` is the Markdown. Pages of other content are made of sections by ``report_page``.
 """
 
-from torchperc._lazy import attach
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from torchperc._atomic import write_whole
-from torchperc.lightning.names import LAST
 from torchperc.reports.page import Block, Code, Text
 
 if TYPE_CHECKING:
@@ -23,8 +22,8 @@ CURVES = "metrics.csv"
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a run left something in a folder: a config, a checkpoint or event files."""
-    return (folder / CONFIG).is_file() or (folder / LAST).is_file() or any(folder.glob("events.out.tfevents.*"))
+    """Whether a folder is that of a run, by ``torchperc fit`` or ``torchperc learn``."""
+    return (folder / CONFIG).is_file() or (folder / RESULTS).is_file()
 
 
 def runs_below(folder: Path) -> list[Path]:
@@ -59,7 +58,7 @@ def curves_of(folder: Path) -> Curves:
         except (ValueError, OSError) as error:
             raise ValueError(f"{path} is not what `torchperc learn` writes ({error}); run it again") from None
         return {name: (table[:, 0], table[:, j]) for j, name in enumerate(names) if j}
-    from torchperc.plots.comparison import curve_of, read_events
+    from torchperc.plots.curves import curve_of, read_events
 
     events = read_events(folder)
     return {tag: curve_of(events, tag) for tag in events.Tags()["scalars"]}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import base64
+import io
 import re
-import struct
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -167,13 +166,16 @@ class Picture:
         """Draw a matplotlib figure, once; the same figure gives the same bytes."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure as WholeFigure
+        from PIL import Image  # which matplotlib needs
 
         assert isinstance(figure, WholeFigure)
         size = tuple(round(100 * inches) for inches in figure.get_size_inches())
         figure.set_dpi(_DOTS)
         canvas: Any = FigureCanvasAgg(figure)
         canvas.draw()  # savefig would draw a second time, to find the layout first
-        return cls(png(np.asarray(canvas.buffer_rgba())[..., :3]), alt, caption, (size[0], size[1]))
+        buffer = io.BytesIO()
+        Image.fromarray(np.asarray(canvas.buffer_rgba())[..., :3]).save(buffer, "png", compress_level=3)
+        return cls(buffer.getvalue(), alt, caption, (size[0], size[1]))
 
     def html(self) -> str:
         """As HTML."""
@@ -186,23 +188,6 @@ class Picture:
     def card(self) -> str:
         """As Markdown: the caption."""
         return f"*Figure:* {_plain(self.caption)}"
-
-
-def png(pixels: np.ndarray[Any, Any]) -> bytes:
-    """An image (height, width, 3) of bytes as a PNG file: differences of its rows, compressed; quick for charts.
-
-    Example:
-        >>> png(np.zeros((2, 3, 3), np.uint8))[:8]
-        b'\\x89PNG\\r\\n\\x1a\\n'
-    """
-    height, width, _ = pixels.shape
-    rows = np.full((height, 1 + 3 * width), 2, np.uint8)  # 2 says that the row above is subtracted
-    rows[:, 1:] = np.diff(pixels.reshape(height, -1), axis=0, prepend=np.zeros((1, 3 * width), np.uint8))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits for each of three colours
-    chunks = ((b"IHDR", head), (b"IDAT", zlib.compress(rows.tobytes(), 3)), (b"IEND", b""))
-    size = struct.Struct(">I").pack
-    sealed = (size(len(data)) + name + data + size(zlib.crc32(name + data)) for name, data in chunks)
-    return b"\x89PNG\r\n\x1a\n" + b"".join(sealed)
 
 
 Block = Text | Code | Table | Picture

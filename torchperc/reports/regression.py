@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,13 +12,9 @@ from torchperc import plots
 from torchperc.data.scaling import pieces
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning.outcome import Learned, fitted_model, predictions
-from torchperc.plots.style import logarithmic_epochs
-from torchperc.reports.folders import RESULTS, curves_of
-from torchperc.reports.judged import Fit as Fit
-from torchperc.reports.judged import share as share
-from torchperc.reports.judged import short as short
 from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.report import Report
+from torchperc.reports.scores import Fit, share, short
 from torchperc.reports.sections import curve_picture, drawn, versions
 from torchperc.reports.subject import Curves, Rows
 from torchperc.reports.text import number, plural
@@ -33,24 +25,13 @@ _SHOWN = 2000  # samples in a picture
 _NAMES = {"training": "rmse/train", "validation": "rmse/val"}
 
 
-def of_learned(
-    folder: Path, module: Learned, data: SplitTable, *, title: str, how: Rows, again: Sequence[Block] = ()
-) -> Report:
-    """Report the regression that was kept, after a comparison with the others: those in ``results.json``."""
-    found = _results(folder / RESULTS)
-    best = found["best"]
-    one = of_module(title, module, data, how=how, folder=folder / best.replace(" ", "-"), again=again)
-    sections = [section for section in one.sections if section.title != "Learning curves"]
-    return Report(title, f"Kept: {best}. {one.lead}", (_compared(found, data), *_curves(folder, found), *sections))
-
-
 def of_module(
     title: str,
     module: Learned,
     data: SplitTable,
     *,
     how: Rows,
-    folder: Path | None = None,
+    curves: Curves | None = None,
     again: Sequence[Block] = (),
     sentence: str = "",
 ) -> Report:
@@ -59,78 +40,16 @@ def of_module(
     fits = {name: Fit.of(*both) for name, both in sets.items()}
     lead = "; ".join(f"{name} {fit}" for name, fit in fits.items())
     lead = f"{sentence}; {lead}." if sentence else f"{lead[0].upper()}{lead[1:]}."
-    curves = {} if folder is None else curves_of(folder)
     repeat = again or (Text("The page was made from a model in memory, whose config is not known."),)
     sections = (
         _learned(module, data, how, fits),
         _data(data),
-        Section("Learning curves", _logged(curves, data)),
+        Section("Learning curves", _logged(curves or {}, data)),
         _predicted(sets, data),
         Section("How to reproduce it", repeat),
         versions(),
     )
     return Report(title, lead, sections)
-
-
-def _compared(found: Mapping[str, Any], data: SplitTable) -> Section:
-    rows = []
-    for each in found["candidates"]:
-        validation, training = each["validation"], each["training"]
-        figures = short(validation.rmse), share(validation.r2), short(training.rmse), share(training.r2)
-        rows.append((each["name"], *figures, str(each["epochs"]), f"{each['seconds']:.2f} s"))
-    baseline = found["baseline"]
-    rows.append(("mean of the training targets", short(baseline.rmse), share(baseline.r2), "", "", "", ""))
-    heads = ("learned by", "validation RMSE", "R²", "training RMSE", "R²", "epochs", "time")
-    ways = "; ".join(f"{each['name']}: {each['how']}" for each in found["candidates"])
-    kept = f"Kept: {found['best']}, the first with the lowest validation RMSE."
-    judged = "" if found["test"] is None else f" On the held-out test set: {found['test']}."
-    legend = (
-        f" RMSE is the root of the mean squared error, in the units of {_target(data)}: the lower, the better. R² is "
-        "the fraction of the variance that is explained, 1 at best. The last row is the baseline that always predicts "
-        "the mean of the training targets."
-    )
-    return Section(
-        "Compared", (Table(heads, rows), Text(f"{kept}{judged}{legend}"), Text(f"Learned by {ways}."), *_penalty(found))
-    )
-
-
-def _penalty(found: Mapping[str, Any]) -> list[Block]:
-    tried = found["penalties"]
-    if not tried:
-        return []
-    l2, rmse = min(tried, key=lambda each: each[1])
-    span = f"l2 from {tried[0][0]:.3g} to {tried[-1][0]:.3g}"
-    said = f"Ridge was tried with {len(tried)} penalties, {span}; {l2:.3g} has the lowest validation RMSE"
-    return [Text(f"{said}, {short(rmse)}.")]
-
-
-def _curves(folder: Path, found: Mapping[str, Any]) -> list[Section]:
-    """Validation RMSE by epoch of descent, and those of the minima as levels beside it."""
-    curves: dict[str, tuple[Any, Any]] = {}
-    last = 1.0
-    for each in found["candidates"]:
-        logged = curves_of(folder / each["name"].replace(" ", "-")).get("rmse/val")
-        if logged is not None and len(logged[0]) > 1:
-            curves[each["name"]], last = logged, float(logged[0][-1])
-    if not curves:
-        return []
-    ends = np.array([1.0, last])
-    levels = {each["name"]: each["validation"].rmse for each in found["candidates"] if each["name"] not in curves}
-    for name, level in levels.items():
-        curves[name] = ends, np.full(2, float(level))
-    display = plots.ComparisonDisplay({drawn([name])[0]: curve for name, curve in curves.items()}, "validation RMSE")
-    display.plot()
-    if last > 100:
-        logarithmic_epochs(display.ax_)
-    went = "; ".join(f"{name} {_went(*curve)}" for name, curve in curves.items())
-    caption = f"The validation RMSE by epoch of descent, beside those that are found in one step: {went}."
-    return [Section("Learning curves", (Picture.of(display.figure_, "The RMSE by epoch.", caption),))]
-
-
-def _went(steps: Any, values: Any) -> str:
-    if values[0] == values[-1]:
-        return short(values[0])
-    return f"from {short(values[0])} in epoch {steps[0]:.0f} to {short(values[-1])} in epoch {steps[-1]:.0f}"
 
 
 def _logged(curves: Curves, data: SplitTable) -> list[Block]:
@@ -146,18 +65,6 @@ def _learned(module: Learned, data: SplitTable, how: Rows, fits: Mapping[str, Fi
     rows = [("model", f"{model}: {plural(data.width, 'feature')}, predicts {_target(data)}"), *how]
     rows += [(f"{name} RMSE and R²", f"{short(fit.rmse)} and {share(fit.r2)}") for name, fit in fits.items()]
     return Section("What was learned", (Table(("what", "value"), rows), *_weights(module, data)))
-
-
-def by_minimum(l2: float) -> Rows:
-    """How least squares and ridge regression were found, in words."""
-    penalty = f"with the penalty ½·l2·‖w‖², l2 {number(l2)}" if l2 else "without penalty"
-    return [("learned by", f"the minimum of the squared error {penalty}")]
-
-
-def by_descent(update: str, lr: object) -> Rows:
-    """How a regression was trained by gradient descent, in words."""
-    how = f"gradient descent on the squared error, one step per {update}"
-    return [("learned by", how), ("learning rate", "the optimizer's" if lr is None else str(lr))]
 
 
 def _weights(module: Learned, data: SplitTable) -> list[Block]:
@@ -231,17 +138,3 @@ def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: SplitTable) -> S
 
 def _target(data: SplitTable) -> str:
     return data.dataset.target or "the target"
-
-
-def _results(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-        known = {name: found[name] for name in ("best", "penalties")}
-        known["test"] = None if found["test"] is None else Fit(**found["test"])
-        fits = ("validation", "training")
-        known["candidates"] = [{**each, **{name: Fit(**each[name]) for name in fits}} for each in found["candidates"]]
-        return {**known, "baseline": Fit(**found["baseline"])}
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is not what `torchperc learn` writes ({error}); run it again") from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +14,6 @@ from torchperc import _checks as checks
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning.outcome import wrong_decisions
 from torchperc.reports.budget import ENTRIES
-from torchperc.reports.folders import curves_of
 from torchperc.reports.page import Block, Section
 from torchperc.reports.report import Report
 from torchperc.reports.sections import curve_picture
@@ -30,18 +29,6 @@ _LOOKED_AT = 2 * 10**7
 _STORED = 1000  # numbers that a sparse sample has at most, where it is not known before it is read
 _COMPARED = {"error/train": (100, "training error"), "error/val": (100, "validation error")}
 _COMPARED |= {"rmse/train": (1, "training RMSE"), "rmse/val": (1, "validation RMSE")}
-
-
-def by_rule(options: Mapping[str, Any]) -> Rows:
-    """How a run by rule was trained, in words, by the options of its trainer."""
-    shown = (f"{name} {word(value)}" for name, value in options.items() if name != "select" and value is not None)
-    return [("learned by", "the perceptron rule"), ("options", ", ".join(shown))]
-
-
-def by_descent(head: object, update: str, lr: object) -> Rows:
-    """How a classifier was trained by gradient descent, in words."""
-    how = f"gradient descent, {head} head, one step per {update}"
-    return [("learned by", how), ("learning rate", "the optimizer's" if lr is None else word(lr))]
 
 
 def of_model(
@@ -96,16 +83,15 @@ def about_data(data: SplitTable) -> list[tuple[str, str]]:
     return [(name, word(value)) for name, value in known if name != "options" and value is not None]
 
 
-def compared(folders: Mapping[str, Path]) -> list[Section]:
-    """The errors of several runs on one chart each."""
-    return compared_curves({name: curves_of(folder) for name, folder in folders.items()})
-
-
 def compared_curves(found: Mapping[str, Curves]) -> list[Section]:
-    """The same of curves by the name of the run."""
+    """The errors of several runs by name, on one chart each; a run of one step is a level beside the others."""
     pictures = []
     for tag, (scale, what) in _COMPARED.items():
         curves = {name: curves[tag] for name, curves in found.items() if tag in curves}
+        last = max((steps[-1] for steps, _ in curves.values()), default=1)
+        for name, (steps, values) in curves.items():
+            if len(steps) == 1 < last:
+                curves[name] = np.array([1.0, last]), np.repeat(values, 2)
         if (picture := curve_picture(curves, scale, f"{what} (%)" if scale == 100 else what, what)) is not None:
             pictures.append(picture)
     return [Section("All runs", pictures)] if pictures else []

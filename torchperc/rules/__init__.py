@@ -1,5 +1,5 @@
 """The mistake-driven rule: conventions, trainer, mistake log, engines."""
 
-from torchperc._lazy import attach
+from lazy_loader import attach_stub
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__)
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -9,19 +9,17 @@ from typing import TypeAlias
 
 from torchperc import _checks as checks
 from torchperc.nn.functional import TIES
-from torchperc.samples.shards import DISTRIBUTED
 
 BIAS_STEPS = ("unit", "radius", "none")
 ORDERS = ("given", "shuffled", "random-mistake")
 SELECTS = ("last", "averaged", "voted", "pocket", "best-validation")
 RATCHETS = ("runs", "every")
-LOGS = ("on", "off")
+DISTRIBUTED = ("mix",)
 MIXINGS = ("uniform", "mistakes")
-STEP_ENGINES = ("auto", "reference", "compiled", "blocked")  # of single-sample descent
-ENGINES = (*STEP_ENGINES, "triton")
+ENGINES = ("auto", "reference", "compiled")
 
 __all__ = [
-    "BIAS_STEPS", "DISTRIBUTED", "ENGINES", "MIXINGS", "ORDERS", "SELECTS", "STEP_ENGINES", "TIES", "Verdict",
+    "BIAS_STEPS", "DISTRIBUTED", "ENGINES", "MIXINGS", "ORDERS", "SELECTS", "TIES", "Verdict",
     "mistaken_for",
 ]  # fmt: skip
 

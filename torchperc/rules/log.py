@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -25,15 +25,16 @@ from torchperc.nn import functional as tpf
 from torchperc.rules import log_json
 from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.kernels import Kernel
-from torchperc.rules.models import Model, decisions, rows_like
+from torchperc.rules.models import Model, rows_like
 from torchperc.rules.spaces import Entries, JointSpace, KernelSpace, LinearSpace, Space, Weights, dual
-from torchperc.rules.states import Deciding, Errors, pocket_by_runs, state_errors
+from torchperc.rules.states import Errors, StateErrors, decided, pocket_by_runs
 from torchperc.samples import digest
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
 _FORMAT = 2
 _M = TypeVar("_M", covariant=True)
+_Late: TypeAlias = Tensor | Callable[[], Tensor]
 
 
 class Mistake(NamedTuple):
@@ -45,13 +46,19 @@ class Mistake(NamedTuple):
     wrong: int
 
 
-class Mistakes(NamedTuple):
-    """Entries as columns, see :class:`Mistake`."""
+class Mistakes:
+    """Entries as columns, see :class:`Mistake`; a column may be a function, which is called when it is first used."""
 
-    sample: Tensor
-    step: Tensor
-    coef: Tensor
-    wrong: Tensor
+    def __init__(self, sample: _Late, step: _Late, coef: _Late, wrong: _Late, *, count: int | None = None) -> None:
+        self._columns = {"sample": sample, "step": step, "coef": coef, "wrong": wrong}
+        self._count = len(self.step) if count is None else count
+
+    def __getattr__(self, name: str) -> Tensor:
+        if name not in Mistake._fields:
+            raise AttributeError(name)
+        column = self._columns[name]
+        self._columns[name] = value = column if isinstance(column, Tensor) else column()
+        return value
 
     @classmethod
     def of(cls, entries: Sequence[Mistake], device: torch.device | None = None) -> Mistakes:
@@ -65,16 +72,30 @@ class Mistakes(NamedTuple):
         """The entries of several parts, one after the other."""
         if len(parts) < 2:
             return parts[0] if parts else cls.of((), device)
-        if parts[0].step.device.type != "cpu":
-            return cls(*map(torch.cat, zip(*parts, strict=True)))
-        columns = ([column.numpy() for column in some] for some in zip(*parts, strict=True))
-        return cls(*(torch.from_numpy(np.concatenate(some)) for some in columns))
+        whole = tuple(parts)
+
+        def column(name: str) -> Tensor:
+            columns = [checks.in_numpy(getattr(part, name)) for part in whole]
+            return torch.cat(columns) if isinstance(columns[0], Tensor) else torch.from_numpy(np.concatenate(columns))
+
+        return cls(*(partial(column, name) for name in Mistake._fields), count=sum(map(len, whole)))
 
     def later(self, steps: int) -> Mistakes:
         """The same entries, so many steps later."""
-        if not steps:
-            return self
-        return self._replace(step=torch.as_tensor(checks.in_numpy(self.step) + steps))
+        return self.replaced(step=lambda: self.step + steps) if steps else self
+
+    def replaced(self, **columns: _Late) -> Mistakes:
+        """The same entries with other columns."""
+        return Mistakes(**{**self._columns, **columns}, count=len(self))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (getattr(self, name) for name in Mistake._fields)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Mistakes, tuple(self)
 
 
 class Log(ABC, Generic[_M]):
@@ -128,10 +149,7 @@ class Log(ABC, Generic[_M]):
     def pocket_index(self, ratchet: str = "runs") -> int:
         """How many mistakes had been made when the :meth:`pocket` weights came up."""
         checks.one_of("ratchet", ratchet, RATCHETS)
-        return self.pocket_by(self._errors_of_states(), ratchet)
-
-    def pocket_by(self, errors: Errors, ratchet: str = "runs") -> int:
-        """:meth:`pocket_index` by errors that are counted elsewhere, as in several processes."""
+        errors = self._errors_of_states()
         if ratchet == "runs" and self.steps > len(self):
             return pocket_by_runs(self.runs().cpu().numpy(), errors)
         return int(errors.every().argmin())
@@ -167,10 +185,8 @@ class MistakeLog(Log[Model]):
         space: the training samples, which are not copied, and the space in which they are added up.
         y: the labels, −1/+1 or class indices.
         start: the weights before the first sample.
-        index: which sample, per mistake.
-        step: how many samples were presented before it.
-        coef: η·y·(sample weight), or η·(sample weight) with K classes.
-        wrong: the class it was taken for.
+        mistakes: the columns ``index`` (which sample), ``step`` (how many samples were presented before it), ``coef``
+            (η·y·(sample weight), or η·(sample weight) with K classes) and ``wrong`` (the class it was taken for).
         steps: how many samples were presented in all.
         epoch_ends: how many samples had been presented by the end of each epoch.
         cost: of an error on each sample, for the pocket; its weight.
@@ -188,10 +204,7 @@ class MistakeLog(Log[Model]):
     space: Space
     y: Tensor
     start: Weights
-    index: Tensor
-    step: Tensor
-    coef: Tensor
-    wrong: Tensor
+    mistakes: Mistakes
     steps: int
     epoch_ends: Tensor
     cost: Tensor
@@ -207,20 +220,37 @@ class MistakeLog(Log[Model]):
         cost: Tensor | None = None,
     ) -> MistakeLog:
         """A log from its entries, whose coefficients are not scaled."""
-        sample, step, coef, wrong = mistakes
-        steps = epoch_ends[-1] if epoch_ends else 0
-        ends = torch.tensor(epoch_ends, dtype=torch.int64).to(y.device, non_blocking=True)
-        if cost is None:
-            cost = _ones(y)
-        scaled = coef if space.scale == 1.0 else torch.as_tensor(checks.in_numpy(coef) * space.scale)
-        return cls(space, y, start, sample, step, scaled, wrong, steps, ends, cost)
+        steps, scale = epoch_ends[-1] if epoch_ends else 0, space.scale
+        ends = torch.from_numpy(np.array(epoch_ends, np.int64)).to(y.device, non_blocking=True)
+        if scale != 1.0:
+            unscaled, mistakes = mistakes, mistakes.replaced(coef=lambda: unscaled.coef * scale)
+        return cls(space, y, start, mistakes, steps, ends, _ones(y) if cost is None else cost)
+
+    @property
+    def index(self) -> Tensor:
+        """Which sample, per mistake."""
+        return self.mistakes.sample
+
+    @property
+    def step(self) -> Tensor:
+        """How many samples were presented before each mistake."""
+        return self.mistakes.step
+
+    @property
+    def coef(self) -> Tensor:
+        """η·y·(sample weight), or η·(sample weight) with K classes, per mistake."""
+        return self.mistakes.coef
+
+    @property
+    def wrong(self) -> Tensor:
+        """The class that each sample was taken for."""
+        return self.mistakes.wrong
 
     def __getitem__(self, j: int) -> Mistake:
         return Mistake(int(self.index[j]), int(self.step[j]), float(self.coef[j]), int(self.wrong[j]))
 
     def __iter__(self) -> Iterator[Mistake]:
-        columns = (self.index, self.step, self.coef, self.wrong)
-        return (Mistake(*entry) for entry in zip(*(column.tolist() for column in columns), strict=True))
+        return (Mistake(*entry) for entry in zip(*(column.tolist() for column in self.mistakes), strict=True))
 
     @cached_property
     def entries(self) -> Entries:
@@ -274,13 +304,13 @@ class MistakeLog(Log[Model]):
 
     def equals(self, other: MistakeLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
-        names = ("index", "step", "coef", "wrong")
-        same = (torch.equal(getattr(self, name).cpu(), getattr(other, name).cpu()) for name in names)
+        both = zip(self.mistakes, other.mistakes, strict=True)
+        same = (torch.equal(one.cpu(), another.cpu()) for one, another in both)
         return self.steps == other.steps and all(same)
 
     def errors_on(self, rows: Rows, y: Tensor, cost: Tensor) -> Errors:
         """Counts the wrong decisions of single states on given rows."""
-        return state_errors(self.space, self.start, self.entries, rows, y, cost)
+        return StateErrors(self.space, self.start, self.entries, rows, y, cost)
 
     def _errors_of_states(self) -> Errors:
         return self.errors_on(self.space.rows, self.y, self.cost)
@@ -358,7 +388,8 @@ class MistakeLog(Log[Model]):
         space = _space(about, rows, kernel, features)
         check_fit(path, lambda: _fits(arrays, about["steps"], space))
         weight, bias = (columns.pop(name).to(rows.dtype) for name in _START)
-        return cls(space, labels, Weights(weight, bias), steps=about["steps"], **columns)
+        mistakes = Mistakes(*map(columns.pop, _MISTAKES))
+        return cls(space, labels, Weights(weight, bias), mistakes, about["steps"], **columns)
 
     def to_json(self) -> str:
         """The log of a linear net with its data as JSON: one object, described in ``torchperc/lab/play/js/log.js``.
@@ -394,7 +425,8 @@ class MistakeLog(Log[Model]):
         return _of_json(cls, _parsed(text, "text"))
 
 
-_COLUMNS = ("index", "step", "coef", "wrong", "epoch_ends", "cost")
+_MISTAKES = ("index", "step", "coef", "wrong")
+_COLUMNS = (*_MISTAKES, "epoch_ends", "cost")
 _START = ("weight", "bias")
 
 
@@ -417,12 +449,8 @@ class VotedModel(Model):
         votes = torch.zeros(len(rows), self.classes or 1, dtype=torch.float64, device=rows.device)
         for log in self.logs:
             counts = log.survivals().double() if log.steps else torch.ones(1, dtype=torch.float64, device=rows.device)
-            if Deciding.can(log.space, rows):
-                for first, some in Deciding(log.space, log.start, log.entries, rows).every():
-                    some.vote(counts[first : first + len(some)].numpy(), votes.numpy())
-                continue
-            for block, first, path in log.space.paths(log.start, log.entries, rows):
-                weight, ballots = counts[first : first + path.shape[1]], decisions(path, self.classes)
+            for block, first, ballots in decided(log.space, log.start, log.entries, rows):
+                weight = counts[first : first + ballots.shape[1]]
                 if self.classes is None:
                     votes[block, 0] += ballots.double() @ weight
                 else:
@@ -448,7 +476,8 @@ def _of_json(cls: type[MistakeLog], content: log_json.Content, rows: Rows | None
     space = LinearSpace(rows, content.classes, content.bias_scale, scale=content.scale)
     start = Weights(*(torch.from_numpy(getattr(content, name)).to(dtype) for name in _START))
     columns = {name: torch.from_numpy(getattr(content, name)) for name in _COLUMNS}
-    return cls(space, torch.from_numpy(content.labels), start, steps=content.steps, **columns)
+    mistakes = Mistakes(*map(columns.pop, _MISTAKES))
+    return cls(space, torch.from_numpy(content.labels), start, mistakes, content.steps, **columns)
 
 
 def _read_json(cls: type[MistakeLog], path: Path, X: checks.Data | None, y: checks.Data | None) -> MistakeLog:
@@ -468,7 +497,7 @@ def _read_json(cls: type[MistakeLog], path: Path, X: checks.Data | None, y: chec
 
 def _ones(y: Tensor) -> Tensor:
     """A cost of 1 per label."""
-    return torch.ones((), dtype=torch.float64, device=y.device).expand(len(y))
+    return torch.ones(len(y), dtype=torch.float64, device=y.device)
 
 
 def _describe(space: Space) -> dict[str, Any]:

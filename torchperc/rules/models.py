@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
-from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron, write
+from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
 from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
@@ -94,18 +94,18 @@ class LinearModel(Model):
             return joint_scores(rows, self.weight, self.features)
         return rows.scores(self.weight, self.bias)
 
-    @torch.no_grad()
     def write_to(self, net: Net) -> None:
         """Copy weight and bias into a net of the same shape."""
-        if net.weight.shape != self.weight.shape or (net.bias is None and bool(self.bias.any())):
-            found = f"{tuple(net.weight.shape)}{' and no bias' if net.bias is None else ''}"
+        weight, bias = net.weight, net.bias
+        if weight.shape != self.weight.shape or (bias is None and bool(self.bias.any())):
+            found = f"{tuple(weight.shape)}{' and no bias' if bias is None else ''}"
             raise ValueError(
                 f"net has weights of shape {found}, the model has {tuple(self.weight.shape)} and a bias; "
                 "use a net like the one that was trained"
             )
-        for target, values in ((net.weight, self.weight), (net.bias, self.bias)):
-            if target is not None:
-                write(target, values)
+        weight.detach().copy_(self.weight)
+        if bias is not None:
+            bias.detach().copy_(self.bias)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,9 +43,14 @@ class Order:
         self.name = order if isinstance(order, str) else "explicit"
         self.ids = ids
         self.table = None if isinstance(order, str) else _table(order, ids, max_epochs)
-        self.generator = torch.Generator().manual_seed(seed)
+        self.seed = seed
         self.ran_dry = False
         self._parts = (ids,) if bounds is None else ids.split(torch.searchsorted(ids, bounds).diff().tolist())
+
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """Of the permutations and picks."""
+        return torch.Generator().manual_seed(self.seed)
 
     @property
     def repeats(self) -> bool:

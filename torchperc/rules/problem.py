@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
 
 
-def linear_problem(net: object, X: checks.Data, *, unseen: bool = False) -> tuple[Space, Weights]:
+def linear_problem(net: object, X: checks.Data, *, to_cpu: bool = False) -> tuple[Space, Weights]:
     """The space of a net's weights over checked samples, with no bias step, and its current weights.
 
-    With ``unseen``, the samples are looked at by the first pass where that can be, see :func:`as_rows`.
+    With ``to_cpu``, samples and weights are copied to the CPU where loops are compiled for them.
     """
     net = check_net(net)
-    weight = net.weight.detach()
-    if checks.is_sparse(X) and weight.device.type != "cpu":
-        raise TypeError(
-            f"X is sparse, which needs a net on the CPU, found {weight.device}; use net.cpu() or X.toarray()"
-        )
-    start = Weights(weight, torch.zeros_like(weight[:, 0]) if net.bias is None else net.bias.detach()).clone()
+    weight, bias = net.weight.detach(), net.bias
+    start = Weights(weight, torch.zeros_like(weight[:, 0]) if bias is None else bias.detach()).clone()
+    if to_cpu and weight.dtype in (torch.float32, torch.float64) and not isinstance(net, JointPerceptron):
+        start = start.to(torch.device("cpu"))
+    device = start.bias.device
+    if checks.is_sparse(X) and device.type != "cpu":
+        raise TypeError(f"X is sparse, which needs a net on the CPU, found {device}; use net.cpu() or X.toarray()")
     if not start.finite:
         raise ValueError("net has weights that are not finite; reset them first")
-    unseen = unseen and not isinstance(net, JointPerceptron)
-    rows = as_rows(X, dtype=weight.dtype, device=weight.device, width=net.in_features, unseen=unseen)
+    rows = as_rows(X, dtype=weight.dtype, device=device, width=net.in_features)
     if isinstance(net, JointPerceptron):
         return JointSpace(rows, net.num_classes, 0.0, net.features), start
     return LinearSpace(rows, None if len(weight) == 1 else len(weight), 0.0), start
@@ -73,17 +73,19 @@ def check_parameters(net: Net) -> None:
 
 def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
     """The coefficient of each sample's update, if the net's type can hold it and the bias step."""
-    different = factors[:1] if factors.stride(0) == 0 else factors
-    coefs = lr * different
-    what = f"lr={lr:g}" if bool((different == 1).all()) else f"lr={lr:g} with sample and class weights"
-    for scale in {1.0, space.bias_scale or 1.0}:
-        checks.representable(what, coefs * scale, space.rows.dtype)
-    return coefs.expand(len(factors))
+    numbers = checks.in_numpy(factors)  # in which no threads are waited for
+    least, most = float(numbers.min()) or float(numbers[numbers > 0].min()), float(numbers.max())
+    beta, known = space.bias_scale or 1.0, torch.finfo(space.rows.dtype)
+    low, high = lr * least * min(1.0, beta), lr * most * max(1.0, beta)
+    if not known.tiny <= low <= high <= known.max:
+        what = f"lr={lr:g}" if least == most == 1 else f"lr={lr:g} with sample and class weights"
+        checks.representable(what, torch.tensor([low, high], dtype=torch.float64), space.rows.dtype)
+    return factors if lr == 1.0 else torch.as_tensor(lr * numbers)
 
 
 def learning_margin(margin: float, space: Space) -> float:
     """A margin before scaling, rounded to the type of the scores."""
-    return float(torch.tensor(margin / space.scale, dtype=space.rows.dtype))
+    return float(torch.tensor(margin / space.scale, dtype=space.rows.dtype)) if margin else 0.0
 
 
 def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> None:
@@ -133,7 +135,7 @@ def with_bias_step(space: Space, net: object, bias_step: str | None, ids: Tensor
         raise ValueError(f"bias_step={bias_step!r} but the net has no bias; use bias_step='none', or a net with a bias")
     step = bias_step or ("unit" if has_bias else "none")
     scale = float(space.rows.squared_norms()[ids].max()) if step == "radius" else float(step == "unit")
-    return replace(space, bias_scale=scale)
+    return space if scale == space.bias_scale else replace(space, bias_scale=scale)
 
 
 def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | None:
@@ -186,8 +188,8 @@ def sample_factors(
     *,
     all_zero: bool = False,
 ) -> Tensor:
-    """Sample weight times class weight, in float64; of stride 0 if nothing is weighted."""
-    factors = torch.ones(1, dtype=torch.float64, device=y.device).expand(len(y))
+    """Sample weight times class weight, in float64."""
+    factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
     if sample_weight is not None:
         factors = checks.nonnegative_weights(sample_weight, len(y), all_zero=all_zero).to(y.device)
     if class_weight is not None:

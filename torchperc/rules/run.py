@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import struct
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -16,12 +15,11 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.engines.compiled import CompiledEngine
-from torchperc.rules.engines.reference import Engine, digest_of
+from torchperc.rules.engines.reference import Engine
 from torchperc.rules.log import MistakeLog, Mistakes, VotedModel
 from torchperc.rules.models import LinearModel, Model, Net, decisions
 from torchperc.rules.orders import Order
-from torchperc.rules.spaces import LinearSpace, Weights
+from torchperc.rules.spaces import Weights
 from torchperc.samples.rows import Rows
 
 if TYPE_CHECKING:
@@ -133,11 +131,6 @@ class RuleResult:
 
 
 _R = TypeVar("_R", bound=RuleResult)
-_FEW = 4096  # weights that are hashed in no time
-
-
-def _as_key(norm: float) -> bytes:
-    return struct.pack("<d", norm)
 
 
 class Run(ABC, Generic[_R]):
@@ -277,7 +270,7 @@ class Run(ABC, Generic[_R]):
         if clean and (sure or not self._any_wrong()):
             return Verdict.SEPARATED
         if self._order.repeats or all_seen:
-            before = self._first_like_now(record)
+            before = self._seen.setdefault(self._digest(), record.epoch)
             self.cycle = (before, record.epoch) if before < record.epoch else None
         if self.cycle is None and record.epoch < self._max_epochs:
             return None
@@ -287,10 +280,6 @@ class Run(ABC, Generic[_R]):
             self.cycle = None
             return Verdict.NOT_SEPARABLE
         return verdict
-
-    def _first_like_now(self, record: EpochRecord) -> int:
-        """The first epoch after which the weights were what they are after this one; 0 is the start."""
-        return self._seen.setdefault(self._digest(), record.epoch)
 
     def _validation_error(self) -> float | None:
         if self._validation is None:
@@ -302,7 +291,7 @@ class Run(ABC, Generic[_R]):
         if self._select == "last":
             return self.current()
         if self._select == "pocket":
-            return log.state_at(self._pocket_index(log))
+            return log.pocket()
         if self._select != "best-validation":
             return self._averaged() if self._select == "averaged" else log.voted()
         judged = [record for record in self.history if record.validation_error is not None]
@@ -313,9 +302,6 @@ class Run(ABC, Generic[_R]):
 
     def _averaged(self) -> Any:
         return self.log().averaged()
-
-    def _pocket_index(self, log: Any) -> int:
-        return int(log.pocket_index())
 
     def _after_epoch(self, log: Any, epoch: int) -> Any:
         return log.state_at(sum(record.mistakes for record in self.history[:epoch]))
@@ -346,34 +332,24 @@ class RuleRun(Run[RuleResult]):
         total = 0.0 if start.at_zero else math.nan
         super().__init__(
             engine, start, order, max_epochs=max_epochs, select=select, cost=cost, scale=engine.task.space.scale,
-            total=total, seen={}, validation=validation,
+            total=total, seen={engine.digest(): 0}, validation=validation,
         )  # fmt: skip
         self._engine: Engine = engine
-        self._hashes = (
-            type(self) is not RuleRun or not isinstance(engine, CompiledEngine) or start.weight.numel() <= _FEW
-        )
-        self._seen[engine.digest() if self._hashes else _as_key(engine.norm())] = 0
         self._prove = prove
         self._certificate: Certificate | None = None
         self._mistakes: list[Mistakes] = []
         self._unsaved: list[Mistakes] = []
         self._saved: list[tuple[Tensor, ...]] = []
 
-    def epoch(self) -> EpochRecord:
-        """Make one pass, record what happened, and settle the verdict if possible."""
-        self._engine.told = None
-        self._engine.again = self._max_epochs - len(self.history) - 1
-        return super().epoch()
-
     def _pass(self, presented: int) -> int:
         made = 0
         for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
             found = self._engine.run(chunk)
-            if len(found.step):
+            if len(found):
                 self._mistakes.append(found.later(presented))
                 self._unsaved.append(self._mistakes[-1])
-            made += len(found.step)
-            self._total += self._engine.total(found)
+                self._total += self._engine.task.total(found.sample)
+            made += len(found)
             presented += len(chunk)
         self._ends.append(presented)
         return made
@@ -393,17 +369,8 @@ class RuleRun(Run[RuleResult]):
 
     def survey(self) -> tuple[float, float]:
         """The mean perceptron criterion and the smallest slack on the training samples now."""
-        loss, slack = self._engine.told[:2] if self._engine.told else self._engine.survey()
+        loss, slack = self._engine.survey()
         return loss * self._scale, slack * self._scale
-
-    def watch(self, flags: Tensor) -> None:
-        """Have the next epoch read a survey and these flags off the device, in the same wait as its own numbers."""
-        self._flags, engine = flags, self._engine
-        engine.wanted = lambda: torch.cat((engine.surveyed(), flags.double()))
-
-    def watched(self) -> list[bool]:
-        """The flags, after the epoch."""
-        return list(map(bool, self._engine.told[2:] if self._engine.told else self._flags.tolist()))
 
     def weight(self) -> Tensor:
         """The weight as it is now, on the host."""
@@ -442,15 +409,13 @@ class RuleRun(Run[RuleResult]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, on the same data."""
-        if "sums" in state and type(self) is RuleRun:
-            raise ValueError("the saved run was made with log='off'; resume it with that")
+        if "sums" in state:
+            raise ValueError("the saved run was made with log='off', which there is no more; start it anew")
         super().load_state_dict(state)
         self._engine.load_state_dict(state["engine"])
         self._mistakes, self._saved = [self._decompressed(state["mistakes"])], list(state["mistakes"])
         self._start = Weights(*(values.to(self._engine.task.y.device) for values in state["start"]))
         self._unsaved = []
-        if self._hashes:
-            self._seen = {self._after(epoch) if len(key) == 8 else key: epoch for key, epoch in self._seen.items()}
 
     def _proof(self, verdict: Verdict) -> Certificate | None:
         if self._prove is not None and self._certificate is None and verdict is not Verdict.SEPARATED:
@@ -462,23 +427,6 @@ class RuleRun(Run[RuleResult]):
 
     def _digest(self) -> bytes:
         return self._engine.digest()
-
-    def _first_like_now(self, record: EpochRecord) -> int:
-        if self._hashes:
-            return super()._first_like_now(record)
-        # to hash many weights takes long: only those with the norm of earlier ones are compared, which the log tells
-        before = self._seen.setdefault(_as_key(self._norm()), record.epoch)
-        if before < record.epoch and self._after(before) == self._digest():
-            return before
-        known = before < record.epoch or any(len(key) > 8 for key in self._seen)
-        return self._seen.setdefault(self._digest(), record.epoch) if known else record.epoch
-
-    def _after(self, epoch: int) -> bytes:
-        """The digest of the weights after an epoch."""
-        log, made = self.log(), sum(record.mistakes for record in self.history[:epoch])
-        assert isinstance(log.space, LinearSpace)
-        weights = log.space.moved(log.start, log.entries.part(0, made))
-        return digest_of((weights.weight, weights.bias))
 
     def _any_wrong(self) -> bool:
         return bool(self._engine.wrong_decisions()[self._order.ids].any())
@@ -493,7 +441,7 @@ class RuleRun(Run[RuleResult]):
         """The mistakes since each state that was saved: what the task does not know, in 32 bits where that is exact."""
         if self._unsaved:
             part, self._unsaved = Mistakes.joined(self._unsaved), []
-            columns = [part.sample, part.step] if self._engine.task.space.classes is None else [*part[:2], part.wrong]
+            columns = [part.sample, part.step, *([] if self._engine.task.space.classes is None else [part.wrong])]
             if max(self._ends, default=0) < 2**31:
                 # on the CPU, so that a run resumes on any device, and by numpy, which wakes no threads
                 columns = [torch.from_numpy(column.cpu().numpy().astype(np.int32)) for column in columns]
@@ -505,12 +453,10 @@ class RuleRun(Run[RuleResult]):
         if not parts:
             return Mistakes.of((), task.y.device)
         sample, step, *wrong = (torch.cat(column).to(task.y) for column in zip(*parts, strict=True))
-        own = task.y[sample]
-        coef = task.coefs[sample] * (1 if wrong else own)
-        return Mistakes(sample, step, coef, wrong[0] if wrong else -own)
+        return Mistakes(sample, step, partial(task.signed, sample), *(wrong or [-task.y[sample]]))
 
     def log(self) -> MistakeLog:
         """The mistakes so far."""
         task = self._engine.task
-        self._mistakes = [Mistakes.joined(self._mistakes, task.y.device)]
-        return MistakeLog.of(task.space, task.y, self._start, self._mistakes[0], self._ends, self._cost)
+        mistakes = Mistakes.joined(self._mistakes, task.y.device)
+        return MistakeLog.of(task.space, task.y, self._start, mistakes, self._ends, self._cost)

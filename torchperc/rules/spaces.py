@@ -36,10 +36,18 @@ class Weights:
         """A copy."""
         return Weights(_copied(self.weight), _copied(self.bias))
 
+    def to(self, device: torch.device) -> Weights:
+        """The same weights on a device."""
+        return Weights(self.weight.to(device), self.bias.to(device))
+
+    def times(self, factor: float) -> Weights:
+        """The weights times a number."""
+        return Weights(self.weight * factor, self.bias * factor)
+
     @property
     def at_zero(self) -> bool:
         """Whether all of them are 0."""
-        return not any(bool(checks.in_numpy(values).any()) for values in (self.weight, self.bias))
+        return not (checks.in_numpy(self.weight).any() or checks.in_numpy(self.bias).any())
 
     @property
     def finite(self) -> bool:
@@ -122,14 +130,6 @@ class Space(ABC):
         products = self.products(rows, entries).double() + self.bias_scale
         return products[:, :, None] * entries.signed(self.classes)
 
-    def effect(self, rows: Rows, entries: Entries) -> Tensor:
-        """What all entries together add to each score, in float64: (N, K)."""
-        total = torch.zeros(len(rows), self.outputs, dtype=torch.float64, device=rows.device)
-        for j in range(0, len(entries.sample), _CHUNK):
-            some = entries.part(j, j + _CHUNK)
-            total += (self.products(rows, some).double() + self.bias_scale) @ some.signed(self.classes).double()
-        return total
-
     @staticmethod
     def blocks(rows: Rows) -> Iterator[tuple[slice, Rows]]:
         """All samples, some at a time: which they are, and the rows."""
@@ -192,13 +192,11 @@ class LinearSpace(Space):
 
     def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
         """The sum in float64 of the weights after each step."""
-        coefs = dual(len(self.rows), entries._replace(coef=entries.coef * left), self.classes)
-        return self.total_by(start, coefs, steps)
-
-    def total_by(self, start: Weights, coefs: Tensor, steps: int) -> Weights:
-        """The same from what each sample adds to it: (N, 1), or (N, K)."""
-        weight = start.weight.double() * steps + self.rows.combine(coefs)
-        return Weights(weight, start.bias.double() * steps + coefs.sum(0) * self.bias_scale)
+        weight, bias = (values.double() * steps for values in (start.weight, start.bias))
+        if len(entries.sample):
+            coefs = dual(len(self.rows), entries._replace(coef=entries.coef * left), self.classes)
+            weight, bias = weight + self.rows.combine(coefs), bias + coefs.sum(0) * self.bias_scale
+        return Weights(weight, bias)
 
     def replay(self, start: Weights, entries: Entries) -> LinearModel:
         """The updates in their order, rounding as training did."""
@@ -206,21 +204,35 @@ class LinearSpace(Space):
 
     def moved(self, start: Weights, entries: Entries) -> Weights:
         """The weights after the updates, before they are scaled."""
-        if type(self) is LinearSpace and compiling.pays(self.rows.dtype, self.rows.device, len(entries.sample)):
-            return self.moved_compiled(start, entries)
+        if type(self) is LinearSpace and compiling.suits(self.rows.dtype, self.rows.device):
+            from torchperc.rules.loops.learn import replay
+
+            laid, bias = compiling.laid_out(start.weight, self.rows.sparse), start.bias.clone()
+            for update in self.updates(entries):
+                replay(*update, laid.loop, bias.numpy(), self.bias_scale)
+            return Weights(laid.tensor, bias)
         weights = start.clone()
         for i, coef, own, wrong in zip(*(column.tolist() for column in entries), strict=True):
             self.update(weights, i, coef, own, wrong)
         return weights
 
-    def moved_compiled(self, start: Weights, entries: Entries) -> Weights:
-        """The same by a compiled loop, for float32 and float64 on the CPU."""
-        from torchperc.rules.loops.learn import replay
+    def unfolded(self, start: Weights, entries: Entries) -> Weights:
+        """The weights after each of the updates, (S, K, d) and (S, K), for samples that loops are compiled for."""
+        from torchperc.rules.loops.learn import unfold
 
-        laid, bias = compiling.laid_out(start.weight, self.rows.sparse), start.bias.clone()
-        for rows, at, coefs, own, wrong in self.updates(entries):
-            replay(rows, at, coefs, own, wrong, laid.loop, bias.numpy(), float(self.bias_scale))
-        return Weights(laid.tensor, bias)
+        laid, bias, done = compiling.laid_out(start.weight, self.rows.sparse), start.bias.clone(), 0
+        states = np.empty((len(entries.sample), *laid.loop.shape), laid.loop.dtype)
+        biases = np.empty((len(states), len(bias)), states.dtype)
+        for update in self.updates(entries):
+            some = slice(done, done + len(update[1]))
+            unfold(*update, laid.loop, bias.numpy(), self.bias_scale, states[some], biases[some])
+            done = some.stop
+        weight = torch.from_numpy(states)
+        if self.classes is None:
+            weight = weight[:, None]
+        elif self.rows.sparse:
+            weight = weight.transpose(1, 2)
+        return Weights(weight.contiguous(), torch.from_numpy(biases))
 
     def updates(self, entries: Entries) -> Iterator[tuple[_Arrays, _Array, _Array, _Array, _Array]]:
         """Entries as compiled loops see them: samples, numbers of those within them, and coef, own and wrong."""
@@ -229,7 +241,7 @@ class LinearSpace(Space):
         done = 0
         for rows, at in self.rows.parts(entries.sample):
             coefs, own_part, wrong = (column[done : done + len(at)] for column in columns)
-            yield rows.plain(), at.contiguous().numpy().view(np.uint64), coefs, own_part, wrong
+            yield rows.plain(), at.contiguous().numpy(), coefs, own_part, wrong
             done += len(at)
 
     def model(self, weights: Weights) -> LinearModel:
@@ -268,11 +280,6 @@ class JointSpace(LinearSpace):
         """c·(φ(x_i, y) − φ(x_i, r))·φ(x, k)."""
         return torch.einsum("nkd,cd->nck", self.features(rows.dense()).double(), self._moves(entries))
 
-    def effect(self, rows: Rows, entries: Entries) -> Tensor:
-        """Σ c·(φ(x_i, y) − φ(x_i, r))·φ(x, k)."""
-        scores = self.features(rows.dense()).double() @ self._moved(entries) if len(entries.sample) else 0.0
-        return torch.zeros(len(rows), self.outputs, dtype=torch.float64, device=rows.device) + scores
-
     def total(self, start: Weights, entries: Entries, left: Tensor, steps: int) -> Weights:
         """The sum in float64 of the weights after each step."""
         total = start.weight.double() * steps
@@ -283,13 +290,6 @@ class JointSpace(LinearSpace):
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights, scaled."""
         return replace(super().model(weights), width=self.rows.width, features=self.features)
-
-    def total_by(self, start: Weights, coefs: Tensor, steps: int) -> Weights:
-        """The sum in float64 of the weights after each step, from what each sample and class adds to it."""
-        total = start.weight.double() * steps
-        for block, part in self.blocks(self.rows):
-            total = total + torch.einsum("nkd,nk->d", self.features(part.dense()).double(), coefs[block])
-        return Weights(total, start.bias.double())
 
     def _phi(self, index: Tensor) -> Tensor:
         return self.features(self.rows.take(index.to(self.rows.device)).dense())

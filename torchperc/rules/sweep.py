@@ -1,12 +1,12 @@
-"""Sweeps: thousands of runs of the rule over the same data, to compare the mistakes with the bound."""
+"""Sweeps: many runs of the rule over the same data, to compare the mistakes with the bound."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,24 +15,14 @@ from torch import Tensor
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
-from torchperc.rules.conventions import BIAS_STEPS, ENGINES, TIES, Verdict
-from torchperc.rules.engines import compiled
-from torchperc.rules.engines.choice import rule_engine_name
-from torchperc.rules.engines.reference import Task
-from torchperc.rules.engines.rounding import nearness
-from torchperc.rules.engines.triton import ManyRuns
-from torchperc.rules.models import LinearModel
-from torchperc.rules.problem import check_steps, dtype_of, learning_margin, with_bias_step, zero_net
-from torchperc.rules.spaces import LinearSpace, Space, Weights
+from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
+from torchperc.rules.problem import dtype_of, with_bias_step, zero_net
+from torchperc.rules.spaces import LinearSpace, Space
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import compiling, jobs
 from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
 
-_NUMBERS = 2**22
-_NARROW, _COPIED = 128, 2**22  # features and bytes of samples up to which they are copied, signed and padded
-_ORDERS = 2**27  # sample numbers in the orders of one launch: 1 GB
-_VERDICTS = (Verdict.SEPARATED, Verdict.CYCLING, Verdict.BUDGET)
+_SCORES = 2**22  # computed at a time
 
 
 class Member(NamedTuple):
@@ -129,9 +119,10 @@ def sweep(
     num_classes: int | None = None,
     dtype: torch.dtype | None = None,
     n_jobs: int | None = None,
-    engine: str = "auto",
 ) -> Sweep:
-    """Run the rule from zero weights in every combination of order, learning rate and margin; each equals its solo run.
+    """Run the rule from zero weights in every combination of order, learning rate and margin.
+
+    Each member is the run that :class:`RuleTrainer` makes with the same options, see :meth:`Sweep.trainer`.
 
     Args:
         X: samples, dense or CSR.
@@ -143,11 +134,8 @@ def sweep(
         tie, bias_step, max_epochs: as for :class:`RuleTrainer`.
         num_classes: K, for class indices.
         dtype: of the arithmetic; that of X if it is floating, else torch's default.
-        n_jobs: spread the runs by joblib: over so many processes, −1 for all cores, or as a context says, such as
-            ``joblib.parallel_config("dask")`` for many machines; each run is the same to the bit. By default one
-            process makes them all on its cores, unless there is such a context.
-        engine: as for :class:`RuleTrainer`. ``"compiled"`` makes all runs on all cores, ``"triton"`` an epoch of all
-            runs by one launch on a GPU, other engines one run after the other; ``"auto"`` is the fastest of them.
+        n_jobs: number of joblib workers (−1: all cores). By default one process runs the members on a thread per core,
+            unless there is a context such as ``joblib.parallel_config("dask")``.
 
     Shape:
         X (N, d), y (N,), orders (P, N); M is the product of the numbers of orders, learning rates and margins.
@@ -162,7 +150,6 @@ def sweep(
         "tie": checks.one_of("tie", tie, TIES),
         "bias_step": checks.one_of("bias_step", bias_step, BIAS_STEPS),
         "max_epochs": checks.whole("max_epochs", max_epochs, at_least=1),
-        "engine": checks.one_of("engine", engine, ENGINES),
     }
     rows = as_rows(X, dtype=dtype_of(X, dtype))
     net = zero_net(rows, num_classes)
@@ -172,57 +159,36 @@ def sweep(
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
     table = None if seeds is not None else _table(orders, len(labels))
     members = _members(table, seeds, lr, margin)
-    for step, least in {(member.lr, member.margin) for member in members}:
-        RuleTrainer(lr=step, margin=least, tie=tie)  # checks the arguments
-        check_steps(step, torch.ones(1, dtype=torch.float64), space)
-    if engine == "triton" and n_jobs is not None:
-        raise ValueError(
-            f"n_jobs={n_jobs} spreads runs over processes, engine='triton' makes them on one device; leave one out"
-        )
-    if engine != "triton" and jobs.workers(n_jobs):
-        sent = None if table is None else table.numpy()
-        found = jobs.spread(
-            _elsewhere, members, n_jobs, _sent(space.rows), labels.cpu().numpy(), sent, num_classes, options
-        )
-        results, weight, bias = (
-            torch.cat([torch.from_numpy(part) for part in parts]) for parts in zip(*found, strict=True)
-        )
+    for rate, slack in {(member.lr, member.margin) for member in members}:
+        RuleTrainer(lr=rate, margin=slack, tie=tie)  # checks the arguments
+    if jobs.workers(n_jobs):
+        sent = rows.raw().cpu().numpy() if isinstance(rows.raw(), Tensor) else rows.raw()  # which joblib maps
+        chunks = jobs.spread(_run, members, n_jobs, sent, labels.cpu().numpy(), table, num_classes, options)
+        outcomes = [outcome for chunk in chunks for outcome in chunk]
     else:
-        results, weight, bias = _run(space, labels, table, members, options)
-    mistakes, epochs, codes = results.unbind(1)
-    verdicts = tuple(_VERDICTS[code] for code in codes.tolist())
-    weight, bias = weight.to(rows.device), bias.to(rows.device)
+        outcomes = _run(members, rows, labels, table, num_classes, options)
+    mistakes, epochs, verdicts, weights, biases = zip(*outcomes, strict=True)
+    weight, bias = (torch.stack(values).to(rows.device) for values in (weights, biases))
     radius, margins = math.sqrt(space.squared_radius()), _margins(space, labels, weight, bias).cpu()
-    return Sweep(members, mistakes, epochs, verdicts, weight, bias, radius, margins, options, table)
+    counts = torch.tensor(mistakes), torch.tensor(epochs)
+    return Sweep(members, *counts, verdicts, weight, bias, radius, margins, options, table)
 
 
 def _run(
-    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
-) -> tuple[Tensor, Tensor, Tensor]:
-    engine, way = options["engine"], _one_by_one
-    if rule_engine_name(engine, space) == "triton":
-        way = _on_device
-    elif engine in ("auto", "compiled") and compiled.obstacle(space) is None and _draws_as_torch():
-        way = _together
-    return way(space, y, table, members, options)
+    members: Sequence[Member], X: Any, y: Any, table: Tensor | None, classes: int | None, options: dict[str, Any]
+) -> list[tuple[int, int, Verdict, Tensor, Tensor]]:
+    """Mistakes, epochs, verdict, weight and bias of each member, run on a thread per core."""
+    X = np.asarray(X) if isinstance(X, np.memmap) else X  # joblib maps it, but it is not larger than memory
+    rows = as_rows(X, dtype=dtype_of(X))
 
+    def run(member: Member) -> tuple[int, int, Verdict, Tensor, Tensor]:
+        net = zero_net(rows, classes)
+        result = _solo(member, table, options).fit(net, rows, y)
+        assert net.bias is not None
+        return result.mistakes, result.epochs, result.verdict, net.weight.detach(), net.bias.detach()
 
-def _sent(rows: Rows) -> Any:
-    """Samples as arrays, which joblib maps into the memory of its processes."""
-    X = rows.raw()
-    return X.cpu().numpy() if isinstance(X, Tensor) else X
-
-
-def _elsewhere(
-    members: tuple[Member, ...], X: Any, y: Any, table: Any, classes: int | None, options: dict[str, Any]
-) -> list[np.ndarray[Any, Any]]:
-    """Some members, made in another process from arrays."""
-    X = np.asarray(X) if isinstance(X, np.ndarray) else X  # mapped, but not larger than memory
-    rows = as_rows(X, dtype=dtype_of(X, None))
-    net = zero_net(rows, classes)
-    space = with_bias_step(LinearSpace(rows, classes, 0.0), net, options["bias_step"], torch.arange(len(rows)))
-    orders = None if table is None else torch.from_numpy(np.array(table))
-    return [part.numpy() for part in _run(space, torch.from_numpy(np.array(y)), orders, members, options)]
+    with ThreadPoolExecutor(compiling.cores()) as pool:
+        return list(pool.map(run, members))
 
 
 def _table(orders: checks.Data | None, count: int) -> Tensor:
@@ -263,120 +229,9 @@ def _solo(member: Member, table: Tensor | None, options: dict[str, Any]) -> Rule
     return RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **options)
 
 
-@cache
-def _draws_as_torch() -> bool:
-    """Whether the compiled permutations are those of this torch."""
-    from torchperc.rules.loops import many
-
-    generator = torch.Generator().manual_seed(5489)
-    theirs = torch.stack([torch.randperm(700, generator=generator) for _ in range(2)])
-    return np.array_equal(many.permutations(5489, 700, 2), theirs.numpy())
-
-
-def _together(
-    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
-) -> tuple[Tensor, Tensor, Tensor]:
-    from torchperc.rules.loops import many
-
-    rows, classes = space.rows, space.outputs
-    laid = compiling.laid_out(torch.zeros(classes, rows.width, dtype=rows.dtype), rows.sparse).loop
-    signed = _signed(rows, y, many.EIGHT) if classes == 1 else np.empty((0, 0), laid.dtype)
-    size = signed.shape[1] or laid.size
-    states = np.zeros((len(members), size + classes), laid.dtype)
-    results = np.empty((len(members), 3), np.int64)
-    orders = np.empty((1, 0), np.uint64) if table is None else table.numpy().view(np.uint64)
-    which = np.array([member.order or 0 for member in members])
-    seeds = np.array([member.seed or 0 for member in members])
-    kinds = {member[2:] for member in members}
-    scaled = {(lr, margin): learning_margin(margin, replace(space, scale=lr)) for lr, margin in kinds}
-    margins = np.array([scaled[member[2:]] for member in members])
-    given = (rows.plain(), signed, y.numpy().astype(laid.dtype), y.numpy(), orders, which, seeds, margins)
-    near, epochs = nearness(space), int(options["max_epochs"])
-    settings = (compiling.TIES[options["tie"]], float(space.bias_scale), epochs, near)
-    if classes == 1:
-        runs = partial(many.sweep_one, *given, *settings, states, results)
-    else:
-        runs = partial(many.sweep_many, *given, *settings, laid.shape, states, results)
-    compiling.on_all_cores(runs, len(members))
-    if (results[:, 0] < 0).any():
-        raise checks.weights_overflow()
-    weight = torch.from_numpy(states[:, : laid.size].reshape(len(members), *np.atleast_2d(laid).shape))
-    if rows.sparse and classes > 1:
-        weight = weight[:, :, :classes].transpose(1, 2)
-    scales = torch.tensor([member.lr for member in members], dtype=rows.dtype)[:, None]
-    bias = torch.from_numpy(states[:, size:]) * scales
-    return torch.from_numpy(results), weight.contiguous() * scales[:, None], bias
-
-
-def _signed(rows: Rows, y: Tensor, multiple: int) -> np.ndarray[Any, Any]:
-    """Dense rows times their labels, padded to whole vectors; none where the copy would be large or not worth it."""
-    if rows.sparse or rows.width > _NARROW or len(rows) * rows.row_bytes > _COPIED:
-        return np.empty((0, 0), rows.plain()[0].dtype)
-    X = rows.plain()[0]
-    signed = np.zeros((len(X), -(-rows.width // multiple) * multiple), X.dtype)
-    np.multiply(X, y.numpy()[:, None], out=signed[:, : rows.width], casting="unsafe")
-    return signed
-
-
-def _on_device(
-    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """All runs by one launch per epoch, if their orders fit beside each other; otherwise some runs after the others."""
-    size = max(1, _ORDERS // len(y))
-    groups = [members[first : first + size] for first in range(0, len(members), size)]
-    results, weights = zip(*(_launched(space, y, table, group, options) for group in groups), strict=True)
-    weight, bias = (torch.cat(parts) for parts in zip(*((each.weight, each.bias) for each in weights), strict=True))
-    scales = torch.tensor([member.lr for member in members], dtype=weight.dtype, device=weight.device)[:, None]
-    return torch.cat(results), weight * scales[:, None], bias * scales
-
-
-def _launched(
-    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
-) -> tuple[Tensor, Weights]:
-    """Mistakes, epochs and verdict of each run: (M, 3); and their weights before scaling."""
-    coefs = torch.ones(1, dtype=torch.float64, device=y.device).expand(len(y))
-    margins = [learning_margin(member.margin, replace(space, scale=member.lr)) for member in members]
-    runs = ManyRuns([Task(space, y, coefs, options["tie"], margin) for margin in margins])
-    starts = dict.fromkeys(member[0] if table is not None else member[1] for member in members)
-    place = {start: number for number, start in enumerate(starts)}
-    which = [place[member[0] if table is not None else member[1]] for member in members]
-    generators = [torch.Generator().manual_seed(int(seed or 0)) for seed in starts] if table is None else []
-    orders = y[None] if table is None else table[list(starts)].to(y.device)
-    seen, codes = [{state} for state in runs.digests()], [_VERDICTS.index(Verdict.BUDGET)] * len(members)
-    mistakes, epochs, going = [0] * len(members), [0] * len(members), list(range(len(members)))
-    while going and max(epochs) < options["max_epochs"]:
-        if generators:
-            orders = torch.stack([torch.randperm(len(y), generator=each) for each in generators]).to(y.device)
-        found, states = runs.epoch(orders, which, going), runs.digests()
-        for m in going:
-            mistakes[m], epochs[m] = mistakes[m] + found[m], epochs[m] + 1
-            if not found[m] and (options["tie"] != "strict" or not runs.engine(m).wrong_decisions().any()):
-                codes[m] = _VERDICTS.index(Verdict.SEPARATED)
-            elif not generators or not found[m]:
-                if states[m] in seen[m]:
-                    codes[m] = _VERDICTS.index(Verdict.CYCLING)
-                seen[m].add(states[m])
-        going = [m for m in going if _VERDICTS[codes[m]] is Verdict.BUDGET]
-    return torch.tensor([mistakes, epochs, codes]).T, runs.weights
-
-
-def _one_by_one(
-    space: Space, y: Tensor, table: Tensor | None, members: tuple[Member, ...], options: dict[str, Any]
-) -> tuple[Tensor, Tensor, Tensor]:
-    outcomes, weights, biases = [], [], []
-    for member in members:
-        net = zero_net(space.rows, space.classes)
-        result = _solo(member, table, options).fit(net, space.rows.raw(), y)
-        outcomes.append((result.mistakes, result.epochs, _VERDICTS.index(result.verdict)))
-        assert isinstance(result.model, LinearModel)
-        weights.append(result.model.weight)
-        biases.append(result.model.bias)
-    return torch.tensor(outcomes), torch.stack(weights), torch.stack(biases)
-
-
 def _margins(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """The smallest slack of each member over the length of its weights, some members at a time: (M,)."""
-    size = max(1, _NUMBERS // (len(y) * space.outputs))
+    size = max(1, _SCORES // (len(y) * space.outputs))
     parts = zip(weight.split(size), bias.split(size), strict=True)
     slack = torch.cat([_slacks(space, y, *part) for part in parts])
     offset = bias.double().square().sum(1) / space.bias_scale if space.bias_scale else 0.0

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,15 +22,7 @@ if TYPE_CHECKING:
 else:
     torch = Late("torch")
 
-WORTH_IT = 256  # samples below which a plain loop is done before a compiled one is loaded
-WORTH_LOADING = 2**16  # samples below which torch makes one pass before numba itself is imported, in half a second
-WORTH_TWO = 2**18  # bytes of samples below which two cores are slower than one
-_PIECES = 8  # that two cores share
-
-
-def pays(dtype: torch.dtype, device: torch.device, count: int) -> bool:
-    """Whether a compiled loop can go through so many samples once, and is faster than loading it."""
-    return suits(dtype, device) and count >= (WORTH_IT if "numba" in sys.modules else WORTH_LOADING)
+TIES = {"update": 0, "sign": 1, "strict": 2}
 
 
 def suits(dtype: torch.dtype, device: torch.device) -> bool:
@@ -48,31 +38,13 @@ class Laid(NamedTuple):
 
 
 def laid_out(weight: Tensor, sparse: bool) -> Laid:
-    """A copy of the weights in the order in memory that suits the samples."""
-    if sparse and len(weight) > 1:  # classes side by side, padded to whole vector registers
-        given = weight.detach().numpy()
-        numbers = in_lines((weight.shape[1], -(-len(weight) // 8) * 8), given.dtype)
-        numbers[:, : len(weight)].T[:] = given
-        return Laid(torch.from_numpy(numbers)[:, : len(weight)].T, numbers)
-    numbers = weight.detach().numpy().copy()  # numpy's memory: in large pages where it is large
-    return Laid(torch.from_numpy(numbers), numbers if len(weight) > 1 else numbers[0])
-
-
-def in_lines(shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
-    """Zeros that begin with a cache line of 64 bytes.
-
-    Example:
-        >>> in_lines((2, 8), np.float32).ctypes.data % 64
-        0
-    """
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    memory = np.zeros(size + 64, np.uint8)
-    begin = -memory.ctypes.data % 64
-    numbers: np.ndarray[Any, Any] = memory[begin : begin + size].view(dtype)
-    return numbers.reshape(shape)
-
-
-TIES = {"update": 0, "sign": 1, "strict": 2}
+    """Return a copy of the weights as the loops want them: (d,), (K, d), or (d, K) for sparse samples."""
+    given = weight.detach().numpy()
+    if len(given) == 1:
+        numbers = given.copy()
+        return Laid(torch.from_numpy(numbers), numbers[0])
+    numbers = np.array(given.T if sparse else given, order="C")
+    return Laid(torch.from_numpy(numbers.T if sparse else numbers), numbers)
 
 
 def cores() -> int:
@@ -113,58 +85,21 @@ def free_memory() -> int:
         return free
 
 
-@cache
-def other_cores() -> ThreadPoolExecutor:
-    """Threads beside this one, started when they are needed."""
-    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="torchperc")
-
-
-def in_halves(function: Callable[[int, int], Any], count: int, row_bytes: int) -> list[Any]:
-    """What a compiled function gives from first to end: in one piece, or by two cores in several where it pays.
-
-    A core takes the next piece as it becomes free, so that one that is busy with something else is not waited for.
-
-    Example:
-        >>> in_halves(lambda first, end: end - first, 10, row_bytes=8)
-        [10]
-    """
-    if row_bytes * count <= WORTH_TWO or cores() < 2:
-        return [function(0, count)]
-    found: list[Any] = [None] * _PIECES
-    places = iter(range(_PIECES))
-
-    def work() -> None:
-        for place in places:
-            found[place] = function(count * place // _PIECES, count * (place + 1) // _PIECES)
-
-    other = other_cores().submit(work)
-    work()
-    if not other.cancel():
-        other.result()
-    return found
-
-
 def on_all_cores(function: Callable[[int, int], Any], count: int, threads: int | None = None) -> None:
-    """Call a compiled function from first to end, in stretches that so many threads, or all cores, take as they become
-    free.
+    """Call a compiled function from first to end, in stretches that several threads, by default all cores, share.
 
     Example:
         >>> on_all_cores(lambda first, end: print(first, end), 1)
         0 1
     """
     threads = threads or cores()
-    parts = min(count, 8 * threads) if threads > 1 else 1
-    stretches = iter([(count * part // parts, count * (part + 1) // parts) for part in range(parts)])
-
-    def work() -> None:
-        for first, end in stretches:  # of which each thread takes the next
-            function(first, end)
-
-    others = [other_cores().submit(work) for _ in range(min(threads, parts) - 1)]
-    work()
-    for other in others:
-        if not other.cancel():  # one that has not begun has nothing left to do
-            other.result()
+    parts = max(1, min(count, 8 * threads)) if threads > 1 else 1
+    bounds = [count * part // parts for part in range(parts + 1)]
+    if parts == 1:
+        function(0, count)
+        return
+    with ThreadPoolExecutor(min(threads, parts)) as pool:
+        list(pool.map(function, bounds[:-1], bounds[1:]))
 
 
 _alone: list[int] = []  # how many threads torch is to have again, once for each that works alone
@@ -193,11 +128,5 @@ def one_thread() -> Iterator[None]:
             torch.set_num_threads(_alone.pop())
 
 
-def _after_fork() -> None:
-    """In a child: no threads of the parent are there; torch would wait forever for its own."""
-    torch.set_num_threads(1)
-    other_cores.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):  # a child would wait forever for torch's threads, which it does not have
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))

@@ -37,39 +37,6 @@ def of_arrays(about: str, arrays: Iterable[np.ndarray[Any, Any]], kind: str = "s
     return digest.hexdigest()
 
 
-def of_cells(X: Any, first: int | np.ndarray[Any, Any] = 0, column: int = 0) -> int:
-    """A checksum that is a sum over all values, each mixed with its place: those of shards add up to that of all.
-
-    Args:
-        X: a matrix of float64, or a CSR array; of the latter what is stored counts.
-        first: the number of its first row, or those of all rows.
-        column: that of its first column.
-
-    Example:
-        >>> X = np.arange(6.0).reshape(3, 2)
-        >>> (of_cells(X[:1]) + of_cells(X[1:], first=1)) % 2**64 == of_cells(X)
-        True
-    """
-    numbers = (first + np.arange(X.shape[0]) if isinstance(first, int) else first).astype(np.uint64)
-    if hasattr(X, "indptr"):
-        return _mixed(X.data, np.repeat(numbers, np.diff(X.indptr)), X.indices.astype(np.uint64) + np.uint64(column))
-    step, columns = max(1, _PIECE // (64 * max(1, X.shape[1]))), np.arange(column, column + X.shape[1], dtype=np.uint64)
-    total = 0
-    for start in range(0, X.shape[0], step):
-        some = np.ascontiguousarray(X[start : start + step], np.float64)
-        total += _mixed(some, numbers[start : start + step, None], columns)
-    return total % 2**64
-
-
-def _mixed(values: np.ndarray[Any, Any], rows: np.ndarray[Any, Any], columns: np.ndarray[Any, Any]) -> int:
-    """Multiplications and shifts, modulo 2**64, after which every bit depends on every bit of value, row and column."""
-    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
-    mixed: np.ndarray[Any, Any] = bits + rows * np.uint64(0x9E3779B97F4A7C15) + columns * np.uint64(0xC2B2AE3D27D4EB4F)
-    for shift, factor in ((31, 0xBF58476D1CE4E5B9), (29, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return int((mixed ^ (mixed >> np.uint64(32))).sum(dtype=np.uint64))
-
-
 def of_named(arrays: dict[str, np.ndarray[Any, Any]]) -> str:
     """The digest of named arrays, their types and shapes included, in whatever order they are given."""
     digest = hashlib.blake2b(digest_size=16)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import mmap
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.samples import compiling, convert
+from torchperc.samples import convert
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
 PART = 2**26  # bytes of a memory-mapped array that are looked at together; smaller arrays are taken as a whole
@@ -88,23 +87,7 @@ class Part(NamedTuple):
     load: Callable[[], Rows]
 
 
-class ScatteredRows(Rows):
-    """Rows that lie in several others."""
-
-    @abstractmethod
-    def _at(self, i: int) -> tuple[Rows, int]:
-        """In which rows sample i is, and its number there."""
-
-    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
-        rows, at = self._at(i)
-        return rows.score(at, weight, bias)
-
-    def add(self, i: int, coef: float, target: Tensor) -> None:
-        rows, at = self._at(i)
-        rows.add(at, coef, target)
-
-
-class PartRows(ScatteredRows):
+class PartRows(Rows):
     """Rows in parts, one of which is in memory; otherwise like the rows they are parts of."""
 
     def __init__(self, parts: Sequence[Part], like: Rows, release: Callable[[], None] = lambda: None) -> None:
@@ -114,7 +97,6 @@ class PartRows(ScatteredRows):
         self._starts = torch.tensor([part.start for part in parts])
         self._now: tuple[int, Rows] | None = None
         self.watch: Callable[[int, int], None] = lambda done, total: None
-        self.array: np.ndarray[Any, Any] | None = None  # all samples as they lie in the file, if they are used so
 
     def __len__(self) -> int:
         return self._parts[-1].stop
@@ -123,6 +105,14 @@ class PartRows(ScatteredRows):
     def shape(self) -> tuple[int, int]:
         """(N, d)."""
         return len(self), self.width
+
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        rows, at = self._at(i)
+        return rows.score(at, weight, bias)
+
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        rows, at = self._at(i)
+        rows.add(at, coef, target)
 
     @property
     def bounds(self) -> Tensor:
@@ -135,14 +125,6 @@ class PartRows(ScatteredRows):
             self._release()
             self._now = (number, self._parts[number].load())
         return self._now[1]
-
-    def release(self, scattered: bool) -> None:
-        """Give back the memory of what was read of the array; ``scattered``: single samples will be read next."""
-        self._now = None
-        self._release()
-        mapped: Any = getattr(getattr(self.array, "base", None), "_mmap", None)
-        if hasattr(mapped, "madvise"):  # a page at a time, or many in advance
-            mapped.madvise(mmap.MADV_RANDOM if scattered else mmap.MADV_NORMAL)
 
     def pieces(self) -> Iterator[Rows]:
         for number in range(len(self._parts)):
@@ -262,12 +244,7 @@ def rows_in_parts(
     rows = PartRows(parts, like, release)
     if not as_read:
         rows.longest = longest
-        if isinstance(X, np.memmap) and np.shares_memory(like.plain()[0], X):
-            rows.array = np.asarray(X)
     return rows
-
-
-mapped_rows = sparse_rows = rows_in_parts  # as they were called until 0.1
 
 
 def rows_as_read(X: Any, dtype: torch.dtype | None = None) -> PartRows:
@@ -293,12 +270,10 @@ def as_rows(
     device: torch.device | None = None,
     width: int | None = None,
     name: str = "X",
-    unseen: bool = False,
 ) -> Rows:
-    """Checked samples in rows, from a tensor, an array, lists, a sparse matrix or tensor, or data larger than memory.
+    """Return checked samples in rows, from a tensor, an array, lists, sparse samples, or data larger than memory.
 
     This is the door to every loop: nothing else makes rows of samples that come from outside. Rows are checked already.
-    With ``unseen``, nobody looks at the numbers, nor at the columns of CSR rows: the first pass has to.
 
     Example:
         >>> rows = as_rows([[3, 4], [0, 1]], dtype=torch.float32)
@@ -312,20 +287,11 @@ def as_rows(
             raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
         return rows_in_parts(X, dtype=dtype, width=width, name=name)
     if checks.is_sparse(X):
-        return _csr_rows(X, dtype=dtype, width=width, name=name, unseen=unseen)
-    rows = DenseRows(convert.features(X, dtype=dtype, device=device, width=width, name=name, finite=False))
-    rows.unseen = unseen and compiling.pays(dtype, rows.device, len(rows))
-    # one pass looks for both; a square may overflow where no number is infinite
-    if not rows.unseen and not math.isfinite(rows.longest):
+        rows: Rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name, look=False))
+        if not math.isfinite(rows.longest):  # which scipy finds out why, or puts in order
+            rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name))
+        return rows
+    rows = DenseRows(convert.features(X, dtype=dtype, device=device, width=width, name=name, finite=False).contiguous())
+    if not math.isfinite(rows.longest):  # one pass looks for both; a square may overflow where no value is infinite
         convert.features(X, dtype=dtype, name=name)
     return rows
-
-
-def _csr_rows(X: checks.Data, *, dtype: torch.dtype, width: int | None, name: str, unseen: bool) -> CsrRows:
-    """Sparse samples, looked at by one compiled pass where that pays; what it finds is left to many passes of scipy."""
-    if compiling.pays(dtype, torch.device("cpu"), X.shape[0]):
-        rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name, look=False))
-        rows.unseen = unseen
-        if unseen or math.isfinite(rows.longest):
-            return rows
-    return CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name))

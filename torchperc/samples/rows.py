@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
@@ -25,14 +25,9 @@ _BLOCK = 65536
 _NEAR = 2**20  # bytes that a processor has room for beside it
 
 
-class LookFirst(Exception):  # noqa: N818  it asks for something
-    """Samples that were to be looked at as they are learned have to be looked at before, which tells what is wrong."""
-
-
 class Rows(ABC):
     """N samples of d features in one dtype on one device."""
 
-    unseen = False  # whether nobody has looked at the numbers yet, so that the first pass does
     dtype: torch.dtype
     device: torch.device
     sparse = False
@@ -72,19 +67,8 @@ class Rows(ABC):
 
     @cached_property
     def longest(self) -> float:
-        """The largest ‖x_i‖², in double precision; not finite if a number is not, or if a square overflows."""
-        return max(piece._longest() for piece in self.pieces())
-
-    def _longest(self) -> float:
-        if not compiling.pays(self.dtype, self.device, len(self)):
-            return self._longest_plain()
-        from torchperc.samples.loops import longest
-
-        found = compiling.in_halves(partial(longest, self.plain(), self.width), len(self), self.row_bytes)
-        return float(max(found) if all(map(math.isfinite, found)) else math.inf)
-
-    def _longest_plain(self) -> float:
-        return float(self.double().squared_norms().max())
+        """At least the largest ‖x_i‖²; not finite if a value is not, or if a square overflows."""
+        return max(piece.longest for piece in self.pieces())
 
     @property
     def terms(self) -> int:
@@ -179,9 +163,7 @@ class DenseRows(Rows):
         return F.linear(self.X, weight, bias)
 
     def combine(self, coefs: Tensor) -> Tensor:
-        used = torch.arange(len(self), device=self.device)
-        if self.device.type == "cpu":  # elsewhere to multiply by zeros is faster than to wait for their number
-            used = coefs.abs().sum(-1).nonzero().squeeze(-1)
+        used = coefs.any(-1).nonzero().squeeze(-1)
         total = torch.zeros(coefs.shape[1], self.width, dtype=torch.float64, device=self.device)
         for part in used.split(_BLOCK):
             total += coefs[part].double().T @ self.X[part].double()
@@ -196,7 +178,13 @@ class DenseRows(Rows):
     def squared_norms(self) -> Tensor:
         return torch.cat([part.square().sum(-1) for part in self.X.split(_BLOCK)])
 
-    def _longest_plain(self) -> float:
+    @cached_property
+    def longest(self) -> float:
+        if compiling.suits(self.dtype, self.device):
+            X = self.X.numpy()
+            found = float(np.einsum("ij,ij->i", X, X).max())
+            if 1e-30 < found < math.inf:  # otherwise squares may have overflowed, or vanished
+                return found * (1 + 4 * self.width * torch.finfo(self.dtype).eps)
         return max(float(part.double().square().sum(-1).max()) for part in self.X.split(_BLOCK))
 
     def take(self, index: Tensor) -> DenseRows:
@@ -261,14 +249,8 @@ class CsrRows(Rows):
         return torch.from_numpy(self.X @ weight.detach().numpy().T) + bias
 
     def combine(self, coefs: Tensor) -> Tensor:
-        if not compiling.pays(self.dtype, self.device, len(self)):
-            return torch.from_numpy((self.X.astype(np.float64).T @ coefs.double().numpy()).T)
-        from torchperc.samples.loops import combine
-
-        total = np.zeros((self.width, coefs.shape[1]))
-        add: Any = combine
-        add(*self.plain(), coefs.double().contiguous().numpy(), total)
-        return torch.from_numpy(total.T)
+        used = np.flatnonzero(coefs.numpy().any(axis=1))
+        return torch.from_numpy((self.X[used].T @ coefs.double().numpy()[used]).T)
 
     def mix(self, coefs: Tensor) -> Tensor:
         return torch.from_numpy((self.X.T @ coefs.numpy()).T)
@@ -280,6 +262,13 @@ class CsrRows(Rows):
 
     def squared_norms(self) -> Tensor:
         return torch.from_numpy(np.asarray(self.X.multiply(self.X).sum(axis=1)).reshape(-1)).to(self.dtype)
+
+    @cached_property
+    def longest(self) -> float:
+        from torchperc.samples.loops import longest_csr
+
+        check: Any = longest_csr
+        return float(check(*self.plain(), self.width))
 
     def take(self, index: Tensor) -> CsrRows:
         return CsrRows(self.X[index.numpy()])
@@ -295,17 +284,6 @@ class CsrRows(Rows):
 
     def plain(self) -> tuple[np.ndarray[Any, Any], ...]:
         return self.X.data, self.X.indices, self.X.indptr
-
-    def light(self) -> tuple[np.ndarray[Any, Any], float]:
-        """The values in float32, for loops that look at all samples again and again; too large ones are infinite.
-
-        And the largest magnitude if all values are integers, else infinity.
-        """
-        from torchperc.samples.loops import lighten
-
-        values = self.X.data
-        light = np.empty(len(values), np.float32)
-        return light, max(compiling.in_halves(partial(lighten, values, light), len(values), values.itemsize))
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
         return [self.X.indptr.astype(np.int64), self.X.indices.astype(np.int64), self.X.data]

@@ -1,11 +1,15 @@
-"""Samples spread over the processes of torch.distributed: which of them each holds, and what they tell each other."""
+"""The processes of torch.distributed: which samples each of them has, and what they tell each other."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
 
 from torchperc._lazy import Late
 
@@ -16,8 +20,6 @@ if TYPE_CHECKING:
 else:
     torch, dist = Late("torch"), Late("torch.distributed")
 
-DISTRIBUTED = ("exact", "mix")
-"""How processes learn one model by rule: the mistakes of one process, or mixed weights."""
 T = TypeVar("T")
 _LOST = re.compile(r"gloo/|connectFullMesh|NCCL|Connection (closed|reset|refused)|Broken pipe|[Tt]imed out")
 
@@ -95,8 +97,7 @@ def summed(values: Tensor) -> Tensor:
         >>> summed(torch.ones(2))
         tensor([1., 1.])
     """
-    total: Tensor = _collective(_reduced, values, dist.ReduceOp.SUM)
-    return total
+    return _reduced(values, "SUM")
 
 
 def least(values: Tensor) -> Tensor:
@@ -106,8 +107,16 @@ def least(values: Tensor) -> Tensor:
         >>> least(torch.tensor([3, 1]))
         tensor([3, 1])
     """
-    found: Tensor = _collective(_reduced, values, dist.ReduceOp.MIN)
-    return found
+    return _reduced(values, "MIN")
+
+
+def _reduced(values: Tensor, operation: str) -> Tensor:
+    if here()[1] == 1:
+        return values
+    total = _on_the_wire(values)
+    with _losses_in_words():
+        dist.all_reduce(total, getattr(dist.ReduceOp, operation))
+    return total.to(values.device)
 
 
 def stacked(values: Tensor) -> Tensor:
@@ -117,8 +126,19 @@ def stacked(values: Tensor) -> Tensor:
         >>> stacked(torch.ones(2))
         tensor([[1., 1.]])
     """
-    found: Tensor = _collective(_stacked, values)
-    return found
+    if here()[1] == 1:
+        return values[None]
+    given = _on_the_wire(values)
+    found = [torch.empty_like(given) for _ in range(here()[1])]
+    with _losses_in_words():
+        dist.all_gather(found, given)
+    return torch.stack(found).to(values.device)
+
+
+def _on_the_wire(values: Tensor) -> Tensor:
+    """A copy where the process group can send it: nccl sends from GPUs only."""
+    device = torch.device("cuda") if dist.get_backend() == "nccl" else values.device
+    return values.detach().to(device, copy=True).contiguous()
 
 
 def gathered(value: T) -> list[T]:
@@ -128,19 +148,20 @@ def gathered(value: T) -> list[T]:
         >>> gathered("a")
         ['a']
     """
-    found: list[T] = _collective(_listed, value)
+    if here()[1] == 1:
+        return [value]
+    found: list[Any] = [None] * here()[1]
+    with _losses_in_words():
+        dist.all_gather_object(found, value)
     return found
 
 
-def told(value: T, source: int) -> T:
-    """What process ``source`` gives; anything that can be pickled.
-
-    Example:
-        >>> told("a", 0)
-        'a'
-    """
-    found: T = _collective(_told, value, source)
-    return found
+@contextmanager
+def _losses_in_words() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as error:  # whatever gloo and nccl say of a connection that is closed or timed out
+        raise lost(error) from error
 
 
 def together(check: Callable[[], T]) -> T:
@@ -170,15 +191,20 @@ def together(check: Callable[[], T]) -> T:
 
 
 def agreed_options(options: Mapping[str, Any]) -> None:
-    """Refuse options that differ between processes, naming the first.
+    """Refuse options that differ between processes, naming the first; functions are compared by their names.
 
     Example:
         >>> agreed_options({"lr": 0.1})
     """
-    given = gathered({name: repr(value) for name, value in options.items()})
-    names = {name: None for each in given for name in each}
-    for name in names:
-        _check_equal(name, [each.get(name, "nothing") for each in given])
+    every = gathered({name: _named(value) if callable(value) else value for name, value in options.items()})
+    for name, value in every[0].items():
+        for rank, other in enumerate(every):
+            if not _equal(value, other[name]):
+                found, here = (textwrap.shorten(repr(each), 200) for each in (value, other[name]))
+                raise ValueError(
+                    f"{name} differs between processes: {found} in process 0, {here} in process {rank}; start all "
+                    "processes with the same options and data of the same kind"
+                )
 
 
 def agreed(name: str, value: T) -> T:
@@ -188,68 +214,19 @@ def agreed(name: str, value: T) -> T:
         >>> agreed("X's width", 3)
         3
     """
-    values = gathered(value)
-    if any(other != values[0] for other in values):
-        _check_equal(name, [repr(each) for each in values])
+    agreed_options({name: value})
     return value
 
 
-def _check_equal(name: str, texts: list[str]) -> None:
-    for number, other in enumerate(texts):
-        if other != texts[0]:
-            raise ValueError(
-                f"{name} differs between processes: {texts[0]} in process 0, {other} in process {number}; "
-                "start all processes with the same options and data of the same kind"
-            )
+def _named(function: Any) -> str:
+    return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
-def by_first(act: Callable[[], T]) -> T:
-    """What the first process's action returns, or its error, in all of them; only it acts on files.
-
-    Example:
-        >>> by_first(lambda: 1)
-        1
-    """
-    first = here()[0] == 0
-    done = together(lambda: act() if first else None)
-    return cast(T, gathered(done)[0])
-
-
-def _collective(call: Callable[..., Any], value: Any, *args: Any) -> Any:
-    if here()[1] == 1:
-        return [value] if call is _listed else value[None] if call is _stacked else value
-    try:
-        return call(value, *args)
-    except RuntimeError as error:  # whatever gloo and nccl say of a connection that is closed or timed out
-        raise lost(error) from error
-
-
-def _reduced(values: Tensor, operation: Any) -> Tensor:
-    total = _on_the_wire(values)
-    dist.all_reduce(total, operation)
-    return total.to(values.device)
-
-
-def _stacked(values: Tensor) -> Tensor:
-    given = _on_the_wire(values)
-    found = [torch.empty_like(given) for _ in range(here()[1])]
-    dist.all_gather(found, given)
-    return torch.stack(found).to(values.device)
-
-
-def _on_the_wire(values: Tensor) -> Tensor:
-    """A copy where the process group can send it: nccl sends from GPUs only."""
-    device = torch.device("cuda") if dist.get_backend() == "nccl" else values.device
-    return values.detach().to(device, copy=True).contiguous()
-
-
-def _told(value: Any, source: int) -> Any:
-    found = [value]
-    dist.broadcast_object_list(found, source)
-    return found[0]
-
-
-def _listed(value: Any) -> list[Any]:
-    found: list[Any] = [None] * here()[1]
-    dist.all_gather_object(found, value)
-    return found
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two values are equal, arrays and tensors element by element."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    same = one == other
+    return bool(np.shape(one) == np.shape(other) and (same if isinstance(same, bool) else same.all()))

@@ -5,21 +5,13 @@ from __future__ import annotations
 import bz2
 import glob
 import gzip
-import io
 import lzma
-import math
 import select
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from torchperc import _checks as checks
-
-Watch = Callable[[int], None]  # told how many bytes of the file have been read
-
-UNPACKED = 2**28  # bytes that any compressed file may decompress to
-RATIO = 500  # times its own size that a compressed file may decompress to, if that is more
 PACKED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 _KNOWN = {  # by the first bytes: the kind, what to call it, the ending it should have
     b"PAR1": ("parquet", "a Parquet file", ".parquet"),
@@ -72,11 +64,6 @@ def title(paths: Sequence[Path]) -> str:
     return paths[0].name if len(paths) == 1 else f"{paths[0].name} and {len(paths) - 1} more"
 
 
-def most_unpacked(path: Path) -> int:
-    """Bytes that a compressed file may decompress to, if nothing else is said."""
-    return max(UNPACKED, RATIO * path.stat().st_size)
-
-
 def check_begin(path: Path, packing: str | None, kind: str | None) -> None:
     """Refuse a file that cannot be read twice, is empty, or does not begin as its compression or its kind does."""
     try:
@@ -99,13 +86,6 @@ def check_begin(path: Path, packing: str | None, kind: str | None) -> None:
         raise ValueError(f"{path} is {what}, {called}; give it the ending {ending}, or save it as what it is called")
 
 
-def check_unpacked(path: Path, size: int, limit: int | None) -> None:
-    """Refuse a file that decompresses to more than it may, before memory is used up."""
-    if limit is not None and size > limit:
-        why = f"{path} decompresses to more than {limit:,} bytes; if it is not damaged, allow more with "
-        raise checks.ParameterError(why, checks.Option("max_unpacked", 10 * limit))
-
-
 def unreadable(path: Path, error: Exception) -> ValueError:
     """What to say when a file cannot be opened or decompressed."""
     if isinstance(error, IsADirectoryError):
@@ -120,52 +100,16 @@ def changed(path: Path) -> ValueError:
     return ValueError(f"{path} changed while it was read; read it again")
 
 
-class Checksums:
-    """Of the pieces of a file, in order, by which a second pass sees that they are the same as in the first."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: list[int] = []
-
-    def check(self, number: int, data: Any) -> None:
-        """Record the checksum of a piece, or compare it with the one that is recorded."""
-        found = zlib.crc32(data)
-        if number == len(self._seen):
-            self._seen.append(found)
-        elif self._seen[number] != found:
-            raise changed(self._path)
-
-
-class _File(io.FileIO):
-    """A file that a reader who was given up in an exception's traceback closes without a warning when collected."""
-
-    def close(self) -> None:
-        self._finalizing = False
-        super().close()
-
-    def _dealloc_warn(self, source: object) -> None:
-        pass
-
-
 class Stream:
     """A file that is decompressed as it is read. Everything that can go wrong with that is one ``ValueError``.
 
-    Of one that is not compressed the bytes from ``start`` to ``stop`` are read, and no others.
+    Reading begins ``start`` bytes into the text.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        packing: str | None,
-        sums: Checksums | None = None,
-        limit: int | None = None,
-        start: int = 0,
-        stop: int | None = None,
-    ) -> None:
-        self.path, self._sums, self._reads, self._left = path, sums, 0, math.inf if stop is None else stop - start
-        self._limit, self._size = None if packing is None else limit, 0
+    def __init__(self, path: Path, packing: str | None, start: int = 0) -> None:
+        self.path = path
         try:
-            self._raw: Any = io.BufferedReader(_File(path))  # a raw file may hand out less than there is
+            self._raw: Any = path.open("rb")
             self._file = self._raw
         except OSError as error:
             raise unreadable(path, error) from None
@@ -183,14 +127,9 @@ class Stream:
     def read(self, size: int) -> bytes:
         """As many bytes as that; fewer only at the end."""
         try:
-            data: bytes = self._file.read(int(min(size, self._left)))
+            data: bytes = self._file.read(size)
         except (OSError, EOFError, zlib.error, ValueError, lzma.LZMAError) as error:
             raise unreadable(self.path, error) from None
-        self._size, self._left = self._size + len(data), self._left - len(data)
-        check_unpacked(self.path, self._size, self._limit)
-        if self._sums is not None:
-            self._sums.check(self._reads, data)
-        self._reads += 1
         return data
 
     @property
@@ -199,7 +138,7 @@ class Stream:
         return int(self._raw.tell())
 
     def pieces(
-        self, size: int, cut: Callable[[bytes, int, bool], tuple[Any, ...]], offset: int, watch: Watch
+        self, size: int, cut: Callable[[bytes, int, bool], tuple[Any, ...]], offset: int
     ) -> Iterator[tuple[Any, ...]]:
         """The rest of the file in pieces: their bytes, how many come before, and what else ``cut`` says of them.
 
@@ -211,7 +150,6 @@ class Stream:
             data = rest + self.read(size)
             last = len(data) - len(rest) < size
             end, *more = cut(data, offset, last)
-            watch(self.done)
             if end:
                 yield data[:end] if end < len(data) else data, offset, *more
             offset, rest = offset + end, data[end:]

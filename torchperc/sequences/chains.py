@@ -2,30 +2,112 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchperc import _checks as checks
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
-from torchperc.sequences.decoding import (
-    ChainScores,
-    batched,
-    best_tags,
-    checked_tags,
-    decode,
-    emissions,
-    runner_up,
-    score,
-)
 from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, split
-from torchperc.sequences.log import kept_tags
 from torchperc.sequences.rule import ChainRun, ChainStream, start_run
 from torchperc.sequences.weights import ChainWeights
 
-DECODES = ("viterbi", "greedy", "beam")
+
+class ChainScores(NamedTuple):
+    """What a chain gives to tags: emission (N, T, K), transition (K + 1, K) with the start in row K, end (K,), lengths
+    (N,). Without a batch the emission is (T, K) and the length a number."""
+
+    emission: Tensor
+    transition: Tensor
+    end: Tensor
+    lengths: Tensor
+
+
+def emissions(x: Tensor, weight: Tensor) -> Tensor:
+    """w_k·x for every token and tag: (…, d) or, as numbers of the features that are 1, (…, F) → (…, K)."""
+    if x.is_floating_point():
+        return F.linear(x, weight)
+    ids = x.flatten(0, -2).long()
+    ones = (ids >= 0).to(weight.dtype)
+    summed: Tensor = F.embedding_bag(ids.clamp(min=0), weight.t(), mode="sum", per_sample_weights=ones)
+    return summed.reshape(*x.shape[:-1], len(weight))
+
+
+def viterbi(scores: ChainScores) -> tuple[Tensor, Tensor]:
+    """The best tags of a batch (N, T), −100 behind the end, and their scores (N,).
+
+    Of equals it is the lowest last tag, then the lowest before it, and so on to the first.
+    """
+    emission, transition, end, lengths = scores
+    _, longest, tags = emission.shape
+    delta = transition[tags] + emission[:, 0]
+    back = []
+    for t in range(1, longest):
+        best, before = (delta.unsqueeze(2) + transition[:tags]).max(1)
+        delta = torch.where((t < lengths).unsqueeze(1), best + emission[:, t], delta)
+        back.append(before)
+    value, tag = (delta + end).max(1)
+    path = [tag]
+    for t in range(longest - 1, 0, -1):
+        tag = torch.where(t < lengths, back[t - 1].gather(1, tag.unsqueeze(1)).squeeze(1), tag)
+        path.append(tag)
+    found = torch.stack(path[::-1], 1)
+    beyond = torch.arange(longest, device=found.device) >= lengths.unsqueeze(1)
+    return found.masked_fill(beyond, PAD), value
+
+
+def best_tags(scores: ChainScores) -> Tensor:
+    """The best tags by scores: (N, T) int64 with −100 behind the end, or (T,); by Viterbi."""
+    found, value = viterbi(batched(scores))
+    tpf.finite_scores(value)
+    return found if scores.emission.dim() == 3 else found[0]
+
+
+def batched(scores: ChainScores) -> ChainScores:
+    """The scores as a batch, of one if they are of one sequence."""
+    if scores.emission.dim() == 3:
+        return scores
+    return scores._replace(emission=scores.emission.unsqueeze(0), lengths=scores.lengths.reshape(1))
+
+
+def checked_tags(scores: ChainScores, y: Tensor) -> tuple[ChainScores, Tensor, Tensor]:
+    """A batch of scores, its tags as (N, T) int64, and which of them are not behind the end; wrong tags are refused.
+
+    In a batch, a sequence as long as the batch, as all are if no lengths were given, ends where its tags are padded.
+    """
+    if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+        found = y.dtype if isinstance(y, Tensor) else type(y).__name__
+        raise TypeError(f"y must be a tensor of integers, found {found}; number your tags from 0")
+    emission, tags = scores.emission, (y if y.dim() == 2 else y.unsqueeze(0)).long()
+    if tags.shape != emission.shape[:2]:
+        raise ValueError(f"y has shape {tuple(y.shape)} but the scores are for {tuple(emission.shape[:2])} tokens")
+    if y.dim() == 2:  # a sequence by itself is not padded
+        marked = (tags != PAD).sum(1).clamp(min=1)
+        scores = scores._replace(lengths=torch.where(scores.lengths == tags.shape[1], marked, scores.lengths))
+    inside = torch.arange(tags.shape[1], device=tags.device) < scores.lengths.unsqueeze(1)
+    if not torch.compiler.is_compiling():
+        wrong = inside & ((tags < 0) | (tags >= emission.shape[2]))
+        if wrong.any():
+            i, t = wrong.nonzero()[0].tolist()
+            raise ValueError(
+                f"y: sequence {i}, position {t} has tag {int(tags[i, t])}; tags run from 0 to {emission.shape[2] - 1}"
+            )
+    return scores, tags, inside
+
+
+def score(scores: ChainScores, y: Tensor) -> Tensor:
+    """s(x, y) of given tags: (N, T) → (N,), or (T,) → ()."""
+    (emission, transition, end, lengths), tags, inside = checked_tags(batched(scores), y)
+    known = torch.where(inside, tags, 0)
+    single = emission.gather(2, known.unsqueeze(2)).squeeze(2)
+    first = torch.full_like(known[:, :1], emission.shape[2])
+    pairs = transition[torch.cat((first, known[:, :-1]), 1), known]
+    last = end[known.gather(1, lengths.unsqueeze(1) - 1)].squeeze(1)
+    total = ((single + pairs) * inside).sum(1) + last
+    return total if scores.emission.dim() == 3 else total.squeeze(0)
 
 
 class ChainPerceptron(nn.Module):
@@ -40,10 +122,6 @@ class ChainPerceptron(nn.Module):
     Args:
         features: d.
         tags: K.
-        decode: ``"viterbi"`` finds the best of all sequences. ``"beam"`` keeps the ``beam_width`` best tags at each
-            position, each with its best sequence so far; with a width of K or more it is the same. ``"greedy"``, a beam
-            of width 1, decides tag after tag.
-        beam_width: of the beam.
         device, dtype: as for any module.
 
     Shape:
@@ -67,8 +145,6 @@ class ChainPerceptron(nn.Module):
         features: int,
         tags: int,
         *,
-        decode: str = "viterbi",
-        beam_width: int = 8,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -77,8 +153,6 @@ class ChainPerceptron(nn.Module):
         self.tags = checks.whole("tags", tags, at_least=2)
         if self.tags > 2**15:
             raise ValueError(f"tags={tags} is too many: decoding takes tags² steps per token; at most {2**15}")
-        self.decode = checks.one_of("decode", decode, DECODES)
-        self.beam_width = checks.whole("beam_width", beam_width, at_least=1)
         made: dict[str, Any] = {
             "dtype": checks.floating("dtype", dtype or torch.get_default_dtype()),
             "device": device,
@@ -89,19 +163,13 @@ class ChainPerceptron(nn.Module):
 
     def extra_repr(self) -> str:
         """The sizes, for ``print(net)``."""
-        width = f", beam_width={self.beam_width}" if self.decode == "beam" else ""
-        return f"features={self.features}, tags={self.tags}, decode={self.decode!r}{width}"
+        return f"features={self.features}, tags={self.tags}"
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Set all weights to zero."""
         for values in self.parameters():
             values.zero_()
-
-    @property
-    def width(self) -> int:
-        """How many tags are kept at each position; K for all."""
-        return kept_tags(self.decode, self.beam_width, self.tags)
 
     def forward(self, x: Tensor | PaddedSequences, lengths: Tensor | None = None) -> ChainScores:
         """The scores of tags and pairs of tags.
@@ -173,7 +241,7 @@ class ChainPerceptron(nn.Module):
             x: a batch (N, T, d) or (N, T, F), or one sequence, decoded in torch where it is; or :class:`Sequences` or a
                 list of sequences, decoded by a compiled loop on the CPU, ``n_jobs`` threads at a time.
             lengths: of the sequences of a batch.
-            n_jobs: so many threads; by default, and by −1, as many as torch may use.
+            n_jobs: number of threads (−1, and by default: all).
 
         Returns:
             (N, T) int64 with −100 behind the end, (T,) for one sequence; for :class:`Sequences` and lists a list of
@@ -182,19 +250,15 @@ class ChainPerceptron(nn.Module):
         if isinstance(x, Tensor | PaddedSequences):
             if n_jobs is not None:
                 raise ValueError(f"n_jobs={n_jobs} is for Sequences; a batch is decoded in torch, so leave it out")
-            return self.best(self(x, lengths))
+            return best_tags(self(x, lengths))
         if lengths is not None:
             raise ValueError("lengths belong to a padded batch; sequences have theirs already")
         sequences = Sequences.of(x, width=self.features)
         return split(self.flat_predict(sequences, n_jobs=n_jobs), sequences)
 
-    def best(self, scores: ChainScores) -> Tensor:
-        """The best tags by scores: (N, T) int64 with −100 behind the end."""
-        return best_tags(scores, self.width)
-
     def flat_predict(self, sequences: Sequences, *, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences as one array (T,), by the compiled loop."""
-        return ChainWeights.view(self).decode(sequences, self.width, n_jobs)
+        return ChainWeights.view(self).decode(sequences, n_jobs)
 
     def start_rule(self, trainer: Any, X: Any, y: Any, **options: Any) -> ChainRun:
         """A run of the rule, by which :class:`torchperc.RuleTrainer` learns chains."""
@@ -208,16 +272,14 @@ class ChainPerceptron(nn.Module):
 class StructuredPerceptronLoss(_Loss):
     """The perceptron criterion of whole sequences, with a margin that grows with the number of wrong tags:
 
-        L = max(0, max_{y′ ≠ y} s(x, y′) + m·H(y′, y) − s(x, y))
+        L = max_{y′} s(x, y′) + m·H(y′, y) − s(x, y)
 
-    H is the Hamming distance: the number of positions where the tags differ. The gradient is φ(x, ŷ) − φ(x, y) for the
-    ŷ of the maximum, found by Viterbi whatever the net decodes by.
+    H is the Hamming distance: the number of positions where the tags differ. The loss is never negative, since y is one
+    of the y′. The gradient is φ(x, ŷ) − φ(x, y) for the ŷ of the maximum, which Viterbi finds.
 
     Args:
         reduction: over sequences: ``"mean"``, ``"sum"`` or ``"none"``.
         margin: m; 0 is the classic criterion.
-        tie: the gradient where another sequence has the score of y: ``"update"`` that of the other sequence,
-            ``"strict"`` 0, ``"sign"`` that of the decision, which is 0 if it is y.
 
     Shape:
         scores as :class:`ChainPerceptron` gives them, y (N, T) or (T,); tags behind the end are ignored. Where the net
@@ -231,45 +293,24 @@ class StructuredPerceptronLoss(_Loss):
         (3.0, [[1.0], [-1.0]])
     """
 
-    _shown = ("reduction", "margin", "tie")
+    _shown = ("reduction", "margin")
 
-    def __init__(self, reduction: str = "mean", margin: float = 0.0, tie: str = "update") -> None:
+    def __init__(self, reduction: str = "mean", margin: float = 0.0) -> None:
         super().__init__(reduction)
         self.margin = checks.number("margin", margin, at_least=0)
-        self.tie = tpf.tie_name(tie)
-        if self.margin and self.tie == "sign":
-            raise ValueError(f"margin={margin} has no effect with tie='sign'; use tie='update' or tie='strict'")
 
     def forward(self, scores: ChainScores, y: Tensor) -> Tensor:
         """The loss of scores against tags."""
-        return self.against(scores, y, *self.violators(scores, y))
-
-    def against(self, scores: ChainScores, y: Tensor, wrong: Tensor, counts: Tensor) -> Tensor:
-        """The loss, if the :meth:`violators` are known."""
-        own = score(scores, y)
-        apart = ((wrong != y) & (wrong != PAD)).sum(-1).to(own.dtype) * self.margin
-        loss = torch.where(counts, (score(scores, wrong) + apart - own).clamp(min=0), own * 0)
-        # at 0 the clamp has no slope by itself; the difference has the one that the tie asks for
-        if self.tie != "strict":
-            kink = score(scores, wrong) - own
-            loss = torch.where(counts & (loss == 0), kink - kink.detach(), loss)
+        loss = self.judge(scores, y)[0]
         return loss if self.reduction == "none" else loss.mean() if self.reduction == "mean" else loss.sum()
 
-    @torch.no_grad()
-    def violators(self, scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The tags against which each sequence is compared, and whether that is a mistake."""
-        given, tags, inside = checked_tags(batched(ChainScores(*(part.detach() for part in scores))), y)
-        tags = torch.where(inside, tags, PAD)
-        if self.margin:
+    def judge(self, scores: ChainScores, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each sequence (N,), and whether its best tags, margin included, are others than y."""
+        with torch.no_grad():
+            given, tags, inside = checked_tags(batched(ChainScores(*(part.detach() for part in scores))), y)
             cost = torch.full_like(given.emission, self.margin).scatter(2, tags.clamp(min=0).unsqueeze(2), 0.0)
-            given = given._replace(emission=given.emission + cost)
-        found = decode(given, given.emission.shape[2])
-        counts = (found.tags != tags).any(1)
-        wrong = found.tags
-        if self.tie == "update":
-            other, tied = runner_up(given, found)
-            wrong = torch.where(counts.unsqueeze(1), found.tags, other)
-            counts = counts | tied
-        elif self.tie == "strict":
-            counts = counts & (found.value > score(given, tags))
-        return (wrong, counts) if y.dim() == 2 else (wrong[0], counts[0])
+            found, _ = viterbi(given._replace(emission=given.emission + cost))
+            apart = ((found != tags) & inside).sum(1)
+        wrong, apart = (found, apart) if y.dim() == 2 else (found[0], apart[0])
+        loss = score(scores, wrong) + self.margin * apart - score(scores, y)
+        return loss - loss.detach().clamp(max=0), apart > 0  # rounding may leave it below 0

@@ -8,10 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from torchperc import _checks as checks
-from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
-from torchperc.sequences.chains import StructuredPerceptronLoss
-from torchperc.sequences.decoding import ChainScores, best_tags
+from torchperc.sequences.chains import ChainScores, StructuredPerceptronLoss, best_tags
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,6 @@ class StructuredHead(Head):
 
     Args:
         margin: by which a sequence must beat each other one per tag in which they differ; 0 is the classic criterion.
-        tie: the derivative where another sequence has the same score, see :class:`StructuredPerceptronLoss`.
 
     Example:
         >>> import torch
@@ -34,15 +31,9 @@ class StructuredHead(Head):
     """
 
     margin: float = 0.0
-    tie: str = "update"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "margin", checks.number("margin", self.margin, at_least=0))
-        object.__setattr__(self, "tie", tpf.tie_name(self.tie))
-        self._criterion("mean")  # refuses what does not go together
-
-    def _criterion(self, reduction: str) -> StructuredPerceptronLoss:
-        return StructuredPerceptronLoss(reduction, self.margin, self.tie)
 
     def output(self, scores: Any) -> Tensor:
         """The best tags."""
@@ -54,17 +45,15 @@ class StructuredHead(Head):
 
     def loss(self, scores: Any, y: Tensor, reduction: str = "mean") -> Tensor:
         """The perceptron criterion of whole sequences."""
-        return self.judge(scores, y, reduction)[0]
+        return StructuredPerceptronLoss(reduction, self.margin).forward(_chain(scores), y)
 
     def mistakes(self, scores: Any, y: Tensor) -> Tensor:
         """Which sequences the loss moves the weights for: (N,)."""
-        return self._criterion("none").violators(_chain(scores), y)[1]
+        return self.judge(scores, y)[1]
 
-    def judge(self, scores: Any, y: Tensor, reduction: str = "none") -> tuple[Tensor, Tensor]:
-        """:meth:`loss` and :meth:`mistakes`, which need the same search."""
-        criterion = self._criterion(reduction)
-        wrong, counts = criterion.violators(_chain(scores), y)
-        return criterion.against(scores, y, wrong, counts), counts
+    def judge(self, scores: Any, y: Tensor) -> tuple[Tensor, Tensor]:
+        """:meth:`loss` of each sequence and :meth:`mistakes`, which need the same search."""
+        return StructuredPerceptronLoss("none", self.margin).judge(_chain(scores), y)
 
 
 def _chain(scores: Any) -> ChainScores:

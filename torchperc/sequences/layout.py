@@ -1,4 +1,4 @@
-"""How sequences lie in memory: their tokens one after the other, as dense rows or as lists of active features."""
+"""How sequences lie in memory: their tokens one after the other, each a row of a sparse matrix (CSR)."""
 
 from __future__ import annotations
 
@@ -30,102 +30,71 @@ class PaddedSequences(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sequences:
-    """N sequences of tokens, each token with d features: dense rows, or the numbers of its active features.
+    """N sequences of tokens, each token with d features, of which those that are not 0 are stored.
 
     Args:
         offsets: where sequences begin and end: tokens of sequence i are ``offsets[i]:offsets[i + 1]``.
         width: d, the number of features.
-        dense: the features of all tokens, or ``None`` if they are sparse.
         indptr: where the features of each token begin and end in ``ids``.
         ids: feature numbers from 0 to d − 1; a number that occurs twice in a token counts twice.
-        values: of these features; ``None`` if each is 1.
+        values: of these features; ``None`` if each is 1, as templates make them.
 
     Shape:
-        offsets (N + 1,), dense (T, d) for T tokens in all, indptr (T + 1,), ids and values of equal length.
+        offsets (N + 1,), indptr (T + 1,) for T tokens in all, ids and values of equal length.
 
     Example:
         >>> two = Sequences.of([[[1, 0], [0, 1], [1, 1]], [[0, 1]]])
         >>> len(two), two.tokens, two.width, two.lengths.tolist()
         (2, 4, 2, [3, 1])
-        >>> two.take([1]).dense
-        array([[0., 1.]], dtype=float32)
+        >>> two.take([1]).ids, two.take([1]).values
+        (array([1], dtype=int32), array([1.], dtype=float32))
     """
 
     offsets: Array
     width: int
-    dense: Array | None = None
-    indptr: Array | None = None
-    ids: Array | None = None
+    indptr: Array
+    ids: Array
     values: Array | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "width", checks.whole("width", self.width, at_least=1))
-        object.__setattr__(self, "offsets", _whole("offsets", self.offsets, np.int64))
-        _check_bounds("offsets", self.offsets, "sequence")
-        lengths = np.diff(self.offsets)
-        if not len(lengths):
+        checks.whole("width", self.width, at_least=1)
+        for name, dtype in (("offsets", np.int64), ("indptr", np.int64), ("ids", np.int32)):
+            object.__setattr__(self, name, np.require(getattr(self, name), dtype, ["C", "W"]))
+        for name, bounds, end in (
+            ("offsets", self.offsets, len(self.indptr) - 1),
+            ("indptr", self.indptr, len(self.ids)),
+        ):
+            if not len(bounds) or bounds[0] != 0 or bounds[-1] != end or (np.diff(bounds) < 0).any():
+                raise ValueError(f"{name} must rise from 0 to {end}, found {bounds[:1]} to {bounds[-1:]}")
+        if len(self.offsets) < 2:
             raise ValueError("there are no sequences; give at least one")
-        if (lengths < 1).any():
-            raise ValueError(f"sequence {int(np.argmax(lengths < 1))} is empty; leave empty sequences out")
-        if (self.dense is None) == (self.ids is None):
-            raise ValueError("give either dense or indptr and ids, not both and not neither")
-        if self.dense is not None:
-            if self.indptr is not None or self.values is not None:
-                raise ValueError("indptr and values belong to sparse sequences; leave them out with dense")
-            object.__setattr__(self, "dense", _floats("dense", self.dense, 2))
-            if self.dense.shape[1] != self.width:
-                raise ValueError(f"dense has {self.dense.shape[1]} features but width={self.width}")
-        else:
-            object.__setattr__(self, "indptr", _whole("indptr", self.indptr, np.int64))
-            object.__setattr__(self, "ids", _whole("ids", self.ids, np.int32))
-            assert self.indptr is not None
-            assert self.ids is not None
-            _check_bounds("indptr", self.indptr, "token")
-            if self.values is not None:
-                object.__setattr__(self, "values", _floats("values", self.values, 1))
-                assert self.values is not None
-                if len(self.values) != len(self.ids):
-                    raise ValueError(f"values has {len(self.values)} numbers for {len(self.ids)} ids")
-            if self.indptr[-1] != len(self.ids):
-                raise ValueError(f"indptr ends at {self.indptr[-1]}, but there are {len(self.ids)} ids")
-        if self.offsets[-1] != self._rows:
-            raise ValueError(f"offsets ends at {self.offsets[-1]}, but there are {self._rows} tokens")
-        self._check_numbers()
-
-    @property
-    def _rows(self) -> int:
-        if self.dense is not None:
-            return len(self.dense)
-        assert self.indptr is not None
-        return len(self.indptr) - 1
-
-    def _check_numbers(self) -> None:
-        if self.ids is not None and len(self.ids) and (self.ids.min() < 0 or self.ids.max() >= self.width):
+        if (self.lengths < 1).any():
+            raise ValueError(f"sequence {int(np.argmin(self.lengths))} is empty; leave empty sequences out")
+        if len(self.ids) and (self.ids.min() < 0 or self.ids.max() >= self.width):
             wrong = int(np.argmax((self.ids < 0) | (self.ids >= self.width)))
             raise ValueError(
                 f"{self._place(wrong)} has feature {self.ids[wrong]}; features run from 0 to {self.width - 1}"
             )
-        numbers = self.dense if self.dense is not None else self.values
-        if numbers is not None and not np.isfinite(numbers.sum(dtype=np.float64)) and not np.isfinite(numbers).all():
-            at = int(np.argmax(~np.isfinite(numbers.reshape(-1))))
-            raise ValueError(f"{self._place(at)} has a feature of {numbers.reshape(-1)[at]}; features must be finite")
+        if self.values is None:
+            return
+        if self.values.dtype not in (np.float32, np.float64) or self.values.shape != self.ids.shape:
+            found = f"{self.values.dtype} of shape {self.values.shape}"
+            raise ValueError(f"values must be float32 or float64 of shape {self.ids.shape}, found {found}")
+        finite = np.isfinite(self.values)
+        if not finite.all():
+            at = int(np.argmin(finite))
+            raise ValueError(f"{self._place(at)} has a feature of {self.values[at]}; features must be finite")
 
     def _place(self, number: int) -> str:
         """The sequence and position of a stored number."""
-        if self.dense is not None:
-            token = number // self.width
-        else:
-            assert self.indptr is not None
-            token = int(np.searchsorted(self.indptr, number, side="right")) - 1
-        sequence = int(np.searchsorted(self.offsets, token, side="right")) - 1
-        return f"sequence {sequence}, position {token - int(self.offsets[sequence])}"
+        return _place(int(np.searchsorted(self.indptr, number, side="right")) - 1, self.offsets)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
-        kind = "dense" if self.dense is not None else "binary" if self.values is None else "sparse"
-        return f"Sequences({len(self)} sequences, {self.tokens} tokens, {self.width} {kind} features)"
+        kind = "binary " if self.values is None else ""
+        return f"Sequences({len(self)} sequences, {self.tokens} tokens, {self.width} {kind}features)"
 
     @property
     def tokens(self) -> int:
@@ -137,14 +106,9 @@ class Sequences:
         """The number of tokens of each sequence: (N,)."""
         return np.diff(self.offsets)
 
-    @property
-    def binary(self) -> bool:
-        """Whether every stored feature is 1."""
-        return self.dense is None and self.values is None
-
     def hash(self, y: Array | None = None) -> str:
         """A checksum of all sequences, and of their tags if they are given."""
-        parts = (self.offsets, self.dense, self.indptr, self.ids, self.values, y)
+        parts = (self.offsets, self.indptr, self.ids, self.values, y)
         about = " ".join("-" if part is None else f"{part.dtype}{part.shape}" for part in parts)
         return digest.of_arrays(f"{self.width} {about}", (part for part in parts if part is not None))
 
@@ -152,8 +116,8 @@ class Sequences:
         """Some of the sequences, by a slice, sequence numbers or a mask.
 
         Example:
-            >>> Sequences.of([[[1.0]], [[2.0], [3.0]]]).take(slice(1, 2)).dense.tolist()
-            [[2.0], [3.0]]
+            >>> Sequences.of([[[1.0]], [[2.0], [3.0]]]).take(slice(1, 2)).values.tolist()
+            [2.0, 3.0]
         """
         try:
             numbers = np.arange(len(self))[index.cpu().numpy() if isinstance(index, Tensor) else index].reshape(-1)
@@ -161,16 +125,9 @@ class Sequences:
             raise ValueError(
                 f"index must be numbers from 0 to {len(self) - 1}, a slice or a mask: {checks.first_line(error)}"
             ) from None
-        if not len(numbers):
-            raise ValueError("index names no sequence; at least one is needed")
         offsets, tokens = _ranges(self.offsets, numbers)
-        if self.dense is not None:
-            return Sequences(offsets, self.width, self.dense[tokens])
-        assert self.indptr is not None
-        assert self.ids is not None
         indptr, at = _ranges(self.indptr, tokens)
-        values = None if self.values is None else self.values[at]
-        return Sequences(offsets, self.width, None, indptr, self.ids[at], values)
+        return Sequences(offsets, self.width, indptr, self.ids[at], None if self.values is None else self.values[at])
 
     def padded(self, index: Any = None) -> PaddedSequences:
         """A batch for :class:`ChainPerceptron`: numbers (n, T, d) with zeros behind the end, or for binary features
@@ -182,22 +139,15 @@ class Sequences:
             ([[1.0, 0.0], [2.0, 3.0]], [1, 2])
         """
         part = self if index is None else self.take(index)
-        lengths, longest = part.lengths, int(part.lengths.max())
+        lengths, longest, counts = part.lengths, int(part.lengths.max()), np.diff(part.indptr)
         places = np.repeat(np.arange(len(part)) * longest - part.offsets[:-1], lengths) + np.arange(part.tokens)
-        if part.dense is not None:
-            x = np.zeros((len(part) * longest, part.width), part.dense.dtype)
-            x[places] = part.dense
+        rows = np.repeat(places, counts)
+        if part.values is None:
+            x: Array = np.full((len(part) * longest, max(1, int(counts.max()))), -1, np.int64)
+            x[rows, np.arange(len(part.ids)) - np.repeat(part.indptr[:-1], counts)] = part.ids
         else:
-            assert part.indptr is not None
-            assert part.ids is not None
-            counts = np.diff(part.indptr)
-            if part.values is None:
-                x = np.full((len(part) * longest, max(1, int(counts.max()))), -1, np.int64)
-                columns = np.arange(len(part.ids)) - np.repeat(part.indptr[:-1], counts)
-                x[np.repeat(places, counts), columns] = part.ids
-            else:
-                x = np.zeros((len(part) * longest, part.width), part.values.dtype)
-                np.add.at(x, (np.repeat(places, counts), part.ids), part.values)
+            x = np.zeros((len(part) * longest, part.width), part.values.dtype)
+            np.add.at(x, (rows, part.ids), part.values)
         made = torch.from_numpy(x.reshape(len(part), longest, -1))
         return PaddedSequences(made, torch.from_numpy(lengths.copy()))
 
@@ -206,9 +156,9 @@ class Sequences:
         """Sequences from what users have.
 
         Args:
-            X: a list of arrays, tensors or lists (T_i, d), a list of scipy sparse matrices or sparse tensors, an array
-                or tensor (N, T, d), an integer tensor (N, T, F) of feature numbers as a net reads it, (x, lengths) with
-                one of these, or sequences, which are returned as they are.
+            X: a list of arrays, tensors or lists (T_i, d), a list of scipy sparse matrices, an array or tensor (N, T,
+                d), an integer tensor (N, T, F) of feature numbers as a net reads it, (x, lengths) with one of these, or
+                sequences, which are returned as they are.
             width: the number of features they must have, if known.
             name: the parameter's name for error messages.
         """
@@ -222,11 +172,9 @@ class Sequences:
         if isinstance(X, Sequences):
             return X
         if isinstance(X, tuple) and len(X) == 2 and all(isinstance(each, Tensor) for each in X) and X[0].dim() == 3:
-            X = PaddedSequences(*X)
-        elif isinstance(X, Tensor) and X.dim() == 3 and not X.is_floating_point():  # feature numbers, as for a net
-            X = PaddedSequences(X, torch.full((len(X),), X.shape[1]))
-        if isinstance(X, PaddedSequences):
-            return cls._unpadded(X, width, name)
+            return cls.unpadded(PaddedSequences(*X), width, name)
+        if isinstance(X, Tensor) and X.dim() == 3 and not X.is_floating_point():  # feature numbers, as for a net
+            return cls.unpadded(PaddedSequences(X, torch.full((len(X),), X.shape[1])), width, name)
         if isinstance(X, Tensor | np.ndarray) and X.dtype != object:
             if X.ndim != 3:
                 raise ValueError(f"{name} must have shape (N, T, d), or be a list of (T, d), found {tuple(X.shape)}")
@@ -236,58 +184,76 @@ class Sequences:
         if not len(X):
             raise ValueError(f"{name} is empty; give at least one sequence")
         sparse = [checks.is_sparse(each) for each in X]
-        if any(sparse):
-            if not all(sparse):
-                raise TypeError(f"{name} mixes sparse and dense sequences; convert one kind into the other")
-            return _of_csr([checks.as_csr(each, f"{name}[{i}]") for i, each in enumerate(X)], name)
-        parts = [_dense(each, f"{name}[{i}]") for i, each in enumerate(X)]
-        _same_widths([part.shape[1] for part in parts], name)
-        offsets = np.cumsum([0, *map(len, parts)])
-        return cls(offsets, parts[0].shape[1], np.concatenate(parts))
+        if any(sparse) and not all(sparse):
+            raise TypeError(f"{name} mixes sparse and dense sequences; convert one kind into the other")
+        convert = checks.as_csr if any(sparse) else checks.as_tensor
+        parts = [convert(each, f"{name}[{i}]") for i, each in enumerate(X)]
+        for i, part in enumerate(parts):
+            if len(part.shape) != 2 or not all(part.shape):
+                raise ValueError(f"{name}[{i}] must have shape (T, d), not empty, found {tuple(part.shape)}")
+            if part.shape[1] != parts[0].shape[1]:
+                raise ValueError(f"{name}[{i}] has {part.shape[1]} features but {name}[0] has {parts[0].shape[1]}")
+        lengths = np.array([part.shape[0] for part in parts])
+        if not any(sparse):
+            return cls._of_dense(torch.cat(parts), lengths)
+        from scipy.sparse import vstack
+
+        return cls.of_tokens(vstack(parts, format="csr"), lengths)
 
     @classmethod
-    def _unpadded(cls, X: PaddedSequences, width: int | None, name: str) -> Sequences:
-        x, lengths = X
-        if x.dim() != 3 or lengths.shape != x.shape[:1]:
-            raise ValueError(f"{name} must be x (N, T, d) and lengths (N,), found {tuple(x.shape)} and "
-                             f"{tuple(lengths.shape)}")  # fmt: skip
-        counts = lengths.detach().cpu().numpy()
-        if (counts < 1).any() or (counts > x.shape[1]).any():
-            wrong = int(np.argmax((counts < 1) | (counts > x.shape[1])))
-            raise ValueError(f"sequence {wrong} has length {counts[wrong]}; lengths run from 1 to {x.shape[1]}")
-        parts = [each[:n] for each, n in zip(x.detach().cpu(), counts.tolist(), strict=True)]
-        if x.is_floating_point():
-            return cls._of(parts, width, name)
-        if width is None:
-            raise ValueError(f"{name} holds feature numbers, of which the width is not known; give width")
-        return cls.of_numbers(torch.cat(parts), np.concatenate(([0], counts.cumsum())), width)
+    def _of_dense(cls, tokens: Tensor, lengths: Array) -> Sequences:
+        """Sequences of all tokens (T, d), in float32 if that holds them exactly."""
+        from scipy.sparse import csr_array
+
+        tokens = tokens.detach().cpu()
+        exact = tokens.dtype != torch.float64 and torch.equal(tokens.float().to(tokens.dtype), tokens)
+        return cls.of_tokens(csr_array((tokens.float() if exact else tokens.double()).numpy()), lengths)
 
     @classmethod
-    def of_numbers(cls, tokens: Tensor, offsets: Array, width: int) -> Sequences:
-        """Sequences of binary features from the feature numbers of all tokens, with −1 for none.
+    def of_tokens(cls, tokens: csr_array, lengths: Array) -> Sequences:
+        """Sequences of all tokens as a CSR matrix."""
+        single = tokens.data.dtype in (np.float16, np.float32)
+        values = np.ascontiguousarray(tokens.data, np.float32 if single else np.float64)
+        return cls(np.concatenate(([0], lengths.cumsum())), tokens.shape[1], tokens.indptr, tokens.indices, values)
 
-        Args:
-            tokens: (T, F) integers.
-            offsets: where sequences begin and end.
-            width: the number of features.
+    @classmethod
+    def unpadded(cls, X: PaddedSequences, width: int | None = None, name: str = "X") -> Sequences:
+        """Sequences of a padded batch; ``width`` is the number of features if x holds their numbers.
 
         Example:
-            >>> Sequences.of_numbers(torch.tensor([[0, 2], [1, -1]]), np.array([0, 1, 2]), 3).ids
-            array([0, 2, 1], dtype=int32)
+            >>> x = PaddedSequences(torch.tensor([[[2], [0]], [[1], [-1]]]), torch.tensor([2, 1]))
+            >>> Sequences.unpadded(x, 3).ids
+            array([2, 0, 1], dtype=int32)
         """
+        x, lengths = X.x.detach().cpu(), X.lengths.detach().cpu().long()
+        if x.dim() != 3 or lengths.shape != x.shape[:1]:
+            found = f"{tuple(x.shape)} and {tuple(lengths.shape)}"
+            raise ValueError(f"{name} must be x (N, T, d) and lengths (N,), found {found}")
+        if not len(lengths) or int(lengths.min()) < 1 or int(lengths.max()) > x.shape[1]:
+            found = f"{lengths.min()} to {lengths.max()}" if len(lengths) else "none"
+            raise ValueError(f"{name}: lengths run from {found}; they must lie between 1 and T={x.shape[1]}")
+        tokens = x[torch.arange(x.shape[1]) < lengths[:, None]]
+        if tokens.is_floating_point():
+            return cls._of_dense(tokens, lengths.numpy())
         if tokens.dtype == torch.bool or tokens.is_complex():
-            raise TypeError(f"x must hold numbers, or feature numbers as integers, found {tokens.dtype}")
-        numbers = tokens.numpy()
-        if numbers.size and (numbers.min() < -1 or numbers.max() >= width):
-            token, column = (int(each[0]) for each in ((numbers < -1) | (numbers >= width)).nonzero())
-            sequence = int(np.searchsorted(offsets, token, side="right")) - 1
+            raise TypeError(f"{name} must hold numbers, or feature numbers as integers, found {tokens.dtype}")
+        if width is None:
+            raise ValueError(f"{name} holds feature numbers, of which the width is not known; give width")
+        numbers, offsets = tokens.numpy(), np.concatenate(([0], lengths.numpy().cumsum()))
+        wrong = (numbers < -1) | (numbers >= width)
+        if wrong.any():
+            token, column = (int(each[0]) for each in wrong.nonzero())
             raise ValueError(
-                f"sequence {sequence}, position {token - int(offsets[sequence])} has feature {numbers[token, column]}; "
-                f"features run from 0 to {width - 1}, −1 means no feature"
+                f"{_place(token, offsets)} has feature {numbers[token, column]}; features run from 0 to {width - 1}, "
+                "−1 means no feature"
             )
         active = numbers >= 0
-        indptr = np.concatenate(([0], active.sum(1).cumsum()))
-        return cls(offsets, width, None, indptr, numbers[active])
+        return cls(offsets, width, np.concatenate(([0], active.sum(1).cumsum())), numbers[active])
+
+
+def _place(token: int, offsets: Array) -> str:
+    sequence = int(np.searchsorted(offsets, token, side="right")) - 1
+    return f"sequence {sequence}, position {token - int(offsets[sequence])}"
 
 
 def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array:
@@ -378,65 +344,3 @@ def _ranges(bounds: Array, numbers: Array) -> tuple[Array, Array]:
     lengths = bounds[numbers + 1] - bounds[numbers]
     made = np.concatenate(([0], lengths.cumsum()))
     return made, np.arange(made[-1]) + np.repeat(bounds[numbers] - made[:-1], lengths)
-
-
-def _whole(name: str, array: Any, dtype: Any) -> Array:
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim != 1:
-        found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise TypeError(f"{name} must be an array of integers in one dimension, found {found}")
-    made = np.require(array, dtype, ["C", "W"])
-    if array.size and array.dtype.itemsize > made.dtype.itemsize and (made != array).any():
-        raise ValueError(f"{name} holds {array.max()}, which {made.dtype} cannot hold")
-    return made
-
-
-def _floats(name: str, array: Any, dimensions: int) -> Array:
-    if not isinstance(array, np.ndarray) or array.dtype not in (np.float32, np.float64) or array.ndim != dimensions:
-        found = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-        raise TypeError(f"{name} must be an array of float32 or float64 in {dimensions} dimensions, found {found}")
-    return np.require(array, None, ["C", "W"])
-
-
-def _check_bounds(name: str, bounds: Array, what: str) -> None:
-    if not len(bounds) or bounds[0] != 0:
-        raise ValueError(f"{name} must begin with 0, found {bounds[:1].tolist()}")
-    falls = np.diff(bounds) < 0
-    if falls.any():
-        raise ValueError(f"{name} falls at {what} {int(np.argmax(falls))}; bounds must rise")
-
-
-def _dense(each: Any, name: str) -> Array:
-    tensor = checks.as_tensor(each, name)
-    if tensor.dim() != 2 or not tensor.shape[1]:
-        if not tensor.numel() and tensor.dim() < 3:
-            raise ValueError(f"{name} is empty; leave empty sequences out")
-        raise ValueError(f"{name} must have shape (T, d), found {tuple(tensor.shape)}")
-    if not len(tensor):
-        raise ValueError(f"{name} is empty; leave empty sequences out")
-    if tensor.dtype == torch.float64:
-        return tensor.cpu().numpy()
-    made: Array = tensor.cpu().to(torch.float32).numpy()
-    if not tensor.is_floating_point() and not torch.equal(torch.from_numpy(made).to(tensor.dtype), tensor.cpu()):
-        made = tensor.cpu().double().numpy()
-    return made
-
-
-def _of_csr(parts: list[csr_array], name: str) -> Sequences:
-    _same_widths([part.shape[1] for part in parts], name)
-    for i, part in enumerate(parts):
-        if not part.shape[0]:
-            raise ValueError(f"{name}[{i}] is empty; leave empty sequences out")
-    from scipy.sparse import vstack
-
-    joined = vstack(parts, format="csr") if len(parts) > 1 else parts[0]
-    values = joined.data.astype(np.result_type(joined.data.dtype, np.float32) if joined.data.dtype.kind == "f" else
-                                np.float64, copy=False)  # fmt: skip
-    offsets = np.cumsum([0, *(part.shape[0] for part in parts)])
-    kept = None if len(values) and (values == 1).all() else np.ascontiguousarray(values)
-    return Sequences(offsets, joined.shape[1], None, joined.indptr, joined.indices, kept)
-
-
-def _same_widths(widths: list[int], name: str) -> None:
-    for i, width in enumerate(widths):
-        if width != widths[0]:
-            raise ValueError(f"{name}[{i}] has {width} features but {name}[0] has {widths[0]}")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,19 +22,14 @@ from torchperc.rules.log import (
     read_arrays,
     write_arrays,
 )
-from torchperc.sequences.decoding import ChainScores, best_others, emissions, score
-from torchperc.sequences.layout import PAD, Array, Sequences, flat_tags, split
+from torchperc.sequences.layout import Array, Sequences, flat_tags, split
 from torchperc.sequences.weights import ChainNet, ChainWeights
-from torchperc.theory.bounds import structured_mistake_bound
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 class ChainMistake(NamedTuple):
-    """At ``step`` (sequences seen before), ``sequence`` was taken for the tags ``wrong`` and added ``coef`` times.
-
-    With a beam, ``wrong`` may be shorter than the sequence: the update was made on this prefix.
-    """
+    """At ``step`` (sequences seen before) ``sequence`` was predicted as ``wrong``; ``coef`` scaled its update."""
 
     sequence: int
     step: int
@@ -45,17 +38,16 @@ class ChainMistake(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Mistakes as columns: sequence, step, number of tags, and the tags one after the other."""
+    """Mistakes as columns: sequence, step, and the wrong tags one after the other."""
 
     sequence: Array
     step: Array
-    length: Array
     wrong: Array
 
     @classmethod
     def joined(cls, parts: list[Found]) -> Found:
         """The entries of several parts, one after the other."""
-        none = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int16))
+        none = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int16))
         return cls(*(np.concatenate([first, *rest]) for first, *rest in zip(none, *parts, strict=True)))
 
 
@@ -96,7 +88,7 @@ class ChainModel:
 
     def flat_predict(self, sequences: Sequences, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences, as one array (T,)."""
-        return self._rounded.decode(sequences, _width(self.like), n_jobs)
+        return self._rounded.decode(sequences, n_jobs)
 
     def write_to(self, net: ChainNet) -> None:
         """Copy the weights into a net of the same shape."""
@@ -123,7 +115,7 @@ class VotedChain:
             counts = log.survivals().tolist() if log.steps else [1]
             for count, weights in zip(counts, log.states(), strict=True):
                 if count:
-                    votes[at, weights.decode(sequences, log.width, n_jobs)] += count
+                    votes[at, weights.decode(sequences, n_jobs)] += count
         found: Array = votes.argmax(1)
         return found
 
@@ -143,7 +135,7 @@ class ChainLog(Log[ChainModel]):
         scale: by which weights are multiplied to become a model; the learning rate, if training began at zero.
         lr: the learning rate.
         margin: that was required, per wrong tag.
-        like: features, tags, decode, beam width and type of the net.
+        like: features, tags and type of the net.
 
     Example:
         >>> import torchperc as tp
@@ -181,7 +173,7 @@ class ChainLog(Log[ChainModel]):
     @cached_property
     def _bounds(self) -> Array:
         """Where the wrong tags of each mistake begin and end."""
-        return np.concatenate(([0], self.found.length.cumsum()))
+        return np.concatenate(([0], self.sequences.lengths[self.found.sequence].cumsum()))
 
     @cached_property
     def _steps(self) -> Array:
@@ -203,58 +195,36 @@ class ChainLog(Log[ChainModel]):
         """η·(weight of the sequence)."""
         return torch.from_numpy(self._steps * self.scale)
 
-    @property
-    def length(self) -> Tensor:
-        """How many tags were compared: all of a sequence, or with a beam a prefix."""
-        return torch.from_numpy(self.found.length)
-
-    @property
-    def width(self) -> int:
-        """How many tags decoding kept at each position."""
-        return _width(self.like)
-
     # --- the models ---
 
     def state_at(self, t: int) -> ChainModel:
         """The weights after the first ``t`` mistakes; ``state_at(0)`` is the start."""
-        return self._model(self.moved(self.start.astype(np.float64), 0, self._checked(t)))
+        return self._model(self.moved(self._begin(), 0, self._checked(t)))
 
-    def averaged(self, rows: int = 0) -> ChainModel:
-        """The mean of the weights after each presented sequence: start + Σ cⱼ·(T − tⱼ)/T·(φ(x, y) − φ(x, ŷ)).
+    def averaged(self) -> ChainModel:
+        """The mean of the weights after each presented sequence: start + Σ cⱼ·(T − tⱼ)/T·(φ(x, y) − φ(x, ŷ))."""
+        if not self.steps:
+            return self.state_at(0)
+        moment = self.add_moments(self.start.astype(np.float64).scale(0.0))
+        last = self.moved(self._begin(), 0, len(self))
+        return ChainModel(last.mean(moment, self.steps, self.scale), self.like)
 
-        One replay of the log, in float64; on integers the sum is exact. See :meth:`total` for ``rows``.
-        """
-        return self._model(self.total(rows), self.steps) if self.steps else self.state_at(0)
+    def add_moments(self, weights: ChainWeights, first: int = 0) -> ChainWeights:
+        """Add Σ cⱼ·tⱼ·(φ(x, y) − φ(x, ŷ)) over the mistakes from ``first`` on, in place."""
+        return self.moved(weights, first, len(self), self.found.step.astype(np.float64))
 
-    def total(self, rows: int = 0) -> ChainWeights:
-        """The sum of the weights after each presented sequence, before they are scaled.
-
-        Room for so many rows of features is made at once, which saves copies of large weights.
-        """
-        left, weights = (self.steps - self.found.step).astype(np.float64), self.start.scaled(float(self.steps))
-        weights.ensure(rows - weights.used)
-        return self.moved(weights, 0, len(self), left)
+    def total(self) -> ChainWeights:
+        """The sum of the weights after each presented sequence, before they are scaled."""
+        left = (self.steps - self.found.step).astype(np.float64)
+        return self.moved(self.start.astype(np.float64).scale(float(self.steps)), 0, len(self), left)
 
     def voted(self) -> VotedChain:
         """Every state decodes and votes at each position, as often as the number of sequences it survived; slow."""
         return VotedChain((self,))
 
-    def best_validation(self, X: Any, y: Any) -> ChainModel:
-        """The weights at the end of the epoch with the fewest wrong tags on validation data, the earliest of equals."""
-        sequences = Sequences.of(X, width=self.sequences.width)
-        tags = flat_tags(y, sequences, self.like["tags"])
-        ends = [0, *self.mistakes_by_epoch().cumsum(0).tolist()]
-        weights, best, fewest = self.start.astype(np.float64), ends[min(1, len(ends) - 1)], math.inf
-        for a, b in pairwise(ends):
-            weights = self.moved(weights, a, b)
-            wrong = int((weights.decode(sequences, self.width) != tags).sum())
-            if wrong < fewest:
-                best, fewest = b, wrong
-        return self.state_at(best)
-
     def states(self) -> Iterator[ChainWeights]:
         """The weights of every state, from the start to the last, before they are scaled; each moves on to the next."""
-        weights = self.start.astype(np.float64)
+        weights = self._begin()
         yield weights
         for j in range(len(self)):
             yield self.moved(weights, j, j + 1)
@@ -266,54 +236,34 @@ class ChainLog(Log[ChainModel]):
         weights.replay(self.sequences, self.y, *part)
         return weights
 
-    def _model(self, weights: ChainWeights, over: float = 1.0) -> ChainModel:
-        return ChainModel(weights.scale(self.scale, over), self.like)  # in place: they were made for it
+    def _begin(self) -> ChainWeights:
+        """A copy of the start, to be moved in the type in which the run learned."""
+        return self.start.astype(self.start.trans.dtype)
+
+    def _model(self, weights: ChainWeights) -> ChainModel:
+        return ChainModel(weights.scale(self.scale), self.like)  # in place: they were made for it
 
     # --- what happened ---
 
     def wrong_tags_by_epoch(self) -> Tensor:
-        """Wrong tags of the mistakes in each epoch; with a beam, of the prefixes that were compared."""
-        places = np.repeat(self.sequences.offsets[self.found.sequence] - self._bounds[:-1], self.found.length)
+        """Wrong tags of the mistakes in each epoch."""
+        lengths = self.sequences.lengths[self.found.sequence]
+        places = np.repeat(self.sequences.offsets[self.found.sequence] - self._bounds[:-1], lengths)
         wrong = self.found.wrong != self.y[places + np.arange(len(places))]
         sums = np.concatenate(([0], wrong.cumsum()))[self._bounds]
         return torch.from_numpy(sums[np.concatenate(([0], self.mistakes_by_epoch().cumsum(0).numpy()))]).diff()
 
-    def errors(self, X: Any = None, y: Any = None) -> Tensor:
-        """Wrong tags of every state, from the start to the last: (len + 1,) in float64.
-
-        On the training data, which is the default, a wrong tag counts the weight of its sequence.
-        """
-        if X is None and y is None:
-            return self._errors_of_states().every()
-        sequences = Sequences.of(X, width=self.sequences.width)
-        tags, cost = flat_tags(y, sequences, self.like["tags"]), np.ones(sequences.tokens)
-        return _ChainErrors(self, sequences, tags, cost).every()
+    def errors(self) -> Tensor:
+        """Wrong tags in training of every state, each at the weight of its sequence: (len + 1,) in float64."""
+        return self._errors_of_states().every()
 
     def _errors_of_states(self) -> _ChainErrors:
-        return _ChainErrors(self, self.sequences, self.y, np.repeat(self.cost, self.sequences.lengths))
+        return _ChainErrors(self)
 
     def equals(self, other: ChainLog) -> bool:
         """Whether two runs made the same mistakes at the same moments with the same coefficients."""
         same = (np.array_equal(a, b) for a, b in zip(self.found, other.found, strict=True))
         return self.steps == other.steps and all(same) and torch.equal(self.coef, other.coef)
-
-    def mistake_bound(self, separator: ChainNet | ChainModel) -> float:
-        """How many mistakes a run from zero weights makes at most on this data, given weights that separate it.
-
-        (R² + 2·m·L/η)/γ², see :func:`torchperc.theory.structured_mistake_bound`: R² is the largest bound of
-        ‖φ(x, y) − φ(x, y′)‖² of any sequence, L the longest of them, γ the margin of the separator, found by decoding
-        the second-best sequence. Infinity if they do not separate. With sample weights c it bounds (Σ c)²/Σ c².
-        """
-        if self.width < self.like["tags"]:
-            raise ValueError(
-                f"decode={self.like['decode']!r} updates on prefixes, whose margin is another; use viterbi"
-            )
-        weights = separator.weights if isinstance(separator, ChainModel) else ChainWeights.of(separator)
-        used = self.sequences if self.cost.all() else self.sequences.take(self.cost > 0)
-        tags = self.y if self.cost.all() else self.y[np.repeat(self.cost > 0, self.sequences.lengths)]
-        gaps, norm = slacks(weights, used, tags), weights.norm
-        slack = 2 * self.margin * float(used.lengths.max()) / self.lr
-        return structured_mistake_bound(radii(used), gaps / norm if norm else gaps, slack=slack)
 
     # --- on disk ---
 
@@ -356,14 +306,9 @@ class _ChainErrors:
 
     at_once = 1  # a state decodes by itself
 
-    def __init__(self, log: ChainLog, sequences: Sequences, tags: Array, cost: Array) -> None:
-        self._log, self._sequences, self._tags, self._cost = log, sequences, tags, cost
-        self._at, self.everything = 0, float(cost.sum())
-
-    @cached_property
-    def _weights(self) -> ChainWeights:
-        """Of the last state that was asked for."""
-        return self._log.start.astype(np.float64)
+    def __init__(self, log: ChainLog) -> None:
+        self._log, self._cost = log, np.repeat(log.cost, log.sequences.lengths)
+        self._at, self._weights, self.everything = 0, log.start.astype(log.start.trans.dtype), float(self._cost.sum())
 
     def of(self, states: Iterable[int]) -> list[float]:
         """The cost of wrong tags of some states."""
@@ -379,7 +324,7 @@ class _ChainErrors:
         return torch.tensor([self._wrong(each) for each in self._log.states()], dtype=torch.float64)
 
     def _wrong(self, weights: ChainWeights) -> float:
-        return float(self._cost @ (weights.decode(self._sequences, self._log.width) != self._tags))
+        return float(self._cost @ (weights.decode(self._log.sequences) != self._log.y))
 
 
 _START = ("active", "weight", "transition", "end")
@@ -388,80 +333,30 @@ _START = ("active", "weight", "transition", "end")
 def _known(about: dict[str, Any]) -> bool:
     """Whether a description names a net and options that there are."""
     like = about["like"]
-    for name, least in (("features", 1), ("tags", 2), ("beam_width", 1)):
+    for name, least in (("features", 1), ("tags", 2)):
         checks.whole(name, like[name], at_least=least)
     checks.floating("dtype", getattr(torch, like["dtype"]))
     checks.number("scale", about["scale"], above=0)
     checks.number("lr", about["lr"], above=0)
     checks.number("margin", about["margin"], at_least=0)
-    return like["tags"] <= 2**15 and like["decode"] in ("viterbi", "greedy", "beam")
+    return bool(like["tags"] <= 2**15)
 
 
 def _fits(arrays: dict[str, Array], steps: object, sequences: Sequences, tags: int) -> bool:
     """Whether a log read from a file stays within its sequences, features and tags."""
-    count, active, length = len(arrays["sequence"]), arrays["active"], arrays["length"]
+    count, active = len(arrays["sequence"]), arrays["active"]
     if not holds_integers(arrays["sequence"], count, 0, len(sequences)):
         return False
+    kind = arrays["weight"].dtype
     return (
-        holds_integers(length, count, 1, int(sequences.lengths.max()) + 1)
-        and bool((length <= sequences.lengths[arrays["sequence"]]).all())
-        and holds_integers(arrays["wrong"], int(length.sum()), 0, tags, np.int16)
+        holds_integers(arrays["wrong"], int(sequences.lengths[arrays["sequence"]].sum()), 0, tags, np.int16)
         and holds_moments(arrays, count, steps)
         and holds_integers(active, len(active), 0, sequences.width)
         and len(np.unique(active)) == len(active)
-        and holds_numbers(arrays["weight"], (len(active), tags))
-        and holds_numbers(arrays["transition"], (tags + 1, tags))
-        and holds_numbers(arrays["end"], (tags,))
+        and kind in (np.float32, np.float64)
+        and all(arrays[name].dtype == kind for name in ("transition", "end"))
+        and holds_numbers(arrays["weight"].astype(np.float64), (len(active), tags))
+        and holds_numbers(arrays["transition"].astype(np.float64), (tags + 1, tags))
+        and holds_numbers(arrays["end"].astype(np.float64), (tags,))
         and holds_numbers(arrays["cost"], (len(sequences),))
     )
-
-
-def _width(like: dict[str, Any]) -> int:
-    return kept_tags(like["decode"], like["beam_width"], like["tags"])
-
-
-def kept_tags(decode: str, beam_width: int, tags: int) -> int:
-    """How many tags decoding keeps at each position: all, one, or the width of the beam."""
-    return {"viterbi": tags, "greedy": 1}.get(decode, min(beam_width, tags))
-
-
-def radii(sequences: Sequences) -> Array:
-    """A bound of ‖φ(x, y) − φ(x, y′)‖² per sequence: 2·(Σ_t ‖x_t‖)² + 2·(T − 1)² + 4.
-
-    The emissions differ by Σ_t (e_{y_t} − e_{y′_t}) ⊗ x_t, terms of length √2·‖x_t‖ or 0. The T − 1 pairs differ by
-    terms of length √2 or 0, and so do the start and the end, which have coordinates of their own.
-    """
-    squares = _squared_norms(sequences)
-    lengths = np.add.reduceat(np.sqrt(squares), sequences.offsets[:-1])
-    count = sequences.lengths.astype(np.float64)
-    made: Array = 2 * lengths**2 + 2 * (count - 1) ** 2 + 4
-    return made
-
-
-def _squared_norms(sequences: Sequences) -> Array:
-    """‖x_t‖² per token; a feature that is there twice counts as one of twice its value."""
-    if sequences.dense is not None:
-        made: Array = np.einsum("td,td->t", sequences.dense, sequences.dense, dtype=np.float64)
-        return made
-    from scipy.sparse import csr_array
-
-    assert sequences.indptr is not None
-    assert sequences.ids is not None
-    values = np.ones(len(sequences.ids)) if sequences.values is None else sequences.values.astype(np.float64)
-    rows = csr_array((values, sequences.ids.copy(), sequences.indptr.copy()), (sequences.tokens, sequences.width))
-    rows.sum_duplicates()
-    return np.asarray(rows.multiply(rows).sum(1)).reshape(-1)
-
-
-def slacks(weights: ChainWeights, sequences: Sequences, y: Array, block: int = 64) -> Array:
-    """s(x, y) − max_{y′≠y} s(x, y′) of every sequence, in float64: (N,)."""
-    weight, transition, end = weights.tensors(torch.float64)
-    found, tags = np.empty(len(sequences)), split(y, sequences)
-    for first in range(0, len(sequences), block):
-        numbers = np.arange(first, min(first + block, len(sequences)))
-        x, lengths = sequences.padded(numbers)
-        target = torch.nn.utils.rnn.pad_sequence([tags[i] for i in numbers], batch_first=True, padding_value=PAD)
-        emission = emissions(x.double() if x.is_floating_point() else x, weight)
-        scores = ChainScores(emission, transition, end, lengths)
-        found[numbers] = (score(scores, target) - best_others(scores, target)).numpy()
-    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +74,7 @@ class ChainRun(Run[ChainResult]):
         like: dict[str, Any],
         validation: tuple[Sequences, Array] | None = None,
     ) -> None:
-        # with a beam the updates are on prefixes, of which the margin may be smaller
-        total = 0.0 if not start and engine.task.width == like["tags"] else math.nan
+        total = math.nan if start else 0.0
         super().__init__(
             engine, start, order, max_epochs=max_epochs, select=select, cost=cost, scale=scale, total=total,
             seen={start.digest(): 0} if order.repeats else {}, validation=validation,
@@ -84,6 +82,8 @@ class ChainRun(Run[ChainResult]):
         self._engine: Engine = engine
         self._lr, self._margin, self._like = lr, margin, like
         self._parts: list[Found] = []
+        self._moment: ChainWeights | None = None  # the sum of all updates, each times its step, …
+        self._counted = 0  # … of so many mistakes
 
     @property
     def rows(self) -> Sequences:
@@ -117,13 +117,13 @@ class ChainRun(Run[ChainResult]):
 
     def current(self) -> ChainModel:
         """The model with the weights as they are now."""
-        return ChainModel(self.weights.scaled(self._scale), self._like)
+        return ChainModel(self.weights.astype(np.float64).scale(self._scale), self._like)
 
     def survey(self) -> float:
         """The mean perceptron criterion max(0, s(x, ŷ) − s(x, y)) of the training sequences now, ŷ as decoded."""
         task, weights = self._engine.task, self._engine.weights()
-        best = weights.decode(task.sequences, task.width)
-        return float(weights.leads(task.sequences, best, task.y).clip(0).mean()) * self._scale
+        best = weights.decode(task.sequences)
+        return float(weights.score_differences(task.sequences, best, task.y).clip(0).mean()) * self._scale
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to resume exactly, as tensors and plain types."""
@@ -136,6 +136,7 @@ class ChainRun(Run[ChainResult]):
         weights, self._start = (_weights(self.rows.width, state[name]) for name in ("weights", "start"))
         self._engine.load(weights)
         self._parts = [Found(*(values.cpu().numpy() for values in part)) for part in state["mistakes"]]
+        self._moment, self._counted = None, 0
 
     def _norm(self) -> float:
         return self.weights.norm
@@ -145,15 +146,25 @@ class ChainRun(Run[ChainResult]):
 
     def _any_wrong(self) -> bool:
         task = self._engine.task
-        wrong = self.weights.decode(task.sequences, task.width) != task.y
+        wrong = self.weights.decode(task.sequences) != task.y
         return bool((wrong & np.repeat(self._cost > 0, task.sequences.lengths)).any())
 
     def _validation_counts(self, sequences: Sequences, y: Array) -> tuple[int, int]:
-        wrong = self.weights.decode(sequences, self._engine.task.width) != y
+        wrong = self.weights.decode(sequences) != y
         return int(wrong.sum()), len(y)
 
     def _averaged(self) -> ChainModel:
-        return self.log().averaged(self.weights.used)
+        return ChainModel(self.averaged(), self._like)
+
+    def averaged(self) -> ChainWeights:
+        """The mean of the weights so far; each mistake is replayed once in all epochs."""
+        log = self.log()
+        if self._moment is None:
+            self._moment = self._start.astype(np.float64).scale(0.0)
+        self._moment.ensure(self.weights.used - self._moment.used)  # at once, which saves copies
+        log.add_moments(self._moment, self._counted)
+        self._counted = len(log)
+        return self.weights.mean(self._moment, log.steps, self._scale)
 
 
 def _parameters(net: ChainNet) -> tuple[Tensor, ...]:
@@ -186,7 +197,7 @@ class ChainStream:
             return None
         if self._scale in (1.0, lr):
             return self._weights, self._scale
-        return self._weights.scaled(self._scale), 1.0  # lr was changed
+        return self._weights.astype(self._weights.trans.dtype).scale(self._scale), 1.0  # lr was changed
 
     def fits(self, net: ChainNet) -> bool:
         """Whether the net still has the weights that this stream left in it."""
@@ -200,14 +211,14 @@ class ChainStream:
         """Add a chunk's result to the stream; return it with the model that the whole stream selects."""
         log = result.log
         if self._scale != log.scale and self._sum is not None:
-            self._sum = self._sum.scaled(self._scale / log.scale)
-        self._weights, self._scale = log.moved(log.start.astype(np.float64), 0, len(log)), log.scale
+            self._sum.scale(self._scale / log.scale)
+        self._weights, self._scale = log.moved(log.start.astype(log.start.trans.dtype), 0, len(log)), log.scale
         if select == "last":
             return result
         total = log.total()
-        self._sum = total if self._sum is None else _added(self._sum, total)
+        self._sum = total if self._sum is None else self._sum.add(total)
         self._steps += log.steps
-        averaged: Any = ChainModel(self._sum.scaled(log.scale, self._steps), log.like)
+        averaged: Any = ChainModel(self._sum.astype(np.float64).scale(log.scale, self._steps), log.like)
         if select == "averaged":
             return replace(result, select=select, model=averaged, average=averaged)
         self._logs += (log,)
@@ -225,26 +236,12 @@ class ChainStream:
         packed = {name: None if each is None else _tensors(each.unpacked()) for name, each in pairs.items()}
         return {**packed, "scale": self._scale, "steps": self._steps, "features": width}
 
-    def load_state_dict(self, state: dict[str, Any], device: torch.device | None = None) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`; the weights are kept on the CPU whatever the device."""
         self._weights, self._sum = (
             None if state[name] is None else _weights(state["features"], state[name]) for name in ("weights", "sum")
         )
         self._steps, self._scale = state["steps"], state["scale"]
-
-
-def _added(one: ChainWeights, other: ChainWeights) -> ChainWeights:
-    """The sum of two sets of weights, in float64."""
-    total = one.astype(np.float64)
-    active, rows, trans, end = other.unpacked()
-    new = active[total.slot[active] < 0]
-    total.ensure(len(new))
-    total.slot[new] = total.used + np.arange(len(new))
-    total.used += len(new)
-    total.rows[total.slot[active], : len(end)] += rows
-    total.trans[:, : len(end)] += trans
-    total.end += end
-    return total
 
 
 def start_run(
@@ -278,18 +275,9 @@ def start_run(
     coefs = cost * (trainer.lr / scale)
     if (coefs == coefs[0]).all():
         coefs = coefs[:1]
-    like = {"features": net.features, "tags": net.tags, "decode": net.decode, "beam_width": net.beam_width,
-            "dtype": net.weight.dtype}  # fmt: skip
-    task = Task(sequences, tags, coefs, net.width, trainer.tie, trainer.margin / scale)
-    if trainer.tie == "strict" and not trainer.margin and not start:
-        warnings.warn(
-            "tie='strict' updates only where other tags score higher than y, but from zero weights all score 0: "
-            "nothing will ever move. Use tie='update', or start from other weights.",
-            UserWarning,
-            stacklevel=5,
-        )
-    ids = torch.from_numpy((cost > 0).nonzero()[0])
-    order = Order(trainer.order, ids, trainer.seed, trainer.max_epochs)
+    like = {"features": net.features, "tags": net.tags, "dtype": net.weight.dtype}
+    task = Task(sequences, tags, coefs, trainer.margin / scale)
+    order = order_of(trainer, (cost > 0).nonzero()[0])
     epochs, select = (1, "last") if online is not None else (trainer.max_epochs, trainer.select)
     return ChainRun(
         engine_of(trainer.engine, task, start), start, order, max_epochs=epochs, select=select, cost=cost, scale=scale,
@@ -297,9 +285,13 @@ def start_run(
     )  # fmt: skip
 
 
+def order_of(trainer: RuleTrainer, numbers: Array) -> Order:
+    """The order in which a trainer presents some sequences."""
+    return Order(trainer.order, torch.from_numpy(numbers), trainer.seed, trainer.max_epochs)
+
+
 def check_options(trainer: RuleTrainer, net: ChainNet, num_classes: int | None = None) -> None:
     """Refuse options that mean nothing for sequences."""
-    beam = net.width < net.tags
     for what, refused, why in (
         (f"class_weight={trainer.class_weight!r}", trainer.class_weight is not None,
          "a sequence has many tags; give sample_weight, one per sequence"),
@@ -310,8 +302,7 @@ def check_options(trainer: RuleTrainer, net: ChainNet, num_classes: int | None =
         (f"distributed={trainer.distributed!r}", trainer.distributed is not None, "one process learns; leave it out"),
         ("order='random-mistake'", isinstance(trainer.order, str) and trainer.order == "random-mistake",
          "all sequences would be decoded before each step; use 'given' or 'shuffled'"),
-        ("tie='strict'", beam and trainer.tie == "strict",
-         f"decode={net.decode!r} drops tags of equal scores; use 'update' or 'sign'"),
+        ("tie='strict'", trainer.tie == "strict", "a mistake is a sequence with a wrong tag; leave it out"),
         (f"num_classes={num_classes}", num_classes is not None, "the net has its number of tags; leave it out"),
     ):  # fmt: skip
         if refused:

@@ -26,12 +26,6 @@ class ChainNet(Protocol):
     end: nn.Parameter
     features: int
     tags: int
-    decode: str
-    beam_width: int
-
-    @property
-    def width(self) -> int:
-        """How many tags are kept at each position."""
 
 
 def _padded(array: Array) -> Array:
@@ -40,17 +34,9 @@ def _padded(array: Array) -> Array:
     return made
 
 
-def plain(sequences: Sequences, dtype: Any) -> tuple[Array, Array, Array, Array]:
-    """Features as the loops read them: (indptr, ids, values, dense), with nothing in what is not there."""
-    none, no_ids = np.empty(0, np.int64), np.empty(0, np.int32)
-    values, dense = np.empty(0, dtype), np.empty((0, 0), dtype)
-    if sequences.dense is not None:
-        return none, no_ids, values, sequences.dense.astype(dtype, copy=False)
-    assert sequences.indptr is not None
-    assert sequences.ids is not None
-    if sequences.values is not None:
-        values = sequences.values.astype(dtype, copy=False)
-    return sequences.indptr, sequences.ids, values, dense
+def numpy_type(dtype: torch.dtype) -> type[np.floating[Any]]:
+    """The type in which the rule learns for a net of this type."""
+    return np.float32 if dtype.itemsize <= 4 else np.float64
 
 
 @dataclass(eq=False)
@@ -72,42 +58,29 @@ class ChainWeights:
     end: Array
 
     @classmethod
-    def zeros(cls, features: int, tags: int, dtype: Any = np.float64) -> ChainWeights:
-        """No rows, and zeros."""
-        trans = _padded(np.zeros((tags + 1, tags), dtype))
-        return cls(
-            np.full(features, -1, np.int32), np.zeros((0, trans.shape[1]), dtype), 0, trans, np.zeros(tags, dtype)
-        )
-
-    @classmethod
     def view(cls, net: ChainNet) -> ChainWeights:
-        """The weights of a net, to decode with: in rows per feature."""
-        for name in ("weight", "transition", "end"):
-            values = getattr(net, name).detach()
-            # a finite sum, which is found quickly, has finite terms
-            if not torch.isfinite(values.sum()) and not torch.isfinite(values).all():
+        """The weights of a net with a row for every feature, in its type or, of half precision, in float32."""
+        parts = [values.detach().cpu() for values in (net.weight, net.transition, net.end)]
+        for name, values in zip(("weight", "transition", "end"), parts, strict=True):
+            if not torch.isfinite(values).all():
                 raise ValueError(f"net.{name} is not finite; reset the weights first")
-        weight, trans, end = (
-            np.asarray(each.detach().cpu().float() if each.dtype.itemsize < 4 else each.detach().cpu())
-            for each in (net.weight, net.transition, net.end)
-        )
+        weight, trans, end = (np.asarray(each.float() if each.dtype.itemsize < 4 else each) for each in parts)
         rows, slot = np.require(weight.T, None, ["C", "W"]), np.arange(net.features, dtype=np.int32)
-        return cls(slot, rows, len(rows), _padded(trans), np.require(end, None, ["C", "W"]))
+        return cls(slot, _padded(rows), len(rows), _padded(trans), np.require(end, None, ["C", "W"]))
 
     @classmethod
     def of(cls, net: ChainNet) -> ChainWeights:
-        """A copy of the weights of a net in float64, without rows of zeros."""
+        """A copy of the weights of a net, without rows of zeros."""
         given = cls.view(net)
-        return cls.packed(net.features, np.flatnonzero(given.rows.any(1)), given.rows, given.trans, given.end)
+        active = np.flatnonzero(given.rows.any(1))
+        return cls.packed(net.features, active, given.rows[active], given.trans, given.end)
 
     @classmethod
-    def packed(cls, features: int, active: Array, weight: Array, trans: Array, end: Array) -> ChainWeights:
-        """From the features that have rows, and the rows of these or of all features, in float64."""
-        slot = np.full(features, -1, np.int32)
+    def packed(cls, features: int, active: Array, rows: Array, trans: Array, end: Array) -> ChainWeights:
+        """A copy of the rows of some features, transitions and end."""
+        slot, count = np.full(features, -1, np.int32), len(end)
         slot[active] = np.arange(len(active))
-        rows = weight if len(weight) == len(active) else weight[active]
-        return cls(slot, _padded(rows[:, : len(end)].astype(np.float64)), len(active),
-                   _padded(trans[:, : len(end)].astype(np.float64)), end.astype(np.float64))  # fmt: skip
+        return cls(slot, _padded(rows[:, :count]), len(active), _padded(trans[:, :count]), end.copy())
 
     def unpacked(self) -> tuple[Array, Array, Array, Array]:
         """Features with weights other than 0 in ascending order, their rows, transitions and end, without padding."""
@@ -117,13 +90,13 @@ class ChainWeights:
         return active[some], rows[some], self.trans[:, :tags], self.end
 
     def astype(self, dtype: Any) -> ChainWeights:
-        """A copy in another type, without room for more rows."""
+        """A copy in a type, without room for more rows."""
         rows, trans, end = (array.astype(dtype) for array in (self.rows[: self.used], self.trans, self.end))
         return ChainWeights(self.slot.copy(), rows, self.used, trans, end)
 
     def rounded(self, dtype: torch.dtype) -> ChainWeights:
-        """A copy rounded to the type of a net, and as this net decodes."""
-        made = self.astype(np.float32 if dtype.itemsize <= 4 else np.float64)
+        """A copy rounded to the type of a net."""
+        made = self.astype(numpy_type(dtype))
         if dtype.itemsize < 4:
             for array in (made.rows, made.trans, made.end):
                 array[...] = torch.from_numpy(array).to(dtype).to(torch.float32).numpy()
@@ -136,33 +109,45 @@ class ChainWeights:
         weight[:, torch.from_numpy(active)] = torch.from_numpy(rows).to(dtype).t()
         return weight, torch.tensor(trans, dtype=dtype), torch.tensor(end, dtype=dtype)
 
-    def scaled(self, factor: float, over: float = 1.0) -> ChainWeights:
-        """A copy in float64, divided and multiplied."""
-        return self.astype(np.float64).scale(factor, over)
-
     def scale(self, factor: float, over: float = 1.0) -> ChainWeights:
         """Divide and multiply the weights themselves."""
         for array in (self.rows, self.trans, self.end):
-            if over != 1.0:
-                array /= over
-            if factor != 1.0:
-                array *= factor
+            array /= over
+            array *= factor
+        return self
+
+    def mean(self, moment: ChainWeights, steps: int, scale: float = 1.0) -> ChainWeights:
+        """(steps·w − moment)/steps·scale, the mean of all weights so far: see :meth:`ChainLog.averaged`."""
+        made, active = moment.astype(self.trans.dtype), np.flatnonzero(moment.slot >= 0)
+
+        def less(own: Array, other: Array) -> Array:
+            found: Array = (own.astype(np.float64) * steps - other) / steps * scale
+            return found
+
+        for first in range(0, len(active), _BLOCK):  # which makes no second copy of all rows
+            at = active[first : first + _BLOCK]
+            known, slots = self.slot[at] >= 0, moment.slot[at]
+            own = np.zeros((len(at), self.trans.shape[1]))
+            own[known] = self.rows[self.slot[at[known]]]
+            made.rows[slots] = less(own, moment.rows[slots])
+        made.trans[:], made.end[:] = less(self.trans, moment.trans), less(self.end, moment.end)
+        return made
+
+    def add(self, other: ChainWeights) -> ChainWeights:
+        """Add other weights, in place."""
+        active = np.flatnonzero(other.slot >= 0)
+        new = active[self.slot[active] < 0]
+        self.ensure(len(new))
+        self.slot[new] = self.used + np.arange(len(new))
+        self.used += len(new)
+        self.rows[self.slot[active]] += other.rows[other.slot[active]]
+        self.trans += other.trans
+        self.end += other.end
         return self
 
     def __bool__(self) -> bool:
         """Whether any weight is not 0."""
         return any(bool(array.any()) for array in (self.rows[: self.used], self.trans, self.end))
-
-    @property
-    def whole(self) -> bool:
-        """Whether all weights are integers."""
-        return all(bool((np.rint(array) == array).all()) for array in (self.rows[: self.used], self.trans, self.end))
-
-    @property
-    def largest(self) -> float:
-        """The largest absolute value."""
-        arrays = (self.rows[: self.used], self.trans, self.end)
-        return max(float(max(array.max(initial=0), -array.min(initial=0))) for array in arrays)
 
     @property
     def norm(self) -> float:
@@ -175,26 +160,18 @@ class ChainWeights:
         """A hash by which weights are recognised when they come back."""
         made = hashlib.blake2b(digest_size=16)
         active, *numbers = self.unpacked()
-        for array in (active.astype(np.int64), *(each.astype(np.float64) + 0.0 for each in numbers)):  # −0 is 0
+        for array in (active.astype(np.int64), *(each + 0.0 for each in numbers)):  # −0 is 0
             made.update(np.ascontiguousarray(array).tobytes())
         return made.digest()
 
-    def grow(self) -> None:
-        """Make room for more rows."""
-        room = min(len(self.slot), max(1024, 2 * len(self.rows)))
-        made = np.zeros((room, self.rows.shape[1]), self.rows.dtype)
-        made[: self.used] = self.rows[: self.used]
-        self.rows = made
-
     def ensure(self, more: int) -> None:
-        """Make room for so many more rows, if it is not there."""
-        while len(self.rows) < min(len(self.slot), self.used + more):
-            self.grow()
-
-    def bounds(self) -> tuple[Array, Array]:
-        """The smallest and largest transition from each tag."""
-        pairs = self.trans[: len(self.end), : len(self.end)]
-        return np.ascontiguousarray(pairs.min(1)), np.ascontiguousarray(pairs.max(1))
+        """Make room for more rows, if it is not there."""
+        wanted = min(len(self.slot), self.used + more)
+        if len(self.rows) < wanted:
+            room = min(len(self.slot), max(1024, 2 * len(self.rows), wanted))
+            made = np.zeros((room, self.trans.shape[1]), self.rows.dtype)
+            made[: self.used] = self.rows[: self.used]
+            self.rows = made
 
     @torch.no_grad()
     def write_to(self, net: ChainNet) -> None:
@@ -213,24 +190,31 @@ class ChainWeights:
         net.transition.copy_(torch.from_numpy(np.ascontiguousarray(self.trans[:, : net.tags])))
         net.end.copy_(torch.from_numpy(self.end))
 
-    def decode(self, sequences: Sequences, width: int, n_jobs: int | None = None) -> Array:
+    def loop_arrays(self) -> tuple[Array, ...]:
+        """The arrays of the compiled loops: the weights, and the smallest and largest transition from each tag."""
+        pairs = self.trans[: len(self.end), : len(self.end)]
+        bounds = np.ascontiguousarray(pairs.min(1)), np.ascontiguousarray(pairs.max(1))
+        return (self.slot, self.rows, self.trans, self.end, *bounds)
+
+    def loop_data(self, sequences: Sequences) -> tuple[Array, Array, Array]:
+        """Features as the compiled loops read them, the values in the type of the weights; none if each is 1."""
+        values = np.empty(0) if sequences.values is None else sequences.values
+        return sequences.indptr, sequences.ids, values.astype(self.trans.dtype, copy=False)
+
+    def decode(self, sequences: Sequences, n_jobs: int | None = None) -> Array:
         """The best tags of all sequences, as one array (T,)."""
         from torchperc.sequences import loops
 
-        tags, (lows, highs) = np.empty(sequences.tokens, np.int64), self.bounds()
-        data = plain(sequences, self.trans.dtype)
-        threads = compiling.threads(n_jobs)
+        if sequences.width != len(self.slot):
+            raise ValueError(f"X has {sequences.width} features but {len(self.slot)} are needed, as the model has")
+        tags, data, weights = np.empty(sequences.tokens, np.int64), self.loop_data(sequences), self.loop_arrays()
         bad: list[int] = []
 
         def stretch(first: int, end: int) -> None:
-            found = loops.decode(
-                data, sequences.offsets, first, end, self.slot, self.rows, self.trans, self.end, lows, highs, width,
-                tags,
-            )  # fmt: skip
-            if found >= 0:
-                bad.append(found)
+            found = loops.decode(data, sequences.offsets, np.arange(first, end), weights, tags)
+            bad.extend([found] if found >= 0 else [])
 
-        compiling.on_all_cores(stretch, len(sequences), threads)
+        compiling.on_all_cores(stretch, len(sequences), compiling.threads(n_jobs))
         if bad:
             raise ValueError(
                 f"sequence {min(bad)} has a score that is not finite; its features or the weights are too large"
@@ -241,45 +225,27 @@ class ChainWeights:
         """Make the updates of log entries, in place."""
         from torchperc.sequences import loops
 
-        data, done, state = plain(sequences, self.trans.dtype), 0, np.array([self.used, 0, 0])
+        data, done, state = self.loop_data(sequences), 0, np.array([self.used, 0, 0])
         while done < len(index):
-            done = loops.replay(
-                data, sequences.offsets, y, index, done, coefs, bounds, wrong, self.slot, self.rows, self.trans,
-                self.end, state,
-            )  # fmt: skip
-            self.used = int(state[0])
+            weights = self.loop_arrays()
+            done = loops.replay(data, sequences.offsets, y, index, done, coefs, bounds, wrong, weights, state)
+            self.used = int(state[loops.USED])
             if done < len(index):
-                self.grow()
+                self.ensure(int(np.diff(sequences.indptr[sequences.offsets[index[done] : index[done] + 2]])[0]))
 
-    def leads(self, sequences: Sequences, tags: Array, y: Array) -> Array:
+    def score_differences(self, sequences: Sequences, tags: Array, y: Array) -> Array:
         """s(x, tags) − s(x, y) of every sequence, in float64: (N,). What both have in common is not summed up."""
-        count, first = len(self.end), sequences.offsets[:-1]
+        count, first, last = len(self.end), sequences.offsets[:-1], sequences.offsets[1:] - 1
         total = np.zeros(sequences.tokens)
         for sign, each in ((1.0, tags), (-1.0, y)):
             before = np.concatenate(([count], each[:-1]))
             before[first] = count
             total += sign * self.trans[before, each]
-            total[sequences.offsets[1:] - 1] += sign * self.end[each[sequences.offsets[1:] - 1]]
-        at = (tags != y).nonzero()[0]
-        features, numbers, values = _features_of(sequences, at)
-        here = self.slot[features] >= 0
-        rows, owner = self.slot[features[here]], at[numbers[here]]
+            total[last] += sign * self.end[each[last]]
+        owner = np.repeat(np.arange(sequences.tokens), np.diff(sequences.indptr))
+        counts = (tags != y)[owner] & (self.slot[sequences.ids] >= 0)
+        rows, owner = self.slot[sequences.ids[counts]], owner[counts]
         gains = self.rows[rows, tags[owner]].astype(np.float64) - self.rows[rows, y[owner]]
-        np.add.at(total, owner, gains * values[here])
+        np.add.at(total, owner, gains if sequences.values is None else gains * sequences.values[counts])
         made: Array = np.add.reduceat(total, first)
         return made
-
-
-def _features_of(sequences: Sequences, tokens: Array) -> tuple[Array, Array, Array]:
-    """The features of some tokens, by which of them each is, and their values, in float64."""
-    if sequences.dense is not None:
-        part = sequences.dense[tokens]
-        numbers, features = part.nonzero()
-        return features, numbers, part[numbers, features].astype(np.float64)
-    assert sequences.indptr is not None
-    assert sequences.ids is not None
-    counts = sequences.indptr[tokens + 1] - sequences.indptr[tokens]
-    numbers = np.repeat(np.arange(len(tokens)), counts)
-    at = np.arange(len(numbers)) + np.repeat(sequences.indptr[tokens] - (counts.cumsum() - counts), counts)
-    values = np.ones(len(at)) if sequences.values is None else sequences.values[at].astype(np.float64)
-    return sequences.ids[at], numbers, values

@@ -4,7 +4,9 @@ They work in pipelines, searches and cross-validation, accept frames, arrays, sp
 labels, sample and class weights, and learn in chunks by ``partial_fit``.
 """
 
-from torchperc._lazy import attach, requires
+from lazy_loader import attach_stub
+
+from torchperc._lazy import requires
 
 requires(__name__, "sklearn")
-__getattr__, __dir__, __all__ = attach(__name__, __file__, {"Ending": "Verdict"})
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -3,8 +3,7 @@ from .base import LinearEstimator as LinearEstimator
 from .base import Verdict as Verdict
 from .base import expected_failed_checks as expected_failed_checks
 from .gradient import DescentRecord as DescentRecord
-from .gradient import GradientClassifier as GradientClassifier
-from .gradient import GradientEstimator as GradientEstimator
+from .gradient import GradientDescent as GradientDescent
 from .gradient import LMSClassifier as LMSClassifier
 from .gradient import LMSRegressor as LMSRegressor
 from .gradient import LogisticClassifier as LogisticClassifier

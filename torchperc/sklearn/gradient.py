@@ -5,37 +5,45 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from sklearn.base import RegressorMixin
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import RegressorMixin, is_regressor
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import row_norms
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor, nn
+from torch import nn
 
 from torchperc import _checks as checks
 from torchperc.descent.minimise import minimise
+from torchperc.descent.objective import Objective
 from torchperc.descent.sgd import descend
-from torchperc.model.fitted import FittedModel
+from torchperc.nn import derivatives
 from torchperc.nn.functional import TARGETS
-from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead
-from torchperc.nn.modules import LinearNet
-from torchperc.rules.conventions import STEP_ENGINES, Verdict
-from torchperc.rules.orders import Order
-from torchperc.sklearn.base import RECENT, LinearClassifier, LinearEstimator, Net, say
-from torchperc.sklearn.conversion import regression_weights
-from torchperc.sklearn.inputs import Array, RealSamples, Samples, factors_of
-from torchperc.sklearn.passes import SCHEDULES, Course, MeanLoss, Slope, mean_loss
+from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, SquaredHead, loss_code
+from torchperc.rules.conventions import Verdict
+from torchperc.samples.parts import as_rows
+from torchperc.samples.rows import Rows
+from torchperc.sklearn.base import (
+    RECENT,
+    Array,
+    LinearClassifier,
+    LinearEstimator,
+    Net,
+    Samples,
+    net_weights,
+    sample_weights,
+    weights_of,
+)
+from torchperc.theory.rates import largest_eigenvalue
 
 UPDATES = ("batch", "sample", "optimum")
-SLOWEST = 1e-6  # the learning rate at which schedule="adaptive" ends
-ORDERS = ("given", "shuffled")
-Ending = Verdict  # its name in pickles of version 0.1
-_E = TypeVar("_E", bound="GradientEstimator")
+QUADRATIC_UP_TO = 1024  # features up to which batch descent on squares keeps their matrix, if samples are more
+_E = TypeVar("_E", bound="GradientDescent")
 
 
 @dataclass(frozen=True)
@@ -59,82 +67,75 @@ class DescentRecord:
         return f"epoch {self.epoch}: loss {self.loss:.6g}{rest}"
 
 
-def _can_stream(estimator: GradientEstimator) -> bool:
+class _Quadratic:
+    """Loss and gradient of the squared loss by its matrix, so that a step costs d², however many samples there are."""
+
+    def __init__(self, objective: Objective) -> None:
+        zero = np.zeros((1, objective.width))
+        one = Objective(
+            RegressionHead(), objective.X, np.zeros(len(objective)), 1, objective.bias, objective.l2,
+            objective.sample_weight,
+        )  # fmt: skip
+        self._hessian = one.hessian(one.at(zero))
+        start = objective.at(np.zeros((objective.units, objective.width)))
+        self._loss, self._gradient = start.loss, start.gradient
+
+    def __call__(self, weights: Array) -> tuple[float, Array]:
+        bent = weights @ self._hessian
+        return max(self._loss + float((weights * (self._gradient + bent / 2)).sum()), 0.0), self._gradient + bent
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Samples, what is minimised over them, and what an epoch of steps reads instead of X."""
+
+    samples: Samples
+    objective: Objective
+    rows: Rows | None = None  # of single-sample steps
+    quadratic: _Quadratic | None = None  # of full-batch steps on squares
+
+
+def _can_stream(estimator: GradientDescent) -> bool:
     if estimator.update == "optimum":
         raise AttributeError("there is no partial_fit with update='optimum', which needs all samples together; use fit")
     return True
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GradientEstimator(LinearEstimator):
-    """What the estimators below share: descent on Σ c·loss/Σ c + ½·l2·‖w‖² + l1·‖w‖₁.
+class GradientDescent(LinearEstimator):
+    """What the estimators below share: descent on Σ c·loss/Σ c + ½·l2·‖w‖².
 
     Parameters not listed here are those of :class:`LinearEstimator`; with ``early_stopping``, the mean loss of the
     held-out samples decides and the weights of the best epoch are restored.
 
     Args:
         update: ``"batch"``: each epoch is a step along the gradient of the mean over all samples, or over each batch of
-            ``batch_size``; ``"sample"``: a step for each sample; ``"optimum"``: the minimum itself, by
-            :func:`torchperc.minimise`.
+            ``batch_size``; ``"sample"``: a step for each sample, by :func:`torchperc.descend`; ``"optimum"``: the
+            minimum itself, by :func:`torchperc.minimise`.
         lr: the learning rate η, or ``"auto"`` for 1/L, the largest at which the loss is certain to fall: L bounds the
             curvature of the loss, of any batch or of any sample. ``"optimum"`` has none.
-        max_iter: epochs at most.
         tol: all samples at once: converged when max ``|gradient|`` ≤ tol. Samples or batches: when the loss has not
             fallen by more than tol for ``n_iter_no_change`` epochs. Optimum: when the relative gap is at most tol².
             ``None``: all ``max_iter`` epochs are made, without a warning.
         l2: the weight of the penalty ½·‖w‖²; the intercept is not penalised.
-        l1: the weight of the penalty ‖w‖₁, for ``update="sample"``: after each step, weights of the sample's non-zeros
-            move towards 0 by all the penalty that they have not had yet, and stop there. With ``l2`` it is the elastic
-            net; SGDClassifier's ``alpha`` and ``l1_ratio`` are l2 = alpha·(1 − l1_ratio) and l1 = alpha·l1_ratio.
-        schedule: the learning rate of step t = 1, 2, …, as SGDClassifier has it. ``"constant"``: lr; ``"invscaling"``:
-            lr/t^power_t; ``"optimal"``: 1/(α·(t₀ + t − 1)) with α = l1 + l2 and t₀ = α^(−3/4); ``"adaptive"``: lr,
-            divided by 5 whenever training would stop for ``tol`` or early stopping, until it is at most 1e-6.
-            ``partial_fit`` goes on counting, ``fit`` begins anew.
-        power_t: the exponent of ``"invscaling"``.
-        average: ``True`` makes ``coef_`` and ``intercept_`` the mean of the weights after each step, an integer the
-            mean from that step on.
         batch_size: samples in a batch; all by default.
-        order: of samples and batches: ``"shuffled"`` anew in each epoch, or ``"given"``.
-        engine: of single-sample steps; see :func:`torchperc.descend`.
 
     Attributes:
         net_: the weights as a torch module; ``coef_`` and ``intercept_`` are the same.
         n_iter_: epochs made.
-        lr_: the learning rate of the first step.
+        lr_: the learning rate.
         loss_: the loss of the weights on the training samples, with the penalty.
         verdict_: how the run ended, a :class:`torchperc.Verdict`: ``CONVERGED``, ``STOPPED_EARLY``, ``BUDGET`` or
             ``UNBOUNDED``.
         history_: a :class:`DescentRecord` for each epoch; by ``partial_fit`` for each of the last 1000 calls.
+        n_errors_: of a classifier, how many training samples it decides wrongly.
     """
 
     update: str = "batch"
     lr: float | str = "auto"
     tol: float | None = 1e-4
     l2: float = 0.0
-    l1: float = 0.0
-    schedule: str = "constant"
-    power_t: float = 0.5
-    average: bool | int = False
     batch_size: int | None = None
-    order: str = "shuffled"
-    engine: str = "auto"
-
-    @property
-    def _unlike_copies(self) -> str | None:
-        if self.early_stopping:
-            return "copies of one sample may be held out and learned from"
-        if self.update == "optimum" and isinstance(self._head, LogisticHead) and not self.l2:
-            return "without l2, samples that a hyperplane separates have no minimum that could be the same"
-        if self.update == "sample" or self.batch_size is not None:
-            return super()._unlike_copies
-        return None
-
-    @property
-    def _unlike_others(self) -> dict[str, str]:
-        if self.schedule not in ("invscaling", "optimal"):
-            return {}
-        reason = f"schedule={self.schedule!r} is not suited to unscaled samples of weight 1000"
-        return {"check_class_weight_classifiers": reason}
 
     def fit(self: _E, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> _E:
         """Learn from samples X (N, d), dense or sparse, and labels or real targets y (N,).
@@ -144,84 +145,79 @@ class GradientEstimator(LinearEstimator):
         """
         self._check_parameters()
         seed, going_on = self._seed(), self._goes_on()
-        samples = self._samples(X, y, sample_weight, going_on).counted()
+        known = self.classes_ if going_on and hasattr(self, "classes_") else None
+        samples = self._samples(X, y, sample_weight, known, whole=True).counted()
         net, samples = self._start(samples, going_on)
         if self.update == "optimum":
-            records, ending = self._minimise(net, samples)
-            loss, rate = self._loss(samples), math.nan
+            records, verdict = self._minimise(net, samples)
+            rate = math.nan
         else:
-            part, held = samples.hold_out(self.validation_fraction, seed) if self.early_stopping else (samples, None)
-            loss = self._loss(part, MeanLoss if self._in_batches(len(part)) else mean_loss)
-            rate = self._rate(loss)
-            watch = None if held is None else self._loss(held)
-            net, records, ending = self._descend(net, loss, watch, self._course(rate), seed)
-        self._keep(net, loss, rate, records, ending)
+            samples, held = samples.hold_out(self.validation_fraction, seed) if self.early_stopping else (samples, None)
+            rate = self._rate(samples)
+            net, records, verdict = self._descend(net, samples, held, rate, seed)
+        self._keep(net, samples, rate, records, verdict)
         self._chunks: list[DescentRecord] = []
-        self._online: tuple[Net | None, Course] | None = None  # with the last weights where net_ has averaged ones
-        if ending is Verdict.UNBOUNDED or (ending is Verdict.BUDGET and self.tol is not None):
+        if verdict is Verdict.UNBOUNDED or (verdict is Verdict.BUDGET and self.tol is not None):
             warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
+        return self
+
+    @available_if(_can_stream)  # type: ignore[untyped-decorator]
+    def partial_fit(
+        self: _E,
+        X: checks.Data,
+        y: checks.Data,
+        classes: checks.Data | None = None,
+        sample_weight: checks.Data | None = None,
+    ) -> _E:
+        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
+
+        A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
+        Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
+        """
+        self._refuse_in_chunks()
+        self._check_parameters()
+        self._learn_chunk(self._chunk(X, y, classes, sample_weight))  # of LinearClassifier
         return self
 
     def _learn_chunk(self, samples: Samples) -> None:
         """One epoch over a chunk, going on from the weights at hand."""
         net, samples = self._start(samples.counted(), vars(self).get("net_") is not None)
-        loss = self._loss(samples)
         before: list[DescentRecord] = vars(self).get("_chunks", [])[1 - RECENT :]
         calls = before[-1].epoch if before else 0
-        rate = min(self._rate(loss), self.lr_) if before and self.lr == "auto" else self._rate(loss)
-        order = Order(self.order, torch.arange(len(samples)), self._seed() + calls)
-        course = self._course(rate)
-        if (online := vars(self).get("_online")) is not None:
-            net = copy.deepcopy(online[0]) if course.first and online[0] is not None else net
-            course.made, course.count, course.total = online[1].made, online[1].count, online[1].total
-        record = self._epoch(net, _numbers(net), loss, course, order, calls)
-        say(self.verbose, record)
-        self._keep(_averaged(net, course), loss, rate, [*before, record], Verdict.BUDGET)
-        self._chunks, self._online = self.history_, (net if course.first else None, course)
+        rate = self._rate(samples)
+        if before and self.lr == "auto":
+            rate = min(rate, self.lr_)
+        order = np.random.default_rng(self._seed() + calls)
+        record = self._epoch(net, self._problem(samples, 1), rate, order, calls)
+        self._say(record)
+        self._keep(net, samples, rate, [*before, record], Verdict.BUDGET)
+        self._chunks = self.history_
 
-    def _samples(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, going_on: bool) -> Samples:
-        """Checked samples of a whole fit."""
-        raise NotImplementedError
+    # --- parameters ---
+
+    def _unlike_copies(self) -> str | None:
+        if self.early_stopping:
+            return "copies of one sample may be held out and learned from"
+        if self.update == "optimum" and isinstance(self._head, LogisticHead) and not self.l2:
+            return "without l2, samples that a hyperplane separates have no minimum that could be the same"
+        if self.update == "sample" or self.batch_size is not None:
+            return super()._unlike_copies()
+        return None
 
     def _check_parameters(self) -> None:
         self._check_shared()
         checks.one_of("update", self.update, UPDATES)
-        checks.one_of("order", self.order, ORDERS)
         if isinstance(self.lr, str):
             checks.one_of("lr", self.lr, ("auto",))
         else:
             checks.number("lr", self.lr, above=0)
-        checks.one_of("engine", self.engine, STEP_ENGINES)
-        for name in ("l2", "l1", "power_t"):
-            checks.number(name, getattr(self, name), at_least=0)
-        checks.one_of("schedule", self.schedule, SCHEDULES)
-        if not isinstance(self.average, bool):
-            checks.whole("average", self.average, at_least=0)
-        if self.l1 and self.update != "sample":
-            raise ValueError(
-                f"l1={self.l1:g} needs update='sample', found {self.update!r}; l2 is valid with every update"
-            )
-        if self.l1 and self.engine not in ("auto", "compiled"):
-            raise ValueError(f"engine={self.engine!r} does not know l1={self.l1:g}; use engine='auto'")
-        if self.l1 and self.average:
-            raise ValueError(f"average={self.average} works with l2 only, found l1={self.l1:g}; leave one of them out")
-        if self.schedule == "optimal" and not self.l1 + self.l2:
-            raise ValueError("schedule='optimal' is computed from the penalty; use l2 > 0, or another schedule")
-        for name, plain in (("schedule", "constant"), ("average", False), ("early_stopping", False)):
-            if self.update == "optimum" and getattr(self, name) != plain:
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} has no effect with update='optimum', which makes no steps"
-                )
+        checks.number("l2", self.l2, at_least=0)
+        if self.update == "optimum" and self.early_stopping:
+            raise ValueError("early_stopping=True has no effect with update='optimum', which makes no steps")
         if self.batch_size is not None:
             checks.whole("batch_size", self.batch_size, at_least=1)
             if self.update != "batch":
                 raise ValueError(f"batch_size={self.batch_size} needs update='batch', found {self.update!r}")
-
-    def _loss(self, samples: Samples, kind: Callable[..., MeanLoss] = MeanLoss) -> MeanLoss:
-        return kind(self._head, samples, self.fit_intercept, float(self.l2), float(self.l1))
-
-    def _course(self, rate: float) -> Course:
-        return Course(rate, self.schedule, float(self.power_t), float(self.l1 + self.l2), first=int(self.average))
 
     @property
     def _tol(self) -> float:
@@ -230,121 +226,122 @@ class GradientEstimator(LinearEstimator):
     def _in_batches(self, count: int) -> bool:
         return self.update == "sample" or (self.batch_size is not None and self.batch_size < count)
 
-    def _rate(self, loss: MeanLoss) -> float:
-        if self.schedule == "optimal":
-            return float(self._course(1.0).rates(1)[0])
+    def _objective(self, samples: Samples) -> Objective:
+        weight = None if samples.weight is None else samples.weight / samples.weight.mean()
+        return Objective(
+            self._head, samples.X, samples.labels, samples.units, self.fit_intercept, float(self.l2), weight
+        )
+
+    def _problem(self, samples: Samples, epochs: int) -> _Problem:
+        """Samples made ready for some epochs."""
+        objective = self._objective(samples)
+        if self.update == "sample":
+            kind = torch.float32 if samples.X.dtype == np.float32 else torch.float64
+            return _Problem(samples, objective, rows=as_rows(samples.X, dtype=kind))
+        small = objective.width <= min(QUADRATIC_UP_TO, len(samples) - 1) and epochs > objective.width // 2
+        if small and isinstance(self._head, SquaredHead) and not self._in_batches(len(samples)):
+            return _Problem(samples, objective, quadratic=_Quadratic(objective))
+        return _Problem(samples, objective)
+
+    def _rate(self, samples: Samples) -> float:
+        """The learning rate, or 1/L: of single samples L = max c·(h·‖φ‖² + l2), else L = h·λ + l2.
+
+        λ is the largest eigenvalue of the mean of c·φφᵀ, for batches the largest c·‖φ‖², where c is 1 on average.
+        """
         if not isinstance(self.lr, str):
             return float(self.lr)
+        with np.errstate(over="ignore"):
+            squares = row_norms(samples.X, squared=True).astype(np.float64) + self.fit_intercept
+        if not math.isfinite(squares.max()):
+            raise ValueError("X holds values whose squares overflow; scale it, for instance with StandardScaler")
+        h, weight = derivatives.curvature_bound(loss_code(self._head)[0], samples.units), samples.weight
         if self.update == "sample":
-            return loss.sample_rate()
-        return loss.batch_rate() if self._in_batches(len(loss)) else loss.full_rate()
+            return derivatives.safe_lr(float(((h * squares + self.l2) * (1.0 if weight is None else weight)).max()))
+        if self._in_batches(len(samples)):
+            largest = float((squares if weight is None else squares * weight / weight.mean()).max())
+        elif weight is None:
+            largest = largest_eigenvalue(samples.X, bias=self.fit_intercept)
+        else:
+            root = np.sqrt(weight / weight.mean())[:, None]
+            scaled = [samples.X.multiply(root) if checks.is_sparse(samples.X) else samples.X * root]
+            if self.fit_intercept:
+                scaled.append(root)
+            largest = largest_eigenvalue(_hstack(scaled), bias=False)
+        return derivatives.safe_lr(h * largest + self.l2)
+
+    # --- learning ---
 
     def _descend(
-        self, net: Net, loss: MeanLoss, watch: MeanLoss | None, course: Course, seed: int
+        self, net: Net, samples: Samples, held: Samples | None, rate: float, seed: int
     ) -> tuple[Net, list[DescentRecord], Verdict]:
         """The epochs: the net they end with, what happened in each, and how they ended."""
-        kind = net.weight.dtype
-        net = net.to(torch.float64 if loss.dtype is np.float64 else torch.float32)
-        order, full = Order(self.order, torch.arange(len(loss)), seed), not self._in_batches(len(loss))
+        problem, watch = self._problem(samples, self.max_iter), None if held is None else self._objective(held)
+        full, order = not self._in_batches(len(samples)), np.random.default_rng(seed)
         records: list[DescentRecord] = []
-        numbers = _numbers(net)
-        lowest, since, ending = math.inf, 0, Verdict.BUDGET
+        lowest, since = math.inf, 0
         best, best_loss, unbeaten = net, math.inf, 0  # by the validation loss, and for how many epochs
         for number in range(self.max_iter):
-            record = self._epoch(net, numbers, loss, course, order, number)
-            arrived = full and self._arrived(record, records[-1] if records else None)
-            if watch is not None:
-                kept = _averaged(net, course)
-                value, wrong = watch.value(*_numbers(kept))
-                error = None if wrong is None else wrong / len(watch)
-                record = replace(record, validation_loss=value, validation_error=error)
+            record = self._epoch(net, problem, rate, order, number)
+            if watch is not None and held is not None:
+                scores = watch.scores(_weights(net))
+                value = float(np.average(watch.terms(scores).loss, weights=watch.sample_weight))
+                record = replace(record, validation_loss=value, validation_error=self._error(scores, held))
                 unbeaten += 1
                 if value < best_loss:
-                    best, best_loss, unbeaten = copy.deepcopy(kept), value, 0
+                    best, best_loss, unbeaten = copy.deepcopy(net), value, 0
             records.append(record)
-            say(self.verbose, record)
+            self._say(record)
             since = 0 if record.loss < lowest - self._tol else since + 1
             lowest = min(lowest, record.loss)
-            stalled = (not full or self.schedule == "adaptive") and since >= self.n_iter_no_change
-            if self.schedule == "adaptive" and not arrived and course.rate > SLOWEST:
-                if stalled or unbeaten >= self.n_iter_no_change:
-                    course.rate, since, unbeaten = course.rate / 5, 0, 0
-                continue
-            if arrived or stalled:
-                ending = Verdict.CONVERGED
-                break
+            if self._arrived(records) if full else since >= self.n_iter_no_change:
+                return net if watch is None else best, records, Verdict.CONVERGED
             if unbeaten >= self.n_iter_no_change:
-                ending = Verdict.STOPPED_EARLY
-                break
-        return (_averaged(net, course) if watch is None else best).to(kind), records, ending
+                return best, records, Verdict.STOPPED_EARLY
+        return net if watch is None else best, records, Verdict.BUDGET
 
-    def _flat(self, steepest: float) -> bool:
-        """Whether max |gradient| is so small that no step is made."""
-        return steepest <= self._tol
-
-    def _arrived(self, record: DescentRecord, before: DescentRecord | None) -> bool:
-        """Whether full-batch descent has converged, by an epoch and the one before."""
-        return record.gradient is not None and self._flat(record.gradient)
+    def _arrived(self, records: list[DescentRecord]) -> bool:
+        """Whether full-batch descent has converged."""
+        return (records[-1].gradient or 0.0) <= self._tol
 
     def _epoch(
-        self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, order: Order, number: int
+        self, net: Net, problem: _Problem, rate: float, order: np.random.Generator, number: int
     ) -> DescentRecord:
         """Change the net by one epoch; say what loss and max |g| were before."""
-        weight, bias = numbers
-        mean, steepest = 0.0, None
+        samples, objective, loss, steepest = problem.samples, problem.objective, 0.0, None
+        index = order.permutation(len(samples)) if self.shuffle else np.arange(len(samples))
         with np.errstate(over="ignore", invalid="ignore"):  # a loss that is not finite is looked out for
-            if not self._in_batches(len(loss)):
-                slope = loss.at(weight, bias)
-                mean, steepest = slope.loss, float(max(np.abs(slope.weight).max(), np.abs(slope.bias).max()))
-                if not self._flat(steepest):
-                    _step(weight, bias, slope, course)
-            elif self.update == "sample":
-                mean = self._by_samples(net, numbers, loss, course, torch.cat(list(order.epoch(number))))
+            if self.update == "sample":
+                scores = descend(
+                    net, self._head, problem.rows, samples.labels, rate, sample_weight=samples.weight, l2=self.l2,
+                    order=index,
+                )  # fmt: skip
+                losses = objective.terms(scores.double().numpy().reshape(len(index), -1), index).loss
+                weight = None if samples.weight is None else samples.weight[index]
+                loss = float(np.average(losses, weights=weight)) + objective.penalty_of(_weights(net))
+            elif self._in_batches(len(samples)):
+                size = int(self.batch_size or 1)
+                for first in range(0, len(index), size):
+                    part = objective.part(index[first : first + size])
+                    point = part.at(_weights(net))
+                    _write(net, point.weights - rate * point.gradient)
+                    loss += point.loss * len(part) / len(index)
             else:
-                index = torch.cat(list(order.epoch(number)))
-                for ids in index.split(int(self.batch_size or len(index))):
-                    slope = loss.over(ids.numpy(), weight, bias)
-                    _step(weight, bias, slope, course)
-                    mean += slope.loss * len(ids) / len(index)
-        return self._checked(DescentRecord(number + 1, mean, steepest), course.rate)
-
-    def _by_samples(
-        self, net: Net, numbers: tuple[Array, Array], loss: MeanLoss, course: Course, index: Tensor
-    ) -> float:
-        """One step per sample; the mean loss on the way, with the penalty of the weights in the end."""
-        rate, weights = course.rate, loss.factors
-        weight, bias = (each.copy() if course.first else each for each in numbers)
-        steps = course.rates(len(index))
-        if self.schedule in ("optimal", "invscaling") or self.l1:  # a learning rate of its own for each sample
-            rate, weights = 1.0, np.empty(len(index))
-            weights[index.numpy()] = steps
-            weights *= 1.0 if loss.factors is None else loss.factors
-        if self.l1 and weights is not None:
-            seen = loss.descend_l1(*numbers, index.numpy(), weights, course)
-        else:
-            scores = descend(
-                net, self._head, loss.rows, loss.labels, rate, engine=self.engine, sample_weight=weights, l2=self.l2,
-                order=None if self.order == "given" else index,
-            )  # fmt: skip
-            seen = scores.numpy().reshape(len(index), -1)
-        if course.first:
-            moves, kept = loss.path(seen, index.numpy(), steps)
-            course.add_path(weight, bias, loss.X, index.numpy(), moves, kept)
-        return loss.of_scores(seen, index.numpy()) + loss.penalty(numbers[0])
+                weights = _weights(net)
+                loss, gradient = (problem.quadratic or objective.value_and_gradient)(weights)
+                steepest = float(np.abs(gradient).max())
+                _write(net, weights - rate * gradient)
+        return self._checked(DescentRecord(number + 1, loss, steepest), rate)
 
     def _checked(self, record: DescentRecord, rate: float) -> DescentRecord:
         if math.isfinite(record.loss) and math.isfinite(record.gradient or 0.0):
             return record
-        way = "raise l2, use schedule='constant'" if self.schedule == "optimal" else "use lr='auto'"
         raise ValueError(
-            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; {way} "
-            "or scale X, for instance with StandardScaler"
+            f"the loss became {record.loss} in epoch {record.epoch}: lr={rate:g} is too large for these samples; use "
+            "lr='auto' or scale X, for instance with StandardScaler"
         )
 
-    _gap_is: ClassVar[str] = "tol²"  # the relative gap that update="optimum" is content with
-
-    @property
     def _gap(self) -> float:
+        """The relative gap that update="optimum" is content with."""
         return (self.tol or 0.0) ** 2
 
     def _minimise(self, net: Net, samples: Samples) -> tuple[list[DescentRecord], Verdict]:
@@ -352,125 +349,76 @@ class GradientEstimator(LinearEstimator):
             warnings.filterwarnings("ignore", message="the loss has no minimum")
             found = minimise(
                 net, self._head, samples.X, samples.labels, l2=self.l2, max_iter=self.max_iter,
-                tol=max(self._gap, np.finfo(float).tiny), sample_weight=samples.factors,
+                tol=max(self._gap(), np.finfo(float).tiny), sample_weight=samples.weight,
             )  # fmt: skip
         done = found.converged or found.iterations < self.max_iter  # else there is nothing better but for rounding
-        ending = Verdict.UNBOUNDED if found.unbounded else Verdict.CONVERGED if done else Verdict.BUDGET
-        if self.tol and ending is Verdict.CONVERGED and not found.converged:
+        verdict = Verdict.UNBOUNDED if found.unbounded else Verdict.CONVERGED if done else Verdict.BUDGET
+        if self.tol and verdict is Verdict.CONVERGED and not found.converged:
             warnings.warn(
-                f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than {self._gap_is} = "
-                f"{self._gap:.2g}; raise tol={self.tol:g}, or pass float64",
+                f"rounding to {samples.X.dtype} leaves a relative gap of {found.gap:.2g}, more than tol={self.tol:g} "
+                f"asks for ({self._gap():.2g}); raise tol, or pass float64",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        return [DescentRecord(max(found.iterations, 1), found.loss, found.gradient_norm)], ending
+        return [DescentRecord(max(found.iterations, 1), found.loss, found.gradient_norm)], verdict
 
-    def _keep(self, net: Net, loss: MeanLoss, rate: float, records: list[DescentRecord], ending: Verdict) -> None:
-        weight, bias = _numbers(net)
+    def _keep(self, net: Net, samples: Samples, rate: float, records: list[DescentRecord], verdict: Verdict) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            value, wrong = loss.value(weight, bias)
-        self._checked(replace(records[-1], loss=value), rate)
-        self.net_, self.lr_, self.loss_ = net, rate, value + loss.penalty(weight)
-        self.verdict_, self.history_, self.n_iter_ = ending, records, records[-1].epoch
-        self._keep_more(loss, wrong)
-
-    def _keep_more(self, loss: MeanLoss, wrong: int | None) -> None:
-        """What a kind of estimator knows besides."""
-
-    def _distance(self) -> str:
-        """What full-batch descent compares with tol."""
-        return f"max |gradient| {self.history_[-1].gradient:.2g}"
+            point = self._objective(samples).at(_weights(net))
+        self._checked(replace(records[-1], loss=point.loss), rate)
+        self.net_, self.lr_, self.loss_ = net, rate, point.loss
+        self.verdict_, self.history_, self.n_iter_ = verdict, records, records[-1].epoch
+        if samples.classes is not None:
+            self.classes_ = samples.classes
+            self.n_errors_ = round((self._error(point.scores, samples) or 0.0) * len(samples))
 
     def _warning(self) -> str:
-        name, last = type(self).__name__, self.history_[-1]
+        name = type(self).__name__
         if self.verdict_ is Verdict.UNBOUNDED:
             return f"{name} ended UNBOUNDED: {self.verdict_.sentence}. Use l2 > 0."
-        reached = "" if last.gradient is None else f" ({self._distance()}, tol={self._tol:g})"
-        ways = ["scale the samples, for instance with StandardScaler", f"raise max_iter={self.max_iter}", "raise tol"]
+        ways = [
+            "scale the samples, for instance with StandardScaler",
+            f"raise max_iter={self.max_iter} or tol={self.tol}",
+        ]
         if self.loss_ > self.history_[0].loss:
-            ways.insert(0, f"lower lr, as the loss rose from {self.history_[0].loss:.3g} to {self.loss_:.3g}")
-        if self.update == "batch":
-            ways.append("use update='sample', which comes near the minimum in fewer passes")
+            ways = ["lower lr, as the loss has risen"]
         if self.update != "optimum":
             ways.append("use update='optimum', which goes to the minimum directly")
-        said = f"{name} ended on BUDGET: reached max_iter while the loss is still falling{reached}"
-        return f"{said}. What may help: {'; '.join(ways)}."
+        return f"{name} ended on BUDGET: reached max_iter before tol; {', or '.join(ways)}."
 
 
-def _numbers(net: Net) -> tuple[Array, Array]:
-    """Weight and bias in the net's own memory; without a bias, zeros that no step moves."""
-    weight = net.weight.detach()
-    bias = torch.zeros_like(weight[:, 0]) if net.bias is None else net.bias.detach()
-    return weight.numpy(), bias.numpy()
+def _weights(net: Net) -> Array:
+    """Weights and bias of a net as one float64 matrix, the bias last."""
+    parts = [net.weight.detach()] if net.bias is None else [net.weight.detach(), net.bias.detach()[:, None]]
+    weights: Array = torch.cat(parts, 1).double().numpy()
+    return weights
 
 
-def _step(weight: Array, bias: Array, slope: Slope, course: Course) -> None:
-    rate = course.rates(1)[0]
-    weight -= (rate * slope.weight).astype(weight.dtype, copy=False)
-    bias -= (rate * slope.bias).astype(bias.dtype, copy=False)
-    course.add(weight, bias)
+@torch.no_grad()
+def _write(net: Net, weights: Array) -> None:
+    """Inverse of ``_weights``."""
+    values = torch.from_numpy(weights)
+    net.weight.copy_(values[:, : net.in_features])
+    if net.bias is not None:
+        net.bias.copy_(values[:, -1])
 
 
-def _averaged(net: Net, course: Course) -> Net:
-    """The net with the mean of the weights, where there is one."""
-    if not course.count:
-        return net
-    mean = copy.deepcopy(net)
-    for into, total in zip(_numbers(mean), course.total, strict=True):
-        into[...] = total / course.count
-    return mean
+def _hstack(columns: list[Any]) -> Any:
+    """Columns side by side, dense or CSR."""
+    if not checks.is_sparse(columns[0]):
+        return np.hstack(columns)
+    from scipy.sparse import csr_array, hstack
 
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class GradientClassifier(GradientEstimator, LinearClassifier):
-    """What :class:`LMSClassifier` and :class:`LogisticClassifier` share.
-
-    Parameters and attributes not listed here are those of :class:`GradientEstimator` and :class:`LinearClassifier`.
-
-    Attributes:
-        coef_, intercept_: weights, (1, d) and (1,) for two classes, (K, d) and (K,) for K.
-        classes_: the labels, sorted.
-        n_errors_: how many training samples they decide wrongly.
-        log_: ``None``; a log of mistakes is the rule's.
-    """
-
-    @property
-    def mistakes_(self) -> int:  # type: ignore[override]
-        """The old name of ``n_errors_``; mistakes are the updates of the rule."""
-        warnings.warn("mistakes_ of a gradient estimator is now n_errors_", DeprecationWarning, stacklevel=2)
-        return self.n_errors_
-
-    @available_if(_can_stream)  # type: ignore[untyped-decorator]
-    def partial_fit(
-        self,
-        X: checks.Data,
-        y: checks.Data,
-        classes: checks.Data | None = None,
-        sample_weight: checks.Data | None = None,
-    ) -> GradientClassifier:
-        """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
-
-        A chunk may hold one class only; ``classes``, all labels that will ever come, is needed on the first call.
-        Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.
-        """
-        self._refuse_in_chunks()
-        self._check_parameters()
-        self._learn_chunk(self._chunk(X, y, classes, sample_weight))
-        return self
-
-    _samples = LinearClassifier._samples
-
-    def _keep_more(self, loss: MeanLoss, wrong: int | None) -> None:
-        self.classes_, self.n_errors_, self.log_ = loss.classes, wrong or 0, None  # a log is the rule's
+    return csr_array(hstack([csr_array(column) for column in columns]))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LMSClassifier(GradientClassifier):
+class LMSClassifier(GradientDescent, LinearClassifier):
     """Least mean squares (Adaline): gradient descent on the mean of ½·(t − s)², plus ½·l2·‖w‖².
 
     Scores are s = w·x + b and targets t are those of the sample's class. With K classes the squares are summed over
     them. The decision is s ≥ 0, or s ≥ ½ with targets 0/1; ``decision_function`` is s less that threshold. All other
-    parameters and the attributes are those of :class:`GradientClassifier`.
+    parameters and the attributes are those of :class:`GradientDescent` and :class:`LinearClassifier`.
 
     Args:
         targets: ``"-1/+1"`` or ``"0/1"``.
@@ -491,8 +439,8 @@ class LMSClassifier(GradientClassifier):
     def _head(self) -> Head:
         return LMSHead(checks.one_of("targets", self.targets, TARGETS))
 
-    def _threshold(self, classes: int) -> float:
-        return self._head.threshold if classes == 2 else 0.0
+    def _threshold(self, units: int) -> float:
+        return self._head.threshold if units == 1 else 0.0
 
     def _peer(self) -> Any:
         from sklearn.linear_model import RidgeClassifier
@@ -500,14 +448,15 @@ class LMSClassifier(GradientClassifier):
         return RidgeClassifier(fit_intercept=self.fit_intercept)
 
 
-class LogisticClassifier(GradientClassifier):
+@dataclass(kw_only=True, eq=False, repr=False)
+class LogisticClassifier(GradientDescent, LinearClassifier):
     """Logistic regression: gradient descent on the mean of log(1 + exp(−y·s)), plus ½·l2·‖w‖².
 
     P(classes_[1]) = 1/(1 + e^−s) for two classes. With K classes it is the softmax of K scores, and the loss is
     log Σ exp(s_k) − s_y. The decision is P > ½, or the most probable class. scikit-learn's ``LogisticRegression`` has
     its minimum in the same place for C = 1/(l2·N), N being the number of samples, or the sum of their weights.
 
-    Parameters and attributes are those of :class:`GradientClassifier`.
+    Parameters and attributes are those of :class:`GradientDescent` and :class:`LinearClassifier`.
 
     Example:
         >>> from torchperc.sklearn import LogisticClassifier
@@ -527,14 +476,15 @@ class LogisticClassifier(GradientClassifier):
 
     def predict_proba(self, X: checks.Data) -> Array:
         """The probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
-        return np.exp(self.predict_log_proba(X))
+        scores = self.decision_function(X)
+        return np.stack((expit(-scores), expit(scores)), 1) if scores.ndim == 1 else np.asarray(softmax(scores, axis=1))
 
     def predict_log_proba(self, X: checks.Data) -> Array:
         """Its logarithm, without a loss of precision where the probability is next to 0: (N, d) → (N, K)."""
-        scores = torch.from_numpy(self.decision_function(X))
-        if scores.dim() == 1:
-            return torch.nn.functional.logsigmoid(torch.stack((-scores, scores), 1)).numpy()
-        return scores.log_softmax(1).numpy()
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            return np.stack((log_expit(-scores), log_expit(scores)), 1)
+        return np.asarray(log_softmax(scores, axis=1))
 
     def _peer(self) -> Any:
         from sklearn.linear_model import LogisticRegression
@@ -543,13 +493,14 @@ class LogisticClassifier(GradientClassifier):
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
+class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
     """Linear regression by least mean squares: gradient descent on the mean of ½·(y − s)², plus ½·l2·‖w‖².
 
     Predictions are s = w·x + b. ``update="optimum"`` gives the weights of scikit-learn's ``LinearRegression``, with
     ``l2`` those of ``Ridge`` for alpha = l2·N, N being the number of samples or the sum of their weights;
     ``update="sample"`` makes the steps of ``SGDRegressor``. With ``early_stopping``, the mean loss of the held-out
-    samples decides. Parameters and attributes not listed here are those of :class:`GradientEstimator`.
+    samples decides. Parameters and attributes not listed here are those of :class:`GradientDescent` and
+    :class:`LinearEstimator`.
 
     Args:
         tol: all samples at once: converged when the loss changes by less than tol from one epoch to the next, the ε
@@ -571,15 +522,13 @@ class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
     tol: float | None = 1e-6
 
     _numeric = True
-    _gap_is = "tol"
-
-    @property
-    def _gap(self) -> float:
-        return self.tol or 0.0
 
     @property
     def _head(self) -> Head:
         return RegressionHead()
+
+    def _gap(self) -> float:
+        return self.tol or 0.0
 
     def predict(self, X: checks.Data) -> Array:
         """Predictions: (N, d) → (N,)."""
@@ -590,13 +539,13 @@ class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
     @property
     def coef_(self) -> Array:
         """The weights (d,), in the net's own memory."""
-        weights: Array = self._numbers("coef_", "weight")[0]
+        weights: Array = self._parameter("coef_", "weight")[0]
         return weights
 
     @property
     def intercept_(self) -> float:  # type: ignore[override]
         """The bias; 0 without one."""
-        return float(self._numbers("intercept_", "bias")[0])
+        return float(self._parameter("intercept_", "bias")[0])
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> LMSRegressor:
@@ -606,57 +555,27 @@ class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
         """
         self._refuse_in_chunks()
         self._check_parameters()
-        self._learn_chunk(self._samples(X, y, sample_weight, vars(self).get("net_") is not None))
+        self._learn_chunk(self._samples(X, y, sample_weight, None, whole=False))
         return self
 
-    def _samples(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, going_on: bool) -> Samples:
+    def _samples(self, X: Any, y: Any, sample_weight: Any, classes: Array | None, whole: bool) -> Samples:
+        going_on = vars(self).get("net_") is not None and (self.warm_start or not whole)
         X, y = self._validated(X, y, reset=not going_on)
-        return RealSamples(X, y.astype(np.float64), np.zeros(0), factors_of(y, np.zeros(0), sample_weight, None))
-
-    def _check_targets(self, y: Array) -> None:
         if y.dtype.kind not in "biuf":
             raise ValueError(f"y must hold numbers, found {y.tolist()[0]!r}; for classes use LMSClassifier")
         if float(np.abs(y).max()) > 1e150:  # as a Python number, which float32 does not overflow on
             raise ValueError(f"y holds values up to {np.abs(y).max():g}, whose squares overflow; scale y")
+        return Samples(X, y.astype(np.float64), None, sample_weights(sample_weight, len(y)))
 
-    def _flat(self, steepest: float) -> bool:
-        return steepest == 0  # the loss decides, and where it is flat it changes no more
-
-    def _arrived(self, record: DescentRecord, before: DescentRecord | None) -> bool:
-        return before is not None and abs(record.loss - before.loss) < self._tol
-
-    def _distance(self) -> str:
-        losses = [record.loss for record in self.history_[-2:]]
-        return f"the loss changed by {abs(losses[-1] - losses[0]):.2g}"
+    def _arrived(self, records: list[DescentRecord]) -> bool:
+        return len(records) > 1 and abs(records[-1].loss - records[-2].loss) < self._tol
 
     # --- scikit-learn's own and other nets ---
 
-    def to_sklearn(self) -> Any:
-        """The same model as scikit-learn's ``LinearRegression``, to predict alike.
-
-        Example:
-            >>> LMSRegressor(update="optimum").fit([[0.0], [1.0]], [1.0, 3.0]).to_sklearn().predict([[2.0]]).round(6)
-            array([5.])
-        """
+    def _peer(self) -> Any:
         from sklearn.linear_model import LinearRegression
 
-        check_is_fitted(self)
-        given = np.zeros((1, self.n_features_in_), self.coef_.dtype)
-        peer = LinearRegression(fit_intercept=self.fit_intercept).fit(given, given[:, 0])
-        peer.coef_, peer.intercept_ = self.coef_.copy(), self.intercept_
-        if (names := getattr(self, "feature_names_in_", None)) is not None:
-            peer.feature_names_in_ = names.copy()
-        return peer
-
-    def to_fitted(self) -> FittedModel:
-        """The same model as one that can be saved to one file, and exported to ONNX and torch.export.
-
-        Example:
-            >>> LMSRegressor(update="optimum").fit([[0.0], [1.0]], [1.0, 3.0]).to_fitted().predict([[2.0]])
-            [5.0]
-        """
-        check_is_fitted(self)
-        return FittedModel.of(self.net_, self._head, names=getattr(self, "feature_names_in_", None))
+        return LinearRegression(fit_intercept=self.fit_intercept)
 
     @classmethod
     def from_sklearn(cls, fitted: Any, **parameters: Any) -> LMSRegressor:
@@ -667,9 +586,13 @@ class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
                 coef·x + intercept.
             parameters: of the estimator; ``fit_intercept`` is that of the other by default.
         """
-        coef, intercept, names = regression_weights(fitted)
+        coef, intercept = weights_of(fitted, "predict", "regressor")
+        if not is_regressor(fitted) or len(coef) > 1:
+            raise ValueError(
+                f"{fitted} does not predict one number (coef_ has shape {coef.shape}); convert one that does"
+            )
         estimator = cls(**{"fit_intercept": bool(getattr(fitted, "fit_intercept", True)), **parameters})
-        return estimator._take_over(coef, intercept, names)
+        return estimator._take_over(coef, intercept, getattr(fitted, "feature_names_in_", None))  # type: ignore[no-any-return]
 
     @classmethod
     def from_net(cls, net: nn.Module, **parameters: Any) -> LMSRegressor:
@@ -679,22 +602,8 @@ class LMSRegressor(RegressorMixin, GradientEstimator):  # type: ignore[misc]
             net: a :class:`Perceptron`, or an ``nn.Linear`` of one output.
             parameters: of the estimator; ``fit_intercept`` is whether the net has a bias by default.
         """
-        if not isinstance(net, LinearNet) or len(net.weight) != 1:
+        coef, intercept = net_weights(net)
+        if len(coef) != 1:
             raise TypeError(f"net must be a Perceptron, or an nn.Linear of one output, found {net}")
-        weight = net.weight.detach().cpu()
-        kind = torch.float32 if weight.dtype == torch.float32 else torch.float64
         estimator = cls(**{"fit_intercept": net.bias is not None, **parameters})
-        return estimator._take_over(weight[0].to(kind).numpy(), 0.0 if net.bias is None else net.bias.item(), None)
-
-    def _take_over(self, coef: Array, intercept: float, names: Array | None) -> LMSRegressor:
-        if not self.fit_intercept and intercept:
-            raise ValueError("fit_intercept=False, but the given model has an intercept; use fit_intercept=True")
-        net = self._new_net(len(coef), 1, coef.dtype)
-        with torch.no_grad():
-            net.weight.copy_(torch.from_numpy(coef))
-            if net.bias is not None:
-                net.bias.fill_(intercept)
-        self.n_features_in_, self.net_ = len(coef), net
-        if names is not None:
-            self.feature_names_in_ = names
-        return self
+        return estimator._take_over(coef, intercept, None)  # type: ignore[no-any-return]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,16 +19,12 @@ from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import KernelModel, Model
-from torchperc.rules.online import Stream
+from torchperc.rules.online import Stream, compact
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import LookFirst, Rows
-from torchperc.sklearn.base import RECENT, LinearClassifier, say
-from torchperc.sklearn.inputs import Array, Samples
-
-T = TypeVar("T")
-WORTH_IT = 2**15  # presentations of samples, at most, from which loading the compiled loop is repaid
+from torchperc.samples.rows import Rows
+from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples
 
 
 def _can_stream(estimator: PerceptronClassifier) -> bool:
@@ -55,13 +51,13 @@ class PerceptronClassifier(LinearClassifier):
     Parameters not listed here are those of :class:`LinearClassifier`.
 
     Args:
-        max_iter: passes at most; the run ends earlier at a clean pass or when its weights repeat.
+        max_iter: maximum number of passes; the run ends earlier at a clean pass or when its weights repeat.
         lr: the learning rate η.
         tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
         bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"``, and
             ``"none"`` without an intercept and for kernels, which bring a constant of their own.
-        order: ``"shuffled"`` anew in each epoch, ``"given"``, ``"random-mistake"``, sample numbers for every epoch, or
-            a row for each. ``partial_fit`` presents samples as they come.
+        shuffle: present the samples in a new random order in each epoch; ``False`` for the given order, which
+            ``partial_fit`` always has. :class:`torchperc.RuleTrainer` has further orders.
         select: which weights it has in the end: ``"last"``, ``"averaged"``, ``"voted"`` (decisions are votes;
             ``coef_`` are the averaged weights), ``"pocket"`` (fewest errors among the longest runs without a mistake),
             or ``"best-validation"``, for which ``validation_fraction`` is held out.
@@ -99,12 +95,13 @@ class PerceptronClassifier(LinearClassifier):
             belong to.
 
     A score of exactly 0 is decided for ``classes_[1]``, while scikit-learn's Perceptron decides it for ``classes_[0]``.
-    A run that ends without separating the samples gives a ``ConvergenceWarning`` that says how and what to do.
+    A run for the last weights that ends without separating the samples gives a ``ConvergenceWarning``; with any other
+    ``select`` the weights are useful without that, and ``verdict_`` says how the run ended.
 
     Example:
         >>> from torchperc.sklearn import PerceptronClassifier
         >>> X, y = [[0, 0], [0, 1], [1, 0], [1, 1]], ["no", "no", "no", "yes"]
-        >>> model = PerceptronClassifier(order="given").fit(X, y)
+        >>> model = PerceptronClassifier(shuffle=False).fit(X, y)
         >>> model.verdict_.name, model.mistakes_, model.coef_, model.intercept_
         ('SEPARATED', 18, array([[3., 2.]]), array([-4.]))
         >>> model.predict([[1, 1], [0, 0]])
@@ -115,7 +112,6 @@ class PerceptronClassifier(LinearClassifier):
     lr: float = 1.0
     tie: str = "update"
     bias_step: str | None = None
-    order: str | Sequence[Any] | Tensor | Array = "shuffled"
     select: str = "last"
     margin: float = 0.0
     kernel: str | Callable[[Any, Any], Any] | None = None
@@ -131,44 +127,30 @@ class PerceptronClassifier(LinearClassifier):
 
         ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
         """
-        seed = self._seed()
-        warning = self._looking_late(lambda unseen: self._fit(X, y, sample_weight, seed, unseen))
-        if warning is not None:
-            warnings.warn(warning, ConvergenceWarning, stacklevel=2)
-        return self
-
-    def _fit(self, X: Any, y: Any, sample_weight: Any, seed: int, unseen: bool) -> str | None:
-        """Learn; return what there is to warn of. With ``unseen``, see :meth:`_looking_late`."""
-        trainer, going_on = self._trainer(seed), self._goes_on()
-        unseen = unseen and sample_weight is None and self.class_weight is None and not self._holds_out()
-        unseen = unseen and self.kernel is None and trainer.presents_all()
-        samples = self._samples(X, y, sample_weight, going_on, unseen)
-        net = None
+        seed, trainer = self._seed(), self._trainer()
+        going_on = self._goes_on()
+        samples = self._samples(X, y, sample_weight, self.classes_ if going_on else None, whole=True)
+        net: Net | None = None
         if self.kernel is None:
             net, samples = self._start(samples, going_on)
         part, held = samples.hold_out(self.validation_fraction, seed) if self._holds_out() else (samples, None)
-        self._fit_to(trainer, part)
-        many = len(samples.classes) if net is None and len(samples.classes) > 2 else None
-        run = trainer.start(net, part.X, part.labels, sample_weight=part.factors, num_classes=many, unseen=unseen)
+        trainer.seed = seed
+        if self.gamma == "scale":
+            spread = _variance(part.X) * part.X.shape[1]
+            trainer.kernel = replace(trainer.kernel, gamma=1 / spread if spread else 1.0)  # type: ignore[type-var]
+        many = samples.units if net is None and samples.units > 1 else None
+        run = trainer.start(net, part.X, part.labels, sample_weight=part.weight, num_classes=many)
         history, stopped = self._run(run, held)
         result = self._selected(run.result(), history)
         if net is not None:
             result.write_to(net)
-        self.classes_, self.net_ = samples.classes, net  # type: ignore[assignment]  # a kernel has no net
+        self.classes_, self.net_ = np.asarray(samples.classes), net  # type: ignore[assignment]  # a kernel has no net
         self._stream: Stream | None = None
-        self._keep(result, history)
+        self._keep(result, history, 0)
         self.certificate_ = result.certificate
-        return None if stopped or self.verdict_ is Verdict.SEPARATED else self._warning(result)
-
-    def _looking_late(self, learn: Callable[[bool], T]) -> T:
-        """Learn from samples that are looked at as they are learned; if that fails, look first, which tells why."""
-        before = dict(vars(self))
-        try:
-            return learn(True)
-        except (LookFirst, ValueError):
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            return learn(False)
+        if self.select == "last" and not stopped and self.verdict_ is not Verdict.SEPARATED:
+            warnings.warn(self._warning(), ConvergenceWarning, stacklevel=2)
+        return self
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(
@@ -184,73 +166,49 @@ class PerceptronClassifier(LinearClassifier):
         ``select="averaged"`` or ``"voted"`` all samples since the first call count. Nothing is held out.
         """
         self._refuse_in_chunks()
-        self._looking_late(lambda unseen: self._learn_chunk(X, y, classes, sample_weight, unseen))
-        say(self.verbose, _line(self.history_[-1]))
-        return self
-
-    def _learn_chunk(self, X: Any, y: Any, classes: Any, sample_weight: Any, unseen: bool) -> None:
-        trainer = self._trainer(0, online=True)
-        unseen = unseen and sample_weight is None and self.class_weight is None and trainer.presents_all()
-        samples = self._chunk(X, y, classes, sample_weight, unseen)
+        trainer = self._trainer(online=True)
+        samples = self._chunk(X, y, classes, sample_weight)
         net, samples = self._start(samples, "net_" in vars(self))
         stream = getattr(self, "_stream", None)
         if stream is None or not stream.fits(net):
             stream, past, made = Stream(), [], 0
         else:
             past, made = self.history_[1 - RECENT :], self.mistakes_
-        factors = samples.factors
-        run = trainer.start(net, samples.X, samples.labels, sample_weight=factors, online=stream, unseen=unseen)
-        record = run.epoch()
-        made_now = run.result()
-        kept = replace(made_now, log=_compact(made_now.log)) if self.select == "voted" else made_now
-        result = replace(stream.take(kept, self.select), log=made_now.log)
-        result.write_to(net)
-        stream.remember(net)
-        self.net_, self._stream, self.certificate_ = net, stream, None
-        self._keep(result, [*past, replace(record, epoch=past[-1].epoch + 1 if past else 1)])
-        self.mistakes_ = made + result.mistakes
+        result = trainer.learn_chunk(stream, net, samples.X, samples.labels, sample_weight=samples.weight)
+        record = result.history[-1]
+        self.classes_, self.net_, self._stream, self.certificate_ = np.asarray(samples.classes), net, stream, None
+        self._keep(result, [*past, replace(record, epoch=past[-1].epoch + 1 if past else 1)], made)
+        self._say(_line(self.history_[-1]))
+        return self
 
-    def _trainer(self, seed: int, online: bool = False) -> RuleTrainer:
+    def _trainer(self, online: bool = False) -> RuleTrainer:
         """The trainer that these parameters describe."""
         self._check_shared()
-        if not checks.flag("fit_intercept", self.fit_intercept) and self.bias_step not in (None, "none"):
+        if not self.fit_intercept and self.bias_step not in (None, "none"):
             raise ValueError(f"bias_step={self.bias_step!r} moves an intercept; use fit_intercept=True with it")
-        if self.kernel is not None and checks.flag("warm_start", self.warm_start):
+        if self.kernel is not None and self.warm_start:
             raise ValueError("warm_start=True needs weights to start from, which a kernel has none of; leave it out")
         if isinstance(self.gamma, str):
             checks.one_of("gamma", self.gamma, ("scale",))
             if self.kernel != "rbf":
                 raise ValueError(f"gamma='scale' needs kernel='rbf', found kernel={self.kernel!r}; leave it out")
-        trainer = RuleTrainer(
+        return RuleTrainer(
             max_epochs=self.max_iter,
             lr=self.lr,
             tie=self.tie,
             bias_step=self.bias_step,
-            order="given" if online else self.order,
+            order="shuffled" if self.shuffle and not online else "given",
             select="last" if self.select == "best-validation" else self.select,
             engine=self.engine,
-            seed=seed,
             margin=self.margin,
             kernel=self.kernel,
             degree=self.degree,
             gamma=None if isinstance(self.gamma, str) else self.gamma,
             prove=self.prove,
         )
-        if self._holds_out() and not isinstance(self.order, str):
-            raise ValueError("order has sample numbers, which change as samples are held out; use order='shuffled'")
-        return trainer
 
     def _holds_out(self) -> bool:
         return self.early_stopping or self.select == "best-validation"
-
-    def _fit_to(self, trainer: RuleTrainer, samples: Samples) -> None:
-        """Settle what depends on the samples: the width of the kernel, and whether loading a compiler pays."""
-        if self.kernel is not None:
-            if self.gamma == "scale":
-                spread = _variance(samples.X) * samples.X.shape[1]
-                trainer.kernel = replace(trainer.kernel, gamma=1 / spread if spread else 1.0)  # type: ignore[type-var]
-        elif self.engine == "auto" and len(samples) * self.max_iter >= WORTH_IT:
-            trainer.engine = "compiled"
 
     def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
         """Make the epochs; what happened in them, and whether ``early_stopping`` or ``tol`` ended them."""
@@ -265,7 +223,7 @@ class PerceptronClassifier(LinearClassifier):
                 value = (record.validation_error or 0.0) if self.early_stopping else run.survey()[0]
                 best, since = min(best, value), 0 if value < best - (self.tol or 0.0) else since + 1
             history.append(record)
-            say(self.verbose, _line(record))
+            self._say(_line(record))
             if since >= self.n_iter_no_change and run.verdict is None:
                 return history, True
         return history, False
@@ -277,12 +235,13 @@ class PerceptronClassifier(LinearClassifier):
             made = sum(record.mistakes for record in history[: best + 1])
             result = replace(result, select="best-validation", model=result.log.state_at(made))
         if self.select == "voted":  # with a copy of the samples that it needs, as X may change
-            result = replace(result, model=_compact(result.log).voted())
+            result = replace(result, model=compact(result.log).voted())
         if result.certificate is not None and result.certificate.separable is False:
             result = replace(result, verdict=Verdict.NOT_SEPARABLE, cycle=None)
         return result
 
-    def _keep(self, result: RuleResult, history: list[EpochRecord]) -> None:
+    def _keep(self, result: RuleResult, history: list[EpochRecord], mistakes_before: int) -> None:
+        self.mistakes_: int = mistakes_before + result.mistakes
         self._log: MistakeLog | None = result.log
         self._voter = result.model if isinstance(result.model, VotedModel) else None
         self._machine: KernelModel | None = None
@@ -291,32 +250,15 @@ class PerceptronClassifier(LinearClassifier):
             assert isinstance(machine, KernelModel)
             self._machine = machine
         self.history_, self.n_iter_ = history, history[-1].epoch
-        self.mistakes_, self.verdict_ = result.mistakes, result.verdict
+        self.verdict_: Verdict = result.verdict
 
-    def _warning(self, result: RuleResult) -> str:
-        """What the verdict is and what to do about it."""
-        if result.certificate is not None and result.certificate.separable:
-            return f"the perceptron rule ended too early: {result.sentence}. Raise max_iter={self.max_iter}."
-        ways = ["use LogisticClassifier or LMSClassifier, which settle for the best hyperplane there is"]
-        if self.kernel is None:
-            ways.insert(0, "use kernel='rbf' or 'poly'")
-        if self.select == "last":
-            ways.insert(0, "use select='averaged', 'voted' or 'pocket'")
-        if self.verdict_ is Verdict.CYCLING:
-            ways.insert(0, "use order='shuffled'")
+    def _warning(self) -> str:
+        """What the verdict is and what to do about it, the same for every fold of a cross-validation."""
+        said = f"PerceptronClassifier ended on {self.verdict_.name}: the training samples are not separated."
+        ways = ["use select='averaged'", "LogisticClassifier"]
         if self.verdict_ is Verdict.BUDGET:
-            ways.insert(0, f"raise max_iter={self.max_iter}, scale the samples")
-        if not self.prove and self.kernel is None:
-            ways.append("prove=True tells whether a hyperplane separates the samples at all")
-        said = result.sentence
-        return f"the perceptron rule ended without separating the samples: {said}. What may help: {'; '.join(ways)}."
-
-    @property
-    def _unlike_others(self) -> dict[str, str]:
-        if not self._holds_out():
-            return {}
-        reason = "the best epoch is chosen by the 5 samples held out of 50, too few to tell epochs apart"
-        return {"check_class_weight_classifiers": reason}
+            ways.insert(0, f"raise max_iter={self.max_iter}")
+        return f"{said} To do: {', or '.join(ways)}."
 
     # --- deciding ---
 
@@ -368,7 +310,7 @@ class PerceptronClassifier(LinearClassifier):
         """How many training samples are decided wrongly, counted when it is asked for."""
         log, X = self.log_, self.log_.space.rows.raw()
         scores = self._scores(X.numpy() if isinstance(X, Tensor) else X)
-        codes = self._decided(scores[:, 0] if scores.shape[1] == 1 else scores)
+        codes = self._decided(scores)
         truth = (log.y > 0).long() if len(self.classes_) == 2 else log.y
         return int(np.count_nonzero((codes != truth.numpy()) & (log.cost > 0).numpy()))
 
@@ -378,10 +320,12 @@ class PerceptronClassifier(LinearClassifier):
             raise AttributeError(f"{name} is there once it is fitted with a kernel; without one use coef_")
         return machine
 
-    def _no_planes(self, name: str) -> str:
+    def _parameter(self, name: str, parameter: str) -> Array:
         if vars(self).get("_machine") is not None:
-            return f"{name} is not there with kernel={self.kernel!r}: use dual_coef_, support_ and support_vectors_"
-        return super()._no_planes(name)
+            raise AttributeError(
+                f"{name} is not there with kernel={self.kernel!r}: use dual_coef_, support_ and support_vectors_"
+            )
+        return super()._parameter(name, parameter)
 
     # --- elsewhere ---
 
@@ -399,9 +343,10 @@ class PerceptronClassifier(LinearClassifier):
             )
         return Perceptron(fit_intercept=self.fit_intercept)
 
-    def _check_planes(self) -> None:
+    def _take_over(self, coef: Array, intercept: Array, names: Array | None) -> Any:
         if self.kernel is not None:
             raise ValueError(f"kernel={self.kernel!r} has no weight vectors that could be taken over; leave it out")
+        return super()._take_over(coef, intercept, names)
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = {**super().__getstate__()}
@@ -412,18 +357,11 @@ class PerceptronClassifier(LinearClassifier):
         return state
 
 
-def _compact(log: MistakeLog) -> MistakeLog:
-    """The log with a copy of the samples that made mistakes, and no others."""
-    index, place = log.index.unique(return_inverse=True)
-    space = replace(log.space, rows=log.space.rows.take(index))
-    return replace(log, space=space, y=log.y[index], index=place, cost=log.cost[index])
-
-
 def _error(model: Model, rows: Rows, held: Samples) -> float:
     """The fraction of held-out samples that a model decides wrongly, by their weight."""
     scores = model.row_scores(rows).numpy()
     codes = scores[:, 0] >= 0 if scores.shape[1] == 1 else scores.argmax(1)
-    return float(np.average(codes != held.codes, weights=held.factors))
+    return float(np.average(codes != held.y, weights=held.weight))
 
 
 def _variance(X: Any) -> float:

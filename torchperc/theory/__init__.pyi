@@ -11,8 +11,6 @@ from .margins import margin as margin
 from .margins import max_margin as max_margin
 from .margins import radius as radius
 from .rates import auto_lr as auto_lr
-from .rates import lms_limit as lms_limit
-from .rates import logistic_limit as logistic_limit
 from .rates import rate_warning as rate_warning
 from .rates import step_limit as step_limit
 from .separability.decide import separability as separability

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +23,11 @@ class Bracket(NamedTuple):
 
     lower: float
     upper: float
+
+    @classmethod
+    def of(cls, slacks: Tensor, norm: float, moved: float, total: float) -> Bracket:
+        """Bounds min slack/‖w‖ and ‖w − w₀‖/Σ c; −∞ for zero weights, ∞ before the first mistake."""
+        return cls(float(slacks.min()) / norm if norm else -math.inf, moved / total if total else math.inf)
 
 
 def mistake_bound(
@@ -186,7 +190,7 @@ def bracket(
         raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equal")
     total = checks.number("lr", lr, above=0) * checks.number("t", t, at_least=0)
     moved = points.length(weight - before[0], bias - before[1])
-    return _bracket(slacks, points.length(weight, bias), moved, total)
+    return Bracket.of(slacks, points.length(weight, bias), moved, total)
 
 
 def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved: float | None = None) -> Bracket:
@@ -203,32 +207,17 @@ def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved:
         >>> live_bracket(torch.tensor([-4.0, 2.0]), torch.tensor([-1, 1]), norm=5.0, total=10.0)
         Bracket(lower=0.4, upper=0.5)
     """
-    return _bracket(tpf.slacks(scores, y), norm, norm if moved is None else moved, total)
+    return Bracket.of(tpf.slacks(scores, y), norm, norm if moved is None else moved, total)
 
 
-def _bracket(slacks: Tensor, norm: float, moved: float, total: float) -> Bracket:
-    return Bracket(float(slacks.min()) / norm if norm else -math.inf, moved / total if total else math.inf)
-
-
-def wilson(successes: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    r"""Wilson's interval of a fraction: (p + z²/2n ± z·√(p(1 − p)/n + z²/4n²)) / (1 + z²/n), with p = successes/n.
-
-    Unlike p ± z·√(p(1 − p)/n) it stays within 0 and 1, and has a width even when all or none succeed.
-
-    ``confidence`` is two-sided; z is its normal quantile, 1.96 for 95 %.
+def wilson(successes: int, n: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of the fraction successes/n.
 
     Example:
         >>> tuple(round(bound, 4) for bound in wilson(585, 1000))
         (0.5542, 0.6152)
     """
-    n = checks.whole("n", n, at_least=1)
-    if checks.whole("successes", successes, at_least=0) > n:
-        raise ValueError(f"successes={successes} is more than n={n}; give the number of successes among n")
-    if not 0 < checks.number("confidence", confidence) < 1:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1, such as 0.95")
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    p, scale = successes / n, 1 + z * z / n
-    centre = (p + z * z / (2 * n)) / scale
-    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / scale
-    # at the ends the bound is 0 or 1 by algebra, but not by rounding
-    return (0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)
+    from scipy.stats import binomtest
+
+    interval = binomtest(successes, n).proportion_ci(method="wilson")
+    return float(interval.low), float(interval.high)

@@ -216,7 +216,7 @@ class Certificate:
             raise ValueError(f"{path}: {error}") from None
         plane = None if claim.plane is None else hyperplane(claim.plane, claim.bias)
         witness = None if claim.witness is None else _witness(claim.witness, claim.bias)
-        return cls(*claim[:7], plane, witness, str(content["reason"]))
+        return cls(*claim[:7], plane, witness, content["reason"])
 
     def _content(self) -> dict[str, Any]:
         content: dict[str, Any] = {

@@ -104,7 +104,18 @@ class Points:
                 f"bias_step={self.bias_step!r} has no place for a bias, found {float(bias[bias != 0][0]):g}; choose "
                 "the bias_step of the run, or bias='free' for distances from the hyperplane"
             )
-        return math.hypot(weight.norm(), bias.norm() / math.sqrt(self.bias_scale or 1.0))
+        return weights_norm(weight, bias, self.bias_scale)
+
+
+def weights_norm(weight: Tensor, bias: Tensor, bias_scale: float) -> float:
+    """√(Σ ‖w_k‖² + b_k²/β): a bias step of β is a constant feature √β; without one the bias does not count.
+
+    Example:
+        >>> weights_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([24.0]), 4.0)
+        13.0
+    """
+    counted = float(bias.double().norm()) / math.sqrt(bias_scale) if bias_scale else 0.0
+    return math.hypot(float(weight.double().norm()), counted)
 
 
 def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:

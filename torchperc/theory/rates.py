@@ -68,48 +68,8 @@ def step_limit(
     return 2 / (bend * curvature) if curvature else math.inf
 
 
-def lms_limit(X: checks.Data, *, bias: bool = True, reduction: str = "mean", batch_size: int | str = "full") -> float:
-    """The learning rate above which LMS and regression diverge, :func:`step_limit` of mean ½(t − s)²: 2/λmax.
-
-    It is the same whatever the targets, −1/+1 or real numbers.
-
-    Example:
-        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
-        >>> round(lms_limit(X), 9), round(lms_limit(X, batch_size=1), 9)
-        (0.4, 0.2)
-    """
-    return step_limit(tph.LMSHead(), X, bias=bias, reduction=reduction, batch_size=batch_size)
-
-
-def logistic_limit(
-    X: checks.Data,
-    *,
-    bias: bool = True,
-    num_classes: int | None = None,
-    reduction: str = "mean",
-    batch_size: int | str = "full",
-) -> float:
-    """The learning rate up to which the logistic loss falls with every step, see :func:`step_limit`.
-
-    Example:
-        >>> X = [[1.0], [-1.0], [3.0], [-3.0]]
-        >>> round(logistic_limit(X), 9), round(logistic_limit(X, num_classes=3), 9)
-        (1.6, 0.8)
-    """
-    options: dict[str, Any] = {"num_classes": num_classes, "reduction": reduction, "batch_size": batch_size}
-    return step_limit(tph.LogisticHead(), X, bias=bias, **options)
-
-
-def auto_lr(
-    head: tph.Head | str,
-    X: checks.Data,
-    *,
-    bias: bool = True,
-    num_classes: int | None = None,
-    reduction: str = "mean",
-    batch_size: int | str = "full",
-) -> float:
-    """A learning rate that is never too large: 1/L, half of :func:`step_limit`, whose arguments it has.
+def auto_lr(head: tph.Head | str, X: checks.Data, **options: Any) -> float:
+    """A learning rate that is never too large: 1/L, half of :func:`step_limit`, whose options it has.
 
     A step of 1/L lowers a loss of curvature at most L by at least ‖gradient‖²/(2L), the most that can be promised for
     any learning rate. Where there is no limit, as for the perceptron, it is 1: from zero weights the perceptron's
@@ -120,21 +80,12 @@ def auto_lr(
         >>> [round(auto_lr(head, X), 9) for head in ("perceptron", "lms", "logistic")]
         [1.0, 1.0, 4.0]
     """
-    limit = step_limit(head, X, bias=bias, num_classes=num_classes, reduction=reduction, batch_size=batch_size)
+    limit = step_limit(head, X, **options)
     return limit / 2 if math.isfinite(limit) else 1.0
 
 
-def rate_warning(
-    lr: float,
-    head: tph.Head | str,
-    X: checks.Data,
-    *,
-    bias: bool = True,
-    num_classes: int | None = None,
-    reduction: str = "mean",
-    batch_size: int | str = "full",
-) -> str | None:
-    """A warning if a learning rate is above :func:`step_limit`, whose arguments follow; ``None`` if it is not.
+def rate_warning(lr: float, head: tph.Head | str, X: checks.Data, **options: Any) -> str | None:
+    """A warning if a learning rate is above :func:`step_limit`, whose options it has; ``None`` if it is not.
 
     Example:
         >>> rate_warning(3, "lms", [[1.0], [-1.0]])
@@ -143,10 +94,10 @@ def rate_warning(
     """
     checks.number("lr", lr, above=0)
     head = tph.head(head) if isinstance(head, str) else head
-    limit = step_limit(head, X, bias=bias, num_classes=num_classes, reduction=reduction, batch_size=batch_size)
+    limit = step_limit(head, X, **options)
     if lr <= limit:
         return None
-    sharp = isinstance(head, tph.SquaredHead) and batch_size == "full"
+    sharp = isinstance(head, tph.SquaredHead) and options.get("batch_size", "full") == "full"
     what = "the loss will diverge" if sharp else "steps may overshoot and the loss may grow"
     remedy = f"use a learning rate of at most {limit / 2:.4g} (1/L), or scale X down"
     return f"lr={lr:g} is above 2/L = {limit:.4g}, so {what}; {remedy}"

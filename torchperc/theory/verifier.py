@@ -163,6 +163,7 @@ def _claim(content: dict[str, Any]) -> Claim:
     _demand(len(set(labels)) == len(labels) >= 2, "labels must be two or more different names")
     _demand(not signs or len(labels) == 2, "signs are two labels")
     _demand(content["kind"] in KINDS, f"kind {content['kind']!r} is unknown")
+    _text(content["reason"])
     sizes = (1 if signs else len(labels), features, bias)
     plane = None if content["hyperplane"] is None else _plane(content["hyperplane"], *sizes)
     witness = None if content["witness"] is None else _witness(content["witness"], samples, len(labels), *sizes)

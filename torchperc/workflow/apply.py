@@ -17,12 +17,12 @@ import numpy as np
 from torchperc._atomic import appearing
 from torchperc._checks import Option, ParameterError
 from torchperc._lazy import requires
-from torchperc.data import iter_batches
-from torchperc.data.encoding import Column, Encoding, is_number
-from torchperc.data.io.opening import found
+from torchperc.data.encoding import Column, Encoding
+from torchperc.data.io.batches import Batches
 from torchperc.data.task import is_finite
 from torchperc.model.fitted import FittedModel
-from torchperc.reports.judged import Fit
+from torchperc.reports.scores import Fit
+from torchperc.samples.streams import found
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files that are written
 
@@ -43,9 +43,6 @@ def apply(
     model: FittedModel,
     source: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
-    *,
-    spreadsheet_safe: bool = False,
-    max_unpacked: int | None = None,
 ) -> Applied:
     """Write a label and its scores, or the predicted number, for every row of a file, in the order of the rows.
 
@@ -54,8 +51,6 @@ def apply(
         source: a file with the columns of training, found by name; with that of the target the error is counted, too.
             A pattern such as ``new/*.csv`` or a list of files: their rows one after the other.
         out: a file that ends in one of :data:`SUFFIXES`, written atomically; CSV on standard output by default.
-        spreadsheet_safe: put ' before labels that a spreadsheet would run as formulas.
-        max_unpacked: see :func:`torchperc.data.read`.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -68,11 +63,8 @@ def apply(
     """
     paths = found(source)
     out = None if out is None else _check_out(Path(out), paths)
-    if spreadsheet_safe and out is not None and out.suffix.lower() == ".parquet":
-        why = " needs CSV and TSV, not with "
-        raise ParameterError(Option("spreadsheet_safe", True), why, Option("out", out), ", which no spreadsheet runs")
     encoding = model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
-    streams = [iter_batches(path, encoding, max_unpacked=max_unpacked) for path in paths]
+    streams = [Batches(path, encoding) for path in paths]
     applied = Applied(ignored=tuple(dict.fromkeys(name for stream in streams for name in stream.extra)))
     first, known = "prediction" if model.regression else "label", list[tuple[Any, Any]]()
     with _writer(out, model.labels) as write:
@@ -82,8 +74,6 @@ def apply(
                 known.append(_known(applied, columns[first], batch.labels))
             elif batch.labels is not None:
                 _compare(applied, model, columns[first], batch.labels)
-            if spreadsheet_safe and not model.regression:
-                columns[first] = np.vectorize(_safe, [object])(columns[first])
             write(columns)
             applied.rows += len(columns[first])
         if not applied.rows:  # the names of the columns alone
@@ -129,11 +119,6 @@ def _known(applied: Applied, predicted: Any, targets: list[str]) -> tuple[Any, A
     there = ~np.isnan(told)
     applied.known += int(there.sum())
     return predicted[there], told[there]
-
-
-def _safe(label: str) -> str:
-    """The label as a spreadsheet shows it and does not run it."""
-    return f"'{label}" if label.startswith(("=", "+", "-", "@", "\t", "\r")) and not is_number(label) else label
 
 
 def _check_out(out: Path, sources: Sequence[Path]) -> Path:

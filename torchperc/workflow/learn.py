@@ -3,23 +3,69 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from torchperc import _checks as checks
 from torchperc._atomic import appearing
-from torchperc._lazy import old_names, requires
-from torchperc.data.gates import is_gate
-from torchperc.data.sources import SOURCES
+from torchperc._lazy import requires
 from torchperc.data.tabular import SplitTable
-from torchperc.samples import shards
-from torchperc.workflow.outcome import Candidate as Candidate
-from torchperc.workflow.outcome import Learned as Learned
-from torchperc.workflow.outcome import LearnedRegression as LearnedRegression
 from torchperc.workflow.places import claimed_folder
 
-_MOVED = {name: f"torchperc.workflow.classes.{name}" for name in ("EPOCHS", "EPOCHS_OF_MANY", "MANY")}
-__getattr__ = old_names(__name__, {**_MOVED, "PROVED_UP_TO": "torchperc.reports.budget.ENTRIES"})
+if TYPE_CHECKING:
+    from torchperc.model.fitted import FittedModel
+    from torchperc.reports.page import Block
+    from torchperc.reports.report import Report
+    from torchperc.reports.scores import Candidate
+    from torchperc.workflow.candidates import Trained
+    from torchperc.workflow.classes import Classes
+    from torchperc.workflow.regression import Quantity
+
+
+@dataclass(frozen=True)
+class LearnResult:
+    """What :func:`learn` found, and where it is.
+
+    Args:
+        folder: of the run.
+        candidates: in the order in which they were trained.
+        best: the one with the lowest validation error or RMSE, the first of equals.
+        test: its error or fit on the test set, which nothing was chosen by; ``None`` if there is no such set.
+        baseline: on the validation set, that of the majority class or of the mean of the training targets.
+        model: the best, from a table's features to labels, or to numbers in the target's own units.
+        notes: what is worth knowing about the data.
+        taken: what the target was taken for, if nobody said and it could be otherwise.
+        penalties: of a regression, the l2 that ridge was tried with, and the validation RMSE of each.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> learned = tp.learn("iris", folder=tempfile.mkdtemp() + "/iris", max_epochs=10)
+        >>> [candidate.name for candidate in learned.candidates]
+        ['rule', 'perceptron', 'lms', 'logistic']
+        >>> learned.best.validation.error <= min(c.validation.error for c in learned.candidates)
+        True
+        >>> learned.model.predict([[5.1, 3.5, 1.4, 0.2]])
+        ['setosa']
+        >>> learned = tp.learn("diabetes", folder=tempfile.mkdtemp() + "/diabetes", max_epochs=10)
+        >>> [candidate.name for candidate in learned.candidates]
+        ['least squares', 'ridge', 'lms']
+        >>> learned.best.validation.rmse < learned.baseline.rmse, round(learned.test.r2, 1)
+        (True, 0.6)
+    """
+
+    folder: Path
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    test: Any
+    baseline: Any
+    model: FittedModel
+    notes: tuple[str, ...] = ()
+    taken: str = ""
+    penalties: tuple[tuple[float, float], ...] = ()
 
 
 def learn(
@@ -27,50 +73,29 @@ def learn(
     target: str | int | None = None,
     *,
     folder: str | Path | None = None,
-    missing: str = "error",
-    header: bool | None = None,
-    delimiter: str | None = None,
-    categories: str | int | Sequence[str | int] = (),
-    ignore: str | int | Sequence[str | int] = (),
-    text: str | int | Sequence[str | int] = (),
-    positive: str | int | None = None,
-    stream: bool | None = None,
-    max_unpacked: int | None = None,
-    max_features: int | None = None,
     split: tuple[float, float, float] = (0.6, 0.2, 0.2),
     scale: str = "auto",
     max_epochs: int | None = None,
     seed: int = 0,
     dtype: str = "float32",
     overwrite: bool = False,
-    distributed: str = "exact",
     task: str | None = None,
     report: bool = True,
-    curves: bool = False,
     watch: Callable[[str], None] = lambda what: None,
-) -> Learned:
+    **options: Any,
+) -> LearnResult:
     """Learn to classify the samples of a table, or to predict a quantity.
 
     The table is split and scaled by its training set. Classes are learned four times, by the perceptron rule and by
     gradient on each of the three losses, from a stratified split; the classifier with the lowest validation error is
     kept and judged once on the test set. A quantity is learned three times, by least squares, by ridge regression,
     whose penalty l2 has the lowest validation RMSE of eleven (0.0001 to 10 times the mean square of the features), and
-    by descent on the squared error (LMS); the lowest validation RMSE is kept, and a :class:`LearnedRegression` is
-    returned. The folder of the run is written atomically: config and weights of the best (``torchperc apply`` and
-    ``torchperc export`` read those), a report, and below it each candidate with its config, its weights and its curves
-    by epoch (``metrics.csv``). ``torchperc fit --config`` makes the same weights again, to the bit.
-
-    No Trainer is needed for that, and none is made. With ``curves=True`` each candidate is trained under a Lightning
-    Trainer instead, by the same steps: its folder then has event files for TensorBoard and a checkpoint. So it is with
-    several processes, and with data larger than memory.
+    by descent on the squared error (LMS); the lowest validation RMSE is kept. The folder of the run is written
+    atomically: the model that was kept (``torchperc apply`` and ``torchperc export`` read it), ``results.json``, a
+    report, and below it each candidate with its weights and its curves by epoch (``metrics.csv``).
 
     Whether the training data are separable is proved on the way if they have at most 400,000 numbers, and at most
     1,000,000 numbers times classes; else :func:`torchperc.theory.separability` does that.
-
-    In several processes, as ``torchrun`` or ``torchperc learn --processes`` start them, all must call this. Each reads
-    its own shard of the files; split, scaling and the rule's mistakes (``distributed="exact"``) are those of one
-    process, descent is full-batch, errors are those of all shards, and the first process writes the folder. Its report
-    has no part that needs the samples themselves.
 
     Args:
         source: a file, a pattern such as ``data/part-*.parquet``, a list of files, or a data set by name; see
@@ -78,108 +103,164 @@ def learn(
         target: the column of labels or numbers, by name or by position from 1; the last one by default.
         folder: of the run; by default ``runs/`` and the name of the file, with a number if that is taken. No other
             run can use it while this one is made.
-        missing: what to do about missing values: ``"error"``, ``"drop"`` the row, or the ``"mean"`` of the column.
-        header: whether the first line names the columns; found out by default.
-        delimiter: between the cells of text; found by default.
-        categories: columns of numbers that are categories.
-        ignore: columns to ignore.
-        text: columns of free text, whose words become features; also found by itself, see :func:`torchperc.data.read`.
-        positive: a label to be learned against all others together.
-        stream: read the file in blocks; by default if it is too large for memory.
-        max_unpacked: size allowed for a decompressed file; see :func:`torchperc.data.read`.
-        max_features: features allowed; see :func:`torchperc.data.read`.
         split: fractions of training, validation and test; validation must have some.
         scale: ``"auto"``, ``"standard"``, ``"minmax"``, ``"maxabs"`` or ``"none"``.
-        max_epochs: epochs at most; 30 by rule and 200 full-batch steps if not given. From 20,000 training samples on
-            they are fewer, and descent on the squared and the logistic loss makes one step per sample.
+        max_epochs: epochs at most; 30 by rule and 200 full-batch steps if not given. From 20,000 training samples on,
+            and with data larger than memory, they are fewer, and descent on the squared and the logistic loss makes one
+            step per sample.
         seed: of split and order.
         dtype: ``"float32"`` or ``"float64"``.
         overwrite: replace a run that is in the folder.
-        distributed: how several processes learn by rule, see :class:`~torchperc.RuleTrainer`: ``"exact"`` makes the
-            mistakes of one process, with a message for each; ``"mix"`` one message per epoch.
-        task: ``"classification"`` or ``"regression"``, which is learned in one process; by default what the target
-            looks like, see :func:`torchperc.data.read`.
+        task: ``"classification"`` or ``"regression"``; by default what the target looks like, see
+            :func:`torchperc.data.read`.
         report: write ``report.html`` and ``card.md``; without them no picture is drawn.
-        curves: train under a Trainer, which writes event files for TensorBoard and a checkpoint per candidate.
         watch: called with the name of what comes next.
+        options: how a file is read, those of :func:`torchperc.data.read`: ``missing``, ``categories``, ``ignore``, …
 
     Example:
         >>> import tempfile
         >>> learned = learn("breast-cancer", folder=tempfile.mkdtemp() + "/cancer", max_epochs=10)
         >>> learned.best.validation.error < 0.05, sorted(path.name for path in learned.folder.iterdir())[:4]
-        (True, ['card.md', 'config.yaml', 'lms', 'logistic'])
+        (True, ['card.md', 'lms', 'logistic', 'metrics.csv'])
     """
-    given = {"target": target, "header": header, "delimiter": delimiter, "positive": positive, "stream": stream}
-    given |= {"max_unpacked": max_unpacked, "max_features": max_features}
-    listed = {name: _columns(given) for name, given in (("categories", categories), ("ignore", ignore), ("text", text))}
-    options = {name: value for name, value in {**given, **listed}.items() if value not in (None, [])}
-    if missing != "error":
-        options["missing"] = missing
+    given = {name: value for name, value in {"target": target, **options}.items() if value is not None}
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
     several = isinstance(source, list | tuple) and len(source) and all(isinstance(each, str | Path) for each in source)
     if not several and not isinstance(source, str | Path):
         found = f"{type(source).__name__}; write it to a file first, such as .csv, .parquet or .npz"
         raise TypeError(f"source must be a path, a list of paths or the name of a data set, found {found}")
     epochs = None if max_epochs is None else checks.whole("max_epochs", max_epochs, at_least=1)
     named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
-    for name, flag in (("overwrite", overwrite), ("report", report), ("curves", curves)):
+    for name, flag in (("overwrite", overwrite), ("report", report)):
         checks.flag(name, flag)
-    checks.one_of("distributed", distributed, shards.DISTRIBUTED)
     if report:
         requires("a report", "matplotlib")
-    if curves:
-        requires("curves=True", "tensorboard")
-    if shards.here()[1] > 1:
-        _check_processes(source)
-        options["shard"] = "auto"
     with contextlib.ExitStack() as stack:
-        final = shards.by_first(lambda: claimed_folder(source, folder, overwrite, stack))
+        final = claimed_folder(source, folder, overwrite, stack)
         data = SplitTable(named, options, split, scale, seed, dtype, task)
         watch("reading")
-        if data.task == "regression":
-            check_alone(shards.here()[1])
         _check_sets(data)
         # what takes long to import comes after what may be refused
-        from torchperc.workflow.classes import learn_classes
-        from torchperc.workflow.regression import learn_regression
         from torchperc.workflow.threads import few_threads
-        from torchperc.workflow.training import Run
 
-        part = shards.by_first(lambda: _made(stack.enter_context(appearing(final))))
-        run = Run(data, part, final, epochs, report, curves, watch)
+        part = stack.enter_context(appearing(final))
+        part.mkdir()
         with few_threads(data):
-            learned: Learned = learn_regression(run) if data.task == "regression" else learn_classes(run, distributed)
-        shards.by_first(stack.close)  # where the folder gets its name
-        return learned
+            return _learned(_task(data, epochs), epochs, part, final, report, watch)
 
 
-def _columns(given: str | int | Sequence[str | int]) -> list[str | int]:
-    return [given] if isinstance(given, str | int) else list(given)
+def _task(data: SplitTable, max_epochs: int | None) -> Classes | Quantity:
+    from torchperc.workflow.classes import Classes
+    from torchperc.workflow.regression import Quantity
+
+    return Quantity(data, max_epochs) if data.task == "regression" else Classes(data, max_epochs)
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+def _learned(
+    task: Any, max_epochs: int | None, part: Path, final: Path, report: bool, watch: Callable[[str], None]
+) -> LearnResult:
+    """Train all candidates of a task, and write the folder of the run."""
+    from torchperc.lightning.outcome import fitted_model
+    from torchperc.model.format import MODEL
+    from torchperc.reports.folders import CURVES, write_curves
+    from torchperc.reports.learned import Results
+    from torchperc.reports.scores import Candidate
+
+    data, found, candidates = task.data, dict[str, Any](), list[Candidate]()
+    seal = {"digest": data.digest}
+    for name in task.names:
+        watch(name)
+        trained = found[name] = task.train(name)
+        training, validation = (task.score(trained.module, which) for which in (0, 1))
+        told = trained.how, trained.epochs, trained.seconds, task.verdict(trained, training)
+        candidates.append(Candidate(name, validation, training, *told))
+        below = part / folder_of(name)
+        below.mkdir()
+        write_curves(below, trained.curves)
+        fitted_model(trained.module, data, seal).save(below / MODEL)
+    best = min(candidates, key=lambda each: task.loss(each.validation))
+    watch("writing")
+    test = task.score(found[best.name].module, 2) if len(data.indices[2]) else None
+    held = {"validation": best.validation, **({} if test is None else {"test": test})}
+    about = {"learned by": best.name, **{f"{name} score": str(score) for name, score in held.items()}}
+    model = fitted_model(found[best.name].module, data, {**about, **seal})
+    model.save(part / MODEL)
+    shutil.copy(part / folder_of(best.name) / CURVES, part / CURVES)
+    compared, baseline = tuple(candidates), task.baseline()
+    results = Results(task.task, data.settings, max_epochs, best.name, baseline, test, compared, **task.results())
+    results.save(part)
+    if report:
+        page = _report(final, results, task, found[best.name], found.get("rule"), part)
+        page.save(part / "report.html", part / "card.md")
+    notes = (*_table_notes(data), *task.notes())
+    if task.loss(best.validation) >= task.loss(baseline):
+        notes += (task.worse,)
+    taken, penalties = data.dataset.guess, results.penalties
+    return LearnResult(final, compared, best, test, baseline, model, notes, taken, penalties)
 
 
-def _check_processes(source: object) -> None:
-    """Refuse what cannot be shared out among processes."""
-    if isinstance(source, str) and (is_gate(source) or source in SOURCES):
-        raise ValueError(f"source={source!r} is small and no file; learn it in one process")
-    from torch.distributed import is_torchelastic_launched
+def report_of(folder: Path) -> Report:
+    """The report of a run by :func:`learn`, made again from its folder and its data."""
+    from torchperc.model.fitted import FittedModel
+    from torchperc.reports.folders import curves_of
+    from torchperc.reports.learned import Results
+    from torchperc.workflow.candidates import Trained, TrainedModule
+    from torchperc.workflow.threads import few_threads
 
-    if not is_torchelastic_launched():
-        raise ValueError("the processes must be started by torchrun, or by torchperc learn --processes")
+    results, model = Results.load(folder), FittedModel.load(folder)
+    data = SplitTable(**results.data)
+    if model.about.get("digest") != data.digest:
+        raise ValueError(f"source={data.source!r} is not the data the run was made on, or its split differs")
+    with few_threads(data):
+        task, best = (
+            _task(data, results.max_epochs),
+            next(each for each in results.candidates if each.name == results.best),
+        )
+        if best.name == "rule":  # for its mistakes
+            return _report(folder, results, task, task.train("rule"), None, folder)
+        curves, module = curves_of(folder), TrainedModule(model.net, model.head)
+        trained = Trained(module, best.how, best.epochs, best.seconds, curves)
+        return _report(folder, results, task, trained, None, folder)
 
 
-def check_alone(processes: int) -> None:
-    """Refuse to learn a regression in several processes."""
-    if processes > 1:
-        why = f"a regression is learned in one process, found {processes}; start one alone, or learn classes with "
-        raise checks.ParameterError(why, checks.Option("task", "classification"))
+def _report(folder: Path, results: Any, task: Any, best: Trained, rule: Trained | None, part: Path) -> Report:
+    """The report of a run whose folder has, or will have, a name."""
+    from torchperc.reports.folders import curves_of
+    from torchperc.reports.learned import of_comparison
+
+    title = folder.resolve().name or str(folder)
+    one = task.report(title, best, rule, _again(results.data, results.max_epochs))
+    curves = {each.name: curves_of(part / folder_of(each.name)) for each in results.candidates}
+    return of_comparison(one, results, curves, task.data.dataset.target)
+
+
+def _again(settings: Mapping[str, Any], max_epochs: int | None) -> list[Block]:
+    """How the run is made again.
+
+    Example:
+        >>> _again({"source": "iris", "options": {"positive": "setosa"}, "seed": 1, "task": None}, 5)[1].text
+        "torchperc.learn('iris', positive='setosa', seed=1, max_epochs=5)"
+    """
+    from torchperc.reports.page import Code, Text
+
+    own = {name: value for name, value in settings.items() if name not in ("source", "options", "scale_target")}
+    given = {**settings["options"], **own, "max_epochs": max_epochs}
+    words = [repr(settings["source"]), *(f"{name}={value!r}" for name, value in given.items() if value is not None)]
+    return [Text("This call and the versions below reproduce the run:"), Code(f"torchperc.learn({', '.join(words)})")]
+
+
+def folder_of(name: str) -> str:
+    """The folder of a candidate, by its name.
+
+    Example:
+        >>> folder_of("least squares")
+        'least-squares'
+    """
+    return name.replace(" ", "-")
 
 
 def _check_sets(data: SplitTable) -> None:
-    count, given = sum(shards.gathered(len(data.dataset.y))), checks.Option("split", data.split)
+    count, given = len(data.dataset.y), checks.Option("split", data.split)
     try:
         indices = data.indices
     except ValueError:
@@ -187,5 +268,20 @@ def _check_sets(data: SplitTable) -> None:
             raise
         why = f"{data.source} has {count} samples, too few for "
         raise checks.ParameterError(why, given, "; give more") from None
-    if not sum(shards.gathered(len(indices[1]))):
+    if not len(indices[1]):
         raise checks.ParameterError(given, " leaves no validation set, which selects the best; give it a fraction")
+
+
+def _table_notes(data: SplitTable) -> Iterator[str]:
+    """What a reader of the figures should know about the table."""
+    from torchperc.reports.text import plural
+
+    if data.dataset.dropped:
+        yield f"{plural(data.dataset.dropped, 'row')} with missing values dropped"
+    encoding, text = data.encoding, data.options.get("text", [])
+    named = {str(text)} if isinstance(text, str | int) else set(map(str, text))
+    for position, column in enumerate(() if encoding is None else encoding.columns):
+        if column.vocabulary is not None and not {column.name, str(position + 1)} & named:
+            what = f"column {column.name!r} reads as free text, so its {column.width:,} words and pairs of words count"
+            other = shlex.quote(column.name)
+            yield f"{what}; --ignore {other} leaves it out, --categories {other} makes each value a feature"

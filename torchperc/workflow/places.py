@@ -1,4 +1,4 @@
-"""Where a run is written, and the config that makes it again."""
+"""Where a run is written."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from torchperc._atomic import LOCK, FolderInUseError, claimed
 from torchperc._checks import Option, ParameterError
-
-if TYPE_CHECKING:
-    from torchperc.data.tabular import SplitTable
 
 
 def claimed_folder(
@@ -57,35 +53,3 @@ def _check_free(path: Path, overwrite: bool) -> None:
     if not overwrite:
         remedy = Option("overwrite", True)
         raise ParameterError(Option("folder", path), " exists already; choose another, or use ", remedy)
-
-
-def cosine(epochs: int) -> dict[str, Any]:
-    """Learning rates that fall to 0 in so many epochs, as a config describes them.
-
-    Example:
-        >>> cosine(50)["init_args"]
-        {'T_max': 50}
-    """
-    return {"class_path": "torch.optim.lr_scheduler.CosineAnnealingLR", "init_args": {"T_max": epochs}}
-
-
-def config(kind: str, options: dict[str, Any], data: SplitTable, folder: Path, epochs: int) -> str:
-    """A run as ``torchperc fit --config`` reads it: its module by class and options, its data by their settings."""
-    import yaml
-
-    net, settings = "Perceptron" if data.classes is None else "MulticlassPerceptron", data.settings
-    dtype = {} if settings["dtype"] == "float32" else {"dtype": f"torch.{settings['dtype']}"}
-    task = {"task": data.task} if data.task == "regression" or settings["task"] else {}  # not to be guessed again
-    given = {name: settings[name] for name in ("source", "options", "split", "scale", "seed", "dtype")}
-    content = {
-        "seed_everything": 0,
-        "out": str(folder),
-        "trainer": {"max_epochs": epochs},
-        "data": {**given, **task, "batch_size": "full", "order": "given"},
-        "model": {
-            "class_path": f"torchperc.lightning.{kind}",
-            "init_args": {**options, "net": {"class_path": f"torchperc.{net}", "init_args": dtype}},
-        },
-    }
-    text: str = yaml.safe_dump(content, sort_keys=False)
-    return text

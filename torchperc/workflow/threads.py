@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import torch
 
 from torchperc.data.tabular import SplitTable
-from torchperc.samples import shards
 
 SMALL = 2**24  # multiplications in a pass over the training set up to which one thread makes it: some milliseconds
 
@@ -22,7 +21,7 @@ def few_threads(data: SplitTable) -> Iterator[None]:
     """
     samples, features = data.parts[0][0].shape
     before = torch.get_num_threads()
-    if shards.here()[1] == 1 and samples * features * (data.classes or 1) <= SMALL:
+    if samples * features * (data.classes or 1) <= SMALL:
         torch.set_num_threads(1)
     try:
         yield

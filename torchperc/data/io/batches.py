@@ -10,21 +10,17 @@ import numpy as np
 import torch
 
 from torchperc import _checks as checks
-from torchperc._lazy import old_names
 from torchperc.data.encoding import Encoding, is_absent, listed, shortest, word
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Numbers, Words, block_of, cells_of, from_values, small_indices
 from torchperc.data.io.features import Encoder
 from torchperc.data.io.files import load_archive, sparse_rows
-from torchperc.data.io.opening import Watch
 from torchperc.data.io.survey import kept
 from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
 from torchperc.data.io.tables import ArrayTable, Table, open_table
 from torchperc.samples import convert
 
-_Reading = Callable[[Watch], Iterator[tuple[Any, "list[str] | None"]]]
-
-__getattr__ = old_names(__name__, {"batches": "iter_batches"})
+_Reading = Callable[[], Iterator[tuple[Any, "list[str] | None"]]]
 
 
 class Batch(NamedTuple):
@@ -54,8 +50,6 @@ class Batches:
         rows: how many to hand on together, at most.
         header: whether text begins with a line of names; detected by default.
         delimiter: between the cells of text; detected by default.
-        progress: show a progress bar; by default for large files if standard error is a terminal.
-        max_unpacked: as of :func:`~torchperc.data.read`.
 
     Example:
         >>> import tempfile, pathlib
@@ -78,19 +72,17 @@ class Batches:
         rows: int = 65536,
         header: bool | None = None,
         delimiter: str | None = None,
-        progress: bool | None = None,
-        max_unpacked: int | None = None,
     ) -> None:
         self.path, self.encoding, self.rows = Path(path), encoding, checks.whole("rows", rows, at_least=1)
         self.names: tuple[str, ...] = ()
         self.extra: tuple[str, ...] = ()
-        self._progress, self._source = progress, opening.Unchanged(self.path)
+        self._source = opening.Unchanged(self.path)
         with self._source:
-            form = opening.form(self.path, max_unpacked)
+            form = opening.form(self.path)
             if form.kind == "svmlight":
                 self._read = self._svmlight(SvmlightFile(self.path, form))
             elif form.kind == "npz":
-                self._read = self._archive(form.limit)
+                self._read = self._archive()
             else:
                 if header is None and encoding.positions is not None and form.kind == "text":
                     header = False
@@ -99,8 +91,8 @@ class Batches:
 
     def __iter__(self) -> Iterator[Batch]:
         first = 0
-        with self._source, opening.bar([self.path], self._progress) as watch:
-            for X, labels in self._read(watch):
+        with self._source:
+            for X, labels in self._read():
                 self._source.check()  # so that no row of a second version is handed on
                 for low in range(0, X.shape[0], self.rows):
                     some = slice(low, low + self.rows)
@@ -116,8 +108,8 @@ class Batches:
         self.labelled = target is not None
         encoder = Encoder(self.encoding, positions, target, self.path)
 
-        def read(watch: Watch) -> Iterator[tuple[Any, list[str] | None]]:
-            for given in table.blocks(encoder.words, watch):
+        def read() -> Iterator[tuple[Any, list[str] | None]]:
+            for given in table.blocks(encoder.words):
                 block = given.kept(kept(given, "mean")[0])
                 X = encoder.features(block)
                 yield X, None if target is None else _texts(block.columns[target])
@@ -160,8 +152,8 @@ class Batches:
         self._numbered("svmlight")
         self.labelled = file.labelled
 
-        def read(watch: Watch) -> Iterator[tuple[Any, list[str] | None]]:
-            for block in file.blocks(watch):
+        def read() -> Iterator[tuple[Any, list[str] | None]]:
+            for block in file.blocks():
                 self._check_numbers(block)
                 if block.rows:
                     yield sparse_rows(block, self.encoding), None if block.labels is None else block.labels.texts()
@@ -175,8 +167,8 @@ class Batches:
             at = f"{self.path}, line {block.line_of(wrong[0])}: index {block.columns[wrong[0]]}"
             raise ValueError(f"{at} did not occur in training, where indices went from {low} to {high}")
 
-    def _archive(self, limit: int | None) -> _Reading:
-        X, y, _, _ = load_archive(self.path, limit)
+    def _archive(self) -> _Reading:
+        X, y, _, _ = load_archive(self.path)
         labels = None if y is None else _texts(from_values(y, words=True) if y.dtype.kind in "biuf" else y)
         if checks.is_sparse(X):
             self._numbered("sparse npz")
@@ -184,23 +176,20 @@ class Batches:
             if rows.shape[1] != self.encoding.size:
                 raise ValueError(f"{self.path} has {rows.shape[1]} features where training had {self.encoding.size}")
             self.labelled = labels is not None
-            return lambda watch: iter([(rows, labels)])
+            return lambda: iter([(rows, labels)])
         width = (self.encoding.positions or len(self.encoding.columns) + 1) - 1
         if self.encoding.target is not None and X.shape[1] != width:
             raise ValueError(f"{self.path}: X has {X.shape[1]} columns where training had {width}")
         inner = self._table(ArrayTable(self.path, X))
         self.labelled = labels is not None
 
-        def read(watch: Watch) -> Iterator[tuple[Any, list[str] | None]]:
+        def read() -> Iterator[tuple[Any, list[str] | None]]:
             first = 0
-            for some, _ in inner(watch):
+            for some, _ in inner():
                 yield some, None if labels is None else labels[first : first + len(some)]
                 first += len(some)
 
         return read
-
-
-iter_batches = Batches
 
 
 def _texts(labels: Any) -> list[str]:

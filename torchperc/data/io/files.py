@@ -7,7 +7,7 @@ import zipfile
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,19 +15,18 @@ import numpy as np
 
 from torchperc import _checks as checks
 from torchperc._checks import Option, ParameterError
-from torchperc._lazy import Late, old_names
+from torchperc._lazy import Late
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed, word
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Array, Block, Numbers, block_of, small_indices
 from torchperc.data.io.caching import Cache, stacked
-from torchperc.data.io.cutting import Shard, shard_of
 from torchperc.data.io.features import Encoder, targets
 from torchperc.data.io.opening import Form, Unchanged, free_memory
 from torchperc.data.io.survey import Plan, Survey, check_labels, kept
 from torchperc.data.io.svmlight import SparseBlock, SvmlightFile
-from torchperc.data.io.tables import Table, open_tables, text_ranges
+from torchperc.data.io.tables import Table, open_tables
 from torchperc.data.task import LABELS, TASKS, guessed, is_regression
-from torchperc.samples.shards import agreed, gathered
+from torchperc.samples.streams import found, title, unreadable
 
 if TYPE_CHECKING:
     import torch
@@ -40,19 +39,16 @@ SHARE = 0.25  # fraction of the free memory that features may take; what takes m
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
 SAMPLED = 2**25  # bytes of files beyond which a vocabulary is learned from a sample of the texts
 _PACKED = 4  # times that compressed files expand, roughly
-__getattr__ = old_names(__name__, {"read_csv": "read"})
 
 
 class _How(NamedTuple):
-    """How files are to be read: which of their rows, where samples go, and within which limits."""
+    """How files are to be read: where samples go, and within which limits."""
 
     paths: tuple[Path, ...]
-    shard: Shard
     source: Unchanged
     dtype: str
     room: float
     cache: str | Path | None
-    progress: bool | None
     max_features: int | None
     task: str | None
 
@@ -71,13 +67,10 @@ def read(
     dtype: str = "float64",
     stream: bool | None = None,
     cache: str | Path | None = None,
-    progress: bool | None = None,
-    max_unpacked: int | None = None,
     max_features: int | None = None,
-    shard: tuple[int, int] | str | None = None,
     task: str | None = None,
 ) -> Dataset:
-    """Read a file with a column of labels or real targets, or several files as one, or a process's own shard of them.
+    """Read a file with a column of labels or real targets, or several files as one.
 
     What kind of file it is, its ending says: text (``.csv .tsv .txt .data``, and any other), Parquet
     (``.parquet .pq``), svmlight (``.svm .svmlight .libsvm``), a matrix (``.npy``), or arrays X and y (``.npz``). Text
@@ -94,12 +87,6 @@ def read(
 
     Several files are one table, their rows one after the other, so they must have the same columns in the same order
     (of text, a header in each or in the first only).
-
-    A shard is a contiguous part of the rows: all shards, one after the other, are what is read without ``shard``, and
-    labels, levels and means are those of all of it. Arrays are cut by rows, Parquet by rows too (only the row groups
-    they are in are read), text and svmlight by bytes: a line belongs to the shard in which it begins, and lines within
-    quotes are known as such by the quotes before them. Compressed text is never cut, but whole files go to the shards.
-    A shard without any row is an error.
 
     Args:
         path: the file; a pattern such as ``data/part-*.parquet``, whose files are read in the order of their names; or
@@ -121,14 +108,7 @@ def read(
             features would take more than a quarter of the free memory.
         cache: the folder for the converted file; a temporary one that goes away with the data set by default. Each
             data set has an entry of its own there, named by its content, which stays until you remove it.
-        progress: show a progress bar; by default for large files if standard error is a terminal.
-        max_unpacked: bytes that a compressed file, a Parquet file or an archive may decompress to; by default 256 MiB,
-            or 500 times its size if that is more.
         max_features: by default as many as a quarter of the free memory holds names and weights for.
-        shard: ``(rank, size)`` reads shard ``rank`` of ``size``, counted from 0; ``"auto"`` that of this process in the
-            process group of ``torch.distributed`` (everything without one). If it is this process's own of the group,
-            all processes must call this together: each reads its own rows only, and they tell each other what labels,
-            levels and sums they found. Otherwise all rows are read once for those, and the shard's own are kept.
         task: ``"classification"`` reads the target as labels, ``"regression"`` as numbers, of which none may be missing
             or infinite. By default many different numbers are a quantity, all else are labels; what was taken is in
             ``Dataset.task``, and in words in ``Dataset.guess`` where it could be otherwise. Numbers are a quantity if
@@ -164,7 +144,7 @@ def read(
     checks.one_of("dtype", dtype, ("float32", "float64"))
     if max_features is not None:
         checks.whole("max_features", max_features, at_least=1)
-    for name, value in (("header", header), ("stream", stream), ("progress", progress)):
+    for name, value in (("header", header), ("stream", stream)):
         if value is not None:
             checks.flag(name, value)
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
@@ -172,15 +152,10 @@ def read(
     if dtype != "float64" and stream is False:
         raise ValueError(f"dtype={dtype} is that of a converted file, but stream=False holds the features in memory")
     room = SHARE * free_memory() if stream is None else -1 if stream else math.inf
-    chosen, left_out, texts, own = _list(categories), _list(ignore), _list(text), shard_of(shard)
-    paths = own.alike(lambda: opening.found(path))
+    chosen, left_out, texts, paths = _list(categories), _list(ignore), _list(text), found(path)
     with Unchanged(*paths) as source:
-        forms = own.alike(lambda: _forms(paths, max_unpacked))
-        if own.together:
-            told = [(path.name, path.stat().st_size) for path in paths]
-            agreed("path", told)
-            agreed("the way to read it", (target, missing, header, delimiter, chosen, left_out, texts, positive, task))
-        how, form, path = _How(paths, own, source, dtype, room, cache, progress, max_features, task), forms[0], paths[0]
+        forms, path = _forms(paths), paths[0]
+        how, form = _How(paths, source, dtype, room, cache, max_features, task), forms[0]
         if form.kind in ("svmlight", "npz"):
             only_tables = {"header": header, "delimiter": delimiter, "categories": chosen, "ignore": left_out}
             only_tables |= {"text": texts}
@@ -194,39 +169,25 @@ def read(
             if missing != "error":
                 why = f" needs tables, but {path} is none; save it as .npy or .parquet"
                 raise ParameterError(Option("missing", missing), why)
-            for given, what in ((stream, "stream=True"), (own.size > 1, "shard"), (len(paths) > 1, "several files")):
+            for given, what in ((stream, "stream=True"), (len(paths) > 1, "several files")):
                 if given:
                     raise ValueError(f"{what} is not possible with {path}, which is read as a whole; save it as .npy")
-            made = _archive(path, None if target is None else str(target), form.limit, how)
+            made = _archive(path, None if target is None else str(target), how)
         else:
             known = () if target is None else (str(target),)
-            opened = partial(open_tables, paths, forms, delimiter=delimiter, header=header, known=known)
-            table = opened(own)
+            table = open_tables(paths, forms, delimiter=delimiter, header=header, known=known)
             plan = _plan(table, target, chosen, left_out, texts, missing)
             plan = plan._replace(task=task, sampled=min(1.0, SAMPLED / max(1, _text_size(paths, forms))))
-            alone = own.size > 1 and not own.together
-            made = _table(table, opened(Shard()) if alone else None, plan, how)
-    if own.size > 1:
-        made = replace(made, shard=own[:2])
+            made = _table(table, plan, how)
     return made if positive is None else made.against_rest(positive)
 
 
-def _forms(paths: Sequence[Path], max_unpacked: int | None) -> list[Form]:
-    forms = [opening.form(path, max_unpacked) for path in paths]
+def _forms(paths: Sequence[Path]) -> list[Form]:
+    forms = [opening.form(path) for path in paths]
     for path, form in zip(paths, forms, strict=True):
         if form.kind != forms[0].kind:
             raise ValueError(f"{path} is {form.kind}, but {paths[0]} is {forms[0].kind}; read one kind at a time")
     return forms
-
-
-def _check_shards(path: Path, counts: Sequence[int], shard: Shard) -> None:
-    """Refuse a shard without rows, in all processes at once."""
-    empty = next((number for number, count in enumerate(counts) if not count), None)
-    if empty is not None:
-        which = empty if shard.together else shard.rank
-        why = "compressed files are not cut; give fewer shards than files, or decompress them"
-        remedy = why if any(end in path.name for end in opening.PACKED) else "use fewer shards"
-        raise ValueError(f"shard {which} of {shard.size} of {path} has no rows; {remedy}")
 
 
 def _list(columns: str | int | Sequence[str | int]) -> tuple[str, ...]:
@@ -249,7 +210,7 @@ def _check_width(path: Path, width: int, labels: Sequence[str], most: int | None
 
 
 def _text_size(paths: Sequence[Path], forms: Sequence[Form]) -> int:
-    """Roughly the bytes of text that are in files, the same in every process."""
+    """Roughly the bytes of text that are in files."""
     packed = any(form.packing is not None or form.kind == "parquet" for form in forms)
     return sum(path.stat().st_size for path in paths) * (_PACKED if packed else 1)
 
@@ -308,18 +269,21 @@ def _position(table: Table, name: str, option: str) -> int:
     raise ValueError(f"{table.path} has no column {name!r}; it has {listed(names, 50)}")
 
 
-def _table(table: Table, everything: Table | None, plan: Plan, how: _How) -> Dataset:
-    """The samples of a table; labels, levels and means by everything, if it is a shard that is read alone."""
-    survey, every, held = _surveyed(table, everything, plan, how)
-    made = how.shard.alike(lambda: _encoded(table, plan, how, every.encoding(), survey, held))
-    return replace(made, target=table.names[plan.target], guess=every.guess)
+def _table(table: Table, plan: Plan, how: _How) -> Dataset:
+    """The samples of a table: one pass learns its encoding, a second one encodes unless the rows were kept."""
+    survey = Survey(table, plan)
+    held = _learned(survey, how)
+    while misread := survey.misread():
+        survey.again(misread)
+        held = _learned(survey, how)
+    made = _encoded(survey, how, survey.encoding(), held)
+    return replace(made, target=table.names[plan.target], guess=survey.guess)
 
 
-def _encoded(
-    table: Table, plan: Plan, how: _How, encoding: Encoding, survey: Survey, held: deque[Block] | None
-) -> Dataset:
+def _encoded(survey: Survey, how: _How, encoding: Encoding, held: deque[Block] | None) -> Dataset:
     from torchperc.data.dataset import Dataset  # which needs torch; most files are refused before
 
+    table, plan = survey.table, survey.plan
     _check_width(table.path, encoding.width, encoding.labels, how.max_features)
     encoder = Encoder(encoding, plan.features, plan.target, table.path)
     y = np.empty(survey.rows, np.int64 if encoding.labels else np.float64)
@@ -334,8 +298,8 @@ def _encoded(
         first += block.count
         return out
 
-    def second_pass(watch: opening.Watch) -> Iterator[Any]:
-        for given in table.blocks(encoder.words, watch):
+    def second_pass() -> Iterator[Any]:
+        for given in table.blocks(encoder.words):
             block = given.kept(kept(given, plan.missing)[0])
             encoder.check(block)  # only a file that has changed meanwhile can fail here
             how.source.check(first + block.count <= survey.rows)
@@ -346,9 +310,9 @@ def _encoded(
         how.source.check(first == survey.rows)  # before what is written has a name
 
     if held is None:
-        with opening.bar(how.paths, how.progress, "converting") as watch, Cache(how.cache) as store:
+        with Cache(how.cache) as store:
             shape = survey.rows, encoding.width
-            X = store.sparse(second_pass(watch)) if sparse else store.dense(second_pass(watch), shape, how.dtype)
+            X = store.sparse(second_pass()) if sparse else store.dense(second_pass(), shape, how.dtype)
     elif sparse:
         X = stacked([written(held.popleft()) for _ in range(len(held))])
     else:
@@ -363,39 +327,17 @@ def _encoded(
     return Dataset(X, torch.from_numpy(y), encoding.labels, encoding.names, **about)
 
 
-def _surveyed(
-    table: Table, everything: Table | None, plan: Plan, how: _How
-) -> tuple[Survey, Survey, deque[Block] | None]:
-    """What is learned from the rows, and from those of all shards; the rows themselves if there is room for them."""
-    survey, known = Survey(table, plan), None
-    if everything is not None:
-        known = _surveyed(everything, None, plan, how._replace(shard=Shard(), room=-1))[1]
-        survey.words = known.words
-    while True:
-        held = how.shard.alike(lambda: _learned(survey, how))
-        every = survey.with_all(gathered(survey.learned())) if how.shard.together else known or survey
-        misread = every.misread()
-        if not misread:
-            break
-        survey.again(misread)
-    if how.shard.size > 1 and every.rows:
-        counts = gathered(survey.rows) if how.shard.together else [survey.rows]
-        _check_shards(table.path, counts, how.shard)
-    return survey, every, held
-
-
 def _learned(survey: Survey, how: _How) -> deque[Block] | None:
     """Let a survey learn from its table, and keep the rows if they take no more bytes than there is room for."""
     held: deque[Block] | None = deque() if survey.table.size() <= how.room else None
     size = 0
-    with opening.bar(how.paths, how.progress, "reading") as watch:
-        for block in survey.learn(survey.table.blocks(survey.words, watch)):
-            cells = block.columns.values()
-            size += sum(c.values.nbytes if isinstance(c, Numbers) else c.nbytes for c in cells)
-            if size > how.room:  # the first lines promised less
-                held = None
-            if held is not None:
-                held.append(block_of(block.count, block.columns))  # without the text it comes from
+    for block in survey.learn(survey.table.blocks(survey.words)):
+        cells = block.columns.values()
+        size += sum(c.values.nbytes if isinstance(c, Numbers) else c.nbytes for c in cells)
+        if size > how.room:  # the first lines promised less
+            held = None
+        if held is not None:
+            held.append(block_of(block.count, block.columns))  # without the text it comes from
     return held
 
 
@@ -420,71 +362,43 @@ class _Seen(NamedTuple):
     rows: int
     held: list[SparseBlock] | None
 
-    def plus(self, other: _Seen) -> _Seen:
-        low, high = min(self.lowest, other.lowest), max(self.highest, other.highest)
-        return _Seen(self.labels | other.labels, low, high, self.rows + other.rows, None)
-
 
 def _sparse(forms: Sequence[Form], missing: str, how: _How) -> Dataset:
-    path, shard = how.paths[0].with_name(opening.title(how.paths)), how.shard
-    files = shard.alike(lambda: _svmlight_files(forms, how, shard))
-    seen = shard.alike(lambda: _scanned(files, path, how))
-    if shard.together:
-        others = gathered(seen._replace(held=None))
-        every, counts = reduce(_Seen.plus, others), [other.rows for other in others]
-    else:
-        whole = _svmlight_files(forms, how, Shard()) if shard.size > 1 else []
-        every, counts = _scanned(whole, path, how._replace(room=-1)) if whole else seen, [seen.rows]
-    if not every.rows:
-        raise ValueError(f"{path} has no samples in it")
-    if every.highest < every.lowest:
-        raise ValueError(f"{path} has no features in it: every line is a label alone")
-    check_labels(str(path), every.labels, every.rows, how.task, last=True)
-    _check_shards(path, counts, shard)
-    size, real = every.highest - every.lowest + 1, is_regression(how.task, every.labels, every.rows)
-    labels = () if real else in_order(every.labels)
-    encoding = Encoding((), None, labels, missing, sparse=True, size=size, first=every.lowest)
-    made = shard.alike(lambda: _joined_samples(files, seen, path, encoding, how))
-    return made if how.task else replace(made, guess=guessed(None, every.labels, real))
-
-
-def _svmlight_files(forms: Sequence[Form], how: _How, shard: Shard) -> list[SvmlightFile]:
-    own = text_ranges(how.paths, forms, shard)
-    real = how.task == "regression"
-    files = [SvmlightFile(how.paths[each.number], forms[each.number], real) for each in own]
-    for each, file in zip(own, files, strict=True):
+    path, real = how.paths[0].with_name(title(how.paths)), how.task == "regression"
+    files = [SvmlightFile(each, form, real) for each, form in zip(how.paths, forms, strict=True)]
+    for file in files:
         if not file.labelled:
             why = "has no labels: its lines begin with index:value; a line is: label index:value …"
             raise ValueError(f"{file.path} {why}")
-        if forms[each.number].packing is None:
-            file.narrow(each)
-    return files
-
-
-def _blocks(files: Sequence[SvmlightFile], watch: opening.Watch) -> Iterator[SparseBlock]:
-    before = 0
-    for file in files:
-        yield from file.blocks(lambda done, before=before: watch(before + done))  # type: ignore[misc]
-        before += file.path.stat().st_size
+    seen = _scanned(files, path, how)
+    if not seen.rows:
+        raise ValueError(f"{path} has no samples in it")
+    if seen.highest < seen.lowest:
+        raise ValueError(f"{path} has no features in it: every line is a label alone")
+    check_labels(str(path), seen.labels, seen.rows, how.task, last=True)
+    size, real = seen.highest - seen.lowest + 1, is_regression(how.task, seen.labels, seen.rows)
+    labels = () if real else in_order(seen.labels)
+    encoding = Encoding((), None, labels, missing, sparse=True, size=size, first=seen.lowest)
+    made = _joined_samples(files, seen, path, encoding, how)
+    return made if how.task else replace(made, guess=guessed(None, seen.labels, real))
 
 
 def _scanned(files: Sequence[SvmlightFile], path: Path, how: _How) -> _Seen:
     seen: dict[str, int] = {}
     held: list[SparseBlock] | None = [] if sum(file.size() for file in files) <= how.room else None
     lowest, highest, rows, size = 1, 0, 0, 0
-    with opening.bar(how.paths, how.progress) as watch:
-        for block in _blocks(files, watch):
-            assert block.labels is not None
-            if len(seen) <= LABELS or how.task == "classification":  # else a quantity, or refused below
-                seen.update(dict.fromkeys(block.labels.levels, 1))
-            if len(block.columns):
-                lowest, highest = min(lowest, int(block.columns.min())), max(highest, int(block.columns.max()))
-            rows, size = rows + block.rows, size + block.nbytes
-            check_labels(str(path), seen, rows, how.task)
-            if size > how.room:  # the first lines promised less
-                held = None
-            if held is not None:
-                held.append(block._replace(line=lambda row: 0))  # without the text it comes from
+    for block in chain.from_iterable(file.blocks() for file in files):
+        assert block.labels is not None
+        if len(seen) <= LABELS or how.task == "classification":  # else a quantity, or refused below
+            seen.update(dict.fromkeys(block.labels.levels, 1))
+        if len(block.columns):
+            lowest, highest = min(lowest, int(block.columns.min())), max(highest, int(block.columns.max()))
+        rows, size = rows + block.rows, size + block.nbytes
+        check_labels(str(path), seen, rows, how.task)
+        if size > how.room:  # the first lines promised less
+            held = None
+        if held is not None:
+            held.append(block._replace(line=lambda row: 0))  # without the text it comes from
     return _Seen(seen, lowest, highest, rows, held)
 
 
@@ -495,16 +409,16 @@ def _joined_samples(files: Sequence[SvmlightFile], seen: _Seen, path: Path, enco
     _check_width(path, encoding.size, labels, how.max_features)
     y: list[Array] = []
 
-    def second_pass(watch: opening.Watch) -> Iterator[Any]:
-        for block in _blocks(files, watch):
+    def second_pass() -> Iterator[Any]:
+        for block in chain.from_iterable(file.blocks() for file in files):
             if block.rows:
                 y.append(targets(block.labels, labels))
                 yield sparse_rows(block, encoding)
         how.source.check(seen.rows == sum(map(len, y)))  # before what is written has a name
 
     if seen.held is None:
-        with opening.bar(how.paths, how.progress, "converting") as watch, Cache(how.cache) as store:
-            X: Any = store.sparse(second_pass(watch))
+        with Cache(how.cache) as store:
+            X: Any = store.sparse(second_pass())
     else:
         y += [targets(block.labels, labels) for block in seen.held]
         X = _joined(seen.held, encoding)
@@ -539,11 +453,11 @@ _PAIRS = (("X", "y"), ("data", "target"), ("x", "y"), ("arr_0", "arr_1"))
 _CSR = {"data", "indices", "indptr", "shape"}
 
 
-def _archive(path: Path, target: str | None, limit: int | None, how: _How) -> Dataset:
+def _archive(path: Path, target: str | None, how: _How) -> Dataset:
     """Arrays X and y of an ``.npz`` file; X may be the parts of a CSR array."""
     from torchperc.data.dataset import Dataset
 
-    X, y, name, held = load_archive(path, limit, target)
+    X, y, name, held = load_archive(path, target)
     _check_width(path, X.shape[1], (), how.max_features)
     if y is None:
         raise ValueError(
@@ -567,20 +481,18 @@ def _archive(path: Path, target: str | None, limit: int | None, how: _How) -> Da
     return replace(made, encoding=encoding)
 
 
-def load_archive(path: Path, limit: int | None, target: str | None = None) -> tuple[Any, Array | None, str, str]:
+def load_archive(path: Path, target: str | None = None) -> tuple[Any, Array | None, str, str]:
     """Features and labels of an ``.npz`` file, the name of the labels, and the names of all arrays.
 
     Python objects among the arrays are an error, never run.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            size = sum(member.file_size for member in archive.zip.infolist())
-            arrays = {name: archive[name] for name in archive.files if limit is None or size <= limit}
+            arrays = {name: archive[name] for name in archive.files}
     except (MemoryError, ValueError, zipfile.BadZipFile, EOFError, KeyError, NotImplementedError) as error:
         raise ValueError(f"{path} is not a complete archive of arrays of numbers ({error}); write it again") from None
     except OSError as error:
-        raise opening.unreadable(path, error) from None
-    opening.check_unpacked(path, size, limit)
+        raise unreadable(path, error) from None
     X, name = next(((arrays[a], b) for a, b in _PAIRS if a in arrays), (None, "y"))
     if set(arrays) >= _CSR:
         X, name = _csr(path, arrays), "y"

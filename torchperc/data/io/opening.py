@@ -1,29 +1,16 @@
-"""Files before they are understood: their kind, progress, and one line for all that can fail."""
+"""Detect format and compression of files, and changes while they are read."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from torchperc import _checks as checks
 from torchperc._lazy import requires
 from torchperc.samples.compiling import free_memory as free_memory
-from torchperc.samples.streams import PACKED as PACKED
-from torchperc.samples.streams import Checksums as Checksums
-from torchperc.samples.streams import Stream as Stream
-from torchperc.samples.streams import Watch as Watch
-from torchperc.samples.streams import changed as changed
-from torchperc.samples.streams import check_begin as check_begin
-from torchperc.samples.streams import check_unpacked as check_unpacked
-from torchperc.samples.streams import found as found
-from torchperc.samples.streams import is_pattern as is_pattern
-from torchperc.samples.streams import most_unpacked as most_unpacked
-from torchperc.samples.streams import title as title
-from torchperc.samples.streams import unreadable as unreadable
+from torchperc.samples.streams import PACKED, Stream, changed, check_begin
 
 _T = TypeVar("_T")
 
@@ -33,15 +20,13 @@ ENDINGS = {
     ".svm": "svmlight", ".svmlight": "svmlight", ".libsvm": "svmlight",
     ".npy": "npy", ".npz": "npz",
 }  # fmt: skip
-LARGE = 2**27  # bytes of a file from which reading it is worth a progress bar
 
 
 class Form(NamedTuple):
-    """What a file is: text, parquet, svmlight, npy or npz; how it is compressed; bytes it may decompress to."""
+    """What a file is: text, parquet, svmlight, npy or npz; and how it is compressed."""
 
     kind: str
     packing: str | None
-    limit: int | None = None
 
 
 def _by_name(name: str) -> tuple[str | None, str | None]:
@@ -56,10 +41,8 @@ def is_table(source: str) -> bool:
     return any(_by_name(source))
 
 
-def form(path: Path, max_unpacked: int | None = None) -> Form:
+def form(path: Path) -> Form:
     """What kind of file this is, by its name (text if the ending is unknown), checked by its first bytes."""
-    if max_unpacked is not None:
-        checks.whole("max_unpacked", max_unpacked, at_least=1)
     named, packing = _by_name(path.name)
     kind = named or "text"
     if packing and kind not in ("text", "svmlight"):
@@ -67,7 +50,7 @@ def form(path: Path, max_unpacked: int | None = None) -> Form:
     if kind not in ("npy", "npz"):
         requires(f"reading {path}", "pyarrow")
     check_begin(path, packing, kind if kind not in ("text", "svmlight") else None)
-    return Form(kind, packing, max_unpacked or most_unpacked(path))
+    return Form(kind, packing)
 
 
 class Unchanged:
@@ -136,21 +119,3 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
                 yield item  # type: ignore[misc]
         finally:  # without waiting; else its file would stay open until garbage is collected
             coming.add_done_callback(lambda _: getattr(items, "close", bool)())
-
-
-@contextmanager
-def bar(paths: Sequence[Path], wanted: bool | None, doing: str = "reading") -> Iterator[Watch]:
-    """Show progress on standard error, if ``wanted``; ``None``: for large files, if standard error is a terminal."""
-    total = sum(path.stat().st_size for path in paths)
-    if wanted is False or (wanted is None and not (sys.stderr.isatty() and total >= LARGE)):
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=console.is_terminal) as progress:
-        task = progress.add_task(f"{doing} {escape(title(paths))}", total=total)
-        yield lambda done: progress.update(task, completed=done)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +22,6 @@ TEXTS = 20  # levels above which a column of long values may be text
 _SHOWN = 60  # characters of a value in an error message
 _TYPOS = 0.05  # fraction of words in a column of numbers up to which they look like slips
 _COMMA = re.compile(r"[+-]?\d+,\d+")
-_POINT = 1126  # binary places of exact sums: 1073 of the smallest number, and 53 of its mantissa
 _DROP, _MEAN = Option("missing", "drop"), Option("missing", "mean")
 _REMEDY = "; correct it, or say what to do about such rows: ", _DROP, " leaves them out, ", _MEAN, " fills in means"
 
@@ -48,21 +46,12 @@ class _Seen:
     others: int = 0
     first_other: Spot | None = None
     levels: dict[str, int] = field(default_factory=dict)
-    total: int = 0  # of the numbers, in units of the smallest there is: the mean does not depend on who adds what
+    total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
     count: int = 0
     as_numbers: bool = False
     values: int = 0  # that are words, of rows that count
     prose: int = 0  # how many words are in them
     counts: Counts | None = None  # of words in a column of text; its levels are forgotten
-
-    def add(self, other: _Seen) -> None:
-        self.values, self.prose = self.values + other.values, self.prose + other.prose
-        if other.counts is not None:
-            self.read_as_text(other.counts.fraction).merge(other.counts)
-        self.numbers, self.others = self.numbers + other.numbers, self.others + other.others
-        self.total, self.count = self.total + other.total, self.count + other.count
-        self.first_other, self.as_numbers = self.first_other or other.first_other, self.as_numbers or other.as_numbers
-        _add(self.levels, other.levels)
 
     def read_as_text(self, fraction: float) -> Counts:
         """Count words from now on, those of the levels so far included."""
@@ -70,14 +59,6 @@ class _Seen:
         self.counts.add(self.levels)
         self.levels = {}
         return self.counts
-
-    @property
-    def mean(self) -> float:
-        return float(Fraction(self.total, max(1, self.count) << _POINT))
-
-
-Learned: TypeAlias = tuple[int, int, dict[int, _Seen], dict[str, int], Spot | None]
-"""Rows that count, dropped rows, what was seen of each column, how often each label, the first that is no number."""
 
 
 class Survey:
@@ -95,21 +76,6 @@ class Survey:
         self._seen = {j: _Seen() for j in self.plan.features}
         self._labels: dict[str, int] = {}  # of a target that is read as numbers, the ends of each block alone
         self._odd: Spot | None = None  # the first target that is no finite number
-
-    def learned(self) -> Learned:
-        """What has been learned so far, to be told to others."""
-        return self.rows, self.dropped, self._seen, self._labels, self._odd
-
-    def with_all(self, every: Sequence[Learned]) -> Survey:
-        """The survey of a whole table, of which each process has seen some rows."""
-        made = Survey(self.table, self.plan)
-        made.words = self.words
-        for rows, dropped, columns, labels, odd in every:
-            made.rows, made.dropped, made._odd = made.rows + rows, made.dropped + dropped, made._odd or odd
-            for position, seen in columns.items():
-                made._seen[position].add(seen)
-            _add(made._labels, labels)
-        return made
 
     def learn(self, blocks: Iterator[Block]) -> Iterator[Block]:
         """Learn from blocks as they come, and hand on their rows that count."""
@@ -176,7 +142,7 @@ class Survey:
             seen.numbers += given.count - (0 if absent is None else int(absent.sum()))
             if self.plan.missing == "mean":
                 values = those.values if absent is None else those.values[~np.isnan(those.values)]
-                seen.total, seen.count = seen.total + exact_sum(values), seen.count + len(values)
+                seen.total, seen.count = seen.total + values.sum(dtype=np.longdouble), seen.count + len(values)
             return
         assert isinstance(cells, Words)
         numeric = np.array([is_number(level) for level in cells.levels] + [True])
@@ -325,7 +291,7 @@ class Survey:
                 total = sum(seen.levels.values())
                 means += [seen.levels[level] / total for level in in_order(seen.levels)]
             else:
-                means.append(seen.mean)
+                means.append(float(seen.total / max(1, seen.count)))
         return tuple(means)
 
     def _check_labels(self, last: bool = False) -> None:
@@ -382,28 +348,6 @@ def _count(levels: dict[str, int], cells: object) -> None:
 def _add(levels: dict[str, int], more: dict[str, int]) -> None:
     for level, count in more.items():
         levels[level] = levels.get(level, 0) + count
-
-
-def exact_sum(values: Array) -> int:
-    """The sum of numbers of float64 without any rounding, as an integer of units of 2⁻¹¹²⁶.
-
-    A number is m·2ᵉ with an m of 53 bits. Its halves are added up for each e by itself, which is exact for up to 2²⁶
-    numbers, more than a block has.
-
-    Example:
-        >>> exact_sum(np.array([1e100, 0.25, -1e100])) == 2**1126 // 4
-        True
-    """
-    if not len(values):
-        return 0
-    fractions, exponents = np.frexp(values)
-    mantissas = (fractions * 2.0**53).astype(np.int64)
-    lowest = int(exponents.min())
-    bins = exponents - lowest
-    high, low = (np.bincount(bins, half) for half in (mantissas >> 27, mantissas & (2**27 - 1)))
-    base = lowest - 53 + _POINT
-    sums = enumerate(zip(high.tolist(), low.tolist(), strict=True))
-    return sum(((int(upper) << 27) + int(lower)) << (base + e) for e, (upper, lower) in sums if upper or lower)
 
 
 def _without_comma(cell: str) -> str:

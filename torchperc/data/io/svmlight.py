@@ -15,10 +15,10 @@ import numpy as np
 from torchperc._checks import Option, ParameterError
 from torchperc.data.encoding import is_absent, word
 from torchperc.data.io.blocks import Array, Words, cells_of
-from torchperc.data.io.cutting import Range, lines
-from torchperc.data.io.opening import Checksums, Form, Stream, Watch, ahead, line_number, threads
+from torchperc.data.io.opening import Form, ahead, line_number, threads
 from torchperc.data.task import is_finite
 from torchperc.samples.compiling import cores
+from torchperc.samples.streams import Stream
 
 PIECE = 2**24  # bytes of text that are read together
 WORTH_IT = 2**16  # bytes below which a plain loop is done before Arrow is loaded
@@ -68,8 +68,7 @@ class SvmlightFile:
     """
 
     def __init__(self, path: Path, form: Form, real: bool = False) -> None:
-        self.path, self._form, self._sums, self._real = path, form, Checksums(path), real
-        self._start, self._stop = 0, path.stat().st_size
+        self.path, self._form, self._real = path, form, real
         with Stream(path, form.packing) as stream:
             head = stream.read(2**16)
             self._growth = 1.5 * len(head) / max(1, stream.done)
@@ -78,27 +77,21 @@ class SvmlightFile:
 
     def size(self) -> int:
         """Bytes that the entries would take in memory, by the size of the text."""
-        return int((self._stop - self._start) * self._growth)
+        return int(self.path.stat().st_size * self._growth)
 
-    def narrow(self, own: Range) -> None:
-        """Read the lines that begin in a range of bytes."""
-        self._start, self._stop = lines(self.path, own)
-
-    def blocks(self, watch: Watch = lambda done: None) -> Iterator[SparseBlock]:
+    def blocks(self) -> Iterator[SparseBlock]:
         """The rows, some at a time."""
         with threads(cores()) as pool:
-            for data, offset in ahead(self._pieces(watch)):
+            for data, offset in ahead(self._pieces()):
                 parts = _shares(data, offset, cores() if len(data) >= WORTH_IT else 1)
                 yield from pool.map(lambda part: self._parsed(*part), parts)
 
-    def _pieces(self, watch: Watch) -> Iterator[tuple[bytes, int]]:
+    def _pieces(self) -> Iterator[tuple[bytes, int]]:
         def cut(data: bytes, offset: int, last: bool) -> tuple[int]:
             return (len(data) if last else data.rfind(b"\n") + 1,)
 
-        packing = self._form.packing
-        limits = self._form.limit, self._start, self._stop if packing is None else None
-        with Stream(self.path, packing, self._sums, *limits) as stream:
-            for data, offset in stream.pieces(PIECE, cut, self._start, watch):
+        with Stream(self.path, self._form.packing) as stream:
+            for data, offset in stream.pieces(PIECE, cut, 0):
                 begin = len(_BOM) if offset == 0 and data.startswith(_BOM) else 0
                 yield data[begin:], offset + begin
 
@@ -185,7 +178,9 @@ def _by_arrow(data: bytes, labelled: bool) -> _Parsed | None:
         )
     except pa.ArrowInvalid:
         return None
-    columns, values = (table[name].to_numpy() for name in types)
+    index, value = (table[name].combine_chunks() for name in types)
+    columns = np.frombuffer(index.buffers()[1], np.int32, len(index))  # to_numpy would import pandas
+    values = np.frombuffer(value.buffers()[1], np.float64, len(value))
     rises = np.diff(columns, prepend=-1) > 0
     rises[starts[:-1][starts[:-1] < len(rises)]] = True
     fine = len(columns) == starts[-1] and rises.all() and columns.min() >= 0 and columns.max() <= _MOST

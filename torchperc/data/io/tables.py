@@ -11,9 +11,9 @@ import numpy as np
 from torchperc._checks import Option, ParameterError, first_line
 from torchperc.data.encoding import listed
 from torchperc.data.io.blocks import Array, Block, Cells, block_of, cells_of, from_values, is_text
-from torchperc.data.io.cutting import Range, Shard, quotes_before, ranges
-from torchperc.data.io.opening import Checksums, Form, Watch, changed, check_unpacked, title, unreadable
+from torchperc.data.io.opening import Form
 from torchperc.data.io.text import TextTable
+from torchperc.samples.streams import changed, title, unreadable
 
 ROWS = 2**16  # rows of a Parquet file or array that are read together, fewer if they are wide
 _CELLS = 2**20  # numbers that are read together
@@ -28,65 +28,34 @@ def open_table(
     for option, value in (("header", header), ("delimiter", delimiter)):
         if value is not None:
             raise ValueError(f"{option}={value!r} needs text files such as .csv, but {path} is none; leave it out")
-    return ParquetTable(path, form.limit) if form.kind == "parquet" else ArrayTable(path)
+    return ParquetTable(path) if form.kind == "parquet" else ArrayTable(path)
 
 
 def open_tables(
     paths: Sequence[Path],
     forms: Sequence[Form],
-    shard: Shard,
     *,
     delimiter: str | None = None,
     header: bool | None = None,
     known: Sequence[str] = (),
 ) -> Table:
-    """The table in several files, or what of it is a shard's own; options are those of :func:`open_table`."""
-    first = shard.alike(lambda: open_table(paths[0], forms[0], delimiter=delimiter, header=header, known=known))
-    if len(paths) == shard.size == 1:
+    """The table in one file or in several; options are those of :func:`open_table`."""
+    first = open_table(paths[0], forms[0], delimiter=delimiter, header=header, known=known)
+    if len(paths) == 1:
         return first
-    if not isinstance(first, TextTable):
-        return shard.alike(lambda: _own_rows(first, paths, forms, shard))
-    own = text_ranges(paths, forms, shard)
-    cut = [each for each in own if (each.start, each.stop) != (0, paths[each.number].stat().st_size)]
-    quotes = dict(zip(cut, quotes_before(paths, cut, shard), strict=True))
-
-    def opened(each: Range) -> TextTable:
-        path, form = paths[each.number], forms[each.number]
-        table = TextTable(path, form, None, header, (), like=first) if each.number else first
-        if each in quotes:
-            table.narrow(each, quotes[each])
-        return table
-
-    return shard.alike(lambda: Tables(paths, first, [opened(each) for each in own]))
-
-
-def _own_rows(first: RowTable, paths: Sequence[Path], forms: Sequence[Form], shard: Shard) -> Tables:
-    tables = [first]
-    for path, form in zip(paths[1:], forms[1:], strict=True):
-        tables.append(ParquetTable(path, form.limit) if form.kind == "parquet" else ArrayTable(path))
-    everything = Tables(paths, first, tables)  # which checks that they have the same columns
-    own = ranges([table.count for table in tables], shard)
-    for each in own:
-        tables[each.number].narrow(each)
-    everything.tables = [tables[each.number] for each in own]
-    return everything
-
-
-def text_ranges(paths: Sequence[Path], forms: Sequence[Form], shard: Shard) -> list[Range]:
-    """The bytes of text files that are a shard's own; whole files if they are compressed, as many to each shard."""
-    sizes = [path.stat().st_size for path in paths]
-    if all(form.packing is None for form in forms):
-        return ranges(sizes, shard)
-    return [Range(each.number, 0, sizes[each.number]) for each in ranges([1] * len(paths), shard)]
+    rest = zip(paths[1:], forms[1:], strict=True)
+    if isinstance(first, TextTable):
+        return Tables(paths, [first, *(TextTable(path, form, None, header, (), like=first) for path, form in rest)])
+    return Tables(paths, [first, *(open_table(path, form) for path, form in rest)])
 
 
 class Tables:
     """Several files with the same columns as one table, the rows one after the other."""
 
-    def __init__(self, paths: Sequence[Path], first: FileTable, tables: Sequence[FileTable]) -> None:
-        self.path = paths[0].with_name(title(paths))
+    def __init__(self, paths: Sequence[Path], tables: Sequence[FileTable]) -> None:
+        self.path, first = paths[0].with_name(title(paths)), tables[0]
         self.named, self.names, self.guess = first.named, first.names, first.guess
-        self.tables: list[FileTable] = list(tables)
+        self.tables = tables
         for table in tables:
             if table.names != first.names:
                 theirs = f"{table.path} has the columns {listed(table.names)}"
@@ -97,12 +66,10 @@ class Tables:
         """Bytes of all rows as float64."""
         return sum(table.size() for table in self.tables)
 
-    def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
+    def blocks(self, words: Mapping[int, bool]) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
-        before = 0
         for table in self.tables:
-            yield from table.blocks(words, lambda done, before=before: watch(before + done))  # type: ignore[misc]
-            before += table.path.stat().st_size
+            yield from table.blocks(words)
 
 
 class ParquetTable:
@@ -110,24 +77,16 @@ class ParquetTable:
 
     named = True
 
-    def __init__(self, path: Path, limit: int | None = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
         with self._file() as file:
-            schema, self.count = file.schema_arrow, file.metadata.num_rows
-            groups = [file.metadata.row_group(number).num_rows for number in range(file.metadata.num_row_groups)]
-        self._groups = np.cumsum([0, *groups])  # where groups of rows begin
-        self._own = range(self.count)
+            schema, self.count = file.schema_arrow, int(file.metadata.num_rows)
         self.names, self._types = tuple(schema.names), list(schema.types)
         self.guess = (False,) * len(self.names)  # words come as words anyway
-        check_unpacked(path, self.size(), limit)
 
     def size(self) -> int:
         """Bytes of all rows as float64."""
-        return len(self._own) * len(self.names) * 8
-
-    def narrow(self, own: Range) -> None:
-        """Read some rows, and of the file only the groups that they are in."""
-        self._own = range(own.start, own.stop)
+        return self.count * len(self.names) * 8
 
     def _file(self) -> Any:
         import pyarrow as pa
@@ -143,32 +102,25 @@ class ParquetTable:
             return unreadable(self.path, error)
         return ValueError(f"{self.path} is not a complete Parquet file ({first_line(error)}); write it again")
 
-    def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
+    def blocks(self, words: Mapping[int, bool]) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
         import pyarrow as pa
 
         for position in words:
             self._check(position)
-        total, own, begins = self.path.stat().st_size, self._own, self._groups
-        groups = [g for g in range(len(begins) - 1) if begins[g] < own.stop and own.start < begins[g + 1]]
-        first = int(begins[groups[0]]) if groups else own.stop
+        first = 0
         with self._file() as file:
-            names = [self.names[j] for j in words]
-            batches = file.iter_batches(_rows(len(words)), row_groups=groups, columns=names)
-            while first < own.stop:
+            batches = file.iter_batches(_rows(len(words)), columns=[self.names[j] for j in words])
+            while True:
                 try:
                     batch = next(batches, None)
                 except (OSError, pa.ArrowException, ValueError) as error:
                     raise self._damaged(error) from None
                 if batch is None:
                     return
-                skipped = max(0, own.start - first)
-                some = batch.slice(skipped, max(0, own.stop - first - skipped))
-                columns = {j: self._cells(some, j, wanted) for j, wanted in words.items()}
-                if some.num_rows:
-                    yield block_of(some.num_rows, columns, self.path, first + skipped)
+                columns = {j: self._cells(batch, j, wanted) for j, wanted in words.items()}
+                yield block_of(batch.num_rows, columns, self.path, first)
                 first += batch.num_rows
-                watch(total * first // max(1, self.count))
 
     def _cells(self, batch: Any, position: int, words: bool) -> Cells:
         try:
@@ -199,26 +151,18 @@ class ArrayTable:
         self.names = tuple(str(j + 1) for j in range(self._array.shape[1]))
         self.guess = (False,) * len(self.names)
         self.count = len(self._array)
-        self._own = range(self.count)
-        self._sums = Checksums(path)
 
     def size(self) -> int:
         """Bytes of the matrix as float64."""
-        return len(self._own) * len(self.names) * 8
+        return self.count * len(self.names) * 8
 
-    def narrow(self, own: Range) -> None:
-        """Read some rows, and no others of the file."""
-        self._own = range(own.start, own.stop)
-
-    def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
+    def blocks(self, words: Mapping[int, bool]) -> Iterator[Block]:
         """The rows, some at a time; ``words`` says which columns are wanted, and whether as words."""
-        step, own = _rows(self._array.shape[1]), self._own
-        for number, first in enumerate(range(own.start, own.stop, step)):
-            part = self._rows(first, min(step, own.stop - first))
-            self._sums.check(number, np.ascontiguousarray(part))
+        step = _rows(self._array.shape[1])
+        for first in range(0, self.count, step):
+            part = self._rows(first, min(step, self.count - first))
             columns = {j: from_values(part[:, j], wanted) for j, wanted in words.items()}
             yield block_of(len(part), columns, self.path, first)
-            watch((first + len(part)) * part.shape[1] * part.itemsize)
 
     def _rows(self, first: int, count: int) -> Array:
         """Some rows. A file is read, since a process that looks at a map of it dies when the file is cut off."""
@@ -239,8 +183,7 @@ class ArrayTable:
         return np.stack([read(j * rows + first, count) for j in range(width)], 1)
 
 
-RowTable: TypeAlias = ParquetTable | ArrayTable
-FileTable: TypeAlias = TextTable | RowTable
+FileTable: TypeAlias = TextTable | ParquetTable | ArrayTable
 Table: TypeAlias = FileTable | Tables
 
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from torchperc.data.encoding import ABSENT, is_absent, is_number
 from torchperc.data.io.blocks import Array, Block, Cells, Spot, cells_of
-from torchperc.data.io.cutting import Range, lines
-from torchperc.data.io.opening import Checksums, Form, Stream, Watch, ahead, line_number
+from torchperc.data.io.opening import Form, ahead, line_number
 from torchperc.data.ngrams import PROSE, word_count
+from torchperc.samples.streams import Stream
 
 PIECE = 2**24  # bytes of text that are read and parsed together
 BATCH = 2**20  # bytes of a piece that one thread parses at a time
@@ -140,12 +140,10 @@ class TextTable:
         known: Sequence[str],
         like: TextTable | None = None,
     ) -> None:
-        self.path, self._form, self._sums = path, form, Checksums(path)
+        self.path, self._form = path, form
         self.named: bool
         self.names: tuple[str, ...]
         self.delimiter: str
-        self._stop: int | None = None
-        self._whole = True
         if like is not None:
             delimiter, header = like.delimiter, header if like.named else False
         self._rough: set[int] = set()  # columns that Arrow cannot read as numbers
@@ -172,13 +170,6 @@ class TextTable:
         levels = sum(_features(column) if words else 1 for column, words in zip(columns, self.guess, strict=True))
         per_row = (begin + first[-1].end - self._start) / max(1, len(first) - headed)
         self._growth = len(head) / max(1, used) / max(per_row, 1.0) * levels * 8
-        self._line_end = b"\n" if b"\n" in head else b"\r"
-
-    def narrow(self, own: Range, quotes: tuple[int, int]) -> None:
-        """Read the records that begin in a range of bytes, before whose ends there are so many quotes."""
-        start, self._stop = lines(self.path, own, quotes, self._line_end)
-        self._start, self._whole = max(start, self._start), False
-        self._stop = max(self._stop, self._start)
 
     def _head(self) -> tuple[bytes, int, bool]:
         """The first bytes, how many of the file they are, and whether there are no more."""
@@ -193,18 +184,16 @@ class TextTable:
 
     def size(self) -> int:
         """Bytes that the features would take in memory, estimated by the first lines."""
-        size = self.path.stat().st_size if self._stop is None else self._stop - self._start
-        return int(size * self._growth)
+        return int(self.path.stat().st_size * self._growth)
 
-    def blocks(self, words: Mapping[int, bool], watch: Watch = lambda done: None) -> Iterator[Block]:
+    def blocks(self, words: Mapping[int, bool]) -> Iterator[Block]:
         """The rows, some at a time. A column that is wanted as numbers comes as words where it has any."""
-        for piece in ahead(self._pieces(watch)):
+        for piece in ahead(self._pieces()):
             yield from (self._quick(piece, words) if piece.plain else None) or self._exact(piece, words)
 
-    def _pieces(self, watch: Watch) -> Iterator[Piece]:
-        limits = self._form.limit, self._start, self._stop
-        with Stream(self.path, self._form.packing, self._sums, *limits) as stream:
-            for piece in stream.pieces(PIECE, self._cut, self._start, watch):
+    def _pieces(self) -> Iterator[Piece]:
+        with Stream(self.path, self._form.packing, self._start) as stream:
+            for piece in stream.pieces(PIECE, self._cut, self._start):
                 yield Piece(*piece)
 
     def _cut(self, data: bytes, offset: int, last: bool) -> tuple[int, bool, bool]:
@@ -214,9 +203,6 @@ class TextTable:
             raise self._told(error, offset) from None
         if not last and not end and len(data) > LONGEST:
             raise ValueError(f"{self.path}, line {self._line(offset)}: a record of {len(data):,} bytes; {_QUOTE}")
-        if not plain and not self._whole:
-            why = "has quotes in the middle of cells, so its lines cannot be told from within it"
-            raise ValueError(f"{self.path} {why}; to read a shard of it, save it as Parquet, or quote whole cells")
         return end, plain, broken
 
     def _quick(self, piece: Piece, words: Mapping[int, bool]) -> list[Block] | None:

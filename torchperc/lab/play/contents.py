@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from torchperc import _checks as checks
 from torchperc.data.dataset import Dataset
 from torchperc.lab.play import page
-from torchperc.lab.play.points import MOST_CLASSES, conventions_of, named, of_table, start_of
+from torchperc.lab.play.points import MOST_CLASSES, conventions_of, data_of, named, start_of
 from torchperc.lab.play.recorded import ENDINGS, ending_of, recording
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
@@ -23,11 +23,10 @@ def content_of_data(
     features: Sequence[str | int] | None = None,
     samples: int | None = None,
     trainer: RuleTrainer | None = None,
-    texts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The content of a page that begins with a data set, see :func:`torchperc.lab.play.points.of_table`."""
-    start = {"data": of_table(table, features, samples, texts).entry(), **start_of(trainer)}
-    return page.content(start, texts=texts, title=table.name or None)
+    """The content of a page that begins with a data set, see :func:`torchperc.lab.play.points.data_of`."""
+    start = {"data": data_of(table, features, samples), **start_of(trainer)}
+    return page.content(start, title=table.name or page.TITLE)
 
 
 def content_of_log(
@@ -38,7 +37,6 @@ def content_of_log(
     features: Sequence[str | int] | None = None,
     trainer: RuleTrainer | None = None,
     ending: tuple[str, tuple[int, int] | None] | None = None,
-    texts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The content of a page that replays a run, see :func:`torchperc.lab.play.recorded.recording`.
 
@@ -47,19 +45,18 @@ def content_of_log(
         table: its data, for the names of labels and features.
         names: of the features, without a table.
         features: two of them, where there are more.
-        trainer: the conventions of the run; without it, they are looked for.
+        trainer: the conventions of the run; without it, the page says that they are unknown.
         ending: the verdict and the cycle of the run, if they are known.
-        texts: a translation.
     """
     known: dict[str, Any] = {} if trainer is None else {"conventions": conventions_of(trainer)}
     if isinstance(log, RuleResult):
         ending, log = (ending_of(log), log.cycle), log.log
     if ending is not None:
         known |= {"verdict": ending[0], "cycle": ending[1]}
-    made = recording(log, table.names if table else names, features, texts=texts, **known)
+    made = recording(log, table.names if table else names, features, **known)
     data = {**made.data, **named(made.feature_names, table.labels if table else None)}
     start = {**start_of(trainer), "data": data}
-    return page.content(start, made.entries, texts=texts, title=table.name or None if table else None)
+    return page.content(start, made.entries, title=(table.name if table else "") or page.TITLE)
 
 
 def content_of(
@@ -71,7 +68,6 @@ def content_of(
     features: Sequence[str | int] | None = None,
     samples: int | None = None,
     trainer: RuleTrainer | None = None,
-    texts: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The content of :func:`torchperc.play` by its arguments."""
     if (X is None) != (y is None):
@@ -84,7 +80,7 @@ def content_of(
     if names is None:
         names = getattr(X, "columns", None)  # of a data frame
     table = None if X is None else Dataset.of(X, y, names=names)
-    shown: dict[str, Any] = {"features": features, "trainer": trainer, "texts": texts}
+    shown: dict[str, Any] = {"features": features, "trainer": trainer}
     if isinstance(log, str | Path):
         log, told = load_log(Path(log), table)
         shown = told | {name: value for name, value in shown.items() if value is not None}
@@ -97,7 +93,7 @@ def content_of(
             why = f"y has {len(table.labels)} classes, and the page shows {MOST_CLASSES} at most"
             raise ValueError(f"{why}; compare one of them with the rest")
         return content_of_data(table, samples=samples, **shown)
-    return page.content({"preset": "AND", **start_of(trainer)}, texts=texts)
+    return page.content({"preset": "AND", **start_of(trainer)})
 
 
 def load_log(path: Path, table: Dataset | None) -> tuple[MistakeLog, dict[str, Any]]:

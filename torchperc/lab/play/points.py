@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,45 +11,11 @@ import torch
 from torchperc import _checks as checks
 from torchperc._checks import Option, ParameterError
 from torchperc.data.dataset import Dataset
-from torchperc.lab.play import page
 from torchperc.rules.trainer import RuleTrainer
 
 MOST_POINTS = 1000
 MOST_CLASSES = 4
 _AXES, _SIGNS = ["x1", "x2"], ["-1", "1"]
-
-
-@dataclass(frozen=True, eq=False)
-class Points:
-    """Samples in the plane.
-
-    Args:
-        X: (N, 2) in float64.
-        labels: class indices (N,) from 0; of two classes, 0 is −1 and 1 is +1.
-        class_names: a name per class.
-        feature_names: the two features.
-        about: what of the data is not shown, as a sentence; empty if all is.
-    """
-
-    X: np.ndarray[Any, Any]
-    labels: np.ndarray[Any, Any]
-    class_names: tuple[str, ...]
-    feature_names: tuple[str, str]
-    about: str = ""
-
-    def entry(self) -> dict[str, Any]:
-        """The data as the page reads them.
-
-        Example:
-            >>> of_table(Dataset.of([[0.0, 1.0], [1.0, 0.5]], ["no", "yes"])).entry()["classNames"]
-            ['no', 'yes']
-        """
-        data = {"points": self.X.tolist(), "labels": self.labels.tolist(), "classes": len(self.class_names)}
-        return {
-            **data,
-            **named(self.feature_names, self.class_names),
-            **({"description": self.about} if self.about else {}),
-        }
 
 
 def named(features: Sequence[str], classes: Sequence[str] | None) -> dict[str, list[str]]:
@@ -64,37 +29,31 @@ def named(features: Sequence[str], classes: Sequence[str] | None) -> dict[str, l
     return {name: names for name, names in given.items() if names not in (_AXES, _SIGNS)}
 
 
-def of_table(
-    table: Dataset,
-    features: Sequence[str | int] | None = None,
-    samples: int | None = None,
-    texts: Mapping[str, str] | None = None,
-) -> Points:
-    """Two features of a data set, which the page can show.
+def data_of(table: Dataset, features: Sequence[str | int] | None = None, samples: int | None = None) -> dict[str, Any]:
+    """Two features of a data set as the page reads them, with what of it is not shown as a description.
 
     Args:
         table: labels of any kind, at most four.
         features: two of its features by name, or by position from 1, where it has more.
         samples: draw so many at random, and keep their order.
-        texts: a translation, for what is said about the data.
 
     Example:
-        >>> iris = of_table(__import__("torchperc").data.load("iris"), features=("petal length (cm)", 4), samples=60)
-        >>> iris.X.shape, iris.class_names
-        ((60, 2), ('setosa', 'versicolor', 'virginica'))
+        >>> data_of(Dataset.of([[0.0, 1.0], [1.0, 0.5]], ["no", "yes"]))["classNames"]
+        ['no', 'yes']
     """
     check_classes(table)
     chosen = two_features(table.names, features)
     rows = some_rows(table.X.shape[0], samples)
-    names = table.names[chosen[0]], table.names[chosen[1]]
+    names = [table.names[j] for j in chosen]
     about = []
     if len(table.names) > 2:
-        about.append(page.say(texts, "about.features", count=len(table.names), first=names[0], second=names[1]))
+        about.append(f"The plane shows 2 of {len(table.names)} features: {names[0]} and {names[1]}.")
     if len(rows) < table.X.shape[0]:
-        about.append(page.say(texts, "about.samples", shown=len(rows), count=f"{table.X.shape[0]:,}"))
-    X, y = columns_of(table, chosen)[rows], table.y.numpy()[rows]
+        about.append(f"{len(rows)} of {table.X.shape[0]:,} samples were drawn at random.")
+    y = table.y.numpy()[rows]
     labels = y if table.classes else (y + 1) // 2
-    return Points(X, labels, table.labels, names, " ".join(about))
+    data = {"points": columns_of(table, chosen)[rows].tolist(), "labels": labels.tolist(), "classes": len(table.labels)}
+    return {**data, **named(names, table.labels), **({"description": " ".join(about)} if about else {})}
 
 
 def columns_of(table: Dataset, chosen: Sequence[int]) -> np.ndarray[Any, Any]:

@@ -38,12 +38,10 @@ class Preset(NamedTuple):
     labels: list[int]
     conventions: dict[str, Any]
 
-    def entry(self, texts: Mapping[str, str]) -> dict[str, Any]:
+    def entry(self) -> dict[str, Any]:
         """The example as the page reads it."""
-        shown = {part: texts[f"preset.{self.id}.{part}"] for part in ("name", "remark")}
-        entry: dict[str, Any] = {"id": self.id, "group": texts[f"preset.group.{self.group}"], **shown}
-        entry |= {"points": self.points, "labels": self.labels, "classes": max(self.labels) + 1}
-        return entry | ({"conventions": self.conventions} if self.conventions else {})
+        entry = {**self._asdict(), "group": _GROUPS[self.group], "classes": max(self.labels) + 1}
+        return entry if self.conventions else {name: entry[name] for name in entry if name != "conventions"}
 
 
 def preset(id: str) -> Preset:
@@ -51,31 +49,23 @@ def preset(id: str) -> Preset:
     return next(each for each in PRESETS if each.id == id)
 
 
-def presets(texts: Mapping[str, str]) -> list[dict[str, Any]]:
-    """All examples as the page reads them, with their names in a language."""
-    return [each.entry(texts) for each in PRESETS]
+def presets() -> list[dict[str, Any]]:
+    """All examples as the page reads them."""
+    return [each.entry() for each in PRESETS]
 
 
-def dialects(texts: Mapping[str, str]) -> list[dict[str, Any]]:
+def dialects() -> list[dict[str, Any]]:
     """All dialects as the page reads them."""
     return [
         {
             "id": row.id,
             "name": row.name,
-            "remark": texts[f"dialect.{row.id}"],
+            "remark": row.remark,
             "conventions": {"tie": row.tie, "biasStep": row.bias_step, "order": row.order, "lr": row.lr},
             "select": row.select,
         }
         for row in DIALECTS
     ]
-
-
-def texts() -> dict[str, str]:
-    """The texts of examples and dialects in English, by their keys."""
-    found = {f"preset.group.{key}": name for key, name in _GROUPS.items()}
-    for each in PRESETS:
-        found |= {f"preset.{each.id}.name": each.name, f"preset.{each.id}.remark": each.remark}
-    return found | {f"dialect.{row.id}": row.remark for row in DIALECTS}
 
 
 # --- points -------------------------------------------------------------------------------------------------------

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from torch import Tensor
 
-from torchperc.lab.play import page
-from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, conventions_of, two_features
-from torchperc.lab.play.retrace import bias_step_of, retraced
+from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, two_features
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace, Weights
 from torchperc.theory.bounds import live_bracket
+from torchperc.theory.margins import weights_norm
 
 ENDINGS = ("SEPARATED", "CYCLING", "BUDGET")
 MOST_MISTAKES = 20_000
 _RENAMED = {"biasStep": "bias_step", "maxEpochs": "max_epochs"}
+_PROJECTED = (
+    "A run with {count} features, seen in {first} and {second}: the boundary is exact where every other feature is at "
+    "the mean of the samples. A point off that plane may lie on another side of the line than of the boundary. "
+    "Mistakes, scores, errors and bounds are those of the run; the proof, and whatever the page runs itself, see two "
+    "features only."
+)
+_UNKNOWN = "The log does not say how ties were decided and in which order the samples came."
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,6 @@ def recording(
     conventions: dict[str, Any] | None = None,
     verdict: str | None = None,
     cycle: tuple[int, int] | None = None,
-    texts: Mapping[str, str] | None = None,
 ) -> Recording:
     """A run to be replayed; one with more than two features is shown where the others are at their mean.
 
@@ -61,11 +66,9 @@ def recording(
         log: of a linear net.
         names: of the features.
         features: two of them, by name or by position from 1, where there are more.
-        conventions: of the run, as the page has them; if ``None``, those that make the same mistakes, where there are
-            such, see :func:`torchperc.lab.play.retrace.retraced`.
+        conventions: of the run, as the page has them; if ``None``, the page says that they are unknown.
         verdict: how the run ended, if that is known.
         cycle: the epochs between which it went round, if it did.
-        texts: a translation, for what is said about the run.
 
     Example:
         >>> import torchperc as tp
@@ -82,17 +85,14 @@ def recording(
         raise ValueError(f"names has {len(names)} entries for {width} features; name every feature once")
     chosen = two_features(names, features)
     entries = json.loads(log.to_json())
-    found = retraced(log) if conventions is None else None
-    if found is not None:
-        conventions, verdict, cycle = conventions_of(found[0]), ending_of(found[1]), found[1].cycle
     entries |= {"conventions": _conventions(log, conventions), "verdict": verdict or _verdict(log)}
     entries |= {"cycle": None if cycle is None else list(cycle)}
-    told = [] if conventions is not None else [page.say(texts, "about.unknown")]
+    told = [] if conventions is not None else [_UNKNOWN]
     if chosen != tuple(range(len(names))):
         entries |= _restricted(log, chosen)
-        key = "about.run" if len(names) > 2 else "about.axes"
         first, second = (names[j] for j in chosen)
-        told.insert(0, page.say(texts, key, count=len(names), first=first, second=second))
+        about = _PROJECTED if len(names) > 2 else "The axes are {first} and {second}."
+        told.insert(0, about.format(count=len(names), first=first, second=second))
     if told:
         entries["description"] = " ".join(told)
     return Recording(entries, (names[chosen[0]], names[chosen[1]]))
@@ -114,7 +114,7 @@ def _check(log: MistakeLog) -> None:
 
 def _conventions(log: MistakeLog, given: dict[str, Any] | None) -> dict[str, Any]:
     """As arguments of ``RuleTrainer``, which is how a log in JSON has them."""
-    step, sizes = bias_step_of(log.space.bias_scale), log.coef.abs().unique().tolist()
+    step, sizes = {0.0: "none", 1.0: "unit"}.get(log.space.bias_scale, "radius"), log.coef.abs().unique().tolist()
     known: dict[str, Any] = {"tie": "update", "bias_step": step, "order": "given", "seed": 0, "margin": 0}
     known |= {"lr": sizes[0] if len(sizes) == 1 else 1.0, "max_epochs": max(len(log.epoch_ends), 1)}
     return known | {_RENAMED.get(name, name): value for name, value in (given or {}).items()}
@@ -177,9 +177,9 @@ def _states(log: MistakeLog, start: Weights, X: Tensor) -> Iterator[tuple[Weight
 def _bracket(log: MistakeLog, start: Weights, state: Weights, scores: Tensor, total: float) -> tuple[float, float]:
     """What the weights say of the largest margin in all features, see :func:`torchperc.theory.bracket`."""
     beta = log.space.bias_scale
-    moved = _length(state.weight - start.weight, state.bias - start.bias, beta)
+    moved = weights_norm(state.weight - start.weight, state.bias - start.bias, beta)
     plain = scores.squeeze(-1) if log.space.classes is None else scores
-    found = live_bracket(plain, log.y.cpu(), _length(state.weight, state.bias, beta), total, moved=moved)
+    found = live_bracket(plain, log.y.cpu(), weights_norm(state.weight, state.bias, beta), total, moved=moved)
     return found.lower, found.upper
 
 
@@ -189,9 +189,3 @@ def _best(brackets: Sequence[tuple[float, float]]) -> list[list[float | None]]:
         list(accumulate(side, best)) for side, best in zip(zip(*brackets, strict=True), (max, min), strict=True)
     )
     return [[bound if math.isfinite(bound) else None for bound in pair] for pair in zip(lower, upper, strict=True)]
-
-
-def _length(weight: Tensor, bias: Tensor, beta: float) -> float:
-    """‖(w, b)‖ where the update happens: a bias step of β is a constant feature of √β."""
-    squares = float(weight.square().sum()) + (float(bias.square().sum()) / beta if beta else 0.0)
-    return math.sqrt(squares)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torchperc import _checks as checks
-from torchperc.lab.play.shown import HEIGHT, Play
+from torchperc.lab.play.page import HEIGHT, Play
 
 if TYPE_CHECKING:
     from torchperc._checks import Data
@@ -29,7 +29,6 @@ def play(
     features: Sequence[str | int] | None = None,
     names: Sequence[str] | None = None,
     samples: int | None = None,
-    texts: Mapping[str, str] | None = None,
     out: str | Path | None = None,
     height: int = HEIGHT,
 ) -> Play | PlayWidget:
@@ -44,12 +43,10 @@ def play(
         X: samples (N, 2), or more features of which ``features`` names two; an example to begin with if ``None``.
         y: their labels of any kind, at most four.
         log: a run to replay: a log or a result, or the path of a ``.json`` log. It has its data itself.
-        trainer: whose conventions the page begins with; also those of the run in ``log``.
+        trainer: whose conventions the page begins with; also those of the run in ``log``, which does not store them.
         features: two features by name, or by position from 1.
         names: of all features; those of a data frame by default.
         samples: draw so many of them at random.
-        texts: a translation of the page, ``{key: text}``; the English texts are
-            :func:`torchperc.lab.play.english`'s.
         out: the file to write.
         height: pixels in a notebook.
 
@@ -62,12 +59,11 @@ def play(
     """
     from torchperc.lab.play.contents import content_of
 
-    given: dict[str, Any] = {"log": log, "trainer": trainer, "features": features, "names": names, "texts": texts}
+    given: dict[str, Any] = {"log": log, "trainer": trainer, "features": features, "names": names}
     made = Play(content_of(X, y, samples=samples, **given), checks.whole("height", height, at_least=100))
     if out is None and in_notebook():
         if importlib.util.find_spec("anywidget") is not None:
-            from torchperc.lab.play.coding import Coding
-            from torchperc.lab.play.widget import PlayWidget
+            from torchperc.lab.play.widget import Coding, PlayWidget
 
             return PlayWidget(made.content, Coding.of(X, y), height)
         why = "the page cannot hand points back; install anywidget with: pip install 'torchperc[notebook]'"

@@ -8,130 +8,56 @@ engine makes the same mistakes by construction.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from torchperc import _checks as checks
+
 if TYPE_CHECKING:
-    from torchperc.rules.spaces import Space, Weights
+    from torchperc.rules.spaces import Weights
     from torchperc.samples.rows import Rows
 
-_SMALLEST = 2.0**-536  # the square of what is smaller is lost in float64
+
+def doubles(values: Tensor) -> np.ndarray[Any, Any]:
+    """Return values as an array in double precision, on the host."""
+    numbers = checks.in_numpy(values)
+    array: np.ndarray[Any, Any] = numbers.double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
+    return array.astype(np.float64, copy=False)
 
 
-@dataclass(frozen=True)
-class Rounding:
-    """Rounding errors of the scores of these samples, by weights in their type or another.
-
-    ``longest``: at least the length of the longest sample, if it is known.
-    """
-
-    rows: Rows
-    weights: torch.dtype | None = None
-    longest: float | None = None
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of the scores."""
-        return self.weights or self.rows.dtype
-
-    @cached_property
-    def unit(self) -> float:
-        """The unit roundoff u of the type, or of matrix products in single precision."""
-        return max(torch.finfo(self.dtype).eps / 2, _products() if self.dtype == torch.float32 else 0.0)
-
-    def gamma(self, terms: int) -> float:
-        """γ of so many terms and a bias, with 1 % to spare for the rounding of the bound itself."""
-        relative = (terms + 2) * self.unit
-        return 1.01 * relative / (1 - relative) if relative < 0.5 else math.inf
-
-    @cached_property
-    def floor(self) -> float:
-        """What products too small for the type add to the error."""
-        return (self.rows.terms + 2) * torch.finfo(self.dtype).smallest_normal * self.unit * 4
-
-    @cached_property
-    def light(self) -> tuple[float, float] | None:
-        """How many times as far a score of values and weights in single precision can be off, and how much farther.
-
-        ``None`` for samples so long or so short that weights of their size may not be held in single precision.
-        """
-        if self.dtype == torch.float32:
-            return 1.0, 0.0
-        if not 2.0**-60 < self.radius < 2.0**60:
-            return None
-        terms = self.rows.terms
-        relative = (terms + 5) * 2.0**-24  # a value and a weight are rounded, too
-        ratio = 1.01 * relative / (1 - relative) / self.gamma(terms) if relative < 0.5 else math.inf
-        return ratio, 2.0**-148 * (terms + math.sqrt(terms) * self.radius)
-
-    @cached_property
-    def radius(self) -> float:
-        """At least the length of the longest sample."""
-        if self.longest is not None:
-            return self.longest
-        return math.sqrt(self.rows.longest) * (1 + 1e-6) + _SMALLEST * math.sqrt(self.rows.width)
-
-    def bound(self, weights: Weights, total: float = 0.0, bias_scale: float = 0.0) -> float:
-        """How far a score can be off under these weights and all on the way from them, 0 if it is exact.
-
-        ``total`` is the sum of |coefficients| on that way, which must be integers, as the bias steps.
-        """
-        weight, bias = (values.detach().double().cpu().numpy().reshape(-1) for values in (weights.weight, weights.bias))
-        size = float(self._size(math.sqrt(weight @ weight), float(abs(bias).max()), len(weight), total, bias_scale))
-        if self.rows.whole and size < 1 / self.unit and not (weight % 1).any() and not (bias % 1).any():
-            return 0.0
-        return self.gamma(self.rows.terms) * size + self.floor
-
-    def bound_of_block(self, weights: Weights, steps: Tensor, bias_scale: float, *, whole: bool) -> Tensor:
-        """The same for scores that include updates by ``steps`` not yet made, on the device.
-
-        ``whole``: coefficients and bias steps are integers.
-        """
-        dtype = precise(weights.bias.device)
-        weight, bias = weights.weight.to(dtype), weights.bias.to(dtype)
-        total, count = steps.abs().sum(dtype=dtype), (steps != 0).sum()
-        length = torch.linalg.vector_norm(weight)
-        size = self._size(length, bias.abs().max(), weight.numel(), total, abs(bias_scale))
-        bound: Tensor = (self.gamma(self.rows.terms) + 3 * self.unit * count) * size + self.floor
-        if not whole or not self.rows.whole:
-            return bound
-        exact = torch.eq(weight, weight.trunc()).all() & torch.eq(bias, bias.trunc()).all() & (size < 1 / self.unit)
-        return torch.where(exact, 0.0, bound)
-
-    def _size(self, length: Any, largest_bias: Any, count: int, total: Any, bias_scale: float) -> Any:
-        """At least Σ|w_j·x_j| + |b| of any sample, with weights of this length and updates of this total besides."""
-        reach = length + _SMALLEST * math.sqrt(count) + 1.5 * total * self.radius
-        return reach * self.radius + largest_bias + total * bias_scale
+def gamma(terms: int, unit: float) -> float:
+    """Return γ for so many terms and a bias, with 1 % to spare for the rounding of the bound itself."""
+    relative = (terms + 2) * unit
+    return 1.01 * relative / (1 - relative) if relative < 0.5 else math.inf
 
 
-def nearness(space: Space, dtype: torch.dtype | None = None, longest: float | None = None) -> np.ndarray[Any, Any]:
-    """What compiled loops need to know, for weights of this type.
-
-    ``longest``: at least the length of the longest sample, if it is known; 0 where samples are looked at as they come.
-    """
-    from torchperc.rules.loops import exact
-
-    rounding, near = Rounding(space.rows, dtype, longest), np.zeros(exact.NEAR)
-    near[exact.UNIT], near[exact.GAMMA] = rounding.unit, rounding.gamma(space.rows.terms)
-    near[exact.RADIUS], near[exact.FLOOR] = rounding.radius, rounding.floor
-    near[exact.STEP] = 1.5 * rounding.radius**2 + abs(space.bias_scale)
-    near[exact.PERIOD] = max(8, space.outputs * space.rows.width // space.rows.terms)
-    near[exact.LIGHT], near[exact.LIGHT_FLOOR] = rounding.light or (math.inf, 0.0)
-    return near
+def radius(rows: Rows) -> float:
+    """Return at least the norm of the longest sample; squares of tiny values vanish."""
+    return math.sqrt(rows.longest) * (1 + 1e-6) + 2.0**-536 * math.sqrt(rows.width)
 
 
-def precise(device: torch.device) -> torch.dtype:
-    """The widest floating-point type of a device."""
-    return torch.float32 if device.type == "mps" else torch.float64
+def floor(rows: Rows, dtype: torch.dtype) -> float:
+    """Return what products too small for the type add to the error of a score."""
+    return (rows.terms + 2) * 4 * torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+
+
+def score_error(rows: Rows, weights: Weights) -> float:
+    """Return the largest error of a score of these samples in the weights' type; 0 if all are sums of integers."""
+    weight, bias = (doubles(values).reshape(-1) for values in (weights.weight, weights.bias))
+    length = math.sqrt(weight @ weight) + 2.0**-536 * math.sqrt(len(weight))
+    size = length * radius(rows) + float(abs(bias).max())
+    dtype = weights.weight.dtype
+    unit = max(torch.finfo(dtype).eps / 2, _products() if dtype == torch.float32 else 0.0)
+    if size < 1 / unit and not (weight % 1).any() and not (bias % 1).any() and rows.whole:
+        return 0.0
+    return gamma(rows.terms, unit) * size + floor(rows, dtype)
 
 
 def _products() -> float:
-    """The unit roundoff of matrix products in single precision, which is a setting of torch."""
+    """Return the unit roundoff of matrix products in single precision, which is a setting of torch."""
     try:
         chosen = torch.get_float32_matmul_precision()
     except RuntimeError:  # the settings of one backend were changed by themselves
@@ -140,7 +66,7 @@ def _products() -> float:
 
 
 def side(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: float, limit: float) -> int:
-    """The sign of w·x + b − limit, in exact arithmetic.
+    """Return the sign of w·x + b − limit in exact arithmetic.
 
     Example:
         >>> side(np.array([1e16, 1.0, -1e16]), np.array([1.0, 1.0, 1.0]), 0.0, 0.5)
@@ -156,7 +82,7 @@ def side(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: float, lim
 
 
 def _integers(values: np.ndarray[Any, Any]) -> tuple[list[int], np.ndarray[Any, Any]]:
-    """m and e with value = m·2^e."""
+    """Return m and e with value = m·2^e."""
     mantissa, exponent = np.frexp(values.astype(np.float64))
     numbers: list[int] = np.ldexp(mantissa, 53).astype(np.int64).tolist()
     return numbers, exponent.astype(np.int64) - 53

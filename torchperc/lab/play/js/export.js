@@ -14,9 +14,9 @@ function pythonScript(store) {
     `    net.bias.copy_(torch.tensor(${pythonValue(conventions.start.bias)}, dtype=torch.float64))`,
   ];
   return [
-    pythonTitle(t("python.comment")),
+    `"""${t("python.comment")}"""`,
     "",
-    ...(store.recorded ? [`# ${oneLine(t("python.recorded"))}`] : []),
+    ...(store.recorded ? [`# ${t("python.recorded")}`] : []),
     "import torch",
     "",
     "import torchperc as tp",
@@ -37,15 +37,6 @@ function pythonScript(store) {
     'print("separable:", proof.separable)',
     "",
   ].join("\n");
-}
-
-// A translator's words stay words, whatever is in them.
-function oneLine(text) {
-  return text.replace(/[\s"\\]+/g, " ");
-}
-
-function pythonTitle(text) {
-  return `"""${oneLine(text)}"""`;
 }
 
 function pythonArguments({maxEpochs, lr, tie, biasStep, order, seed, margin}) {
@@ -98,8 +89,7 @@ function copyBySelection(text) {
 }
 
 function linkTo(store) {
-  const extra = language === "en" ? "" : `&lang=${language}`;
-  return `${location.href.split("#")[0]}#${store.toFragment()}${extra}`;
+  return `${location.href.split("#")[0]}#${store.toFragment()}`;
 }
 
 function download(name, blob) {

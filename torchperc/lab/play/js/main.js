@@ -4,9 +4,7 @@
 const page = {store: null, mounted: new Set(), panels: {}, tools: null};
 
 function startPage() {
-  for (const [name, texts] of Object.entries(CONTENT.texts)) TEXTS[name] = {...TEXTS[name], ...texts};
   const fragment = readFragment(location.hash);
-  chooseLanguage(fragment.lang ?? CONTENT.language ?? "en");
   chooseTheme(fragment.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
   page.store = new Store(startState(fragment));
   if (page.store.recorded === false && CONTENT.recorded && !fragment.state) startRecorded(page.store);
@@ -55,7 +53,6 @@ function startRecorded(store) {
 
 function openFragment(store) {
   const fragment = readFragment(location.hash);
-  if (fragment.lang && fragment.lang !== language) { chooseLanguage(fragment.lang); buildPage(); }
   if (fragment.error) return notice(t("problem.link", {error: fragment.error}), "warning");
   if (fragment.state) store.set(fragment.state);
   else if (presetOf(fragment.preset)) store.set({cursor: 0, secondCursor: 0, ...presetState(presetOf(fragment.preset))});
@@ -79,8 +76,7 @@ function buildPage() {
     el("p", {id: "notice", class: "notice", role: "status"}),
     el("p", {id: "live", class: "hidden", "aria-live": "polite"}),
   );
-  document.title = CONTENT.title ?? `torchperc: ${t("title")}`;
-  updatePage(new Set(["view", "data", "language"]));
+  updatePage(new Set(["view", "data"]));
 }
 
 function skipToExplanation(event) {
@@ -90,18 +86,11 @@ function skipToExplanation(event) {
 }
 
 function pageHeader() {
-  const languages = Object.keys(TEXTS);
-  const choose = selectField("language", t("language.label"), languages.map((name) => [name, TEXTS[name].language ?? name]), (name) => {
-    chooseLanguage(name);
-    buildPage();
-  });
-  choose.input.value = language;
   return el(
     "header", {},
-    el("div", {}, el("h1", {}, CONTENT.title ?? t("title")), el("p", {class: "subtitle"}, t("subtitle"))),
+    el("div", {}, el("h1", {}, CONTENT.title), el("p", {class: "subtitle"}, t("subtitle"))),
     el(
       "div", {class: "header-tools"},
-      languages.length > 1 ? choose.field : null,
       iconButton("theme", "◐", t("theme"), () => {
         chooseTheme(document.documentElement.dataset.theme === "dark" ? "light" : "dark");
         updatePage(new Set(["theme"]));
@@ -213,7 +202,7 @@ function segment(id, children, act, attributes = {}) {
 
 function showClasses(place, store) {
   const {data, pen} = store;
-  const shown = JSON.stringify([data.classes, data.classNames, language]);
+  const shown = JSON.stringify([data.classes, data.classNames]);
   if (place.dataset.shown !== shown) {
     place.dataset.shown = shown;
     place.replaceChildren(...Array.from({length: data.classes}, (_, k) => segment(

@@ -633,9 +633,9 @@ function bracketChart(log, t0, gamma) {
   const best = bestBrackets(log);
   const total = log.index.length;
   const shown = best.map(({lower, upper}) => ({lower: Math.max(lower, 0), upper}));
-  const finite = shown.map(({upper}) => upper).filter(Number.isFinite);
+  const finite = shown.map(({upper}) => upper).filter(Number.isFinite); // the best so far: the first is the largest
   const early = finite[Math.ceil(finite.length / 20) + 2] || Infinity; // unless it is 0: the first bounds of a long run would flatten the rest
-  const high = Math.min(Math.max(gamma ?? 0, ...finite, 1e-9), 4 * Math.max(gamma ?? 0, early, 1e-9)) * 1.05;
+  const high = Math.min(Math.max(gamma ?? 0, finite[0] ?? 0, 1e-9), 4 * Math.max(gamma ?? 0, early, 1e-9)) * 1.05;
   const scale = chartScale([0, Math.max(1, total)], [0, high]);
   const step = (name) => {
     let path = "";

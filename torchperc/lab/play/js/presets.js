@@ -2,7 +2,7 @@
 //
 // {
 //   "version": "0.5.0",                      of torchperc
-//   "title": "…",                            optional, shown as the heading
+//   "title": "…",                            shown as the heading
 //   "presets": [{"id": "AND", "name": "AND", "group": "gates", "points": [[0, 0], …], "labels": [0, …], "classes": 2,
 //                "remark": "…",              a sentence, optional
 //                "conventions": {…}}],       optional: what the preset is shown with, e.g. a note's example
@@ -12,7 +12,6 @@
 //                                            "description": what of the data is not shown},
 //                                            "conventions": {…}, "overlays": {"pocket": true}, "view": "rule"}
 //   "recorded": null,                        or a log as logToJson writes it, with "description": what was projected
-//   "language": "en", "texts": {"de": {…}},  optional: more languages
 //   "widget": false                          true in a notebook: no link, points are handed back
 // }
 
@@ -21,7 +20,7 @@ const CONTENT = readContent();
 function readContent() {
   const element = typeof document === "undefined" ? null : document.getElementById("content");
   const text = element ? element.textContent.trim() : "";
-  return {presets: [], dialects: [], start: {}, recorded: null, texts: {}, ...(text ? JSON.parse(text) : {})};
+  return {presets: [], dialects: [], start: {}, recorded: null, ...(text ? JSON.parse(text) : {})};
 }
 
 function presetOf(id) {

@@ -194,7 +194,7 @@ function pythonDescent(title, samples, settings, net) {
   const epoch = shuffled ? "torch.randperm(len(X), generator=generator)" : "torch.arange(len(X))";
   const heads = {perceptron: `tp.PerceptronHead(tie="${settings.tie}")`, lms: "tp.LMSHead()", logistic: "tp.LogisticHead()"};
   return [
-    pythonTitle(title), "", "import torch", "", "import torchperc as tp", "",
+    `"""${title}"""`, "", "import torch", "", "import torchperc as tp", "",
     `X = torch.tensor(${pythonRows(samples.points)}, dtype=torch.float64)`,
     `y = torch.tensor(${pythonRows(samples.signs, 20)})`, "",
     ...net,

@@ -3,7 +3,7 @@
 // A view is an object {id, mount(element, store), update(store, changes)}: `mount` builds its elements once, `update`
 // is called when the view is shown and after every change while it is shown; `changes` is a Set of the names of the
 // entries of the state that changed ("data", "conventions", "second", "cursor", "overlays", "gradient", ...), with
-// "view" when the view was just opened and "language" or "theme" when those were switched (redraw everything then).
+// "view" when the view was just opened and "theme" when that was switched (redraw everything then).
 // Its tab is called t("view." + id). `keys(event, store)`, if there is one, is asked first about every key and returns
 // true if it has used it; `picture()`, if there is one, returns the <svg> or <canvas> that "PNG" saves; `python(store)`,
 // if there is one, returns the script that "Copy as Python" gives in place of that of the rule; `rounds: true` says that
@@ -253,7 +253,7 @@ function decodeText(code) {
   return new TextDecoder().decode(Uint8Array.from(chars, (char) => char.charCodeAt(0)));
 }
 
-// The entries after "#" as {state, lang, view, preset, theme}; what cannot be read is told as `error`.
+// The entries after "#" as {state, view, preset, theme}; what cannot be read is told as `error`.
 function readFragment(hash) {
   const found = Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
   if (!found.state) return found;

@@ -1,6 +1,6 @@
 // The texts of the two views on gradients, in the same form as texts.js.
 
-Object.assign(TEXTS.en, {
+Object.assign(TEXTS, {
   "view.gradient": "Gradient",
   "view.twolayer": "Two layers",
 

@@ -19,7 +19,7 @@ const proofView = {
   },
 
   update(store, changes) {
-    const redraw = ["data", "view", "language", "theme"].some((name) => changes.has(name));
+    const redraw = ["data", "view", "theme"].some((name) => changes.has(name));
     if (!redraw) return;
     if (store.problem) return this._empty(t(store.problem));
     if (store.dragging && store.data.points.length > QUICK_PROOF) return this.plane.draw();

@@ -1,10 +1,11 @@
-"""How good a model is: wrong decisions among samples, or how predictions fit their targets."""
+"""How good a model is: wrong decisions among samples, or how predictions fit their targets; candidates compared."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torchperc import _checks as checks
 from torchperc.reports.text import percent
@@ -39,8 +40,7 @@ class Tally(NamedTuple):
         return f"{percent(self.error, '.1f')} ({low * 100:.1f}–{high * 100:.1f})"
 
 
-@dataclass(frozen=True)
-class Fit:
+class Fit(NamedTuple):
     """How predictions fit targets: RMSE in the target's units, R², and the number of samples.
 
     RMSE = √(mean (y − p)²) and R² = 1 − Σ(y − p)²/Σ(y − ȳ)²; where all targets are equal, R² is 1 if all are met,
@@ -53,7 +53,7 @@ class Fit:
 
     rmse: float
     r2: float
-    count: int
+    samples: int
 
     @classmethod
     def of(cls, predicted: checks.Data, y: checks.Data) -> Fit:
@@ -66,6 +66,51 @@ class Fit:
 
     def __str__(self) -> str:
         return f"RMSE {short(self.rmse)}, R² {share(self.r2)}"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One of the models that ``learn`` compared. Its scores are a :class:`Tally`, of a regression a :class:`Fit`.
+
+    Example:
+        >>> Candidate("rule", Tally(1, 30), Tally(0, 90), "the perceptron rule", 2, 0.1, "SEPARATED").validation.error
+        0.03333333333333333
+    """
+
+    name: str  # "rule", that of the head, "least squares" or "ridge"
+    validation: Any
+    training: Any
+    how: str  # it was learned, in words
+    epochs: int
+    seconds: float
+    verdict: str = ""  # of a classifier
+
+
+def comparison(candidates: Sequence[Candidate], baseline: Any) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Heads and rows of a table of candidates, the baseline last.
+
+    Example:
+        >>> heads, rows = comparison([Candidate("lms", Fit(5.0, 0.5, 9), Fit(4.0, 0.6, 9), "", 20, 0.1)], Fit(7, 0, 9))
+        >>> heads[1:3], rows[0][1:3], rows[1][:2]
+        (('validation RMSE', 'R²'), ('5.000', '0.500'), ('mean', '7.000'))
+    """
+    rows: list[tuple[str, ...]] = []
+    for each in candidates:
+        ends = str(each.epochs), f"{each.seconds:.1f} s"
+        if isinstance(each.validation, Fit):
+            rows.append((each.name, *_cells(each.validation), *_cells(each.training), *ends))
+        else:
+            rows.append((each.name, str(each.validation), percent(each.training.error, ".1f"), each.verdict, *ends))
+    if isinstance(baseline, Fit):
+        columns: tuple[str, ...] = ("validation RMSE", "R²", "training RMSE", "R²")
+        last: tuple[str, ...] = ("mean", *_cells(baseline), "", "", "", "")
+    else:
+        columns, last = ("validation error", "training", "verdict"), ("majority class", str(baseline), "", "", "", "")
+    return ("learned by", *columns, "epochs", "time"), [*rows, last]
+
+
+def _cells(fit: Fit) -> tuple[str, str]:
+    return short(fit.rmse), share(fit.r2)
 
 
 def short(value: float) -> str:

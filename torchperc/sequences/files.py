@@ -1,0 +1,198 @@
+"""Reading tokens from files: columns, CoNLL-U, ``word/TAG`` text and plain text.
+
+============  =========================================================================================================
+format        what it is
+============  =========================================================================================================
+``"conll"``   one token per line, its columns between blanks and tabs or ``separator``; empty lines between sentences.
+              Lines of ``-DOCSTART-`` are ignored; a line with # before a sentence is a comment if its columns differ
+``"conllu"``  ten columns between tabs, of which form and one other are read; comments with #, words of several tokens
+              (3-4) and empty nodes (3.1) are ignored
+``"slash"``   one sentence per line, ``word/TAG`` tokens between blanks; the last slash counts
+``"text"``    one sentence per line, words between blanks
+============  =========================================================================================================
+
+Text is UTF-8; files may be compressed (.gz, .bz2, .xz). Errors are a ``ValueError`` with file and line.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, cast
+
+from torchperc import _checks as checks
+
+Token = tuple[str, ...]
+Sentence = list[Token]
+
+FORMATS = ("conll", "conllu", "slash", "text")
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+_OPENED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_COLUMNS = (".conll", ".tsv", ".bio", ".iob", ".iob2", ".iobes")
+_LOOK = 100  # lines by which a format is recognised
+
+
+def read(
+    path: str | Path | IO[bytes], format: str | None = None, *, separator: str | None = None, column: str = "upos"
+) -> list[Sentence]:
+    """All sentences of a file or stream, each a list of tuples with a string per column.
+
+    Args:
+        path: a file, or a stream of bytes such as ``sys.stdin.buffer``.
+        format: one of the formats above; by default inferred from the extension and the first lines.
+        separator: what stands between columns, or between word and tag; by default blanks and tabs, or a slash.
+        column: of CoNLL-U, which is read after the form.
+
+    Example:
+        >>> import io
+        >>> read(io.BytesIO(b"the DT\\ndog NN\\n\\nrun VB\\n"))
+        [[('the', 'DT'), ('dog', 'NN')], [('run', 'VB')]]
+        >>> read(io.BytesIO(b"the/DT dog\\n"), "slash")
+        Traceback (most recent call last):
+        ValueError: the stream, line 1: 'dog' has no '/' between word and tag
+    """
+    sentences = list(iter_sentences(path, format, separator=separator, column=column))
+    if not sentences:
+        raise ValueError(f"{name_of(path)} has no tokens; give at least one sentence")
+    return sentences
+
+
+def iter_sentences(
+    path: str | Path | IO[bytes], format: str | None = None, *, separator: str | None = None, column: str = "upos"
+) -> Iterator[Sentence]:
+    """Sentences one after the other, as :func:`read` has them; a format that is not given is inferred first."""
+    if separator is not None and not separator:
+        raise checks.ParameterError(
+            checks.Option("separator", separator), " is empty; leave it out for blanks and tabs"
+        )
+    lines = _lines(path)
+    if format is None:
+        first = list(islice(lines, _LOOK))
+        lines, format = _chained(first, lines), format_of(path, first)
+    name = name_of(path)
+    if checks.one_of("format", format, FORMATS) == "conllu":
+        return _conllu(lines, name, CONLLU.index(checks.one_of("column", column, CONLLU)))
+    if format == "conll":
+        return _conll(lines, name, separator)
+    if format == "slash":
+        return _slash(lines, name, separator or "/")
+    return ([(word,) for word in line.split()] for _, line in lines if not line.isspace() and line)
+
+
+def format_of(
+    path: str | Path | IO[bytes], first: Iterable[tuple[int, str]] | None = None, *, plain: bool = False
+) -> str:
+    """The format of a file by its extension, else by its first lines.
+
+    Args:
+        path: of the file.
+        first: its first lines with their numbers, if they were read already.
+        plain: whether it may be plain text, which it is if its lines have several words and no tab.
+    """
+    ending = Path(name_of(path).removesuffix(_packing(path))).suffix.lower()
+    if ending == ".conllu" or ending in _COLUMNS:
+        return "conllu" if ending == ".conllu" else "conll"
+    lines = [line for _, line in (islice(_lines(path), _LOOK) if first is None else first) if line and line[0] != "#"]
+    if lines and all(line.count("\t") == 9 for line in lines):
+        return "conllu"
+    words, tabs = [line.split() for line in lines], any("\t" in line for line in lines)
+    if plain:
+        return "conll" if tabs or (len(words) > 2 and max(map(len, words)) == 1) else "text"
+    slashes = [("/" in token) for line in words for token in line]
+    return "slash" if slashes and all(slashes) and not tabs else "conll"
+
+
+def name_of(path: str | Path | IO[bytes]) -> str:
+    """What to call a file or stream in messages."""
+    return str(path) if isinstance(path, str | Path) else str(getattr(path, "name", "the stream")).strip("<>")
+
+
+def _packing(path: str | Path | IO[bytes]) -> str:
+    ending = Path(name_of(path)).suffix
+    return ending if ending in _OPENED else ""
+
+
+def _chained(first: list[tuple[int, str]], rest: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    yield from first
+    yield from rest
+
+
+def _lines(path: str | Path | IO[bytes]) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers from 1, without what ends them."""
+    number, name = 0, name_of(path)
+    if not isinstance(path, str | Path):
+        stream = path
+    else:
+        try:
+            stream = cast("IO[bytes]", _OPENED.get(_packing(path), open)(path, "rb"))
+        except OSError as error:
+            raise ValueError(f"cannot read {name}: {error.strerror or error}") from None
+    try:
+        for number, line in enumerate(stream, 1):
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield number, text.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name}, line {number}: not valid UTF-8 at byte {error.start + 1}; convert the file"
+        ) from None
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise ValueError(f"cannot read {name} after line {number}: {error}") from None
+    finally:
+        if stream is not path:
+            stream.close()
+
+
+def _conll(lines: Iterator[tuple[int, str]], name: str, separator: str | None) -> Iterator[Sentence]:
+    width, sentence, interned = 0, cast("Sentence", []), cast("dict[Token, Token]", {})
+    for number, line in lines:
+        token = tuple(line.split(separator)) if line.strip() else ()
+        if not token or token[0] == "-DOCSTART-":
+            if sentence:
+                yield sentence
+                sentence = []
+        elif len(token) == width or not (width or line.startswith("# ")):
+            width = len(token)
+            if separator is not None and not all(map(str.strip, token)):
+                raise ValueError(
+                    f"{name}, line {number}: column {[not t.strip() for t in token].index(True) + 1} is empty"
+                )
+            sentence.append(interned.setdefault(token, token))
+        elif sentence or not line.startswith("#"):
+            found = f"{len(token)} column{'s' * (len(token) != 1)}"
+            remedy = "; if columns hold blanks, give a separator" if "\t" in line and separator is None else ""
+            raise ValueError(f"{name}, line {number}: found {found}, and {width} in the lines before{remedy}")
+    if sentence:
+        yield sentence
+
+
+def _conllu(lines: Iterator[tuple[int, str]], name: str, column: int) -> Iterator[Sentence]:
+    sentence: Sentence = []
+    for number, line in lines:
+        cells = line.split("\t")
+        if not line.strip():
+            if sentence:
+                yield sentence
+                sentence = []
+        elif line[0] != "#":
+            if len(cells) != len(CONLLU):
+                raise ValueError(f"{name}, line {number}: found {len(cells)} columns between tabs; CoNLL-U has 10")
+            if cells[0].isdecimal():
+                sentence.append((cells[1], cells[column]))
+    if sentence:
+        yield sentence
+
+
+def _slash(lines: Iterator[tuple[int, str]], name: str, separator: str) -> Iterator[Sentence]:
+    for number, line in lines:
+        sentence: Sentence = []
+        for token in line.split():
+            word, _, tag = token.rpartition(separator)
+            if not word or not tag:
+                raise ValueError(f"{name}, line {number}: {token!r} has no {separator!r} between word and tag")
+            sentence.append((word, tag))
+        if sentence:
+            yield sentence
