@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from torchperc._lazy import EXTRAS
+from torchperc._checks import EXTRAS
 
 tomllib = pytest.importorskip("tomllib" if sys.version_info >= (3, 11) else "tomli")  # which pytest installs
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import math
 import sys
 import warnings
@@ -10,25 +11,36 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import lazy_loader
 import numpy as np
-
-from torchperc._lazy import Late
 
 if TYPE_CHECKING:
     import torch
     from scipy.sparse import csr_array
     from torch import Tensor
 else:
-    torch = Late("torch")
+    torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
 
 Data: TypeAlias = Any
 """What data may come as: a tensor, a numpy array or nested lists; where sparse samples are accepted, also a scipy
 sparse matrix or a tensor of the layout ``torch.sparse_csr`` or ``torch.sparse_coo``."""
 
+EXTRAS = {
+    "joblib": "sklearn",
+    "jsonargparse": "cli",
+    "matplotlib": "plots",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+    "pyarrow": "files",
+    "sklearn": "sklearn",
+    "tensorboard": "tensorboard",
+}
+"""Optional packages, each with the extra that installs it."""
+
 _REGRESSION = "for real-valued targets use RegressionHead(), or LMSRegressor of torchperc.sklearn"
 
 
-# --- parameters ---------------------------------------------------------------------------------------------------
+# --- errors -------------------------------------------------------------------------------------------------------
 
 
 class Option(NamedTuple):
@@ -47,7 +59,7 @@ class Option(NamedTuple):
 
 
 class ParameterError(ValueError):
-    """A ``ValueError`` that holds the parameters it speaks of as data, so that the command line can name its options.
+    """A ``ValueError`` that holds its parameters as data, so that the command line can name its options.
 
     Args:
         parts: the text in pieces; parameters in it are :class:`Option`, the wrong one or the remedy.
@@ -73,14 +85,53 @@ class ParameterError(ValueError):
         return self.text()
 
 
-def one_of(name: str, value: object, choices: Sequence[str]) -> str:
+class MissingPackageError(ModuleNotFoundError, ValueError):
+    """A package of an extra is not installed; also a ``ValueError``, which commands print in one line."""
+
+
+def require_packages(what: str, *packages: str) -> None:
+    """Raise :class:`MissingPackageError`, naming the extra to install, if ``what`` needs a package that is missing."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingPackageError(
+                f"{what} needs {package.replace('sklearn', 'scikit-learn')}; "
+                f"install it with: pip install 'torchperc[{EXTRAS[package]}]'",
+                name=package,
+            )
+
+
+def weights_overflow(score: float = math.inf) -> ValueError:
+    """Return the error for weights so large that a score is infinite or NaN.
+
+    Example:
+        >>> raise weights_overflow()
+        Traceback (most recent call last):
+        ValueError: a score became inf: the weights overflow; scale X down or lower the learning rate lr
+    """
+    return ValueError(f"a score became {score}: the weights overflow; scale X down or lower the learning rate lr")
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of another library's message, or the name of its error.
+
+    Example:
+        >>> first_line(ValueError("too long\\nsee the manual"))
+        'too long'
+    """
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+# --- parameters ---------------------------------------------------------------------------------------------------
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise ParameterError(Option(name, value), f" is unknown; choose one of {', '.join(map(repr, choices))}")
     return value
 
 
-def number(name: str, value: object, *, above: float = -math.inf, at_least: float = -math.inf) -> float:
+def check_number(name: str, value: object, *, above: float = -math.inf, at_least: float = -math.inf) -> float:
     """Return ``value`` as a finite float with ``value > above`` and ``value >= at_least``."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise TypeError(f"{name} must be a number, found {type(value).__name__} {value!r}")
@@ -94,7 +145,7 @@ def number(name: str, value: object, *, above: float = -math.inf, at_least: floa
     return result
 
 
-def whole(name: str, value: object, *, at_least: int) -> int:
+def check_int(name: str, value: object, *, at_least: int) -> int:
     """Return ``value`` as an int with ``value >= at_least``."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
         raise TypeError(f"{name} must be an integer, found {type(value).__name__} {value!r}")
@@ -104,41 +155,24 @@ def whole(name: str, value: object, *, at_least: int) -> int:
     return int(value)
 
 
-def flag(name: str, value: object) -> bool:
+def check_bool(name: str, value: object) -> bool:
     """Return ``value`` if it is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{name} must be True or False, found {type(value).__name__} {value!r}")
     return value
 
 
-def floating(name: str, dtype: torch.dtype) -> torch.dtype:
+def check_float_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
     """Return ``dtype`` if it is a real floating type."""
     if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
         raise TypeError(f"{name}={dtype} must be a floating type such as torch.float32 or torch.float64")
     return dtype
 
 
-def representable(name: str, values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return positive ``values`` if a net of ``dtype`` can hold each of them with all its digits.
-
-    Example:
-        >>> representable("lr", torch.tensor([0.5], dtype=torch.float64), torch.float32)
-        tensor([0.5000], dtype=torch.float64)
-    """
-    there = values.to(dtype)
-    lost = values[(there < torch.finfo(dtype).tiny) & (values > 0) | ~torch.isfinite(there)]
-    if len(lost):
-        raise ValueError(
-            f"{name} makes steps of {lost[0].item():g}, which {dtype} cannot hold; scale it"
-            + (", or use net.double()" if dtype != torch.float64 else "")
-        )
-    return values
-
-
 # --- labels and weights -------------------------------------------------------------------------------------------
 
 
-def labels(y: Data, count: int, classes: int | None, *, name: str = "y", both: bool = True) -> Tensor:
+def check_labels(y: Data, count: int, classes: int | None, *, name: str = "y", both: bool = True) -> Tensor:
     """Return labels as int64: −1/+1 for ``classes=None``, else class indices 0 … K − 1.
 
     Args:
@@ -149,68 +183,60 @@ def labels(y: Data, count: int, classes: int | None, *, name: str = "y", both: b
         both: require at least two classes.
 
     Example:
-        >>> labels([1.0, -1.0], 2, None), labels([0, 2, 1], 3, 3)
+        >>> check_labels([1.0, -1.0], 2, None), check_labels([0, 2, 1], 3, 3)
         (tensor([ 1, -1]), tensor([0, 2, 1]))
     """
-    return (
-        signs(y, count, name=name, both=both)
-        if classes is None
-        else class_indices(y, count, classes, name=name, both=both)
-    )
-
-
-def signs(y: Data, count: int, *, name: str = "y", both: bool = True) -> Tensor:
-    """:func:`labels` −1/+1."""
     values = _one_per_sample(y, count, name)
-    if values.dtype not in (torch.bool, torch.uint8):  # to uint8, −1 is 255
-        numbers = in_numpy(values)
-        count_of = np.count_nonzero if isinstance(numbers, np.ndarray) else torch.count_nonzero
-        plus, minus = int(count_of(numbers == 1)), int(count_of(numbers == -1))
-        if plus + minus == count and ((plus and minus) or not both):
-            return _integers(numbers)
-    found = torch.unique(values).tolist()
-    if values.dtype == torch.bool or any(value not in (-1, 1) for value in found):
-        remedy = "map your two labels to -1 and +1 first"
-        if sum(value == value for value in found) > 2:  # NaN is no label
-            remedy = f"use MulticlassPerceptron (num_classes=) for more than two classes; {_REGRESSION}"
-            if any(not float(value).is_integer() for value in found if math.isfinite(value)):
-                remedy = _REGRESSION
-        raise ValueError(f"{name} must hold -1 and +1, found {_some(found)}; {remedy}")
-    if both:
-        raise _one_class(name, found)
-    return _integers(in_numpy(values))  # of type uint8
+    numbers = numpy_view(values)
+    if isinstance(numbers, np.ndarray):
+        found = _fast_labels(numbers, classes, both)
+        if found is not None:
+            return torch.from_numpy(found)
+    distinct = torch.unique(values).tolist()
+    known = (-1, 1) if classes is None else range(classes)
+    if values.dtype == torch.bool or any(value not in known for value in distinct):
+        raise ValueError(_wrong_labels(name, distinct, values.dtype == torch.bool, classes))
+    if both and len(distinct) < 2:
+        raise ValueError(
+            f"{name} has one class only, found {_some(distinct)}; at least two classes are required "
+            "(online learning with partial_fit accepts single-class chunks)"
+        )
+    return values.to(torch.int64, copy=True)
 
 
-def class_indices(y: Data, count: int, num_classes: int, *, name: str = "y", both: bool = True) -> Tensor:
-    """:func:`labels` 0 … K − 1."""
-    values = _one_per_sample(y, count, name)
-    if not values.is_floating_point() and values.dtype != torch.bool:
-        numbers = in_numpy(values)
-        lowest, highest = int(numbers.min()), int(numbers.max())
-        if lowest >= 0 and highest < num_classes and (lowest < highest or not both):
-            return _integers(numbers)
-    found = torch.unique(values).tolist()
-    if any(value not in range(num_classes) for value in found):
-        real = any(not float(value).is_integer() for value in found if math.isfinite(value))
+def _fast_labels(numbers: np.ndarray[Any, Any], classes: int | None, both: bool) -> np.ndarray[Any, Any] | None:
+    """Return a copy of correct labels as int64 by numpy, or ``None`` if a closer look is needed."""
+    if numbers.dtype.kind == "b" or (classes is not None and numbers.dtype.kind == "f"):
+        return None
+    if classes is None:
+        plus = int(np.count_nonzero(numbers == 1))
+        minus = 0 if numbers.dtype.kind == "u" else int(np.count_nonzero(numbers == -1))
+        fine = plus + minus == len(numbers) and bool((plus and minus) or not both)
+    else:
+        low, high = int(numbers.min()), int(numbers.max())
+        fine = low >= 0 and high < classes and (low < high or not both)
+    return numbers.astype(np.int64) if fine else None
+
+
+def _wrong_labels(name: str, found: list[Any], boolean: bool, classes: int | None) -> str:
+    real = any(not float(value).is_integer() for value in found if math.isfinite(value))
+    if classes is not None:
         remedy = _REGRESSION if real else "number your classes from 0 or give the net more of them"
-        raise ValueError(f"{name} must hold class indices 0 to {num_classes - 1}, found {_some(found)}; {remedy}")
-    if both and len(found) < 2:
-        raise _one_class(name, found)
-    return _integers(in_numpy(values))
+        return f"{name} must hold class indices 0 to {classes - 1}, found {_some(found)}; {remedy}"
+    remedy = "map your two labels to -1 and +1 first"
+    if boolean:
+        remedy = f"convert True and False, for example with torch.where({name}, 1, -1)"
+    elif sum(value == value for value in found) > 2:  # NaN is no label
+        remedy = f"use MulticlassPerceptron (num_classes=) for more than two classes; {_REGRESSION}"
+        remedy = _REGRESSION if real else remedy
+    return f"{name} must hold -1 and +1, found {_some(found)}; {remedy}"
 
 
-def _integers(numbers: Any) -> Tensor:
-    """A copy of an array or tensor as int64."""
-    if isinstance(numbers, torch.Tensor):
-        return numbers.to(torch.int64, copy=True)
-    return torch.from_numpy(numbers.astype(np.int64))
-
-
-def real_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Tensor:
+def check_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Tensor:
     """Return the targets of a regression as float64: finite numbers (N,), or (N, K) for K > 1 outputs.
 
     Example:
-        >>> real_targets([70, 61.5], 2)
+        >>> check_targets([70, 61.5], 2)
         tensor([70.0000, 61.5000], dtype=torch.float64)
     """
     values = as_tensor(y, name) if units > 1 else _one_per_sample(y, count, name)
@@ -225,18 +251,11 @@ def real_targets(y: Data, count: int, units: int = 1, *, name: str = "y") -> Ten
     return values.to(torch.float64, copy=True)
 
 
-def _one_class(name: str, found: list[Any]) -> ValueError:
-    return ValueError(
-        f"{name} has one class only, found {_some(found)}; at least two classes are required "
-        "(online learning with partial_fit accepts single-class chunks)"
-    )
-
-
-def nonnegative_weights(weights: Data, count: int, *, name: str = "sample_weight", all_zero: bool = False) -> Tensor:
+def check_sample_weight(weights: Data, count: int, *, name: str = "sample_weight", all_zero: bool = False) -> Tensor:
     """Return per-sample weights as float64, finite and at least 0; not all 0, unless that is allowed.
 
     Example:
-        >>> nonnegative_weights([1, 0.5], 2)
+        >>> check_sample_weight([1, 0.5], 2)
         tensor([1.0000, 0.5000], dtype=torch.float64)
     """
     values = _one_per_sample(weights, count, name).to(torch.float64)
@@ -269,13 +288,13 @@ def _some(values: list[Any]) -> str:
 
 def is_sparse(X: object) -> bool:
     """Whether ``X`` is a scipy sparse matrix or a sparse tensor (CSR or COO); does not import scipy to find out."""
-    if isinstance(X, torch.Tensor):
-        return X.layout in (torch.sparse_csr, torch.sparse_coo)
     module = sys.modules.get("scipy.sparse")
-    return module is not None and bool(module.issparse(X))
+    if module is not None and module.issparse(X):
+        return True
+    return isinstance(X, torch.Tensor) and X.layout in (torch.sparse_csr, torch.sparse_coo)
 
 
-def shape(shape: tuple[int, ...], width: int | None = None, name: str = "X") -> None:
+def check_shape(shape: tuple[int, ...], width: int | None = None, name: str = "X") -> None:
     """Refuse samples that are not N rows of d numbers, or not of the given width."""
     if len(shape) != 2:
         raise ValueError(
@@ -289,10 +308,10 @@ def shape(shape: tuple[int, ...], width: int | None = None, name: str = "X") -> 
 
 
 def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
-    """A sparse matrix or tensor as a scipy CSR array, on its own memory where that is possible.
+    """Return a sparse matrix or tensor as a scipy CSR array that shares its memory if possible.
 
-    Indices are checked first: scipy and torch let one build arrays that point outside their memory, and read whatever
-    lies there. The values are not looked at. ``look=False`` leaves the indices of CSR, too, to be checked by who calls.
+    Indices are checked, because scipy and torch accept arrays that point outside their memory; values are not.
+    ``look=False`` leaves the check of a CSR matrix to the caller.
 
     Example:
         >>> as_csr(torch.tensor([[0.0, 2.0]]).to_sparse()).toarray()
@@ -301,7 +320,7 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
     from scipy.sparse import coo_array, csr_array
 
     if len(X.shape) != 2:
-        shape(tuple(X.shape), name=name)
+        check_shape(tuple(X.shape), name=name)
     if isinstance(X, torch.Tensor) and X.is_meta:
         raise TypeError(f"{name} is on the meta device, which holds no numbers; move it to the CPU first")
     try:
@@ -325,7 +344,7 @@ def as_csr(X: Data, name: str = "X", *, look: bool = True) -> csr_array:
 
 
 def as_tensor(values: Data, name: str) -> Tensor:
-    """Dense real numbers as a detached tensor, on their own memory where that is possible; not to be written to."""
+    """Return dense real numbers as a detached tensor that shares their memory if possible; do not write to it."""
     if isinstance(values, torch.Tensor):
         if values.layout in (torch.sparse_csr, torch.sparse_coo):
             raise TypeError(f"{name} is a sparse tensor, which is not accepted here; pass {name}.to_dense()")
@@ -346,32 +365,32 @@ def as_tensor(values: Data, name: str) -> Tensor:
             f"{name} must hold real numbers, found dtype {array.dtype} in a {type(values).__name__}; "
             "convert it to numbers first"
         )
-    unmasked(values, name)
-    return shared(np.asarray(array, _torch_dtype(array, name)))
+    check_unmasked(values, name)
+    return tensor_view(np.asarray(array, _torch_dtype(array, name)))
 
 
-def in_numpy(values: Tensor) -> Any:
-    """A tensor of the CPU as an array on its own memory, any other as it is: what both can do is done without threads.
-
-    torch wakes its threads for large tensors and waits for them, which takes long where another core is busy.
-
-    Example:
-        >>> in_numpy(torch.tensor([1.0, 2.0])).max()
-        np.float32(2.0)
-    """
-    plain = values.detach()
-    return plain.numpy() if plain.is_cpu and plain.dtype != torch.bfloat16 and type(plain) is torch.Tensor else plain
-
-
-def unmasked(values: Data, name: str) -> Data:
+def check_unmasked(values: Data, name: str) -> Data:
     """Return ``values`` unless a numpy mask hides some of them."""
     if np.ma.is_masked(values):
         raise ValueError(f"{name} has masked values; fill them or leave them out")
     return values
 
 
-def shared(array: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on an array's own memory, copied only if torch cannot have it as it lies; not to be written to."""
+def numpy_view(values: Tensor) -> Any:
+    """Return a CPU tensor as a numpy array on the same memory, any other tensor as it is.
+
+    numpy is used where torch would start a pool of threads for a small job and wait for it on a busy machine.
+
+    Example:
+        >>> numpy_view(torch.tensor([1.0, 2.0])).max()
+        np.float32(2.0)
+    """
+    plain = values.detach()
+    return plain.numpy() if plain.is_cpu and plain.dtype != torch.bfloat16 and type(plain) is torch.Tensor else plain
+
+
+def tensor_view(array: np.ndarray[Any, Any]) -> Tensor:
+    """Return a tensor on an array's memory, copied only if torch cannot read its layout; do not write to it."""
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned) and (
         not flags.aligned or any(stride < 0 or stride % array.itemsize for stride in array.strides)
@@ -393,21 +412,11 @@ def _torch_dtype(array: np.ndarray[Any, Any], name: str) -> np.dtype[Any]:
     return np.dtype(np.float64) if array.dtype.itemsize > 8 else array.dtype.newbyteorder("=")
 
 
-def first_line(error: Exception) -> str:
-    """The first line of what another library says, or the name of its error.
+def find_non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
+    """Name the first of some tensors that holds NaN or an infinity; ``None`` if all are finite.
 
     Example:
-        >>> first_line(ValueError("too long\\nsee the manual"))
-        'too long'
-    """
-    return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
-    """Say which of some named tensors is the first with NaN or an infinity; ``None`` if all are finite.
-
-    Example:
-        >>> non_finite({"weight": torch.ones(2), "bias": torch.tensor([float("nan")])}.items())
+        >>> find_non_finite({"weight": torch.ones(2), "bias": torch.tensor([float("nan")])}.items())
         'bias holds nan'
     """
     for name, tensor in tensors:
@@ -416,14 +425,3 @@ def non_finite(tensors: Iterable[tuple[str, Tensor]]) -> str | None:
         if bad.any():
             return f"{name} holds {values[bad][0].item()}"
     return None
-
-
-def weights_overflow(score: float = math.inf) -> ValueError:
-    """The error to raise where training has made weights so large that a score is infinite or NaN.
-
-    Example:
-        >>> raise weights_overflow()
-        Traceback (most recent call last):
-        ValueError: a score became inf: the weights overflow; scale X down or lower the learning rate lr
-    """
-    return ValueError(f"a score became {score}: the weights overflow; scale X down or lower the learning rate lr")

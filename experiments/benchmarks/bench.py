@@ -18,7 +18,7 @@ from benchmarks.report import summary, table, write
 from benchmarks.tag_cases import BROWN
 from benchmarks.tagged import checked
 from benchmarks.timing import Row, measure
-from torchperc import _checks as checks
+from torchperc._checks import check_choice
 from torchperc.cli import inputs
 from torchperc.reports.text import visible
 
@@ -68,7 +68,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 def _options(arguments: argparse.Namespace) -> tuple[list[str], int, Path]:
     """The names, the rounds and the directory, checked before the first case runs."""
-    names = list(dict.fromkeys(checks.one_of("CASE", name, tuple(CASES)) for name in arguments.cases)) or list(CASES)
+    names = list(dict.fromkeys(check_choice("CASE", name, tuple(CASES)) for name in arguments.cases)) or list(CASES)
     least = 1 if arguments.quick else _ROUNDS
     rounds = least if arguments.rounds is None else arguments.rounds
     if rounds < least:

@@ -14,7 +14,7 @@ from torch import nn
 from benchmarks import peers, samples
 from benchmarks.peers import Call, Learned
 from benchmarks.timing import Comparison, Contender, Finding, Goal
-from torchperc import _checks as checks
+from torchperc._checks import check_labels
 from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
@@ -79,7 +79,7 @@ def _descend(head: Head, X: Array, y: Array, epochs: int, rate: float = _RATE) -
 
     def call() -> Learned:
         data = convert.features(X, dtype=torch.float64)
-        labels = checks.signs(y, len(data))
+        labels = check_labels(y, len(data), None)
         net = Perceptron(data.shape[1], dtype=torch.float64)
         for _ in range(epochs):
             descend(net, head, data, labels, rate)

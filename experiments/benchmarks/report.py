@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from benchmarks.timing import Row
-from torchperc._atomic import write_whole
+from torchperc._files import write_atomically
 from torchperc.plots import COLOURS
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def write(folder: Path, rows: Sequence[Row], absent: Mapping[str, str], *, round
         figure.savefig(picture, format="png")
         files["bench.png"] = picture.getvalue()
     for name, content in files.items():
-        write_whole(folder / name, content, make_folder=True)
+        write_atomically(folder / name, content, make_folder=True)
     return [folder / name for name in files]
 
 

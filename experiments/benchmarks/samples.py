@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from torchperc import _checks as checks
+from torchperc._checks import check_number
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -55,7 +55,7 @@ def planes(
     X[:, :gap] += y.astype(dtype)[:, None] * np.sign(normal[:gap])
     if fractions:
         X += rng.integers(-512, 513, size=X.shape, dtype=np.int16).astype(dtype) / 1024
-    return X, np.where(rng.random(rows) < checks.number("flips", flips, at_least=0), -y, y)
+    return X, np.where(rng.random(rows) < check_number("flips", flips, at_least=0), -y, y)
 
 
 def pictures(rows: int, width: int, classes: int, *, dtype: str = "float32", seed: int = 0) -> tuple[Array, Array]:

@@ -25,7 +25,7 @@ from typing import Any
 
 import torch
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice, check_int, check_number
 
 GOALS = ("at least", "at most", "within", "seconds")
 Clock = Callable[[], float]
@@ -55,8 +55,8 @@ class Goal:
     value: float
 
     def __post_init__(self) -> None:
-        checks.one_of("kind", self.kind, GOALS)
-        checks.number("value", self.value, above=0)
+        check_choice("kind", self.kind, GOALS)
+        check_number("value", self.value, above=0)
 
     def met(self, ratio: float, seconds: float) -> bool:
         """Whether our side does what is asked."""
@@ -258,7 +258,7 @@ def measure(
         >>> rows[1].best, rows[1].ratio, rows[1].met, rows[1].differs
         (1.0, 2.0, True, True)
     """
-    checks.whole("rounds", rounds, at_least=1)
+    check_int("rounds", rounds, at_least=1)
     contenders = comparison.present
     idle: Times = {contender.name: [] for contender in contenders}
     loaded: Times = {contender.name: [] for contender in contenders}
@@ -365,7 +365,7 @@ def threads(count: int | None) -> Iterator[None]:
     if count is None:
         yield
         return
-    checks.whole("threads", count, at_least=1)
+    check_int("threads", count, at_least=1)
     with ExitStack() as undo:
         undo.callback(torch.set_num_threads, torch.get_num_threads())
         torch.set_num_threads(count)

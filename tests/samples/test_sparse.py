@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 import torchperc as tp
-from torchperc import _checks as checks
+from torchperc._checks import as_csr
 from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, make_partition, split
 from torchperc.data.partition import whole
 from torchperc.descent.sgd import descend
@@ -139,7 +139,7 @@ def test_an_mlp_takes_sparse_samples():
 def test_a_sparse_tensor_shares_its_memory_with_scipy():
     X = sp.csr_array(numbers()[0])
     there = convert.csr_tensor(X)
-    back = checks.as_csr(there)
+    back = as_csr(there)
     assert np.shares_memory(X.data, back.data)
     assert np.shares_memory(X.indices, back.indices)
     assert np.shares_memory(X.data, convert.sparse_features(there, dtype=torch.float64).data)

@@ -5,7 +5,6 @@ import csv
 import gzip
 import json
 import math
-import os
 import re
 import shlex
 import sys
@@ -17,8 +16,8 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc._atomic import claimed
 from torchperc._checks import ParameterError
+from torchperc._files import locked_folder
 from torchperc.cli import main
 from torchperc.reports.scores import Tally
 from torchperc.workflow.apply import apply
@@ -440,12 +439,9 @@ def test_two_runs_at_once_take_two_folders(tmp_path, monkeypatch, unpainted):
 def test_a_folder_in_use_is_refused(tmp_path, run, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     people(tmp_path / "a.csv")
-    with claimed(tmp_path / "run"):
+    with locked_folder(tmp_path / "run"):
         _, err = run("learn", "a.csv", "--out", "run", *words, code=2)
-    assert (
-        err
-        == f"torchperc: error: --out run is in use by process {os.getpid()}; wait for it, or choose another folder\n"
-    )
+    assert err == "torchperc: error: --out run is in use by another process; wait for it, or choose another folder\n"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
 
 
@@ -455,7 +451,7 @@ def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatc
 
     @contextlib.contextmanager
     def late(folder):  # between the look at the folder and the claim
-        with claimed(folder):
+        with locked_folder(folder):
             if folder.name in ("a", "mine"):
                 (folder / "results.json").write_text("of another run")
             yield folder

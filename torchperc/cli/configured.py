@@ -23,8 +23,8 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.cli import LightningArgumentParser, LightningCLI
 from rich.table import Table
 
-from torchperc._atomic import claimed, replaced, write_whole
 from torchperc._checks import ParameterError
+from torchperc._files import locked_folder, moved_aside, write_atomically
 from torchperc.cli import inputs
 from torchperc.cli.entry import warn
 from torchperc.lightning import (
@@ -71,13 +71,13 @@ class _Place:
         self._folder, self._config = folder, config.encode()
         self._earlier = [path for name in names for path in folder.glob(name)]
         if not self._earlier:
-            write_whole(folder / CONFIG, self._config)
+            write_atomically(folder / CONFIG, self._config)
 
     def keep(self, save: Callable[[], object]) -> None:
         """Save something of this run; the first time, with its config in place of the earlier run."""
         if self._earlier:
-            with replaced(self._folder, [*self._earlier, *self._folder.glob(CONFIG)]):
-                write_whole(self._folder / CONFIG, self._config)
+            with moved_aside(self._folder, [*self._earlier, *self._folder.glob(CONFIG)]):
+                write_atomically(self._folder / CONFIG, self._config)
                 save()
             self._earlier = []
         else:
@@ -151,7 +151,7 @@ class _CLI(LightningCLI):
     def before_fit(self) -> None:
         text = self._parser("fit").dump(self.config["fit"], skip_unset=True)
         if self.trainer.is_global_zero:  # one of several processes claims the folder for all of them
-            self._claims.enter_context(claimed(self._folder))
+            self._claims.enter_context(locked_folder(self._folder))
             self._place = _Place(self._folder, text, self._get(self.config, "ckpt_path"))
             strategy = self.trainer.strategy
             strategy.checkpoint_io = _Placing(strategy.checkpoint_io, self._place)
@@ -186,7 +186,7 @@ class _CLI(LightningCLI):
         text, real = io.StringIO(), self.datamodule.task == "regression"
         said = self.datamodule.unscaled(codes).tolist() if real else self.datamodule.decode(codes)
         csv.writer(text).writerows([["prediction" if real else "label"], *([each] for each in said)])
-        write_whole(self._folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
+        write_atomically(self._folder / "predictions.csv", text.getvalue().encode(), make_folder=True)
         inputs.say(f"{len(codes)} {'numbers' if real else 'labels'} in {self._folder / 'predictions.csv'}")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torchperc
-from torchperc._lazy import requires
+from torchperc._checks import require_packages
 from torchperc.cli.ending import Ending, is_first, speaks
 from torchperc.reports.text import visible
 
@@ -106,7 +106,7 @@ def _unwritten(fault: BaseException) -> str:
 
 def _dispatch(words: list[str]) -> None:
     if words and words[0] in _CONFIGURED:
-        requires(f"torchperc {words[0]}", "jsonargparse")
+        require_packages(f"torchperc {words[0]}", "jsonargparse")
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # of a process that is lost, torch prints its own stack
         command, arguments = importlib.import_module("torchperc.cli.configured"), argparse.Namespace(words=words)
     else:

@@ -82,9 +82,9 @@ def load_dense(arguments: argparse.Namespace) -> Dataset:
 
     import torch
 
-    from torchperc import _checks as checks
+    from torchperc._checks import is_sparse
 
-    if not checks.is_sparse(table.X):
+    if not is_sparse(table.X):
         return table
     rows, width = table.X.shape
     if rows * width * 8 > _DENSE:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from torchperc._lazy import requires
+from torchperc._checks import require_packages
 from torchperc.cli import inputs
 from torchperc.reports.text import plural
 
@@ -64,7 +64,7 @@ def _of_run(folder: Path, trust: bool) -> Report:
         from torchperc.workflow.learn import report_of
 
         return report_of(folder)
-    requires("torchperc report", "jsonargparse")
+    require_packages("torchperc report", "jsonargparse")
     from torchperc.cli import configured
     from torchperc.reports import runs
 

@@ -233,8 +233,8 @@ def _ratio(part: int, of: int, what: str = "") -> str:
 
 
 def _apply(arguments: argparse.Namespace) -> None:
-    from torchperc._atomic import appearing
     from torchperc._checks import Option, ParameterError
+    from torchperc._files import atomic_path
     from torchperc.sequences import files
     from torchperc.sequences.tagger import Tagger
 
@@ -258,7 +258,7 @@ def _apply(arguments: argparse.Namespace) -> None:
             sys.stdout.buffer.flush()  # what comes through a pipe is passed on block by block
         return
     tokens = 0
-    with appearing(out) as part, part.open("wb") as file:
+    with atomic_path(out) as part, part.open("wb") as file:
         for piece, count in pieces:
             file.write(piece.encode())
             tokens += count

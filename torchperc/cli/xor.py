@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Train every combination, print the table, write the pictures."""
-    from torchperc._atomic import write_whole
+    from torchperc._files import write_atomically
 
     settings = _settings(arguments)
     out = inputs.output_folder(arguments.out)
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
         "pictures": _draw(rows, out),
     }
     text = json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(out / "results.json", text.encode())
+    write_atomically(out / "results.json", text.encode())
     console = inputs.console(width=100)
     console.print(_table(rows, arguments))
     console.print(visible(f"pictures and results.json are in {out}"), soft_wrap=True)
@@ -88,12 +88,12 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _settings(arguments: argparse.Namespace) -> list[tuple[int, str, str, float]]:
     """All combinations, every value checked before the first of them is trained."""
-    from torchperc import _checks as checks
+    from torchperc._checks import check_int
     from torchperc.lab.xor import check_rate
 
     for name in ("seeds", "steps"):
-        checks.whole(name, getattr(arguments, name), at_least=1)
-    hidden = [checks.whole("hidden", width, at_least=1) for width in arguments.hidden]
+        check_int(name, getattr(arguments, name), at_least=1)
+    hidden = [check_int("hidden", width, at_least=1) for width in arguments.hidden]
     rates = [check_rate("lr", lr) for lr in arguments.lr]
     return list(dict.fromkeys(product(hidden, arguments.activation, arguments.loss, rates)))
 
@@ -131,7 +131,7 @@ def _advance(progress: Any, task: Any, step: int) -> None:
 
 def _draw(rows: list[_Row], out: Path) -> list[str]:
     """Save the curves of every row and, of the first row that has any, the boundary of a solved net."""
-    from torchperc._atomic import appearing
+    from torchperc._files import atomic_path
     from torchperc.lab.xor_figures import plot_boundary, plot_curves
 
     figures = {row.picture: plot_curves(row.result) for row in rows}
@@ -140,7 +140,7 @@ def _draw(rows: list[_Row], out: Path) -> list[str]:
         net = solved.net(solved.kinds.index("solved"))
         figures["boundary.png"] = plot_boundary(net, inputs=solved.inputs, head=solved.head)
     for name, figure in figures.items():
-        with appearing(out / name) as part:
+        with atomic_path(out / name) as part:
             figure.savefig(part, format="png")
     return list(figures)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchperc._lazy import requires
+from torchperc._checks import require_packages
 
 if TYPE_CHECKING:
     from torchperc.data.dataset import Dataset
@@ -58,7 +58,7 @@ def _file(name: str, file: str, delimiter: str | None = ",", **options: Any) -> 
 
 
 def _path(name: str, file: str) -> Path:
-    requires(f"the data set {name!r}", "sklearn")
+    require_packages(f"the data set {name!r}", "sklearn")
     found = find_spec("sklearn")
     assert found is not None
     assert found.origin is not None

@@ -11,15 +11,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._checks import Data
+from torchperc._checks import (
+    Data,
+    Option,
+    ParameterError,
+    check_choice,
+    check_int,
+    check_labels,
+    check_shape,
+    check_targets,
+    is_sparse,
+)
 from torchperc.data.encoding import Encoding, codes_of, in_order, is_number, shortest
 from torchperc.data.io.blocks import small_indices
 from torchperc.data.task import TASKS
 from torchperc.samples import convert
 from torchperc.samples.parts import CsrParts as CsrParts
 
-_CLASSES = checks.Option("task", "classification")
+_CLASSES = Option("task", "classification")
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==, so a data set equals itself only
@@ -76,9 +85,9 @@ class Dataset:
             raise ValueError(f"image_shape={self.image_shape} does not hold {X.shape[1]} features")
         if self.encoding is not None and self.encoding.width != X.shape[1]:
             raise ValueError(f"encoding makes {self.encoding.width} features, but X has {X.shape[1]}")
-        checks.whole("dropped", self.dropped, at_least=0)
+        check_int("dropped", self.dropped, at_least=0)
         object.__setattr__(self, "gaps", _gaps(self.gaps, X.shape))
-        y = self._codes(self.y, X.shape[0], "y") if self.labels else checks.real_targets(self.y, X.shape[0])
+        y = self._codes(self.y, X.shape[0], "y") if self.labels else check_targets(self.y, X.shape[0])
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "X", X)
 
@@ -106,7 +115,7 @@ class Dataset:
         """
         X = samples(X)
         names = tuple(f"x{j + 1}" for j in range(X.shape[1])) if names is None else tuple(map(str, names))
-        if checks.one_of("task", task, TASKS) == "regression":
+        if check_choice("task", task, TASKS) == "regression":
             return cls(X, _numbers(y), (), names, image_shape, name, target=target)
         texts, which = _texts(y)
         labels = in_order(set(texts))
@@ -145,27 +154,27 @@ class Dataset:
         """
         if not self.labels:
             why = " needs classes, but the target is a quantity; leave it out, or use "
-            raise checks.ParameterError(checks.Option("positive", positive), why, _CLASSES)
+            raise ParameterError(Option("positive", positive), why, _CLASSES)
         if str(positive) not in self.labels:
             known = ", ".join(map(repr, self.labels))
-            raise checks.ParameterError(checks.Option("positive", positive), f" is not a label; choose one of {known}")
+            raise ParameterError(Option("positive", positive), f" is not a label; choose one of {known}")
         chosen = self.y == codes_of(self.labels)[str(positive)]
         others = [label for label in self.labels if label != str(positive)]
         rest = others[0] if len(others) == 1 else f"not {positive}"
         return replace(self, y=torch.where(chosen, 1, -1), labels=(rest, str(positive)))
 
     def _codes(self, codes: Data, count: int, name: str) -> Tensor:
-        return checks.labels(codes, count, self.classes, name=name, both=False)
+        return check_labels(codes, count, self.classes, name=name, both=False)
 
 
 def samples(X: Data) -> Any:
     """Samples as a data set keeps them: a tensor or CSR array of float64; what is larger than memory stays as it is."""
     if isinstance(X, CsrParts | np.memmap):
-        checks.shape(X.shape)
+        check_shape(X.shape)
         if isinstance(X, np.memmap) and X.dtype not in (np.float32, np.float64):
             raise TypeError(f"X is mapped from a file as {X.dtype}; float32 or float64 is needed, so convert the file")
         return X
-    if checks.is_sparse(X):
+    if is_sparse(X):
         return small_indices(convert.sparse_features(X, dtype=torch.float64))
     return convert.features(X, dtype=torch.float64, convert=True)
 

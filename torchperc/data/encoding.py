@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_int, check_number
 from torchperc.data.ngrams import Vocabulary
 
 ABSENT = ("", "NA", "N/A", "n/a", "nan", "NaN", "null", "NULL", "?")  # missing values, as is what reads as NaN
@@ -145,19 +145,19 @@ class Encoding:
             raise ValueError("a column cannot have both levels and a vocabulary")
         if len(self.labels) == 1 or len(set(self.labels)) < len(self.labels):
             raise ValueError(f"labels={self.labels!r} must be at least two different names, or none for real targets")
-        checks.one_of("missing", self.missing, MISSING)
+        check_choice("missing", self.missing, MISSING)
         if self.sparse == bool(self.columns):
             raise ValueError(f"sparse={self.sparse} cannot be combined with {len(self.columns)} columns")
-        checks.whole("size", self.size, at_least=int(self.sparse))
+        check_int("size", self.size, at_least=int(self.sparse))
         if self.first not in (0, 1):
             raise ValueError(f"first={self.first!r} must be 0 or 1")
         if self.positions is not None:
-            checks.whole("positions", self.positions, at_least=max(1, len(self.columns)))
+            check_int("positions", self.positions, at_least=max(1, len(self.columns)))
         if self.fills is not None:
             if len(self.fills) != self.width:
                 raise ValueError(f"fills has {len(self.fills)} numbers for {self.width} features; give one per feature")
             for j, value in enumerate(self.fills):
-                checks.number(f"fills[{j}]", value)
+                check_number(f"fills[{j}]", value)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -182,7 +182,7 @@ class Encoding:
         found = np.repeat(np.array(kinds, bool), [column.width for column in self.columns])
         return found if self.columns else np.zeros(self.size, bool)
 
-    def with_fills(self, means: checks.Data) -> Encoding:
+    def with_fills(self, means: Data) -> Encoding:
         """The same with other numbers (d,) for missing values, such as the means over the training set.
 
         A missing text has no words, so these features stay 0.

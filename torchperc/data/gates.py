@@ -6,13 +6,13 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from torchperc._lazy import Late
+import lazy_loader
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 else:
-    torch = Late("torch")
+    torch = lazy_loader.load("torch")
 
 _GATES: dict[str, Callable[[int, int], bool]] = {
     "AND": lambda a, b: a + b == 2,

@@ -7,7 +7,7 @@ from functools import cache
 from itertools import accumulate
 from random import Random
 
-from torchperc import _checks as checks
+from torchperc._checks import check_int, check_number
 
 TAGS = ("ADJ", "ADV", "DET", "NOUN", "PREP", "PRON", "PUNCT", "VERB")
 """Of :func:`tagged_sentences`."""
@@ -92,9 +92,9 @@ def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 
         that/DET happy/ADJ book/NOUN moraved/VERB near/ADV bubotous/ADJ gonugtion/NOUN ./PUNCT
         hard/ADV old/ADJ walk/NOUN ./PUNCT
     """
-    count = checks.whole("sentences", sentences, at_least=1)
+    count = check_int("sentences", sentences, at_least=1)
     new = _fraction("new_words", new_words)
-    random = Random(checks.whole("seed", seed, at_least=0))
+    random = Random(check_int("seed", seed, at_least=0))
     following = {tag: _Draw(weights) for tag, weights in _NEXT.items()}
     listed = {tag: _Draw(weights) for tag, weights in _vocabulary().items()}
     suffixes = {tag: _Draw(weights) for tag, weights in _SUFFIXES.items()}
@@ -114,7 +114,7 @@ def _stem(random: Random) -> str:
 
 
 def _fraction(name: str, value: float) -> float:
-    fraction = checks.number(name, value, at_least=0)
+    fraction = check_number(name, value, at_least=0)
     if fraction > 1:
         raise ValueError(f"{name}={value} must be at most 1; it is a fraction")
     return fraction

@@ -14,7 +14,7 @@ from zlib import crc32
 
 import numpy as np
 
-from torchperc import _checks as checks
+from torchperc._checks import check_int
 
 MOST = 2**17  # words and pairs that a vocabulary has at most: those in the most rows
 FEWEST = 2  # rows that a word must be in, unless no word is in so many
@@ -121,7 +121,7 @@ class Vocabulary:
             raise ValueError(f"a vocabulary must have different words, found {len(self.words)} with some twice or none")
         if len(self.counts) != len(self.words):
             raise ValueError(f"counts has {len(self.counts)} numbers for {len(self.words)} words; give one per word")
-        rows = checks.whole("rows", self.rows, at_least=1)
+        rows = check_int("rows", self.rows, at_least=1)
         if any(type(count) is not int or not 0 < count <= rows for count in self.counts):
             raise ValueError(f"counts must be integers from 1 to rows={rows}, found {min(self.counts)!r} and others")
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._atomic import temporary
+from torchperc._files import hidden_folder
 from torchperc.data.dataset import Dataset
 from torchperc.data.encoding import Encoding
 from torchperc.data.io.caching import DenseFile, SparseFiles, remove_with, stacked
@@ -178,7 +178,7 @@ class _Folder:
     def __init__(self, inside: str | Path | None) -> None:
         if inside is not None:
             Path(inside).mkdir(parents=True, exist_ok=True)
-        self.path = temporary("cache", inside)
+        self.path = hidden_folder("cache", inside)
         remove_with(self, self.path)
 
 

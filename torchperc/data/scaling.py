@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
-from torchperc._checks import Data
+from torchperc._checks import Data, Option, ParameterError, as_tensor, check_choice, is_sparse
 from torchperc.nn.modules import MLP, LinearNet
 from torchperc.samples import convert
 from torchperc.samples.parts import PartRows, in_parts, rows_as_read
@@ -59,7 +58,7 @@ class Scaler(ABC):
             >>> scaler.transform([50.0, 70.0]).tolist(), scaler.inverse([0.0, 0.5]).tolist()
             ([0.0, 0.5], [50.0, 70.0])
         """
-        targets = checks.as_tensor(y, "y")
+        targets = as_tensor(y, "y")
         if targets.dim() not in (1, 2):
             raise ValueError(f"y must be of shape (N,) or (N, K), found {tuple(targets.shape)}")
         column = targets[:, None] if targets.dim() == 1 else targets
@@ -85,7 +84,7 @@ class Scaler(ABC):
             return self.transform(line[:, None])[:, 0]
         if in_parts(X):
             raise TypeError("X is larger than memory; use torchperc.data.make_partition, or smaller X")
-        if checks.is_sparse(X):
+        if is_sparse(X):
             if shift.any():
                 raise _shifted(type(self).__name__)
             made = convert.sparse_features(X, dtype=torch.float64, width=len(shift)).copy()
@@ -176,7 +175,7 @@ class Scaler(ABC):
         if missing:
             raise ValueError(f"state has no {missing[0]!r}, found {sorted(state)}; give what state() returned")
         kinds = {kind: scaler for kind, scaler in _KINDS.items() if issubclass(scaler, cls)}
-        scaler = kinds[checks.one_of("state['kind']", state["kind"], tuple(kinds))]
+        scaler = kinds[check_choice("state['kind']", state["kind"], tuple(kinds))]
         shift, scale = convert.features([state["shift"], state["scale"]], dtype=torch.float64, name="state")
         if not (scale > 0).all():
             raise ValueError(f"state['scale'] must be above 0, found {scale.min():g}; give what state() returned")
@@ -284,7 +283,7 @@ def make_scaler(kind: str) -> Scaler:
         >>> make_scaler("minmax").fit([[0.0], [2.0]]).transform([[1.0]]).tolist()
         [[0.5]]
     """
-    return _KINDS[checks.one_of("kind", kind, SCALINGS)]()
+    return _KINDS[check_choice("kind", kind, SCALINGS)]()
 
 
 @torch.no_grad()
@@ -331,9 +330,9 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
 
 def _line(values: Data, name: str) -> Tensor | None:
     """Numbers of one dimension; ``None`` for all else."""
-    if checks.is_sparse(values) or in_parts(values) or len(np.shape(values)) != 1:
+    if is_sparse(values) or in_parts(values) or len(np.shape(values)) != 1:
         return None
-    return checks.as_tensor(values, name)
+    return as_tensor(values, name)
 
 
 def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
@@ -342,7 +341,7 @@ def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
         parts = X if isinstance(X, PartRows) else rows_as_read(X, torch.float64)
         order = torch.arange(len(parts)) if rows is None else rows
         return lambda: (some.raw() for some in parts.blocks(order))
-    if checks.is_sparse(X):
+    if is_sparse(X):
         whole: Any = convert.sparse_features(X, dtype=torch.float64)
     else:
         whole = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True)
@@ -352,7 +351,7 @@ def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
 
 def _shifted(name: str) -> ValueError:
     why = f"{name} subtracts a number from every value, so no zero of sparse X would stay zero; use "
-    return checks.ParameterError(why, checks.Option("scale", "maxabs"))
+    return ParameterError(why, Option("scale", "maxabs"))
 
 
 def _overview(given: Pieces, name: str) -> tuple[Tensor, Tensor, int]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchperc import _checks as checks
-from torchperc._lazy import Late
+import lazy_loader
+
+from torchperc._checks import Option, ParameterError, check_choice
 from torchperc.data.classics import NAMES, classic
 from torchperc.data.gates import GATES, gate, is_gate
 from torchperc.data.io.files import read
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from torchperc.data.dataset import Dataset
 else:
-    torch = Late("torch")
+    torch = lazy_loader.load("torch")
 
 __all__ = ["SOURCES", "load"]
 
@@ -98,10 +99,10 @@ def _check_task(source: str, task: str | None) -> None:
     if task is None or (source not in SOURCES and not is_gate(source)):
         return
     own = TASKS[source in _REAL]
-    if checks.one_of("task", task, TASKS) != own:
+    if check_choice("task", task, TASKS) != own:
         has = "a target of numbers" if source in _REAL else "classes"
         why = f" is not possible with source {source!r}, which has {has}; leave it out"
-        raise checks.ParameterError(checks.Option("task", task), why)
+        raise ParameterError(Option("task", task), why)
 
 
 def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -113,7 +114,7 @@ def _check_options(source: object, options: dict[str, Any], known: Sequence[str]
         if option not in known:
             remedy = f"it takes {', '.join(known)}" if known else "it takes none"
             why = f" is not an option of source {str(source)!r}; {remedy}"
-            raise checks.ParameterError(checks.Option(option, value), why)
+            raise ParameterError(Option(option, value), why)
 
 
 def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:

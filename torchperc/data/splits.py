@@ -10,8 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._checks import Data
+from torchperc._checks import Data, Option, ParameterError, check_bool, check_int, check_number
 
 _FEW = 2**16
 _PARTS = ("train", "validation", "test")
@@ -36,13 +35,13 @@ def split(
         >>> len(train), len(validation), len(test), (train < 6).sum().item()
         (5, 5, 0, 3)
     """
-    classes = _classes(y, checks.flag("stratify", stratify))
+    classes = _classes(y, check_bool("stratify", stratify))
     shares = _shares(fractions)
     counts = _counts(torch.bincount(classes).tolist(), shares)
     for part, name in enumerate(_PARTS):
         if fractions[part] > 0 and not any(count[part] for count in counts):
             why = f" leaves no sample for the {name} set of {len(classes)}; give more samples, or 0 for {name}"
-            raise checks.ParameterError(checks.Option("fractions", tuple(fractions)), why)
+            raise ParameterError(Option("fractions", tuple(fractions)), why)
     chunks = _shuffled(classes, seed).split([size for count in counts for size in count])
     train, validation, test = (torch.cat(chunks[part::3]).sort().values for part in range(3))
     return train, validation, test
@@ -69,14 +68,14 @@ def _classes(y: Data, stratify: bool) -> Tensor:
 def _shares(fractions: Sequence[float]) -> list[Fraction]:
     """The fractions as they were meant: 0.29 of 100 samples is 29 of them, which it is not in binary."""
     if not hasattr(fractions, "__len__") or len(fractions) != 3:
-        given = checks.Option("fractions", fractions)
-        raise checks.ParameterError(given, " must be three numbers: of train, validation and test")
-    values = [checks.number(f"fractions[{i}]", value, at_least=0) for i, value in enumerate(fractions)]
-    given = checks.Option("fractions", tuple(fractions))
+        given = Option("fractions", fractions)
+        raise ParameterError(given, " must be three numbers: of train, validation and test")
+    values = [check_number(f"fractions[{i}]", value, at_least=0) for i, value in enumerate(fractions)]
+    given = Option("fractions", tuple(fractions))
     if abs(sum(values) - 1) > 1e-6:
-        raise checks.ParameterError(given, f" must add up to 1, found {sum(values):g}")
+        raise ParameterError(given, f" must add up to 1, found {sum(values):g}")
     if not values[0]:
-        raise checks.ParameterError(given, " leaves nothing to train on; the first must be above 0")
+        raise ParameterError(given, " leaves nothing to train on; the first must be above 0")
     exact = [Fraction(value).limit_denominator(10**6) for value in values]
     return [value / sum(exact) for value in exact]
 
@@ -108,6 +107,6 @@ def _furthest_behind(due: list[Fraction], count: list[int], size: int, shares: l
 
 def _shuffled(classes: Tensor, seed: int) -> Tensor:
     """Sample numbers, class after class, in random order within each."""
-    generator = torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    generator = torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
     order = torch.randperm(len(classes), generator=generator)
     return order[classes[order].argsort(stable=True)]

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_int, check_number
 
 
 def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -21,7 +21,7 @@ def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
         >>> round((y * (X @ u + b)).min().item(), 12)
         0.25
     """
-    direction, foot = _plane(checks.whole("features", features, at_least=1), _generator(seed))
+    direction, foot = _plane(check_int("features", features, at_least=1), _generator(seed))
     return direction, -direction @ foot
 
 
@@ -43,8 +43,8 @@ def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, 
         (torch.Size([101, 2]), 1)
     """
     y = _labels(samples)
-    features = checks.whole("features", features, at_least=1)
-    margin = checks.number("margin", margin, above=0)
+    features = check_int("features", features, at_least=1)
+    margin = check_number("margin", margin, above=0)
     generator = _generator(seed)
     direction, foot = _plane(features, generator)
     X = torch.randn(len(y), features, generator=generator, dtype=torch.float64)
@@ -73,7 +73,7 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
         >>> (y * (X @ u + b) < 0).sum().item()
         20
     """
-    noise = checks.number("noise", noise, at_least=0)
+    noise = check_number("noise", noise, at_least=0)
     if noise > 0.5:
         raise ValueError(f"noise={noise} must be at most 0.5, the fraction at which labels say nothing any more")
     X, y = separable_blobs(samples, features, seed=seed)
@@ -113,7 +113,7 @@ def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: 
         (1.0, 0.3)
     """
     y = _labels(samples)
-    factor = checks.number("factor", factor, above=0)
+    factor = check_number("factor", factor, above=0)
     if factor >= 1:
         raise ValueError(f"factor={factor} must be below 1, the radius of the outer circle")
     rings = []
@@ -126,12 +126,12 @@ def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: 
 
 def _labels(samples: int) -> Tensor:
     """The −1 first, then the +1, one more of them if N is odd."""
-    samples = checks.whole("samples", samples, at_least=2)
+    samples = check_int("samples", samples, at_least=2)
     return torch.where(torch.arange(samples) < samples // 2, -1, 1)
 
 
 def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(checks.whole("seed", seed, at_least=0))
+    return torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
 
 
 def _plane(features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -141,7 +141,7 @@ def _plane(features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
 
 
 def _blurred(X: Tensor, y: Tensor, noise: float, seed: int) -> tuple[Tensor, Tensor]:
-    noise, generator = checks.number("noise", noise, at_least=0), _generator(seed)
+    noise, generator = check_number("noise", noise, at_least=0), _generator(seed)
     return _shuffled(X + noise * torch.randn(X.shape, generator=generator, dtype=X.dtype), y, generator)
 
 

@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchperc import _checks as checks
-from torchperc._lazy import Late
+import lazy_loader
+
+from torchperc._checks import Option, ParameterError, check_choice, check_int, is_sparse, tensor_view
 from torchperc.data.gates import is_gate
 from torchperc.data.sources import load
 from torchperc.data.task import TASKS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from torchperc.data.scaling import Scaler
     from torchperc.samples.rows import Rows
 else:
-    torch = Late("torch")
+    torch = lazy_loader.load("torch")
 
 DTYPES = ("float32", "float64")
 SCALES = ("none", "minmax", "standard", "maxabs", "auto")
@@ -52,15 +53,15 @@ class SplitTable:
         super().__init__()
         self.source, self.options = source, dict(options or {})
         self.split = split
-        self.seed = checks.whole("seed", seed, at_least=0)
-        checks.one_of("dtype", dtype, DTYPES)
-        self.scale = checks.one_of("scale", scale, SCALES)
+        self.seed = check_int("seed", seed, at_least=0)
+        check_choice("dtype", dtype, DTYPES)
+        self.scale = check_choice("scale", scale, SCALES)
         if task is not None:
-            checks.one_of("task", task, TASKS)
+            check_choice("task", task, TASKS)
             if "task" in self.options:
                 raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
             self.options["task"] = task
-        self.scale_target = checks.one_of("scale_target", scale_target, SCALES)
+        self.scale_target = check_choice("scale_target", scale_target, SCALES)
         named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
         self.settings: dict[str, Any] = {"source": named, "options": dict(options or {})}
         self.settings |= {"split": None if split is None else list(split), "scale": scale, "seed": seed}
@@ -78,7 +79,7 @@ class SplitTable:
         made = load(self.source, **self.options)
         if made.labels and self.scale_target != "auto":
             why = f" needs real targets, but {self.source} has labels; leave it out"
-            raise checks.ParameterError(checks.Option("scale_target", self.scale_target), why)
+            raise ParameterError(Option("scale_target", self.scale_target), why)
         return made
 
     @property
@@ -101,7 +102,7 @@ class SplitTable:
         """Whether samples are sparse."""
         from torchperc.samples.parts import CsrParts
 
-        return checks.is_sparse(self.dataset.X) or isinstance(self.dataset.X, CsrParts)
+        return is_sparse(self.dataset.X) or isinstance(self.dataset.X, CsrParts)
 
     @property
     def classes(self) -> int | None:
@@ -184,8 +185,8 @@ class SplitTable:
         rows: Rows
         if in_parts(X):
             rows = rows_as_read(X)
-        elif checks.is_sparse(X):
+        elif is_sparse(X):
             rows = CsrRows(X)
         else:
-            rows = DenseRows(X if isinstance(X, torch.Tensor) else checks.shared(X))  # a small mapped file
+            rows = DenseRows(X if isinstance(X, torch.Tensor) else tensor_view(X))  # a small mapped file
         return rows.hash(torch.cat([self.dataset.y, *self.indices]))

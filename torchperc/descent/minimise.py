@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_int, check_number, check_sample_weight, is_sparse
 from torchperc.descent.objective import Array, Objective, Point
 from torchperc.descent.sgd import check_parameters
 from torchperc.nn.heads import Head, LogisticHead, RegressionHead, SquaredHead, labels_or_targets
@@ -60,13 +60,13 @@ class Optimum:
 def minimise(
     net: LinearNet,
     head: Head,
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     *,
     l2: float = 0.0,
     tol: float = 1e-6,
     max_iter: int = 100,
-    sample_weight: checks.Data | None = None,
+    sample_weight: Data | None = None,
 ) -> Optimum:
     """Take a linear net to the minimum of its head's loss, in place: mean loss + ½·l2·‖w‖², the bias not penalised.
 
@@ -101,9 +101,9 @@ def minimise(
         >>> net.weight.data, net.bias.data
         (tensor([[65.0000]]), tensor([-43.5000]))
     """
-    l2 = checks.number("l2", l2, at_least=0)
-    tol = checks.number("tol", tol, above=0)
-    max_iter = checks.whole("max_iter", max_iter, at_least=1)
+    l2 = check_number("l2", l2, at_least=0)
+    tol = check_number("tol", tol, above=0)
+    max_iter = check_int("max_iter", max_iter, at_least=1)
     if not isinstance(head, SquaredHead | LogisticHead):
         raise TypeError(
             f"head must be an LMSHead, a LogisticHead or a RegressionHead, found {type(head).__name__}; the perceptron "
@@ -137,12 +137,10 @@ def minimise(
     return found
 
 
-def _problem(
-    net: LinearNet, head: Head, X: checks.Data, y: checks.Data, l2: float, sample_weight: checks.Data | None
-) -> Objective:
+def _problem(net: LinearNet, head: Head, X: Data, y: Data, l2: float, sample_weight: Data | None) -> Objective:
     """The objective over checked samples that count."""
     dtype, units = net.weight.dtype, len(net.weight)
-    if checks.is_sparse(X):
+    if is_sparse(X):
         data = convert.sparse_features(X, dtype=dtype, width=net.in_features)
     else:
         tensor = convert.features(X, dtype=dtype, device=torch.device("cpu"), width=net.in_features, finite=False)
@@ -150,7 +148,7 @@ def _problem(
     labels = labels_or_targets(head, y, data.shape[0], units).cpu().numpy()
     counts = None
     if sample_weight is not None:
-        counts = checks.nonnegative_weights(sample_weight, data.shape[0]).cpu().numpy()
+        counts = check_sample_weight(sample_weight, data.shape[0]).cpu().numpy()
         used = np.flatnonzero(counts)
         data, labels, counts = data[used], labels[used], counts[used] / counts[used].mean()
         if not isinstance(head, RegressionHead) and labels.min() == labels.max():
@@ -165,7 +163,7 @@ def _problem(
     return Objective(head, data, labels, units, net.bias is not None, l2, counts)
 
 
-def _not_finite(net: LinearNet, X: checks.Data, problem: Objective) -> ValueError:
+def _not_finite(net: LinearNet, X: Data, problem: Objective) -> ValueError:
     """The error for samples whose first loss or gradient is not finite."""
     if not problem.sparse:
         convert.features(X, dtype=net.weight.dtype)  # names the entry that is not finite

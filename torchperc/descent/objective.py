@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from torchperc import _checks as checks
+from torchperc._checks import is_sparse
 from torchperc.nn import derivatives
 from torchperc.nn.heads import Head, SquaredHead
 
@@ -58,7 +58,7 @@ class Objective:
     ) -> None:
         self.head, self.X, self.y, self.units, self.bias, self.l2 = head, X, y, units, bias, l2
         self.sample_weight = sample_weight
-        self.sparse = checks.is_sparse(X)
+        self.sparse = is_sparse(X)
         if self.sparse:
             self.X = X.astype(np.float64, copy=False)
         self.width = X.shape[1] + bias

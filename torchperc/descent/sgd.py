@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_float_dtype, check_number, check_sample_weight, is_sparse, weights_overflow
 from torchperc.nn.heads import Head, RegressionHead, labels_or_targets, loss_code
 from torchperc.nn.modules import LinearNet as LinearNet
 from torchperc.samples.parts import as_rows
@@ -24,13 +24,13 @@ from torchperc.samples.rows import Rows
 def descend(
     net: LinearNet,
     head: Head,
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     lr: float,
     *,
-    sample_weight: checks.Data | None = None,
+    sample_weight: Data | None = None,
     l2: float = 0.0,
-    order: checks.Data | None = None,
+    order: Data | None = None,
 ) -> Tensor:
     """Make one gradient step per sample; return the scores (N,) or (N, K) before each sample's own step.
 
@@ -60,11 +60,11 @@ def descend(
     labels = labels_or_targets(head, y, len(rows), len(net.weight), both=False).cpu()
     if isinstance(head, RegressionHead):
         labels = _rounded(labels, net.weight.dtype)
-    lr, l2 = checks.number("lr", lr, at_least=0), checks.number("l2", l2, at_least=0)
+    lr, l2 = check_number("lr", lr, at_least=0), check_number("l2", l2, at_least=0)
     at = _sample_numbers(order, len(rows))
     rates = np.full(len(rows), lr)
     if sample_weight is not None:
-        rates *= checks.nonnegative_weights(sample_weight, len(rows)).cpu().numpy()
+        rates *= check_sample_weight(sample_weight, len(rows)).cpu().numpy()
     if l2 and l2 * rates.max() >= 1:
         raise ValueError(f"l2={l2:g} with steps of up to {rates.max():g} flips weights; lower l2 or lr")
     if isinstance(head, RegressionHead) and len(net.weight) > 1:  # no step of one output depends on another
@@ -95,7 +95,7 @@ def _run(
         data = (*map(np.ascontiguousarray, part.plain()), numbers.numpy(), labels[now], rates[at[now]], l2)
         made = loop(*data, w if many else w.reshape(-1), b, bias is not None, *loss_code(head), seen[now])
         if made < len(numbers):
-            raise checks.weights_overflow(float(seen[done + made].max()))
+            raise weights_overflow(float(seen[done + made].max()))
         done += made
     weight.copy_(torch.from_numpy(w.T if rows.sparse and many else w))
     if bias is not None:
@@ -103,10 +103,10 @@ def _run(
     return torch.from_numpy(seen).to(weight)
 
 
-def cpu_rows(net: LinearNet, X: checks.Data) -> Rows:
+def cpu_rows(net: LinearNet, X: Data) -> Rows:
     """Checked samples of a net on the CPU, in float32 or float64."""
     own, half = net.weight.dtype, net.weight.dtype not in (torch.float32, torch.float64)
-    if isinstance(X, Tensor) and not checks.is_sparse(X):
+    if isinstance(X, Tensor) and not is_sparse(X):
         X = X.detach().cpu()
     rows = as_rows(X, dtype=own, width=net.in_features)
     return as_rows(rows.dense().float(), dtype=torch.float32) if half else rows
@@ -120,7 +120,7 @@ def _rounded(targets: Tensor, dtype: torch.dtype) -> Tensor:
     return rounded
 
 
-def _sample_numbers(order: checks.Data | None, count: int) -> Any:
+def _sample_numbers(order: Data | None, count: int) -> Any:
     """The order of presentation as an int64 array."""
     if order is None:
         return np.arange(count)
@@ -166,4 +166,4 @@ def check_parameters(net: LinearNet) -> None:
             )
         if not torch.isfinite(values).all():
             raise ValueError("net has weights that are not finite; reset them first")
-    checks.floating("net.weight's dtype", net.weight.dtype)
+    check_float_dtype("net.weight's dtype", net.weight.dtype)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Option, ParameterError, check_choice, check_int, check_number
 from torchperc.data.gates import gate
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.modules import ACTIVATIONS, MLP
@@ -142,11 +142,11 @@ def train(
         tensor([-1,  1,  1, -1])
     """
     members = _seeds(seeds)
-    hidden = checks.whole("hidden", hidden, at_least=1)
+    hidden = check_int("hidden", hidden, at_least=1)
     _task(activation, head, inputs, dtype, device)  # checks its arguments
     lr = check_rate("lr", lr, dtype)
-    steps = checks.whole("steps", steps, at_least=1)
-    every = max(1, steps // 200) if record_every is None else checks.whole("record_every", record_every, at_least=1)
+    steps = check_int("steps", steps, at_least=1)
+    every = max(1, steps // 200) if record_every is None else check_int("record_every", record_every, at_least=1)
     setting = (hidden, activation, head, lr, steps, inputs, dtype, device, every)
     watch = progress or (lambda step: None)
     if not jobs.workers(n_jobs):
@@ -266,30 +266,30 @@ class _Task:
 
 
 def _task(activation: str, head: Head, inputs: str, dtype: torch.dtype, device: torch.device | str = "cpu") -> _Task:
-    checks.one_of("activation", activation, tuple(ACTIVATIONS))
+    check_choice("activation", activation, tuple(ACTIVATIONS))
     if not isinstance(head, Head):
         raise TypeError(f"head must be a head such as LogisticHead(), found {type(head).__name__} {head!r}")
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype={dtype} is not supported; use torch.float32 or torch.float64")
     X, y = gate("XOR", dtype=dtype)
-    if checks.one_of("inputs", inputs, INPUTS) == "-1/+1":
+    if check_choice("inputs", inputs, INPUTS) == "-1/+1":
         X = 2 * X - 1
     return _Task(X.to(device), y[:, None].to(device, dtype), ACTIVATIONS[activation], head)
 
 
 def check_rate(name: str, value: float, dtype: torch.dtype = torch.float32) -> float:
     """Return a learning rate that is above 0 and finite, in ``dtype`` too."""
-    rate = checks.number(name, value, above=0)
+    rate = check_number(name, value, above=0)
     if torch.tensor(rate, dtype=dtype).item() in (0.0, math.inf):
         why = f" is 0 or infinite in {dtype}; choose a learning rate nearer to 1"
-        raise checks.ParameterError(checks.Option(name, rate), why)
+        raise ParameterError(Option(name, rate), why)
     return rate
 
 
 def _seeds(seeds: Iterable[int]) -> tuple[int, ...]:
     if isinstance(seeds, (int, str)) or not isinstance(seeds, Iterable):
         raise TypeError(f"seeds must be a sequence such as range(1000), found {type(seeds).__name__} {seeds!r}")
-    members = tuple(checks.whole("seeds", seed, at_least=0) for seed in seeds)
+    members = tuple(check_int("seeds", seed, at_least=0) for seed in seeds)
     if not members:
         raise ValueError("seeds is empty; give at least one, such as range(1000)")
     return members

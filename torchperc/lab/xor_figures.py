@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice
 from torchperc.data.gates import gate
 from torchperc.lab.xor import INPUTS, KINDS, LabResult
 from torchperc.nn.heads import Head, LogisticHead
@@ -71,7 +71,7 @@ def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> F
     if net.in_features != 2 or net.num_classes is not None:
         found = f"{net.in_features} inputs and num_classes={net.num_classes}"
         raise ValueError(f"net has {found}; a picture needs MLP(2), with one score")
-    checks.one_of("inputs", inputs, INPUTS)
+    check_choice("inputs", inputs, INPUTS)
     X, y = gate("XOR")
     X = X if inputs == "0/1" else 2 * X - 1
     sizes = "-".join(map(str, (2, *net.hidden, 1)))

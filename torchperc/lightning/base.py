@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import as_csr, is_sparse
 from torchperc.lightning import chains
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import CheckpointError, plain
@@ -328,7 +328,7 @@ def _without_last(samples: Samples, count: int) -> Samples:
     kept = slice(0, len(y) - count)
     if isinstance(x, PaddedSequences | chains.WholeSequences):
         return Samples(chains.without_last(x, kept), y[kept], None if weight is None else weight[kept])
-    some = convert.csr_tensor(checks.as_csr(x)[kept]) if checks.is_sparse(x) else x[kept]
+    some = convert.csr_tensor(as_csr(x)[kept]) if is_sparse(x) else x[kept]
     return Samples(some, y[kept], None if weight is None else weight[kept])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_number
 from torchperc.lightning._pl import pl
 from torchperc.lightning.outcome import DivergenceWarning as DivergenceWarning
 from torchperc.lightning.outcome import divergence
@@ -28,7 +28,7 @@ class EpsilonStop(pl.Callback):
     """
 
     def __init__(self, epsilon: float = 1e-6) -> None:
-        self.epsilon = checks.number("epsilon", epsilon, above=0)
+        self.epsilon = check_number("epsilon", epsilon, above=0)
         self._last: float | None = None
         self._settled = False
 

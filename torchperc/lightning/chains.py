@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import check_sample_weight
 from torchperc.lightning.metrics import EpochSums, exact, squared_length
 from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import Head
@@ -152,7 +152,7 @@ def chain_factors(weight: Tensor | None, count: int) -> Tensor | None:
     """The weight of each sequence's loss, in float64."""
     if weight is None:
         return None
-    return checks.nonnegative_weights(weight, count, all_zero=True)
+    return check_sample_weight(weight, count, all_zero=True)
 
 
 class ChainTally(NamedTuple):

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._atomic import checksum, write_whole
-from torchperc._checks import non_finite
+from torchperc._checks import find_non_finite
+from torchperc._files import checksum, write_atomically
 from torchperc.lightning._pl import pl
 
 _MARK = b"torchperc checkpoint 1 blake2b "
@@ -62,7 +62,7 @@ class SafeCheckpointIO(pl.plugins.CheckpointIO):
         buffer = io.BytesIO()
         torch.save(_sound(plain(checkpoint), f"cannot write {target}"), buffer)
         try:
-            write_whole(target, _seal(buffer.getvalue()), make_folder=True)
+            write_atomically(target, _seal(buffer.getvalue()), make_folder=True)
         except OSError as error:
             raise CheckpointError(str(error)) from error
 
@@ -148,7 +148,7 @@ def _sound(checkpoint: Any, what: str) -> dict[str, Any]:
         raise CheckpointError(
             f"{what}: there is no 'state_dict' with weights in it, found {found}; use Trainer's files"
         )
-    bad = non_finite(pair for key in _TRAINED for pair in _tensors(checkpoint.get(key), key))
+    bad = find_non_finite(pair for key in _TRAINED for pair in _tensors(checkpoint.get(key), key))
     if bad:
         raise CheckpointError(f"{what}: {bad}, so training has diverged; go back to an earlier checkpoint, lower lr")
     return checkpoint

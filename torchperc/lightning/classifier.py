@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from torchperc import _checks as checks
+from torchperc._checks import check_number
 from torchperc.lightning.descent import LitDescent
 from torchperc.nn.heads import Head, RegressionHead
 
@@ -98,4 +98,4 @@ def _checked(class_weight: Mapping[int, float] | None) -> dict[int, float] | Non
             f"class_weight must be a mapping {{label: factor}} such as tp.functional.balanced_weights(y), found "
             f"{class_weight!r}"
         )
-    return {label: checks.number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
+    return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}

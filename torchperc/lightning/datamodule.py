@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice
 from torchperc.data.partition import whole
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning._pl import pl
@@ -65,7 +65,7 @@ class TabularDataModule(SplitTable, pl.LightningDataModule):
         super().__init__(source, options, split, scale, seed, dtype, task, scale_target)
         check_batch_size(batch_size, 1)
         self.batch_size = batch_size
-        self.order = checks.one_of("order", order, LOADER_ORDERS)
+        self.order = check_choice("order", order, LOADER_ORDERS)
         kept = {**self.settings, "batch_size": batch_size, "order": order}
         self.save_hyperparameters(kept, logger=False)  # as LitRule has order and seed, too
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice, check_number
 from torchperc.descent.sgd import LinearNet, check_linear, descend
 from torchperc.lightning.base import WEIGHTS_ALONE, LitNet, Samples, padded
 from torchperc.lightning.checkpoints import CheckpointError, plain
@@ -61,9 +61,9 @@ class LitDescent(LitNet):
                 "(lr=None), or the optimizer (optimizer=None)"
             )
         if optimizer is None:  # else there is no lr to look up, which Lightning's learning rate finder relies on
-            self.lr = 0.1 if lr is None else checks.number("lr", lr, above=0)
-        self.update = checks.one_of("update", update, UPDATES)
-        self.interval = checks.one_of("interval", interval, INTERVALS)
+            self.lr = 0.1 if lr is None else check_number("lr", lr, above=0)
+        self.update = check_choice("update", update, UPDATES)
+        self.interval = check_choice("interval", interval, INTERVALS)
         self.monitor = monitor
         if self._scheduler is None and (monitor is not None or interval != "epoch"):
             raise ValueError("interval and monitor are for a scheduler, and there is none; leave them out")

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler
 
-from torchperc import _checks as checks
+from torchperc._checks import as_csr, check_choice, check_int, is_sparse, tensor_view
 from torchperc.rules.orders import Order
 from torchperc.samples import convert, shards
 from torchperc.samples.parts import CsrParts, PartRows, rows_as_read
@@ -71,9 +71,9 @@ class SliceLoader:
         """What all loaders of data in memory have; the first epoch is next."""
         check_batch_size(batch_size, 1)
         self._asked, self._full = batch_size, batch_size == "full"
-        self.order = checks.one_of("order", order, LOADER_ORDERS)
-        self.seed = checks.whole("seed", seed, at_least=0)
-        self.sharding = checks.one_of("sharding", sharding, SHARDINGS)
+        self.order = check_choice("order", order, LOADER_ORDERS)
+        self.seed = check_int("seed", seed, at_least=0)
+        self.sharding = check_choice("sharding", sharding, SHARDINGS)
         self._epoch = self._position = 0
         self._resumed = False
         self.resumable = True  # else each pass begins at the first batch
@@ -194,8 +194,8 @@ def _sliced(X: Any) -> Any:
     if isinstance(X, CsrParts):
         return rows_as_read(X)
     if isinstance(X, np.memmap):
-        return checks.shared(X)
-    return checks.as_csr(X) if checks.is_sparse(X) else X
+        return tensor_view(X)
+    return as_csr(X) if is_sparse(X) else X
 
 
 def check_batch_size(batch_size: int | str, samples: int) -> int:
@@ -206,6 +206,6 @@ def check_batch_size(batch_size: int | str, samples: int) -> int:
         (100, 32)
     """
     if isinstance(batch_size, str):
-        checks.one_of("batch_size", batch_size, ("full",))
+        check_choice("batch_size", batch_size, ("full",))
         return samples
-    return min(checks.whole("batch_size", batch_size, at_least=1), samples)
+    return min(check_int("batch_size", batch_size, at_least=1), samples)

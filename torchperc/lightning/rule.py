@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DistributedSampler, SequentialSampler
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice
 from torchperc.lightning.base import LitNet, Samples
 from torchperc.lightning.checkpoints import plain
 from torchperc.lightning.loader import SliceLoader
@@ -103,7 +103,7 @@ class LitRule(LitNet):
         options: dict[str, Any] = {"lr": lr, "tie": tie, "bias_step": bias_step, "order": order, "select": select}
         options |= {"engine": engine, "seed": seed, "margin": margin, "class_weight": weights, "prove": prove}
         options |= {"distributed": distributed, "mixing": mixing}
-        checks.one_of("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
+        check_choice("engine", engine, ENGINES)  # an engine of the user's own could not be read from a checkpoint
         trainer = RuleTrainer(**options)  # which checks the other arguments
         inner = uncompiled(self.net)
         if isinstance(inner, ChainPerceptron):

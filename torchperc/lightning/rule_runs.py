@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import is_sparse
 from torchperc.lightning.base import Samples
 from torchperc.lightning.chains import ChainSums, ChainTally, as_sequences
 from torchperc.lightning.checkpoints import CheckpointError
@@ -51,7 +51,7 @@ class WholeLearning:
     def _admitted(self, net: Any, samples: Samples) -> tuple[Any, Any, Any]:
         """Net, samples and labels as the rule reads them."""
         X, y = samples.x, samples.y
-        if checks.is_sparse(X):  # which the rule reads on the CPU
+        if is_sparse(X):  # which the rule reads on the CPU
             net, y = net.cpu(), y.cpu()
         return net, X, y
 
@@ -277,7 +277,7 @@ def _same(one: Any, other: Any) -> bool:
         return one is other
     if one.shape != other.shape:
         return False
-    if checks.is_sparse(one):
+    if is_sparse(one):
         parts = (Tensor.crow_indices, Tensor.col_indices, Tensor.values)
         return all(_same(part(one), part(other)) for part in parts)
     return one.data_ptr() == other.data_ptr() or torch.equal(one, other)

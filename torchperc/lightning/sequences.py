@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice, check_int
 from torchperc.data.splits import split as split_numbers
 from torchperc.data.tabular import DTYPES
 from torchperc.lightning._pl import pl
@@ -143,9 +143,9 @@ class SequenceDataModule(pl.LightningDataModule):
         self.source, self.y, self.options, self.column = source, y, dict(options or {}), column
         check_batch_size(batch_size, 1)
         self.batch_size = batch_size
-        self.order = checks.one_of("order", order, LOADER_ORDERS)
-        self.seed = checks.whole("seed", seed, at_least=0)
-        self.dtype = checks.one_of("dtype", dtype, DTYPES)
+        self.order = check_choice("order", order, LOADER_ORDERS)
+        self.seed = check_int("seed", seed, at_least=0)
+        self.dtype = check_choice("dtype", dtype, DTYPES)
         self.templates = Templates(templates) if isinstance(templates, str) else templates
         if (validation is not None or test is not None) and split is not None:
             raise ValueError("split is for one source; leave it out with validation= or test=")

@@ -7,8 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._lazy import requires
+from torchperc._checks import check_int, is_sparse, require_packages
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning._pl import pl
 from torchperc.lightning.metrics import ONCE_PER_EPOCH
@@ -62,7 +61,7 @@ class Board(pl.Callback):
     """
 
     def __init__(self, picture_every: int = 10) -> None:
-        self.picture_every = checks.whole("picture_every", picture_every, at_least=0)
+        self.picture_every = check_int("picture_every", picture_every, at_least=0)
         self._batches: list[tuple[Tensor, Tensor]] = []
         self._room = SAMPLES
         self._pictured = -1
@@ -71,7 +70,7 @@ class Board(pl.Callback):
         """The layout."""
         self._batches, self._room, self._pictured = [], SAMPLES, -1
         if self.picture_every and _boards(trainer):
-            requires("Board(picture_every > 0)", "matplotlib")
+            require_packages("Board(picture_every > 0)", "matplotlib")
         for board in _boards(trainer):
             real = isinstance(getattr(pl_module, "head", None), RegressionHead)
             board.experiment.add_custom_scalars(REGRESSION_LAYOUT if real else LAYOUT)
@@ -83,7 +82,7 @@ class Board(pl.Callback):
         if self._room <= 0:
             return
         x, y = batch[:2] if isinstance(batch, tuple | list) and len(batch) > 1 else (None, None)
-        if not isinstance(x, Tensor) or not isinstance(y, Tensor) or checks.is_sparse(x):
+        if not isinstance(x, Tensor) or not isinstance(y, Tensor) or is_sparse(x):
             self._room = 0
             return
         X, labels = (part[: self._room].detach().cpu() for part in (x, y))

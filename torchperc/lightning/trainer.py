@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from torchperc._lazy import requires
+from torchperc._checks import require_packages
 from torchperc.lightning._pl import pl
 from torchperc.lightning.callbacks import RandomState, SaveOnSignal, StopOnDivergence
 from torchperc.lightning.checkpoints import SafeCheckpointIO
@@ -67,7 +67,7 @@ def make_trainer(
     quiet()
     folder = Path(folder)
     if "logger" not in options:
-        requires("make_trainer", "tensorboard")
+        require_packages("make_trainer", "tensorboard")
         board = pl.loggers.TensorBoardLogger(folder.parent, name=folder.name, version="", default_hp_metric=False)
         options["logger"] = board
     own: list[pl.Callback] = [Board(picture_every), StopOnDivergence(), RandomState()]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc._atomic import write_whole
+from torchperc._files import write_atomically
 from torchperc.model.fitted import FittedModel, Outputs, answers
 from torchperc.model.format import MODEL
 
@@ -51,7 +51,7 @@ def save_model(model: FittedModel, path: str | Path) -> Checked:
         model.save(Path(folder, MODEL))
         again, content = FittedModel.load(folder), Path(folder, MODEL).read_bytes()
     checked = compare(model, again.outputs, len(content), f"cannot write {path}: the file")
-    write_whole(Path(path), content)
+    write_atomically(Path(path), content)
     return checked
 
 
@@ -87,7 +87,7 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
         again = torch.export.load(io.BytesIO(buffer.getvalue())).module()
     content, who = buffer.getvalue(), f"cannot write {path}: torch.export"
     checked = compare(model, lambda X: Outputs(*again(X)), len(content), who)
-    write_whole(Path(path), content)
+    write_atomically(Path(path), content)
     return checked
 
 

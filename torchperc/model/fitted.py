@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
-from torchperc._checks import Data, non_finite
+from torchperc._checks import Data, check_choice, find_non_finite, is_sparse
 from torchperc.data.encoding import Encoding, shortest
 from torchperc.data.scaling import Scaler
 from torchperc.model.describe import NETS, has_bias, why_not_described
@@ -197,7 +196,7 @@ class FittedModel:
             Outputs(scores=tensor([0.]), label=tensor([0]), probabilities=tensor([[0.5000, 0.5000]]))
         """
         X, scaling = self._by_name(X), self.scaling()
-        if checks.is_sparse(X):
+        if is_sparse(X):
             return self.answers(self._sparse_scores(X, scaling))
         given = convert.features(X, dtype=torch.float64, device=torch.device("cpu"), width=self.width, convert=True)
         Z = convert.features(_scaled(given, scaling), dtype=self.dtype, convert=True)
@@ -364,7 +363,7 @@ class FittedModel:
     @classmethod
     def _of_state(cls, net: nn.Module, state: dict[str, Any]) -> FittedModel:
         options = dict(state["head"])
-        head = _HEADS[checks.one_of("head", options.pop("kind"), tuple(_HEADS))](**options)
+        head = _HEADS[check_choice("head", options.pop("kind"), tuple(_HEADS))](**options)
         encoding = None if state["encoding"] is None else Encoding.from_state(state["encoding"])
         scaler = None if state["scaler"] is None else Scaler.from_state(state["scaler"])
         target = state.get("target") if encoding is None or encoding.target is None else encoding.target
@@ -464,7 +463,7 @@ def _check_net(net: object) -> None:
     if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
         found = ", ".join(sorted(map(str, dtypes)))
         raise TypeError(f"net must be of torch.float32 or torch.float64, found {found}; use net.float()")
-    found_bad = non_finite(net.named_parameters())
+    found_bad = find_non_finite(net.named_parameters())
     if found_bad:
         raise ValueError(f"training of the net did not finish: {found_bad}, and weights must be finite; train it again")
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from torchperc import _checks as checks
+from torchperc._checks import check_bool, check_choice, check_int
 from torchperc.model.describe import NETS, as_net, described_net
 from torchperc.model.places import MODEL as MODEL
 from torchperc.model.places import model_file
@@ -53,7 +53,7 @@ def _described(path: Path, texts: Mapping[str, str], sealed: bool) -> dict[str, 
         raise ValueError(f"{path} has lost its checksum, so another program has written it; export it again")
     try:
         state = json.loads(texts[DESCRIPTION])
-        found = checks.whole("format", state["format"], at_least=1)
+        found = check_int("format", state["format"], at_least=1)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise ValueError(f"{path} has an unknown description of its model ({error}); export it again") from None
     if found > FORMAT:
@@ -79,16 +79,16 @@ def net_state(net: nn.Module, scores: int) -> dict[str, Any]:
 def net_from_state(state: Mapping[str, Any]) -> nn.Module:
     """The described net, its weights yet to be loaded."""
     paths = {path.rpartition(".")[2]: path for path in NETS}
-    kind = checks.one_of("class", state["class"], tuple(paths))
-    scores = checks.whole("scores", state["scores"], at_least=1)
+    kind = check_choice("class", state["class"], tuple(paths))
+    scores = check_int("scores", state["scores"], at_least=1)
     if scores > 1 and (kind == "Perceptron" or (kind == "MLP" and not state["many"])):
         raise ValueError(f"scores={scores} must be 1 for this {kind}")
-    dtype = checks.one_of("dtype", state["dtype"], ("float32", "float64"))
+    dtype = check_choice("dtype", state["dtype"], ("float32", "float64"))
     options = {"in_features": state["in_features"], "dtype": f"torch.{dtype}"}
     if kind == "MLP":
         options |= {"hidden": state["hidden"], "activation": state["activation"]}
         options["num_classes"] = scores if state["many"] else None
     else:
-        options["bias"] = checks.flag("bias", state["bias"])
+        options["bias"] = check_bool("bias", state["bias"])
         options |= {} if kind == "Perceptron" else {"out_features" if kind == "Linear" else "num_classes": scores}
     return as_net({"class_path": paths[kind], "init_args": options})

@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc._atomic import write_whole
-from torchperc._checks import first_line
-from torchperc._lazy import requires
+from torchperc._checks import first_line, require_packages
+from torchperc._files import write_atomically
 from torchperc.model.export import Checked, compare, refuse_text, texts
 from torchperc.model.fitted import FittedModel, Outputs, answers, linear_layers
 from torchperc.nn.heads import LogisticHead
@@ -49,7 +48,7 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         1000
     """
     refuse_text(model, "ONNX")
-    requires("save_onnx", "onnx", "onnxruntime")
+    require_packages("save_onnx", "onnx", "onnxruntime")
     import onnx
     import onnxruntime as runtime
 
@@ -72,7 +71,7 @@ def save_onnx(model: FittedModel, path: str | Path) -> Checked:
         return Outputs(**{name: torch.from_numpy(np.asarray(values)) for name, values in fields.items()})
 
     checked = compare(model, run, len(content), f"cannot write {path}: onnxruntime")
-    write_whole(Path(path), content)
+    write_atomically(Path(path), content)
     return checked
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from torchperc._checks import non_finite
+from torchperc._checks import find_non_finite
 from torchperc.samples.sealed import RESERVED, read_sealed, write_sealed
 
 
@@ -83,7 +83,7 @@ def _detached(name: str, value: object) -> Tensor:
 
 
 def _refuse_non_finite(tensors: Mapping[str, Tensor], what: str, remedy: str) -> None:
-    found = non_finite(tensors.items())
+    found = find_non_finite(tensors.items())
     if found:
         raise ValueError(f"{what}: {found}, and weights must be finite; {remedy}")
 

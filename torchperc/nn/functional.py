@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from torchperc import _checks as checks
+from torchperc._checks import as_csr, check_bool, check_choice, check_number, check_targets
 from torchperc.nn import derivatives
 
 REDUCTIONS = ("mean", "sum", "none")
@@ -78,7 +78,7 @@ class _SparseProduct(torch.autograd.Function):
         if x.device.type != "cpu" or x.dtype not in (torch.float32, torch.float64):
             ctx.x = x
             return x @ weight.T
-        ctx.x = checks.as_csr(x)
+        ctx.x = as_csr(x)
         return torch.from_numpy(ctx.x @ weight.detach().numpy().T)
 
     @staticmethod
@@ -164,7 +164,7 @@ def mistakes(s: Tensor, y: Tensor, *, tie: str = "update", margin: float = 0.0) 
         >>> [mistakes(s, y, tie=tie).tolist() for tie in ("update", "sign", "strict")]
         [[True, True, False], [False, True, False], [False, False, False]]
     """
-    checks.one_of("tie", tie, TIES)
+    check_choice("tie", tie, TIES)
     if margin and tie == "sign":
         raise ValueError(f"margin={margin} has no effect with tie='sign'; use tie='update' or tie='strict'")
     if s.dim() == y.dim():
@@ -237,7 +237,7 @@ def lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", targets: str = "-
         >>> lms_loss(torch.tensor([70.0, 61.0]), torch.tensor([72.0, 60.0]), targets="real")
         tensor(1.2500)
     """
-    if checks.one_of("targets", targets, (*TARGETS, REAL)) == REAL:
+    if check_choice("targets", targets, (*TARGETS, REAL)) == REAL:
         _check_real(s, y)
         s = s.float() if s.dtype.itemsize < 4 else s  # as torch's squared error under autocast: few digits are left
     else:
@@ -266,7 +266,7 @@ def multiclass_lms_loss(s: Tensor, y: Tensor, *, reduction: str = "mean", target
         >>> multiclass_lms_loss(torch.tensor([[1.0, -1.0, 0.0]]), torch.tensor([0]))
         tensor(0.5000)
     """
-    checks.one_of("targets", targets, TARGETS)
+    check_choice("targets", targets, TARGETS)
     _check_classes(s, y)
     signs = torch.where(_one_hot(y, s.shape[-1]), 1, -1)
     return reduce(lms_loss(s, signs, reduction="none", targets=targets).sum(-1), reduction)
@@ -305,14 +305,14 @@ def cost_loss(s: Tensor, y: Tensor, *, fp: float = 1.0, fn: float = 1.0, reducti
         tensor([ 1., 10.])
     """
     _check_signs(s, y)
-    fp, fn = checks.number("fp", fp, at_least=0), checks.number("fn", fn, at_least=0)
+    fp, fn = check_number("fp", fp, at_least=0), check_number("fn", fn, at_least=0)
     price = torch.where(y > 0, torch.full_like(s, fn), torch.full_like(s, fp))
     return reduce(price * (decide(s) != y), reduction)
 
 
 def reduce(values: Tensor, reduction: str) -> Tensor:
     """Their mean, their sum, or the values themselves."""
-    checks.one_of("reduction", reduction, REDUCTIONS)
+    check_choice("reduction", reduction, REDUCTIONS)
     return values.mean() if reduction == "mean" else values.sum() if reduction == "sum" else values
 
 
@@ -466,9 +466,9 @@ def two_sample_start(x: Tensor, y: Tensor, *, targets: str = "-1/+1") -> tuple[T
         >>> two_sample_start(torch.tensor([[1.0], [3.0]]), torch.tensor([60.0, 72.0]), targets="real")
         (tensor([[6.]]), tensor([54.]))
     """
-    if checks.one_of("targets", targets, (*TARGETS, REAL)) == REAL:
+    if check_choice("targets", targets, (*TARGETS, REAL)) == REAL:
         x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
-        t = checks.real_targets(y, len(x)).to(x)
+        t = check_targets(y, len(x)).to(x)
         others = (x != x[0]).any(-1).nonzero()
         if not len(others):
             raise ValueError(
@@ -517,7 +517,7 @@ def homogeneous(x: Tensor, position: str = "last", value: float = 1.0) -> Tensor
         >>> homogeneous(torch.tensor([[5.0, 6.0]]), "first")
         tensor([[1., 5., 6.]])
     """
-    value = checks.number("value", value, above=0)
+    value = check_number("value", value, above=0)
     x = x if x.is_floating_point() else x.to(torch.get_default_dtype())
     return _put(x, x.new_full((*x.shape[:-1], 1), value), position)
 
@@ -529,7 +529,7 @@ def fold_bias(weight: Tensor, bias: Tensor, position: str = "last", value: float
         >>> fold_bias(torch.tensor([[3.0, 2.0]]), torch.tensor([-4.0]), "first")
         tensor([[-4., 3., 2.]])
     """
-    return _put(weight, bias.unsqueeze(-1) / checks.number("value", value, above=0), position)
+    return _put(weight, bias.unsqueeze(-1) / check_number("value", value, above=0), position)
 
 
 def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -539,7 +539,7 @@ def unfold_bias(weight: Tensor, position: str = "last", value: float = 1.0) -> t
         >>> unfold_bias(torch.tensor([[-4.0, 3.0, 2.0]]), "first")
         (tensor([[3., 2.]]), tensor([-4.]))
     """
-    first, value = checks.one_of("position", position, POSITIONS) == "first", checks.number("value", value, above=0)
+    first, value = check_choice("position", position, POSITIONS) == "first", check_number("value", value, above=0)
     return (weight[:, 1:], weight[:, 0] * value) if first else (weight[:, :-1], weight[:, -1] * value)
 
 
@@ -554,11 +554,11 @@ def joint_features(x: Tensor, num_classes: int, *, bias: bool = True) -> Tensor:
         tensor([[[5., 1., 0., 0.],
                  [0., 0., 5., 1.]]])
     """
-    block = homogeneous(x) if checks.flag("bias", bias) else x
+    block = homogeneous(x) if check_bool("bias", bias) else x
     eye = torch.eye(num_classes, dtype=x.dtype, device=x.device)
     return torch.einsum("kl,nd->nkld", eye, block).flatten(-2)
 
 
 def _put(values: Tensor, column: Tensor, position: str) -> Tensor:
-    first = checks.one_of("position", position, POSITIONS) == "first"
+    first = check_choice("position", position, POSITIONS) == "first"
     return torch.cat((column, values) if first else (values, column), -1)

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_labels, check_targets
 from torchperc.nn import derivatives
 from torchperc.nn import functional as tpf
 
@@ -62,7 +62,7 @@ def head(name: str) -> Head:
         >>> head("lms 0/1")
         LMSHead(targets='0/1')
     """
-    return NAMED_HEADS[checks.one_of("head", name, tuple(NAMED_HEADS))]
+    return NAMED_HEADS[check_choice("head", name, tuple(NAMED_HEADS))]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class PerceptronHead(Head):
     tie: str = "update"
 
     def __post_init__(self) -> None:
-        checks.one_of("tie", self.tie, tpf.TIES)
+        check_choice("tie", self.tie, tpf.TIES)
 
     def output(self, scores: Tensor) -> Tensor:
         """The thresholded score, in the scores' dtype."""
@@ -129,7 +129,7 @@ class LMSHead(SquaredHead):
     def __post_init__(self) -> None:
         if self.targets == tpf.REAL:
             raise ValueError("targets='real' is regression, which decides no class; use RegressionHead()")
-        checks.one_of("targets", self.targets, tpf.TARGETS)
+        check_choice("targets", self.targets, tpf.TARGETS)
 
     @property
     def low(self) -> float:
@@ -252,7 +252,7 @@ def loss_code(head: Head) -> tuple[int, int, float]:
     raise TypeError(f"head must be PerceptronHead(), LMSHead(), LogisticHead() or RegressionHead(), found {head!r}")
 
 
-def labels_or_targets(head: Head, y: checks.Data, count: int, units: int, *, both: bool = True) -> Tensor:
+def labels_or_targets(head: Head, y: Data, count: int, units: int, *, both: bool = True) -> Tensor:
     """What a head learns from, checked: labels in int64, or for regression real targets (N,) or (N, K) in float64.
 
     Args:
@@ -267,5 +267,5 @@ def labels_or_targets(head: Head, y: checks.Data, count: int, units: int, *, bot
         (tensor([ 1, -1]), tensor([1.0000, 2.5000], dtype=torch.float64))
     """
     if isinstance(head, RegressionHead):
-        return checks.real_targets(y, count, units)
-    return checks.labels(y, count, units if units > 1 else None, both=both)
+        return check_targets(y, count, units)
+    return check_labels(y, count, units if units > 1 else None, both=both)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice, check_number
 from torchperc.nn import functional as tpf
 
 
 class _Loss(nn.Module):
     def __init__(self, reduction: str = "mean") -> None:
         super().__init__()
-        self.reduction = checks.one_of("reduction", reduction, tpf.REDUCTIONS)
+        self.reduction = check_choice("reduction", reduction, tpf.REDUCTIONS)
 
     def extra_repr(self) -> str:
         """The options, for ``print(loss)``."""
@@ -37,7 +37,7 @@ class PerceptronLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", tie: str = "update") -> None:
         super().__init__(reduction)
-        self.tie = checks.one_of("tie", tie, tpf.TIES)
+        self.tie = check_choice("tie", tie, tpf.TIES)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
         """The loss of scores against labels −1/+1."""
@@ -75,7 +75,7 @@ class LMSLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", targets: str = "-1/+1") -> None:
         super().__init__(reduction)
-        self.targets = checks.one_of("targets", targets, (*tpf.TARGETS, tpf.REAL))
+        self.targets = check_choice("targets", targets, (*tpf.TARGETS, tpf.REAL))
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
         """The loss of scores against labels −1/+1, or against real targets."""
@@ -121,8 +121,8 @@ class CostLoss(_Loss):
 
     def __init__(self, fp: float = 1.0, fn: float = 1.0, reduction: str = "mean") -> None:
         super().__init__(reduction)
-        self.fp = checks.number("fp", fp, at_least=0)
-        self.fn = checks.number("fn", fn, at_least=0)
+        self.fp = check_number("fp", fp, at_least=0)
+        self.fn = check_number("fn", fn, at_least=0)
 
     def forward(self, scores: Tensor, y: Tensor) -> Tensor:
         """The cost of the decisions that follow from the scores."""

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import check_bool, check_choice, check_float_dtype, check_int
 from torchperc.nn import functional as tpf
 
 
@@ -52,11 +52,11 @@ class _LinearNet(nn.Module):
         dtype: torch.dtype | None,
     ) -> None:
         super().__init__()
-        self.in_features = checks.whole("in_features", in_features, at_least=1)
-        self.init = checks.one_of("init", init, INITS)
-        checks.flag("bias", bias)
-        self.seed = None if seed is None else checks.whole("seed", seed, at_least=0)
-        dtype = checks.floating("dtype", dtype or torch.get_default_dtype())
+        self.in_features = check_int("in_features", in_features, at_least=1)
+        self.init = check_choice("init", init, INITS)
+        check_bool("bias", bias)
+        self.seed = None if seed is None else check_int("seed", seed, at_least=0)
+        dtype = check_float_dtype("dtype", dtype or torch.get_default_dtype())
         self.weight = nn.Parameter(torch.empty(rows, in_features, dtype=dtype, device=device))
         self.register_parameter("bias", nn.Parameter(torch.empty(rows, dtype=dtype, device=device)) if bias else None)
         self.reset_parameters()
@@ -164,7 +164,7 @@ class MulticlassPerceptron(_LinearNet):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        rows = checks.whole("num_classes", num_classes, at_least=2)
+        rows = check_int("num_classes", num_classes, at_least=2)
         super().__init__(in_features, rows, bias, init, seed, device, dtype)
         self.num_classes = rows
 
@@ -210,8 +210,8 @@ class JointPerceptron(_LinearNet):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        num_classes = checks.whole("num_classes", num_classes, at_least=2)
-        in_features = checks.whole("in_features", in_features, at_least=1)
+        num_classes = check_int("num_classes", num_classes, at_least=2)
+        in_features = check_int("in_features", in_features, at_least=1)
         if features is not None and not callable(features):
             raise TypeError(f"features must be a function from (N, d) to (N, K, D), found {type(features).__name__}")
         if features is not None and not bias:
@@ -273,17 +273,20 @@ class MLP(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.in_features = checks.whole("in_features", in_features, at_least=1)
+        self.in_features = check_int("in_features", in_features, at_least=1)
         if not isinstance(hidden, Sequence):
             raise TypeError(f"hidden must be a sequence of widths such as (2,), found {type(hidden).__name__}")
-        self.hidden = tuple(checks.whole("hidden", width, at_least=1) for width in hidden)
-        self.num_classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
-        self.init = checks.one_of("init", init, ("default", "uniform", "normal"))
-        self.seed = None if seed is None else checks.whole("seed", seed, at_least=0)
+        self.hidden = tuple(check_int("hidden", width, at_least=1) for width in hidden)
+        self.num_classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
+        self.init = check_choice("init", init, ("default", "uniform", "normal"))
+        self.seed = None if seed is None else check_int("seed", seed, at_least=0)
         self.activation = _activation(activation)
         self.activation_name = activation if isinstance(activation, str) else getattr(activation, "__name__", "custom")
         widths = (in_features, *self.hidden, num_classes or 1)
-        made: dict[str, Any] = {"device": device, "dtype": checks.floating("dtype", dtype or torch.get_default_dtype())}
+        made: dict[str, Any] = {
+            "device": device,
+            "dtype": check_float_dtype("dtype", dtype or torch.get_default_dtype()),
+        }
         with torch.random.fork_rng(devices=[]):  # nn.Linear draws as it is made; reset_parameters draws again
             self.layers = nn.ModuleList(nn.Linear(m, n, **made) for m, n in pairwise(widths))
         self.reset_parameters()
@@ -333,7 +336,7 @@ def _activation(activation: str | Callable[[Tensor], Tensor]) -> Callable[[Tenso
         )
     if callable(activation):
         return activation
-    return ACTIVATIONS[checks.one_of("activation", activation, tuple(ACTIVATIONS))]
+    return ACTIVATIONS[check_choice("activation", activation, tuple(ACTIVATIONS))]
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ imported on first use.
 
 from lazy_loader import attach_stub
 
-from torchperc._lazy import requires
+from torchperc._checks import require_packages
 
-requires(__name__, "matplotlib")
+require_packages(__name__, "matplotlib")
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

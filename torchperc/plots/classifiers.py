@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_labels, is_sparse
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron, resting
@@ -30,16 +30,16 @@ class Classifier:
     weight: Tensor | None = None  # of a linear classifier, (1, d) or (K, d)
     graded: bool = False  # whether a score says how far a sample is from the boundary, here or in a kernel's space
 
-    def judge(self, X: checks.Data, y: checks.Data) -> tuple[Any, Tensor, Tensor]:
+    def judge(self, X: Data, y: Data) -> tuple[Any, Tensor, Tensor]:
         """Checked samples, their scores and their checked labels."""
         samples = self.admit(X)
         scores = self.scores(samples)
         return samples, scores, self.labels(y, scores)
 
-    def admit(self, X: checks.Data, name: str = "X") -> Any:
+    def admit(self, X: Data, name: str = "X") -> Any:
         """Checked samples, in the classifier's dtype: a tensor, or a CSR array if they are sparse."""
         width = None if self.weight is None else self.weight.shape[1]
-        if checks.is_sparse(X):
+        if is_sparse(X):
             return convert.sparse_features(X, dtype=self.dtype or torch.get_default_dtype(), width=width, name=name)
         given = X.dtype if isinstance(X, Tensor) and X.is_floating_point() else torch.get_default_dtype()
         return convert.features(X, dtype=self.dtype or given, device=self.device, width=width, name=name, convert=True)
@@ -56,9 +56,9 @@ class Classifier:
             raise ValueError(f"the model gives {found}; (N,) or (N, K) is needed")
         return scores
 
-    def labels(self, y: checks.Data, scores: Tensor) -> Tensor:
+    def labels(self, y: Data, scores: Tensor) -> Tensor:
         """Checked labels: −1/+1 for one score per sample, class indices for K."""
-        return checks.labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
+        return check_labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
 
     def slack(self, scores: Tensor, y: Tensor) -> Tensor:
         """How far each score is on the right side: y·(s − threshold), or s_y − s_r against the strongest other."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data
 from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
@@ -42,7 +42,7 @@ class ConfusionDisplay(style.Display):
 
     @classmethod
     def from_predictions(
-        cls, y: checks.Data, predicted: checks.Data, labels: style.Labels = None, *, ax: style.AnyAxes = None
+        cls, y: Data, predicted: Data, labels: style.Labels = None, *, ax: style.AnyAxes = None
     ) -> ConfusionDisplay:
         """Draw how predictions compare with the truth: labels −1/+1, or class indices.
 
@@ -70,8 +70,8 @@ class ConfusionDisplay(style.Display):
     def from_model(
         cls,
         model: Any,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         *,
         head: Head | None = None,
         labels: style.Labels = None,
@@ -141,7 +141,7 @@ class ConfusionDisplay(style.Display):
         axes.set_title(title, fontsize=11 if len(title) < 24 else 9)
 
 
-def _integers(name: str, values: checks.Data) -> Tensor:
+def _integers(name: str, values: Data) -> Tensor:
     """Labels as integers, of whatever kind."""
     flat = torch.as_tensor(values).detach().cpu()
     if flat.dim() != 1:

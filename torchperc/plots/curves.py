@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from torchperc import _checks as checks
-from torchperc._lazy import requires
+from torchperc._checks import check_choice, check_number, require_packages
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.rules.log import MistakeLog
@@ -74,7 +73,7 @@ class LearningCurveDisplay(style.Display):
         history = result.history if isinstance(result, RuleResult) else ()
         held = [math.nan if record.validation_error is None else record.validation_error for record in history]
         if bound is not None:
-            bound = checks.number("bound", bound, at_least=0)
+            bound = check_number("bound", bound, at_least=0)
         made = log.mistakes_by_epoch().cumsum(0).cpu().numpy()
         known = held if held and not all(map(math.isnan, held)) else None
         return cls(errors_by_epoch(log), known, made, bound).plot(ax=ax)
@@ -168,7 +167,7 @@ class BracketDisplay(style.Display):
             'epoch'
         """
         if gamma is not None:
-            gamma = checks.number("gamma", gamma)
+            gamma = check_number("gamma", gamma)
         return cls(*bracket_by_epoch(check_log(log)), gamma).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
@@ -293,7 +292,7 @@ class ComparisonDisplay(style.Display):
             >>> ComparisonDisplay.from_logs(logs, value="total").lines_["OR"].get_ydata().tolist()
             [3.0, 4.0, 6.0, 8.0, 9.0, 9.0]
         """
-        checks.one_of("value", value, tuple(VALUES))
+        check_choice("value", value, tuple(VALUES))
         curves = {}
         for name, log in _named(logs).items():
             values: Curve = check_log(log).mistakes_by_epoch().double().cpu().numpy()
@@ -334,7 +333,7 @@ def _named(logs: object) -> Mapping[str, Any]:
 
 def read_events(folder: Path) -> Any:
     """The event files of a folder, as TensorBoard reads them."""
-    requires("reading event files", "tensorboard")
+    require_packages("reading event files", "tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
     events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_labels
 from torchperc.nn.modules import Perceptron
 from torchperc.plots import style
 from torchperc.plots.planes import feature_plane, grid_of
@@ -68,8 +68,8 @@ class LiftedDisplay(style.Display):
     @classmethod
     def from_data(
         cls,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         feature: str | Callable[[Tensor], Tensor] = "product",
         *,
         name: str | None = None,
@@ -93,7 +93,7 @@ class LiftedDisplay(style.Display):
             ('BUDGET', 'SEPARATED')
         """
         samples = convert.features(X, dtype=torch.float64, width=2, convert=True).cpu()
-        target = checks.signs(y, len(samples)).cpu()
+        target = check_labels(y, len(samples), None).cpu()
         lift, known = _feature(feature)
         height = torch.as_tensor(lift(samples)).double()
         if height.shape != target.shape:
@@ -168,7 +168,7 @@ def _outcome(result: RuleResult, what: str) -> str:
 def _feature(feature: object) -> tuple[Callable[[Tensor], Any], str]:
     if callable(feature):
         return feature, getattr(feature, "__name__", "feature").replace("<lambda>", "feature")
-    return FEATURES[checks.one_of("feature", feature, tuple(FEATURES))]
+    return FEATURES[check_choice("feature", feature, tuple(FEATURES))]
 
 
 def _points(ax: Axes3D, X: Tensor, height: Tensor, y: Tensor) -> dict[int, Path3DCollection]:

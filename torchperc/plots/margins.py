@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_int
 from torchperc.nn.heads import Head
 from torchperc.plots import style
 from torchperc.plots.classifiers import Classifier, classifier
@@ -40,8 +40,8 @@ class MarginDisplay(style.Display):
     def from_model(
         cls,
         model: Any,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         *,
         head: Head | None = None,
         bins: int = 30,
@@ -60,7 +60,7 @@ class MarginDisplay(style.Display):
             >>> round(float(MarginDisplay.from_model(result, X, y).margins.min()), 3)
             0.277
         """
-        bins = checks.whole("bins", bins, at_least=1)
+        bins = check_int("bins", bins, at_least=1)
         known = classifier(model, head)
         _, scores, target = known.judge(X, y)
         margins = known.slack(scores, target)

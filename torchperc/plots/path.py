@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._atomic import write_whole
+from torchperc._checks import check_int, check_number
+from torchperc._files import write_atomically
 from torchperc.nn.heads import PerceptronHead
 from torchperc.plots import planes, style
 from torchperc.plots.classifiers import check_log
@@ -83,12 +83,12 @@ class PathDisplay(style.Display):
         if width != 2:
             raise ValueError(f"the log is over {width} features; a path is drawn over 2: learn from two of them")
         plane = planes.feature_plane(names)
-        chosen = spread(len(log), most) if states is None else [checks.whole("states", t, at_least=0) for t in states]
+        chosen = spread(len(log), most) if states is None else [check_int("states", t, at_least=0) for t in states]
         if not chosen:
             raise ValueError("states is empty; name at least one, 0 is the start")
         if max(chosen) > len(log):
             raise ValueError(f"states has {max(chosen)}, which is beyond the log of {len(log)} mistakes")
-        columns = min(_COLUMNS, len(chosen)) if columns is None else checks.whole("columns", columns, at_least=1)
+        columns = min(_COLUMNS, len(chosen)) if columns is None else check_int("columns", columns, at_least=1)
         _class_names(log, labels)  # refused before anything is drawn
         return cls(log, chosen, columns, plane.names, labels).plot(ax=ax)
 
@@ -133,8 +133,8 @@ class PathDisplay(style.Display):
             'path.gif'
         """
         target = Path(path)
-        writer = _writer(target, checks.number("fps", fps, above=0))
-        inches = checks.number("size", size, above=0)
+        writer = _writer(target, check_number("fps", fps, above=0))
+        inches = check_number("size", size, above=0)
         frames = [0, *spread(len(self.log), most)]
         if not target.parent.is_dir():
             raise ValueError(f"path={str(target)!r} is in a folder that does not exist; make {target.parent} first")
@@ -162,7 +162,7 @@ class PathDisplay(style.Display):
                         figure.set_layout_engine("none")  # so that the axes stay where they are
                     for _ in range(_HOLD if t == frames[-1] else 1):
                         writer.grab_frame()
-            write_whole(target, beside.read_bytes())
+            write_atomically(target, beside.read_bytes())
         return target
 
 
@@ -198,7 +198,7 @@ class _Scene:
 
 def spread(count: int, most: int) -> list[int]:
     """At most ``most`` of the numbers 1 to ``count``, evenly spread, the last among them; 0 if there are none."""
-    most = checks.whole("most", most, at_least=1)
+    most = check_int("most", most, at_least=1)
     if not count:
         return [0]
     return [-(-count * k // most) for k in range(1, most + 1)] if count > most else list(range(1, count + 1))

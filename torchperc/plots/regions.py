@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_bool, check_choice, is_sparse
 from torchperc.nn.heads import Head
 from torchperc.plots import planes, style
 from torchperc.plots.classifiers import Classifier, check_log, classifier
@@ -51,8 +51,8 @@ class DecisionRegionDisplay(style.Display):
     def from_model(
         cls,
         model: Any,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         *,
         ax: style.AnyAxes = None,
         log: MistakeLog | None = None,
@@ -86,12 +86,12 @@ class DecisionRegionDisplay(style.Display):
             ('feature 1', True)
         """
         if ring is not None:
-            checks.one_of("ring", ring, RINGS)
+            check_choice("ring", ring, RINGS)
         if log is None and isinstance(model, RuleResult):
             log = model.log
         log = None if log is None else check_log(log)
         known = classifier(model, head)
-        if checks.is_sparse(X):
+        if is_sparse(X):
             raise TypeError("X is sparse, and a plane is drawn of dense samples; pass X.toarray()")
         samples, scores, target = known.judge(X, y)
         ringed = torch.zeros(len(target), dtype=torch.bool)
@@ -99,7 +99,7 @@ class DecisionRegionDisplay(style.Display):
             ringed = known.head.decide(scores) != target
         elif ring == "support":
             ringed[_support(model, log, samples.cpu())] = True
-        level, name = _margin(known, scores, target) if checks.flag("margin", margin) else (None, "")
+        level, name = _margin(known, scores, target) if check_bool("margin", margin) else (None, "")
         plane = planes.plane_of(known, samples, names)
         style.label_names(labels, planes.codes_of(scores), scores.dim() > 1)  # refused before anything is drawn
         if title is None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, as_tensor, check_targets
 from torchperc.nn.modules import resting
 from torchperc.plots import style
 from torchperc.samples import convert
@@ -44,7 +44,7 @@ class ResidualDisplay(style.Display):
 
     @classmethod
     def from_predictions(
-        cls, y: checks.Data, predicted: checks.Data, *, target: str = "y", ax: style.AnyAxes = None
+        cls, y: Data, predicted: Data, *, target: str = "y", ax: style.AnyAxes = None
     ) -> ResidualDisplay:
         """Draw how predictions compare with the truth, both (N,).
 
@@ -52,15 +52,15 @@ class ResidualDisplay(style.Display):
             >>> ResidualDisplay.from_predictions([60.0, 72.0], [61.0, 70.0], target="weight in kg").ax_[0].get_ylabel()
             'true weight in kg'
         """
-        count = len(checks.as_tensor(y, "y"))
-        truth, said = (checks.real_targets(v, count, name=n).cpu() for v, n in ((y, "y"), (predicted, "predicted")))
+        count = len(as_tensor(y, "y"))
+        truth, said = (check_targets(v, count, name=n).cpu() for v, n in ((y, "y"), (predicted, "predicted")))
         if not count:
             raise ValueError("y is empty; give at least one sample")
         return cls(truth, said, str(target)).plot(ax=ax)
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: checks.Data, y: checks.Data, *, target: str = "y", ax: style.AnyAxes = None
+        cls, estimator: Any, X: Data, y: Data, *, target: str = "y", ax: style.AnyAxes = None
     ) -> ResidualDisplay:
         """Draw how a model predicts.
 
@@ -134,7 +134,7 @@ def _figures(r2: float, rmse: float) -> str:
 
 
 @torch.no_grad()
-def _predictions(estimator: Any, X: checks.Data) -> Any:
+def _predictions(estimator: Any, X: Data) -> Any:
     """What a model predicts for samples, (N,)."""
     if isinstance(estimator, nn.Module):  # a net's own predict would decide
         weight = next(estimator.parameters(), None)
@@ -151,5 +151,5 @@ def _predictions(estimator: Any, X: checks.Data) -> Any:
             f"estimator must be a fitted regressor, a net or a function from samples to predictions, found "
             f"{type(estimator).__name__}"
         )
-    values = checks.as_tensor(said, "predicted")
+    values = as_tensor(said, "predicted")
     return values.squeeze(-1) if values.dim() == 2 and values.shape[1] == 1 else values

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_int
 from torchperc.plots import style
 from torchperc.plots.classifiers import classifier
 
@@ -85,7 +85,7 @@ def _shape(shape: object, width: int) -> tuple[int, int]:
         return side, side
     if not isinstance(shape, Sequence) or len(shape) != 2:
         raise TypeError(f"shape={shape!r} must be two integers, rows and columns, such as (8, 8)")
-    rows, columns = (checks.whole("shape", side, at_least=1) for side in shape)
+    rows, columns = (check_int("shape", side, at_least=1) for side in shape)
     if rows * columns != width:
         raise ValueError(
             f"shape={(rows, columns)} has {rows * columns} places for {width} weights; they must be as many"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from torchperc._atomic import write_whole
+from torchperc._files import write_atomically
 from torchperc.reports.page import Block, Code, Text
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def write_curves(folder: Path, curves: Curves) -> None:
     epochs = range(1, 1 + max((len(steps) for steps, _ in curves.values()), default=0))
     rows = zip(epochs, *(values.tolist() for _, values in curves.values()), strict=True)
     lines = [",".join(("epoch", *curves)), *(",".join(map(repr, row)) for row in rows)]
-    write_whole(folder / CURVES, "".join(f"{line}\n" for line in lines).encode())
+    write_atomically(folder / CURVES, "".join(f"{line}\n" for line in lines).encode())
 
 
 def curves_of(folder: Path) -> Curves:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from torchperc._atomic import write_whole
+from torchperc._files import write_atomically
 from torchperc.reports.folders import RESULTS
 from torchperc.reports.page import Block, Section, Table, Text
 from torchperc.reports.report import Report
@@ -38,7 +38,7 @@ class Results:
 
     def save(self, folder: Path) -> None:
         """Write the file of a run's folder."""
-        write_whole(folder / RESULTS, json.dumps(asdict(self), indent=1).encode())
+        write_atomically(folder / RESULTS, json.dumps(asdict(self), indent=1).encode())
 
     @classmethod
     def load(cls, folder: Path) -> Results:

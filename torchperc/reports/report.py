@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._atomic import write_whole
+from torchperc._checks import Data, check_number, is_sparse
+from torchperc._files import write_atomically
 from torchperc.nn.heads import Head
 from torchperc.reports.budget import ENTRIES
 from torchperc.reports.page import Code, Section, Text, report_card, report_page
@@ -39,7 +39,7 @@ class Report:
     sections: tuple[Section, ...]
 
     @classmethod
-    def of_result(cls, result: RuleResult, X: checks.Data, y: checks.Data, **options: Any) -> Report:
+    def of_result(cls, result: RuleResult, X: Data, y: Data, **options: Any) -> Report:
         """Report a run by rule: :func:`report` for results alone.
 
         Example:
@@ -82,18 +82,18 @@ class Report:
 
     def save(self, path: str | Path, card: str | Path | None = None) -> None:
         """Write the page, and the card if a file is named for it, each atomically."""
-        write_whole(Path(path), self.html().encode())
+        write_atomically(Path(path), self.html().encode())
         if card is not None:
-            write_whole(Path(card), self.card().encode())
+            write_atomically(Path(card), self.card().encode())
 
 
 def report(
     model: Any,
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     *,
     title: str = "A perceptron",
-    held_out: Mapping[str, tuple[checks.Data, checks.Data]] | None = None,
+    held_out: Mapping[str, tuple[Data, Data]] | None = None,
     head: Head | None = None,
     names: Sequence[str] | None = None,
     labels: Sequence[object] | None = None,
@@ -126,12 +126,12 @@ def report(
     given = {"training": (X, y), **(held_out or {})}
     parts = {name: (_shown(A), target) for name, (A, target) in given.items()}
     again = () if config is None else (Code(config),)
-    margin = checks.number("margin", margin, at_least=0)
+    margin = check_number("margin", margin, at_least=0)
     subject = Subject(model, parts, head=head, names=names, labels=labels, margin=margin, again=again)
     return Report.of_subject(str(title), subject)
 
 
-def _shown(X: checks.Data) -> checks.Data:
+def _shown(X: Data) -> Data:
     """Sparse samples as a page shows them: dense if they are so few that a proof is to be found."""
-    small = checks.is_sparse(X) and math.prod(X.shape) <= ENTRIES
+    small = is_sparse(X) and math.prod(X.shape) <= ENTRIES
     return (X.to_dense() if isinstance(X, Tensor) else X.toarray()) if small else X

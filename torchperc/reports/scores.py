@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, as_tensor
 from torchperc.reports.text import percent
 from torchperc.theory.bounds import wilson
 
@@ -56,10 +56,10 @@ class Fit(NamedTuple):
     samples: int
 
     @classmethod
-    def of(cls, predicted: checks.Data, y: checks.Data) -> Fit:
+    def of(cls, predicted: Data, y: Data) -> Fit:
         """Of predictions (N,) for targets (N,)."""
-        targets = checks.as_tensor(y, "y").double()
-        errors = targets - checks.as_tensor(predicted, "predicted").double()
+        targets = as_tensor(y, "y").double()
+        errors = targets - as_tensor(predicted, "predicted").double()
         squares, spread = float(errors.square().sum()), float((targets - targets.mean()).square().sum())
         r2 = 1 - squares / spread if spread else float(squares == 0)
         return cls(math.sqrt(squares / len(targets)), r2, len(targets))

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import is_sparse
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning.outcome import wrong_decisions
 from torchperc.reports.budget import ENTRIES
@@ -109,12 +109,12 @@ def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
     """
     if isinstance(X, Tensor):
         return X, y
-    stored = X.nnz if checks.is_sparse(X) else X.shape[0] * min(X.shape[1], _STORED if _sparse(X) else X.shape[1])
+    stored = X.nnz if is_sparse(X) else X.shape[0] * min(X.shape[1], _STORED if _sparse(X) else X.shape[1])
     index = torch.arange(0, X.shape[0], max(1, math.ceil(stored / _LOOKED_AT)))
     some = rows_as_read(X).take(index).raw() if in_parts(X) else X[index.numpy()]
-    small = checks.is_sparse(some) and math.prod(some.shape) <= ENTRIES
+    small = is_sparse(some) and math.prod(some.shape) <= ENTRIES
     return torch.from_numpy(some.toarray()) if small else some, y[index]
 
 
 def _sparse(X: Any) -> bool:
-    return checks.is_sparse(X) or isinstance(X, CsrParts)
+    return is_sparse(X) or isinstance(X, CsrParts)

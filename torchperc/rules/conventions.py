@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TypeAlias
 
-from torchperc import _checks as checks
+from torchperc._checks import weights_overflow
 from torchperc.nn.functional import TIES
 
 BIAS_STEPS = ("unit", "radius", "none")
@@ -84,7 +84,7 @@ def mistaken_for(
         1
     """
     if not all(map(math.isfinite, scores)):
-        raise checks.weights_overflow(max(scores, key=abs))
+        raise weights_overflow(max(scores, key=abs))
     if len(scores) == 1:
         other, side = -y, compare(y * scores[0], margin, y, None)
         loses_tie = y < 0  # a score of 0 is decided as +1

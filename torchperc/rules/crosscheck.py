@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import MulticlassPerceptronLoss, PerceptronLoss
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
@@ -95,8 +95,8 @@ class CrossCheck:
 
 
 def crosscheck(
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     lr: float = 1.0,
     epochs: int = 5,
     tie: str = "update",
@@ -134,11 +134,11 @@ def crosscheck(
         (True, 10, None)
     """
     problem = _Problem(X, y, lr, epochs, tie, dtype, order, seed, bias_step, num_classes)
-    steps = problem.samples() if checks.one_of("mode", mode, MODES) == "sample" else problem.batches()
+    steps = problem.samples() if check_choice("mode", mode, MODES) == "sample" else problem.batches()
     return _compare(problem, steps, mode)
 
 
-def trace(X: checks.Data, y: checks.Data, lr: float = 1.0, epochs: int = 5, tie: str = "update") -> Iterator[Step]:
+def trace(X: Data, y: Data, lr: float = 1.0, epochs: int = 5, tie: str = "update") -> Iterator[Step]:
     """Both sides sample by sample in the given order: every score, mistake and weight.
 
     Example:
@@ -155,8 +155,8 @@ class _Problem:
 
     def __init__(
         self,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         lr: float,
         epochs: int,
         tie: str,
@@ -166,21 +166,21 @@ class _Problem:
         bias_step: str = "unit",
         num_classes: int | None = None,
     ) -> None:
-        checks.one_of("tie", tie, TIES)
-        checks.one_of("bias_step", bias_step, BIAS_STEPS)
-        self.lr = checks.number("lr", lr, above=0)
-        self.epochs = checks.whole("epochs", epochs, at_least=1)
+        check_choice("tie", tie, TIES)
+        check_choice("bias_step", bias_step, BIAS_STEPS)
+        self.lr = check_number("lr", lr, above=0)
+        self.epochs = check_int("epochs", epochs, at_least=1)
         self.X = convert.features(X, dtype=dtype_of(X, dtype), convert=True)
         net = zero_net(DenseRows(self.X), num_classes)
         space, self.start = linear_problem(net, self.X)
         everyone = torch.arange(len(self.X), device=self.X.device)
         self.space = with_bias_step(space, net, bias_step, everyone)
-        self.y = checks.labels(y, len(self.X), self.space.classes).to(self.X.device)
+        self.y = check_labels(y, len(self.X), self.space.classes).to(self.X.device)
         ones = torch.ones(len(self.y), dtype=torch.float64, device=self.X.device)
         steps = check_steps(self.lr, ones, self.space)
         self.rule = ReferenceEngine(Task(self.space, self.y, steps, tie, 0.0), self.start, exact=False)
         self.autograd = _Autograd(net, self.lr, tie, self.space)
-        self.order = Order(check_order(order), everyone, checks.whole("seed", seed, at_least=0), self.epochs)
+        self.order = Order(check_order(order), everyone, check_int("seed", seed, at_least=0), self.epochs)
         warn_if_stuck(tie, 0.0, self.start, stacklevel=4)
 
     def tolerance(self, mode: str) -> float:

@@ -13,7 +13,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_labels, weights_overflow
 from torchperc.rules import problem
 from torchperc.rules.engines.choice import choose_engine
 from torchperc.rules.engines.reference import LinearEngine, Task, digest_of
@@ -26,9 +26,7 @@ from torchperc.samples import shards
 from torchperc.samples.rows import Rows
 
 
-def start_mixing(
-    trainer: Any, net: object, X: checks.Data, y: checks.Data, validation: Any, sample_weight: Any
-) -> MixedRun:
+def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, sample_weight: Any) -> MixedRun:
     """Return a run over the samples of all processes, of which each gives its own; a collective call.
 
     ``trainer`` is a :class:`~torchperc.RuleTrainer`, whose options must be the same in all processes.
@@ -44,7 +42,7 @@ def start_mixing(
         space, start = problem.linear_problem(net, X, to_cpu=trainer.engine in ("auto", "compiled"))
         if type(space) is not LinearSpace:
             raise TypeError("distributed training is for nets with one weight vector per class, not joint features")
-        labels = checks.labels(y, len(space.rows), space.classes).to(space.rows.device)
+        labels = check_labels(y, len(space.rows), space.classes).to(space.rows.device)
         factors = problem.sample_factors(labels, sample_weight, None, space.classes)
         return space, start, labels, factors, problem.held_out(validation, space)
 
@@ -62,7 +60,7 @@ def start_mixing(
     if class_weight is not None:
         factors = factors * problem.sample_factors(labels, None, class_weight, space.classes)
     ids = (factors > 0).nonzero().squeeze(-1)
-    shards.together(lambda: checks.labels(labels[ids], len(ids), space.classes, name="y of a weight above 0"))
+    shards.together(lambda: check_labels(labels[ids], len(ids), space.classes, name="y of a weight above 0"))
     bias_scale = problem.with_bias_step(space, net, trainer.bias_step, ids).bias_scale
     space = replace(space, bias_scale=max(shards.gathered(bias_scale)))
     steps = shards.together(lambda: problem.check_steps(trainer.lr, factors, space))
@@ -106,7 +104,7 @@ class MixedRun(RuleRun):
         facts = (math.nan if overflow else float(len(made)), float(made.coef.abs().sum()))
         messages = shards.stacked(torch.cat((own.weight.flatten(), own.bias, own.bias.new_tensor(facts))))
         if not bool(torch.isfinite(messages).all()):
-            raise checks.weights_overflow()
+            raise weights_overflow()
         counts, sums = (column.tolist() for column in messages[:, -2:].T)
         by_mistakes = self._mixing == "mistakes" and any(counts)
         factors = [k / sum(counts) if by_mistakes else 1 / len(counts) for k in counts]

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice, check_int, check_number
 from torchperc.samples.rows import Rows
 
 KERNELS = ("linear", "poly", "rbf")
@@ -39,9 +39,9 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if not callable(self.name):
-            checks.one_of("kernel", self.name, KERNELS)
-        object.__setattr__(self, "degree", checks.whole("degree", self.degree, at_least=1))
-        object.__setattr__(self, "gamma", checks.number("gamma", self.gamma, above=0))
+            check_choice("kernel", self.name, KERNELS)
+        object.__setattr__(self, "degree", check_int("degree", self.degree, at_least=1))
+        object.__setattr__(self, "gamma", check_number("gamma", self.gamma, above=0))
 
     def gram(self, rows: Rows, others: Rows) -> Tensor:
         """k of each of N samples with each of M others: (N, M)."""

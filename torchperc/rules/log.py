@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._atomic import write_whole
+from torchperc._checks import Data, check_choice, check_float_dtype, check_int, check_labels, numpy_view
+from torchperc._files import write_atomically
 from torchperc.nn import functional as tpf
 from torchperc.rules import log_json
 from torchperc.rules.conventions import RATCHETS
@@ -75,7 +75,7 @@ class Mistakes:
         whole = tuple(parts)
 
         def column(name: str) -> Tensor:
-            columns = [checks.in_numpy(getattr(part, name)) for part in whole]
+            columns = [numpy_view(getattr(part, name)) for part in whole]
             return torch.cat(columns) if isinstance(columns[0], Tensor) else torch.from_numpy(np.concatenate(columns))
 
         return cls(*(partial(column, name) for name in Mistake._fields), count=sum(map(len, whole)))
@@ -148,7 +148,7 @@ class Log(ABC, Generic[_M]):
 
     def pocket_index(self, ratchet: str = "runs") -> int:
         """How many mistakes had been made when the :meth:`pocket` weights came up."""
-        checks.one_of("ratchet", ratchet, RATCHETS)
+        check_choice("ratchet", ratchet, RATCHETS)
         errors = self._errors_of_states()
         if ratchet == "runs" and self.steps > len(self):
             return pocket_by_runs(self.runs().cpu().numpy(), errors)
@@ -172,7 +172,7 @@ class Log(ABC, Generic[_M]):
         return torch.searchsorted(self.step, self.epoch_ends).diff(prepend=self.step.new_zeros(1))
 
     def _checked(self, t: int) -> int:
-        if checks.whole("t", t, at_least=0) > len(self):
+        if check_int("t", t, at_least=0) > len(self):
             raise ValueError(f"t={t} is beyond the log, which has {len(self)} mistakes")
         return t
 
@@ -276,7 +276,7 @@ class MistakeLog(Log[Model]):
         """Every weight vector votes, as often as the number of samples it survived."""
         return VotedModel((self,))
 
-    def best_validation(self, X: checks.Data, y: checks.Data) -> Model:
+    def best_validation(self, X: Data, y: Data) -> Model:
         """The weights at the end of the epoch with the lowest error on validation data, the earliest of equals."""
         if X is None or y is None:
             raise TypeError("best_validation needs validation samples X and labels y, found None")
@@ -290,7 +290,7 @@ class MistakeLog(Log[Model]):
         total = dual(len(self.y), self.entries, self.space.classes) * self.space.scale
         return total.squeeze(-1) if self.space.classes is None else total
 
-    def errors(self, X: checks.Data | None = None, y: checks.Data | None = None) -> Tensor:
+    def errors(self, X: Data | None = None, y: Data | None = None) -> Tensor:
         """Number of wrong decisions of every state, from the start to the last: (len + 1,) in float64.
 
         On the training data, which is the default, an error counts its sample's weight. ``errors().cummin(0).values``
@@ -299,7 +299,7 @@ class MistakeLog(Log[Model]):
         if X is None and y is None:
             return self._errors_of_states().every()
         rows = rows_like(self.space.rows, X)
-        labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
+        labels = check_labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
         return self.errors_on(rows, labels, _ones(labels)).every()
 
     def equals(self, other: MistakeLog) -> bool:
@@ -315,7 +315,7 @@ class MistakeLog(Log[Model]):
     def _errors_of_states(self) -> Errors:
         return self.errors_on(self.space.rows, self.y, self.cost)
 
-    def bind(self, X: checks.Data, y: checks.Data) -> MistakeLog:
+    def bind(self, X: Data, y: Data) -> MistakeLog:
         """The log of a run in several processes, bound to all samples, in their order over the processes.
 
         Args:
@@ -323,7 +323,7 @@ class MistakeLog(Log[Model]):
             y: their labels.
         """
         rows = rows_like(self.space.rows, X)
-        labels = checks.labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
+        labels = check_labels(y, len(rows), self.space.classes, both=False).to(self.y.device)
         if not torch.equal(labels, self.y):
             raise ValueError("y are not the labels of this log; give all samples in their order over the processes")
         return replace(self, space=replace(self.space, rows=rows))
@@ -337,7 +337,7 @@ class MistakeLog(Log[Model]):
         ``torchperc play --log`` shows, see :meth:`to_json`.
         """
         if _is_json(path):
-            write_whole(Path(path), f"{self.to_json()}\n".encode())
+            write_atomically(Path(path), f"{self.to_json()}\n".encode())
             return
         about = {
             "format": _FORMAT,
@@ -357,8 +357,8 @@ class MistakeLog(Log[Model]):
     def load(
         cls,
         path: str | Path,
-        X: checks.Data | None = None,
-        y: checks.Data | None = None,
+        X: Data | None = None,
+        y: Data | None = None,
         *,
         kernel: Callable[[Any, Any], Any] | None = None,
         features: Callable[[Tensor], Tensor] | None = None,
@@ -382,7 +382,7 @@ class MistakeLog(Log[Model]):
         check_fit(path, lambda: _known(about, arrays))
         columns = {name: torch.from_numpy(arrays[name]) for name in (*_COLUMNS, *_START)}
         rows = as_rows(X, dtype=getattr(torch, about["dtype"]))
-        labels = checks.labels(y, len(rows), about["classes"], both=False)
+        labels = check_labels(y, len(rows), about["classes"], both=False)
         if rows.hash(labels, "sha256" if len(about["data"]) == 64 else "blake2b") != about["data"]:
             raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
         space = _space(about, rows, kernel, features)
@@ -441,7 +441,7 @@ class VotedModel(Model):
         """As in the logs."""
         return self.logs[0].space.classes
 
-    def _admit(self, X: checks.Data) -> Rows:
+    def _admit(self, X: Data) -> Rows:
         return rows_like(self.logs[0].space.rows, X)
 
     def row_scores(self, rows: Rows) -> Tensor:
@@ -480,7 +480,7 @@ def _of_json(cls: type[MistakeLog], content: log_json.Content, rows: Rows | None
     return cls(space, torch.from_numpy(content.labels), start, mistakes, content.steps, **columns)
 
 
-def _read_json(cls: type[MistakeLog], path: Path, X: checks.Data | None, y: checks.Data | None) -> MistakeLog:
+def _read_json(cls: type[MistakeLog], path: Path, X: Data | None, y: Data | None) -> MistakeLog:
     """A log from a JSON file, bound to these data if they are given."""
     if (X is None) != (y is None):
         raise TypeError(f"{'X' if X is None else 'y'} is missing; pass X and y, the data of the log, or neither")
@@ -489,7 +489,7 @@ def _read_json(cls: type[MistakeLog], path: Path, X: checks.Data | None, y: chec
     if X is None:
         return log
     rows = as_rows(X, dtype=log.space.rows.dtype)
-    labels = checks.labels(y, len(rows), log.space.classes, both=False)
+    labels = check_labels(y, len(rows), log.space.classes, both=False)
     if not (torch.equal(rows.dense(), log.space.rows.dense()) and torch.equal(labels, log.y)):
         raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")
     return _of_json(cls, content, rows)
@@ -529,9 +529,9 @@ def _space(
 
 def _known(about: dict[str, Any], arrays: dict[str, np.ndarray[Any, Any]]) -> bool:
     """Whether a description names a type and classes that there are, and all columns hold numbers."""
-    checks.floating("dtype", getattr(torch, about["dtype"]))
+    check_float_dtype("dtype", getattr(torch, about["dtype"]))
     if about["classes"] is not None:
-        checks.whole("classes", about["classes"], at_least=2)
+        check_int("classes", about["classes"], at_least=2)
     return all(arrays[name].dtype.kind in "if" for name in (*_COLUMNS, *_START))
 
 
@@ -580,7 +580,7 @@ def holds_numbers(array: np.ndarray[Any, Any], shape: tuple[int, ...]) -> bool:
 
 def holds_moments(arrays: dict[str, np.ndarray[Any, Any]], count: int, steps: object) -> bool:
     """Whether the steps of mistakes and the ends of epochs lie within the steps of a run."""
-    stop, ends = checks.whole("steps", steps, at_least=0) + 1, arrays["epoch_ends"]
+    stop, ends = check_int("steps", steps, at_least=0) + 1, arrays["epoch_ends"]
     return holds_integers(arrays["step"], count, 0, stop) and holds_integers(ends, len(ends), 0, stop)
 
 
@@ -596,7 +596,7 @@ def write_arrays(path: Path, about: dict[str, Any], arrays: dict[str, Any]) -> N
     arrays = {**arrays, "about": np.array(json.dumps(about))}
     content = io.BytesIO()
     np.savez_compressed(content, **arrays, checksum=np.array(digest.of_named(arrays)))
-    write_whole(path, content.getvalue())
+    write_atomically(path, content.getvalue())
 
 
 def read_arrays(

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
@@ -37,7 +37,7 @@ def decisions(scores: Tensor, classes: int | None) -> Tensor:
     return tpf.decide(scores[..., 0]) if classes is None else tpf.decide_class(scores)
 
 
-def rows_like(rows: Rows, X: checks.Data, name: str = "X") -> Rows:
+def rows_like(rows: Rows, X: Data, name: str = "X") -> Rows:
     """Checked samples of the width, type and device of others."""
     return as_rows(X, dtype=rows.dtype, device=rows.device, width=rows.width, name=name)
 
@@ -48,7 +48,7 @@ class Model(ABC):
     classes: int | None
 
     @abstractmethod
-    def _admit(self, X: checks.Data) -> Rows:
+    def _admit(self, X: Data) -> Rows:
         """Checked samples in the model's width and dtype."""
 
     @abstractmethod
@@ -56,14 +56,14 @@ class Model(ABC):
         """Scores of samples that are checked already: (N, K), K = 1 for two classes."""
 
     @torch.no_grad()
-    def scores(self, X: checks.Data) -> Tensor:
+    def scores(self, X: Data) -> Tensor:
         """Scores: (N,) for two classes, (N, K) for K."""
         scores = self.row_scores(self._admit(X))
         if not torch.isfinite(scores).all():
             raise ValueError("some scores are too large for the model's dtype; scale X down")
         return scores.squeeze(-1) if self.classes is None else scores
 
-    def predict(self, X: checks.Data) -> Tensor:
+    def predict(self, X: Data) -> Tensor:
         """Labels −1/+1, or class indices: (N,)."""
         scores = self.scores(X)
         return tpf.decide(scores) if self.classes is None else tpf.decide_class(scores)
@@ -84,7 +84,7 @@ class LinearModel(Model):
     width: int | None = None
     features: Callable[[Tensor], Tensor] | None = None
 
-    def _admit(self, X: checks.Data) -> Rows:
+    def _admit(self, X: Data) -> Rows:
         width = self.width or self.weight.shape[1]
         return as_rows(X, dtype=self.weight.dtype, device=self.weight.device, width=width)
 
@@ -119,7 +119,7 @@ class KernelModel(Model):
     kernel: Kernel
     classes: int | None = None
 
-    def _admit(self, X: checks.Data) -> Rows:
+    def _admit(self, X: Data) -> Rows:
         return rows_like(self.support, X)
 
     def row_scores(self, rows: Rows) -> Tensor:

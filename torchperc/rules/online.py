@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import torch
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, weights_overflow
 from torchperc.rules import problem
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.engines.choice import choose_engine
@@ -48,9 +48,7 @@ class Stream:
             return False
         return torch.equal(weight, left.weight) and (bias is None or torch.equal(bias, left.bias))
 
-    def learn(
-        self, trainer: Any, net: Any, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None
-    ) -> RuleResult:
+    def learn(self, trainer: Any, net: Any, X: Data, y: Data, sample_weight: Data | None) -> RuleResult:
         """One pass over samples by the options of a trainer; the result has the model that the stream selects."""
         going_on = self.begin(trainer.lr)
         if going_on is None or self._engine is None:
@@ -130,7 +128,7 @@ class Stream:
 def _record(engine: LinearEngine, start: Weights, found: Mistakes) -> EpochRecord:
     norm, total = engine.norm(), engine.task.total(found.sample)
     if not math.isfinite(norm):
-        raise checks.weights_overflow()
+        raise weights_overflow()
     upper = norm / total if total and start.at_zero else None
     return EpochRecord(1, len(found), norm * engine.space.scale, None, upper)
 

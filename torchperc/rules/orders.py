@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_choice
 from torchperc.rules.conventions import ORDERS
 
 
@@ -111,7 +111,7 @@ def _taken(ids: Tensor, places: Tensor) -> Tensor:
 def check_order(order: Any) -> Any:
     """Refuse what cannot be an order of any data."""
     if isinstance(order, str):
-        return checks.one_of("order", order, ORDERS)
+        return check_choice("order", order, ORDERS)
     if not isinstance(order, (Sequence, Tensor, np.ndarray)):
         raise TypeError(f"order must be one of {', '.join(ORDERS)} or sample numbers, found {type(order).__name__}")
     return order

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import (
+    Data,
+    check_float_dtype,
+    check_int,
+    check_labels,
+    check_sample_weight,
+    is_sparse,
+    numpy_view,
+)
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import Net, rows_like
@@ -22,7 +30,7 @@ if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
 
 
-def linear_problem(net: object, X: checks.Data, *, to_cpu: bool = False) -> tuple[Space, Weights]:
+def linear_problem(net: object, X: Data, *, to_cpu: bool = False) -> tuple[Space, Weights]:
     """The space of a net's weights over checked samples, with no bias step, and its current weights.
 
     With ``to_cpu``, samples and weights are copied to the CPU where loops are compiled for them.
@@ -33,7 +41,7 @@ def linear_problem(net: object, X: checks.Data, *, to_cpu: bool = False) -> tupl
     if to_cpu and weight.dtype in (torch.float32, torch.float64) and not isinstance(net, JointPerceptron):
         start = start.to(torch.device("cpu"))
     device = start.bias.device
-    if checks.is_sparse(X) and device.type != "cpu":
+    if is_sparse(X) and device.type != "cpu":
         raise TypeError(f"X is sparse, which needs a net on the CPU, found {device}; use net.cpu() or X.toarray()")
     if not start.finite:
         raise ValueError("net has weights that are not finite; reset them first")
@@ -68,18 +76,20 @@ def check_parameters(net: Net) -> None:
                 f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
                 f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
             )
-        checks.floating(f"net.{name}'s dtype", values.dtype)
+        check_float_dtype(f"net.{name}'s dtype", values.dtype)
 
 
 def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
     """The coefficient of each sample's update, if the net's type can hold it and the bias step."""
-    numbers = checks.in_numpy(factors)  # in which no threads are waited for
+    numbers = numpy_view(factors)  # in which no threads are waited for
     least, most = float(numbers.min()) or float(numbers[numbers > 0].min()), float(numbers.max())
     beta, known = space.bias_scale or 1.0, torch.finfo(space.rows.dtype)
     low, high = lr * least * min(1.0, beta), lr * most * max(1.0, beta)
     if not known.tiny <= low <= high <= known.max:
         what = f"lr={lr:g}" if least == most == 1 else f"lr={lr:g} with sample and class weights"
-        checks.representable(what, torch.tensor([low, high], dtype=torch.float64), space.rows.dtype)
+        lost = low if low < known.tiny else high
+        remedy = "scale it" if space.rows.dtype == torch.float64 else "scale it, or use net.double()"
+        raise ValueError(f"{what} makes steps of {lost:g}, which {space.rows.dtype} cannot hold; {remedy}")
     return factors if lr == 1.0 else torch.as_tensor(lr * numbers)
 
 
@@ -99,20 +109,20 @@ def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> N
         )
 
 
-def kernel_problem(net: object, X: checks.Data, kernel: Kernel, num_classes: int | None) -> tuple[Space, Weights]:
+def kernel_problem(net: object, X: Data, kernel: Kernel, num_classes: int | None) -> tuple[Space, Weights]:
     """A kernel's space over checked samples, and no support vectors."""
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
-    classes = None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
+    classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
     rows = as_rows(X, dtype=dtype_of(X, default=torch.float64))
     zeros = torch.zeros(classes or 1, dtype=rows.dtype, device=rows.device)
     return KernelSpace(rows, classes, 0.0, kernel), Weights(zeros[:, None][:, :0], zeros)
 
 
-def dtype_of(X: checks.Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
+def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
     """The type to compute in: as given, that of X if it is floating, else the default, or torch's."""
     if dtype is not None:
-        return checks.floating("dtype", dtype)
+        return check_float_dtype("dtype", dtype)
     own = getattr(X, "dtype", None)
     if isinstance(own, torch.dtype) and own.is_floating_point:
         return own
@@ -138,14 +148,14 @@ def with_bias_step(space: Space, net: object, bias_step: str | None, ids: Tensor
     return space if scale == space.bias_scale else replace(space, bias_scale=scale)
 
 
-def held_out(validation: checks.Data, space: Space) -> tuple[Rows, Tensor] | None:
+def held_out(validation: Data, space: Space) -> tuple[Rows, Tensor] | None:
     """Checked validation samples and labels, of the training data's width and dtype."""
     if validation is None:
         return None
     if not isinstance(validation, tuple | list) or len(validation) != 2:
         raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
     rows = rows_like(space.rows, validation[0], "validation X")
-    labels = checks.labels(validation[1], len(rows), space.classes, name="validation y", both=False)
+    labels = check_labels(validation[1], len(rows), space.classes, name="validation y", both=False)
     return rows, labels.to(rows.device)
 
 
@@ -182,7 +192,7 @@ def prover(space: Space, start: Weights, y: Tensor, ids: Tensor) -> Callable[[],
 
 def sample_factors(
     y: Tensor,
-    sample_weight: checks.Data | None,
+    sample_weight: Data | None,
     class_weight: Mapping[int, float] | str | None,
     classes: int | None,
     *,
@@ -191,7 +201,7 @@ def sample_factors(
     """Sample weight times class weight, in float64."""
     factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
     if sample_weight is not None:
-        factors = checks.nonnegative_weights(sample_weight, len(y), all_zero=all_zero).to(y.device)
+        factors = check_sample_weight(sample_weight, len(y), all_zero=all_zero).to(y.device)
     if class_weight is not None:
         present = y[factors > 0] if isinstance(class_weight, str) else y  # which waits for a device
         for label, factor in class_factors(present, class_weight, classes).items():

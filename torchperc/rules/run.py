@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, weights_overflow
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.engines.reference import Engine
 from torchperc.rules.log import MistakeLog, Mistakes, VotedModel
@@ -121,11 +121,11 @@ class RuleResult:
             raise TypeError("a kernel's weights fit into no net; use result.model")
         model.write_to(net)
 
-    def scores(self, X: checks.Data) -> Tensor:
+    def scores(self, X: Data) -> Tensor:
         """Scores of the selected model: (N,), or (N, K). For ``"voted"``, the votes."""
         return self.model.scores(X)
 
-    def predict(self, X: checks.Data) -> Tensor:
+    def predict(self, X: Data) -> Tensor:
         """Labels by the selected model: −1/+1, or class indices: (N,)."""
         return self.model.predict(X)
 
@@ -205,7 +205,7 @@ class Run(ABC, Generic[_R]):
         made = self._pass(self._ends[-1] if self._ends else 0)
         norm = self._norm()
         if not math.isfinite(norm):
-            raise checks.weights_overflow()
+            raise weights_overflow()
         upper = norm / self._total if self._total > 0 else None
         record = EpochRecord(len(self.history) + 1, made, norm * self._scale, self._validation_error(), upper)
         self.history.append(record)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import numpy_view
 from torchperc.rules.kernels import Kernel
 from torchperc.rules.models import KernelModel, LinearModel, Model, joint_scores
 from torchperc.samples import compiling
@@ -47,17 +47,17 @@ class Weights:
     @property
     def at_zero(self) -> bool:
         """Whether all of them are 0."""
-        return not (checks.in_numpy(self.weight).any() or checks.in_numpy(self.bias).any())
+        return not (numpy_view(self.weight).any() or numpy_view(self.bias).any())
 
     @property
     def finite(self) -> bool:
         """Whether none of them is NaN or infinite."""
-        numbers = (checks.in_numpy(values) for values in (self.weight, self.bias))
+        numbers = (numpy_view(values) for values in (self.weight, self.bias))
         return all(bool(abs(values).max() < math.inf) for values in numbers)
 
 
 def _copied(values: Tensor) -> Tensor:
-    numbers = checks.in_numpy(values)
+    numbers = numpy_view(values)
     return numbers.clone() if isinstance(numbers, Tensor) else torch.from_numpy(numbers.copy())
 
 
@@ -247,7 +247,7 @@ class LinearSpace(Space):
     def model(self, weights: Weights) -> LinearModel:
         """The classifier with these weights, scaled."""
         if self.scale != 1.0:
-            scaled = (checks.in_numpy(values) * self.scale for values in (weights.weight, weights.bias))
+            scaled = (numpy_view(values) * self.scale for values in (weights.weight, weights.bias))
             weights = Weights(*map(torch.as_tensor, scaled))
         return LinearModel(weights.weight, weights.bias, self.classes)
 

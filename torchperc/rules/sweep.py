@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
 from torchperc.rules.problem import dtype_of, with_bias_step, zero_net
@@ -95,7 +95,7 @@ class Sweep:
         Args:
             gamma: a margin that some unit vector has on the data; by default the largest that a member reached.
         """
-        best = self.gamma if gamma is None else checks.number("gamma", gamma, above=0)
+        best = self.gamma if gamma is None else check_number("gamma", gamma, above=0)
         extra = torch.tensor([2 * member.margin / member.lr for member in self.members], dtype=torch.float64)
         squared = self.radius**2 + extra
         return squared / best**2 if best else torch.full_like(squared, torch.inf)
@@ -106,10 +106,10 @@ class Sweep:
 
 
 def sweep(
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     *,
-    orders: checks.Data | None = None,
+    orders: Data | None = None,
     seeds: Sequence[int] | None = None,
     lr: float | Sequence[float] = 1.0,
     margin: float | Sequence[float] = 0.0,
@@ -147,14 +147,14 @@ def sweep(
         tensor([9, 9, 7, 7])
     """
     options = {
-        "tie": checks.one_of("tie", tie, TIES),
-        "bias_step": checks.one_of("bias_step", bias_step, BIAS_STEPS),
-        "max_epochs": checks.whole("max_epochs", max_epochs, at_least=1),
+        "tie": check_choice("tie", tie, TIES),
+        "bias_step": check_choice("bias_step", bias_step, BIAS_STEPS),
+        "max_epochs": check_int("max_epochs", max_epochs, at_least=1),
     }
     rows = as_rows(X, dtype=dtype_of(X, dtype))
     net = zero_net(rows, num_classes)
     space = with_bias_step(LinearSpace(rows, num_classes, 0.0), net, bias_step, torch.arange(len(rows)))
-    labels = checks.labels(y, len(rows), num_classes).to(rows.device)
+    labels = check_labels(y, len(rows), num_classes).to(rows.device)
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
     table = None if seeds is not None else _table(orders, len(labels))
@@ -191,7 +191,7 @@ def _run(
         return list(pool.map(run, members))
 
 
-def _table(orders: checks.Data | None, count: int) -> Tensor:
+def _table(orders: Data | None, count: int) -> Tensor:
     if orders is None:
         return torch.arange(count)[None]
     table = np.asarray(orders)
@@ -213,7 +213,7 @@ def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin:
     if table is not None:
         starts = [(number, None) for number in range(len(table))]
     else:
-        starts = [(None, checks.whole("seeds", seed, at_least=0)) for seed in seeds or ()]  # type: ignore[misc]
+        starts = [(None, check_int("seeds", seed, at_least=0)) for seed in seeds or ()]  # type: ignore[misc]
     if not starts or not rates or not margins:
         raise ValueError("orders, seeds, lr and margin must not be empty")
     return tuple(Member(*start, float(rate), float(m)) for start, rate, m in itertools.product(starts, rates, margins))
@@ -221,7 +221,7 @@ def _members(table: Tensor | None, seeds: Sequence[int] | None, lr: Any, margin:
 
 def _several(name: str, value: Any) -> list[float]:
     values = list(value) if np.ndim(value) else [value]
-    return [checks.number(name, v.item() if isinstance(v, Tensor) else v) for v in values]
+    return [check_number(name, v.item() if isinstance(v, Tensor) else v) for v in values]
 
 
 def _solo(member: Member, table: Tensor | None, options: dict[str, Any]) -> RuleTrainer:

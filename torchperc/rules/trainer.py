@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels, check_number
 from torchperc.rules import problem
 from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS, TIES
 from torchperc.rules.distributed import start_mixing
@@ -93,15 +93,15 @@ class RuleTrainer:
         distributed: str | None = None,
         mixing: str = "uniform",
     ) -> None:
-        self.max_epochs = checks.whole("max_epochs", max_epochs, at_least=1)
-        self.lr = checks.number("lr", lr, above=0)
-        self.tie = checks.one_of("tie", tie, TIES)
-        self.bias_step = None if bias_step is None else checks.one_of("bias_step", bias_step, BIAS_STEPS)
+        self.max_epochs = check_int("max_epochs", max_epochs, at_least=1)
+        self.lr = check_number("lr", lr, above=0)
+        self.tie = check_choice("tie", tie, TIES)
+        self.bias_step = None if bias_step is None else check_choice("bias_step", bias_step, BIAS_STEPS)
         self.order = check_order(order)
-        self.select = checks.one_of("select", select, SELECTS)
-        self.engine = engine if callable(engine) else checks.one_of("engine", engine, ENGINES)
-        self.seed = checks.whole("seed", seed, at_least=0)
-        self.margin = checks.number("margin", margin, at_least=0)
+        self.select = check_choice("select", select, SELECTS)
+        self.engine = engine if callable(engine) else check_choice("engine", engine, ENGINES)
+        self.seed = check_int("seed", seed, at_least=0)
+        self.margin = check_number("margin", margin, at_least=0)
         if self.margin and tie == "sign":
             raise ValueError(
                 f"margin={margin} has no effect with tie='sign', which looks at the decision only; "
@@ -109,12 +109,12 @@ class RuleTrainer:
             )
         self.class_weight = check_class_weight(class_weight)
         self.kernel = _kernel(kernel, degree, gamma)
-        self.progress = None if progress is None else checks.flag("progress", progress)
-        self.prove = checks.flag("prove", prove)
+        self.progress = None if progress is None else check_bool("progress", progress)
+        self.prove = check_bool("prove", prove)
         if self.prove and kernel is not None:
             raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
-        self.distributed = None if distributed is None else checks.one_of("distributed", distributed, DISTRIBUTED)
-        self.mixing = checks.one_of("mixing", mixing, MIXINGS)
+        self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
+        self.mixing = check_choice("mixing", mixing, MIXINGS)
         self._check_own_engine()
         self._check_distributed()
         self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
@@ -150,11 +150,11 @@ class RuleTrainer:
     def fit(
         self,
         net: Net | OwnRule | None,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         *,
-        validation: tuple[checks.Data, checks.Data] | None = None,
-        sample_weight: checks.Data | None = None,
+        validation: tuple[Data, Data] | None = None,
+        sample_weight: Data | None = None,
         num_classes: int | None = None,
     ) -> RuleResult:
         """Train from the net's current weights; write the selected ones into it.
@@ -179,9 +179,7 @@ class RuleTrainer:
             result.write_to(target)
         return result
 
-    def partial_fit(
-        self, net: Net | OwnRule, X: checks.Data, y: checks.Data, *, sample_weight: checks.Data | None = None
-    ) -> RuleResult:
+    def partial_fit(self, net: Net | OwnRule, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
         """Online learning: one pass over these samples, which may be of one class only.
 
         ``select`` may be ``"last"``, or ``"averaged"`` and ``"voted"`` over all calls with this net; they start anew if
@@ -205,10 +203,10 @@ class RuleTrainer:
         self,
         stream: Any,
         net: Net | OwnRule,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         *,
-        sample_weight: checks.Data | None = None,
+        sample_weight: Data | None = None,
     ) -> RuleResult:
         """:meth:`partial_fit` with a stream that the caller keeps."""
         self.check_stream()
@@ -226,11 +224,11 @@ class RuleTrainer:
     def start(
         self,
         net: Net | OwnRule | None,
-        X: checks.Data,
-        y: checks.Data,
+        X: Data,
+        y: Data,
         *,
-        validation: tuple[checks.Data, checks.Data] | None = None,
-        sample_weight: checks.Data | None = None,
+        validation: tuple[Data, Data] | None = None,
+        sample_weight: Data | None = None,
         num_classes: int | None = None,
         online: Any = None,
     ) -> RuleRun:
@@ -262,7 +260,7 @@ class RuleTrainer:
         return RuleRun(choose_engine(self.engine, task, start), start, order, **options)
 
     def make_task(
-        self, net: Any, space: Space, y: checks.Data, sample_weight: checks.Data | None, *, both: bool
+        self, net: Any, space: Space, y: Data, sample_weight: Data | None, *, both: bool
     ) -> tuple[Task, Tensor, Tensor]:
         """What to learn in a space of checked samples, the weight of each sample, and the samples that take part.
 
@@ -273,7 +271,7 @@ class RuleTrainer:
             sample_weight: a factor per sample.
             both: whether at least two classes are required.
         """
-        labels = checks.labels(y, len(space.rows), space.classes, both=both).to(space.rows.device)
+        labels = check_labels(y, len(space.rows), space.classes, both=both).to(space.rows.device)
         factors = problem.sample_factors(labels, sample_weight, self.class_weight, space.classes)
         ids = all_numbers(labels)
         if sample_weight is not None or self.class_weight is not None:
@@ -315,7 +313,7 @@ def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mappin
     if class_weight is None:
         return None
     if isinstance(class_weight, str):
-        return checks.one_of("class_weight", class_weight, ("balanced",))
+        return check_choice("class_weight", class_weight, ("balanced",))
     if not isinstance(class_weight, Mapping):
         raise TypeError(f"class_weight must be a mapping {{label: factor}}, found {type(class_weight).__name__}")
-    return {label: checks.number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
+    return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import lazy_loader
 import numpy as np
 
-from torchperc import _checks as checks
-from torchperc._lazy import Late
+from torchperc._checks import Option, ParameterError, check_int
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 else:
-    torch = Late("torch")
+    torch = lazy_loader.load("torch")
 
 TIES = {"update": 0, "sign": 1, "strict": 2}
 
@@ -63,8 +63,8 @@ def threads(n_jobs: int | None, by_default: int | None = None) -> int:
     """
     if n_jobs is None:
         return cores() if by_default is None else by_default
-    if checks.whole("n_jobs", n_jobs, at_least=-1) == 0:
-        raise checks.ParameterError(checks.Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
+    if check_int("n_jobs", n_jobs, at_least=-1) == 0:
+        raise ParameterError(Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
     return cores() if n_jobs == -1 else int(n_jobs)
 
 

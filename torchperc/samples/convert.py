@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, as_csr, as_tensor, check_shape, check_unmasked, tensor_view
 
 
 def features(
-    X: checks.Data,
+    X: Data,
     *,
     dtype: torch.dtype,
     device: torch.device | None = None,
@@ -44,8 +44,8 @@ def features(
         tensor([[0., 1.],
                 [2., 3.]])
     """
-    tensor = checks.as_tensor(X, name)
-    checks.shape(tuple(tensor.shape), width, name)
+    tensor = as_tensor(X, name)
+    check_shape(tuple(tensor.shape), width, name)
     if tensor.is_floating_point() and isinstance(X, Tensor) and tensor.dtype != dtype and not convert:
         why = f"{name} has dtype {tensor.dtype} but {dtype} is needed, as the net or training data has"
         raise TypeError(f"{why}; convert one of them, with .to({dtype}) or net.to({tensor.dtype})")
@@ -60,7 +60,7 @@ def features(
 
 
 def sparse_features(
-    X: checks.Data,
+    X: Data,
     *,
     dtype: torch.dtype,
     width: int | None = None,
@@ -73,13 +73,13 @@ def sparse_features(
     What has the type and the form already is not copied. The parameters are those of :func:`features`; ``look=False``
     leaves columns and numbers to be looked at by who calls.
     """
-    checks.shape(tuple(X.shape), width, name)
+    check_shape(tuple(X.shape), width, name)
     narrow = isinstance(X, Tensor) and X.dtype in (torch.bfloat16, torch.float16)
     if narrow or (X.is_complex() if isinstance(X, Tensor) else X.dtype.kind not in "biuf"):
         raise TypeError(f"{name} must hold real numbers that numpy knows, found dtype {X.dtype}; convert it first")
     if dtype not in (torch.float32, torch.float64):
         raise TypeError(f"{name} is sparse, which needs float32 or float64, found {dtype}; pass {name}.toarray()")
-    given = checks.as_csr(X, name, look=look)
+    given = as_csr(X, name, look=look)
     if look and not given.has_canonical_format:
         given = given.copy()
         given.sum_duplicates()
@@ -96,13 +96,13 @@ def sparse_features(
 
 def csr_tensor(X: Any) -> Tensor:
     """A scipy CSR array as a sparse tensor on its own memory; not to be written to."""
-    pieces = (checks.shared(X.indptr), checks.shared(X.indices), checks.shared(X.data))
+    pieces = (tensor_view(X.indptr), tensor_view(X.indices), tensor_view(X.data))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(*pieces, size=X.shape, check_invariants=False)
 
 
-def as_array(values: checks.Data, name: str = "X") -> checks.Data:
+def as_array(values: Data, name: str = "X") -> Data:
     """A tensor as an array; all else as it is, unless a mask hides some of it.
 
     Example:
@@ -110,8 +110,8 @@ def as_array(values: checks.Data, name: str = "X") -> checks.Data:
         array([1., 2.], dtype=float32)
     """
     if not isinstance(values, Tensor):
-        return checks.unmasked(values, name)
-    tensor = checks.as_tensor(values, name).cpu()
+        return check_unmasked(values, name)
+    tensor = as_tensor(values, name).cpu()
     return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
 
 

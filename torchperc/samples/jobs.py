@@ -9,8 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from torchperc import _checks as checks
-from torchperc._lazy import requires
+from torchperc._checks import Option, ParameterError, check_int, require_packages
 
 _PER_WORKER = 4  # chunks per worker, so that none waits long for the last
 T = TypeVar("T")
@@ -25,9 +24,9 @@ def workers(n_jobs: int | None) -> int:
         (0, 2)
     """
     if n_jobs is not None:
-        if checks.whole("n_jobs", n_jobs, at_least=-(2**31)) == 0:
-            raise checks.ParameterError(checks.Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
-        requires("n_jobs", "joblib")
+        if check_int("n_jobs", n_jobs, at_least=-(2**31)) == 0:
+            raise ParameterError(Option("n_jobs", n_jobs), " must not be 0; -1 means all cores")
+        require_packages("n_jobs", "joblib")
     elif "joblib" not in sys.modules:  # so there is no context of it either
         return 0
     import joblib

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, as_csr, check_shape, is_sparse
 from torchperc.samples import convert
 from torchperc.samples.rows import CsrRows, DenseRows, Rows
 
@@ -55,7 +55,7 @@ class CsrParts:
 
         piece = self.pieces[number]
         if not isinstance(piece, str | Path):
-            return checks.as_csr(piece)
+            return as_csr(piece)
         with _sparse_file(piece):
             return csr_array(load_npz(piece))
 
@@ -223,7 +223,7 @@ def rows_in_parts(
     if isinstance(X, CsrParts):
         bounds = np.cumsum((0, *X.counts)).tolist()
     else:
-        checks.shape(X.shape, width, name)
+        check_shape(X.shape, width, name)
         bounds = [*range(0, len(X), max(1, PART // max(1, X.shape[1] * X.itemsize))), len(X)]
     release = _forget(X)
 
@@ -264,7 +264,7 @@ def _forget(X: Any) -> Callable[[], None]:
 
 
 def as_rows(
-    X: checks.Data,
+    X: Data,
     *,
     dtype: torch.dtype,
     device: torch.device | None = None,
@@ -286,7 +286,7 @@ def as_rows(
         if device is not None and device.type != "cpu":
             raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
         return rows_in_parts(X, dtype=dtype, width=width, name=name)
-    if checks.is_sparse(X):
+    if is_sparse(X):
         rows: Rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name, look=False))
         if not math.isfinite(rows.longest):  # which scipy finds out why, or puts in order
             rows = CsrRows(convert.sparse_features(X, dtype=dtype, width=width, name=name))

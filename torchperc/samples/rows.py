@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import as_csr, tensor_view
 from torchperc.samples import compiling, digest
 
 _BLOCK = 65536
@@ -212,7 +212,7 @@ class CsrRows(Rows):
     sparse = True
 
     def __init__(self, X: Any) -> None:
-        self.X = checks.as_csr(X) if isinstance(X, Tensor) else X
+        self.X = as_csr(X) if isinstance(X, Tensor) else X
         self.dtype = torch.float32 if self.X.dtype == np.float32 else torch.float64
         self.device, self.width = torch.device("cpu"), int(self.X.shape[1])
         size = self.X.data.itemsize + self.X.indices.itemsize
@@ -221,7 +221,7 @@ class CsrRows(Rows):
     @cached_property
     def _entries(self) -> tuple[list[int], Tensor, Tensor]:
         columns = torch.from_numpy(self.X.indices.astype(np.int64))
-        return self.X.indptr.tolist(), columns, checks.shared(self.X.data)
+        return self.X.indptr.tolist(), columns, tensor_view(self.X.data)
 
     def __len__(self) -> int:
         return int(self.X.shape[0])

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torchperc._atomic import checksum, write_whole
+from torchperc._files import checksum, write_atomically
 
 _CHECKSUM = "torchperc.checksum"
 _FORMAT = {"format": "pt"}  # by this entry other readers of safetensors recognise torch tensors
@@ -31,7 +31,7 @@ def write_sealed(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping
     header["__metadata__"][_CHECKSUM] = _checksum(header, data)
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
-    write_whole(Path(path), b"".join((len(text).to_bytes(8, "little"), text, data)))
+    write_atomically(Path(path), b"".join((len(text).to_bytes(8, "little"), text, data)))
 
 
 def read_sealed(path: str | Path, remedy: str = "export it again") -> tuple[dict[str, Tensor], dict[str, str], bool]:

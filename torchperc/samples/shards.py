@@ -9,16 +9,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import lazy_loader
 import numpy as np
-
-from torchperc._lazy import Late
 
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
     from torch import Tensor
 else:
-    torch, dist = Late("torch"), Late("torch.distributed")
+    torch, dist = lazy_loader.load("torch"), lazy_loader.load("torch.distributed")
 
 T = TypeVar("T")
 _LOST = re.compile(r"gloo/|connectFullMesh|NCCL|Connection (closed|reset|refused)|Broken pipe|[Tt]imed out")

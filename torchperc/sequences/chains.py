@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import check_float_dtype, check_int, check_number
 from torchperc.nn import functional as tpf
 from torchperc.nn.losses import _Loss
 from torchperc.sequences.layout import PAD, Array, PaddedSequences, Sequences, split
@@ -149,12 +149,12 @@ class ChainPerceptron(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.features = checks.whole("features", features, at_least=1)
-        self.tags = checks.whole("tags", tags, at_least=2)
+        self.features = check_int("features", features, at_least=1)
+        self.tags = check_int("tags", tags, at_least=2)
         if self.tags > 2**15:
             raise ValueError(f"tags={tags} is too many: decoding takes tags² steps per token; at most {2**15}")
         made: dict[str, Any] = {
-            "dtype": checks.floating("dtype", dtype or torch.get_default_dtype()),
+            "dtype": check_float_dtype("dtype", dtype or torch.get_default_dtype()),
             "device": device,
         }
         self.weight = nn.Parameter(torch.zeros(self.tags, self.features, **made))
@@ -297,7 +297,7 @@ class StructuredPerceptronLoss(_Loss):
 
     def __init__(self, reduction: str = "mean", margin: float = 0.0) -> None:
         super().__init__(reduction)
-        self.margin = checks.number("margin", margin, at_least=0)
+        self.margin = check_number("margin", margin, at_least=0)
 
     def forward(self, scores: ChainScores, y: Tensor) -> Tensor:
         """The loss of scores against tags."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import weights_overflow
 from torchperc.sequences.layout import Array, Sequences
 from torchperc.sequences.log import Found
 from torchperc.sequences.weights import ChainWeights
@@ -63,7 +63,7 @@ class CompiledEngine:
                 first, stop = offsets[order[done]], offsets[order[done] + 1]
                 w.ensure(int(task.sequences.indptr[stop] - task.sequences.indptr[first]))
             elif reason == loops.OVERFLOW:
-                raise checks.weights_overflow()
+                raise weights_overflow()
         at = position[: state[loops.FOUND]].copy()
         return Found(order[at], at, wrong[: state[loops.WRITTEN]].copy())
 
@@ -132,7 +132,7 @@ class ReferenceEngine:
             deltas.append(reached + score)
         value, best = (deltas[-1] + self._end).max(0)
         if not math.isfinite(float(value)):
-            raise checks.weights_overflow(float(value))
+            raise weights_overflow(float(value))
         path = [int(best)]
         for delta in deltas[-2::-1]:
             path.append(int((delta + trans[:count, path[-1]]).argmax()))

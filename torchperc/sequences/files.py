@@ -24,7 +24,7 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
 
-from torchperc import _checks as checks
+from torchperc._checks import Option, ParameterError, check_choice
 
 Token = tuple[str, ...]
 Sentence = list[Token]
@@ -66,16 +66,14 @@ def iter_sentences(
 ) -> Iterator[Sentence]:
     """Sentences one after the other, as :func:`read` has them; a format that is not given is inferred first."""
     if separator is not None and not separator:
-        raise checks.ParameterError(
-            checks.Option("separator", separator), " is empty; leave it out for blanks and tabs"
-        )
+        raise ParameterError(Option("separator", separator), " is empty; leave it out for blanks and tabs")
     lines = _lines(path)
     if format is None:
         first = list(islice(lines, _LOOK))
         lines, format = _chained(first, lines), format_of(path, first)
     name = name_of(path)
-    if checks.one_of("format", format, FORMATS) == "conllu":
-        return _conllu(lines, name, CONLLU.index(checks.one_of("column", column, CONLLU)))
+    if check_choice("format", format, FORMATS) == "conllu":
+        return _conllu(lines, name, CONLLU.index(check_choice("column", column, CONLLU)))
     if format == "conll":
         return _conll(lines, name, separator)
     if format == "slash":

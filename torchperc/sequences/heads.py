@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_number
 from torchperc.nn.heads import Head
 from torchperc.sequences.chains import ChainScores, StructuredPerceptronLoss, best_tags
 
@@ -33,7 +33,7 @@ class StructuredHead(Head):
     margin: float = 0.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "margin", checks.number("margin", self.margin, at_least=0))
+        object.__setattr__(self, "margin", check_number("margin", self.margin, at_least=0))
 
     def output(self, scores: Any) -> Tensor:
         """The best tags."""

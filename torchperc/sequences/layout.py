@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import as_csr, as_tensor, check_int, first_line, is_sparse
 from torchperc.samples import digest
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Sequences:
     values: Array | None = None
 
     def __post_init__(self) -> None:
-        checks.whole("width", self.width, at_least=1)
+        check_int("width", self.width, at_least=1)
         for name, dtype in (("offsets", np.int64), ("indptr", np.int64), ("ids", np.int32)):
             object.__setattr__(self, name, np.require(getattr(self, name), dtype, ["C", "W"]))
         for name, bounds, end in (
@@ -123,7 +123,7 @@ class Sequences:
             numbers = np.arange(len(self))[index.cpu().numpy() if isinstance(index, Tensor) else index].reshape(-1)
         except (IndexError, OverflowError) as error:
             raise ValueError(
-                f"index must be numbers from 0 to {len(self) - 1}, a slice or a mask: {checks.first_line(error)}"
+                f"index must be numbers from 0 to {len(self) - 1}, a slice or a mask: {first_line(error)}"
             ) from None
         offsets, tokens = _ranges(self.offsets, numbers)
         indptr, at = _ranges(self.indptr, tokens)
@@ -183,10 +183,10 @@ class Sequences:
             raise TypeError(f"{name} must be a list of sequences or a Sequences, found {type(X).__name__}")
         if not len(X):
             raise ValueError(f"{name} is empty; give at least one sequence")
-        sparse = [checks.is_sparse(each) for each in X]
+        sparse = [is_sparse(each) for each in X]
         if any(sparse) and not all(sparse):
             raise TypeError(f"{name} mixes sparse and dense sequences; convert one kind into the other")
-        convert = checks.as_csr if any(sparse) else checks.as_tensor
+        convert = as_csr if any(sparse) else as_tensor
         parts = [convert(each, f"{name}[{i}]") for i, each in enumerate(X)]
         for i, part in enumerate(parts):
             if len(part.shape) != 2 or not all(part.shape):
@@ -271,17 +271,17 @@ def flat_tags(y: Any, sequences: Sequences, tags: int, name: str = "y") -> Array
     """
     lengths = sequences.lengths
     if isinstance(y, Tensor) or (isinstance(y, np.ndarray) and y.dtype != object):
-        flat = checks.as_tensor(y, name).cpu().numpy()
+        flat = as_tensor(y, name).cpu().numpy()
         if flat.ndim == 2:
             flat = _unpadded_tags(flat, lengths, name)
     elif isinstance(y, str | bytes) or not isinstance(y, Sequence | np.ndarray):
         raise TypeError(f"{name} must be a list of integer sequences or a flat array, found {type(y).__name__}")
     elif not any(isinstance(each, Sequence | np.ndarray | Tensor) for each in y):
-        flat = checks.as_tensor(y, name).numpy()
+        flat = as_tensor(y, name).numpy()
     else:
         if len(y) != len(sequences):
             raise ValueError(f"{name} has {len(y)} sequences but there are {len(sequences)}")
-        parts = [checks.as_tensor(each, f"{name}[{i}]").cpu().reshape(-1).numpy() for i, each in enumerate(y)]
+        parts = [as_tensor(each, f"{name}[{i}]").cpu().reshape(-1).numpy() for i, each in enumerate(y)]
         for i, (part, length) in enumerate(zip(parts, lengths, strict=True)):
             if len(part) != length:
                 raise ValueError(f"{name}: sequence {i} has {len(part)} tags for {length} tokens")

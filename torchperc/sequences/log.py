@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_float_dtype, check_int, check_number
 from torchperc.rules.log import (
     Log,
     check_fit,
@@ -334,11 +334,11 @@ def _known(about: dict[str, Any]) -> bool:
     """Whether a description names a net and options that there are."""
     like = about["like"]
     for name, least in (("features", 1), ("tags", 2)):
-        checks.whole(name, like[name], at_least=least)
-    checks.floating("dtype", getattr(torch, like["dtype"]))
-    checks.number("scale", about["scale"], above=0)
-    checks.number("lr", about["lr"], above=0)
-    checks.number("margin", about["margin"], at_least=0)
+        check_int(name, like[name], at_least=least)
+    check_float_dtype("dtype", getattr(torch, like["dtype"]))
+    check_number("scale", about["scale"], above=0)
+    check_number("lr", about["lr"], above=0)
+    check_number("margin", about["margin"], at_least=0)
     return bool(like["tags"] <= 2**15)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import check_sample_weight
 from torchperc.rules.orders import Order
 from torchperc.rules.run import RuleResult, Run
 from torchperc.sequences.engines import Engine, Task, engine_of
@@ -267,7 +267,7 @@ def start_run(
         held = given, flat_tags(validation[1], given, net.tags, "validation y")
     cost = np.ones(len(sequences))
     if sample_weight is not None:
-        cost = checks.nonnegative_weights(sample_weight, len(sequences)).cpu().numpy()
+        cost = check_sample_weight(sample_weight, len(sequences)).cpu().numpy()
     start = ChainWeights.of(net)
     scale = 1.0 if start else trainer.lr
     if online is not None and (going_on := online.begin(trainer.lr)):

@@ -6,7 +6,7 @@ labels, sample and class weights, and learn in chunks by ``partial_fit``.
 
 from lazy_loader import attach_stub
 
-from torchperc._lazy import requires
+from torchperc._checks import require_packages
 
-requires(__name__, "sklearn")
+require_packages(__name__, "sklearn")
 __getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

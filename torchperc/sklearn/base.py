@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, as_csr, check_bool, check_int, check_number, check_sample_weight, is_sparse
 from torchperc.model.fitted import FittedModel
 from torchperc.nn.heads import Head
 from torchperc.nn.modules import LinearNet, MulticlassPerceptron, Perceptron
@@ -153,7 +153,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     # --- input ---
 
-    def _validated(self, X: checks.Data, y: Any = None, *, reset: bool) -> Any:
+    def _validated(self, X: Data, y: Any = None, *, reset: bool) -> Any:
         """Samples, and labels if there are any, in a form to learn from."""
         if isinstance(X, CsrParts):
             raise TypeError(
@@ -161,19 +161,17 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
                 "give partial_fit one piece after the other (X.load(i)), or use RuleTrainer or LitRule"
             )
         # scikit-learn would not look into sparse matrices and tensors
-        X = checks.as_csr(X) if checks.is_sparse(X) else convert.as_array(X)
+        X = as_csr(X) if is_sparse(X) else convert.as_array(X)
         wanted: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         if y is None and not reset:
             return validate_data(self, X, reset=False, **wanted)
         y = None if y is None else convert.as_array(y, "y")
         X, y = validate_data(self, X, y, reset=reset, y_numeric=self._numeric, **wanted)
-        if checks.is_sparse(X):  # a sorted csr_array without duplicates
+        if is_sparse(X):  # a sorted csr_array without duplicates
             X = convert.sparse_features(X, dtype=torch.float32 if X.dtype == np.float32 else torch.float64)
         return X, y
 
-    def _samples(
-        self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, classes: Array | None, whole: bool
-    ) -> Samples:
+    def _samples(self, X: Data, y: Data, sample_weight: Data | None, classes: Array | None, whole: bool) -> Samples:
         """Checked samples of a ``whole`` fit or of a chunk; ``classes`` are those known before."""
         raise NotImplementedError
 
@@ -183,22 +181,22 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
 
     def _refuse_in_chunks(self) -> None:
         """Refuse what partial_fit would have to ignore."""
-        if checks.flag("early_stopping", self.early_stopping):
+        if check_bool("early_stopping", self.early_stopping):
             raise ValueError("early_stopping should be False with partial_fit, which holds nothing out; use fit")
 
     # --- starting ---
 
     def _check_shared(self) -> None:
         """The parameters of every estimator, checked whether they are used or not."""
-        checks.whole("max_iter", self.max_iter, at_least=1)
-        checks.whole("n_iter_no_change", self.n_iter_no_change, at_least=1)
-        checks.whole("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
+        check_int("max_iter", self.max_iter, at_least=1)
+        check_int("n_iter_no_change", self.n_iter_no_change, at_least=1)
+        check_int("verbose", int(self.verbose) if isinstance(self.verbose, bool) else self.verbose, at_least=0)
         for name in ("fit_intercept", "shuffle", "early_stopping", "warm_start"):
-            checks.flag(name, getattr(self, name))
-        if checks.number("validation_fraction", self.validation_fraction, above=0) >= 1:
+            check_bool(name, getattr(self, name))
+        if check_number("validation_fraction", self.validation_fraction, above=0) >= 1:
             raise ValueError(f"validation_fraction={self.validation_fraction} must be below 1; training needs samples")
         if self.tol is not None:
-            checks.number("tol", self.tol, at_least=0)
+            check_number("tol", self.tol, at_least=0)
 
     def _goes_on(self) -> bool:
         """Whether this fit starts from the weights of the last."""
@@ -223,7 +221,7 @@ class LinearEstimator(BaseEstimator):  # type: ignore[misc]  # scikit-learn has 
         """The seed of orders: ``random_state`` itself where it is a number, else a draw from it."""
         state = self.random_state
         if isinstance(state, int | np.integer) and not isinstance(state, bool):
-            return checks.whole("random_state", state, at_least=0)
+            return check_int("random_state", state, at_least=0)
         return int(check_random_state(state).randint(2**31 - 1))
 
     def _say(self, line: object) -> None:
@@ -312,13 +310,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     zero_is_positive: ClassVar[bool] = True  # the class of a score of exactly 0
 
-    def decision_function(self, X: checks.Data) -> Array:
+    def decision_function(self, X: Data) -> Array:
         """Scores: above 0 for ``classes_[1]``, or one per class: (N, d) → (N,) for two classes, (N, K) for K."""
         check_is_fitted(self)
         scores = self._scores(self._validated(X, reset=False))
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict(self, X: checks.Data) -> Array:
+    def predict(self, X: Data) -> Array:
         """Labels, as ``fit`` was given them: (N, d) → (N,)."""
         codes = self._decided(self.decision_function(X))
         return np.asarray(self.classes_[codes])
@@ -362,7 +360,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         return estimator._take_planes(coef, intercept, np.asarray(fitted.classes_), names)
 
     @classmethod
-    def from_net(cls, net: nn.Module, classes: checks.Data, **parameters: Any) -> Any:
+    def from_net(cls, net: nn.Module, classes: Data, **parameters: Any) -> Any:
         """A fitted estimator with a copy of a net's weights.
 
         Args:
@@ -392,9 +390,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
 
     # --- input ---
 
-    def _samples(
-        self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None, classes: Array | None, whole: bool
-    ) -> Samples:
+    def _samples(self, X: Data, y: Data, sample_weight: Data | None, classes: Array | None, whole: bool) -> Samples:
         X, y = self._validated(X, y, reset=classes is None or not hasattr(self, "classes_"))
         try:
             check_classification_targets(y)
@@ -419,7 +415,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
         return samples
 
-    def _weights(self, codes: Array, classes: Array, sample_weight: checks.Data | None) -> Array | None:
+    def _weights(self, codes: Array, classes: Array, sample_weight: Data | None) -> Array | None:
         """The weight of each sample, its own times that of its class; ``None`` where all are 1."""
         own, by_class = sample_weights(sample_weight, len(codes)), self.class_weight
         if by_class is None:
@@ -427,7 +423,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
         factors: Array
         if isinstance(by_class, Mapping):
             for label, value in by_class.items():
-                checks.number(f"class_weight[{label!r}]", value, at_least=0)
+                check_number(f"class_weight[{label!r}]", value, at_least=0)
             factors = compute_class_weight(dict(by_class), classes=classes, y=classes[codes])
         else:
             used = slice(None) if own is None else own > 0
@@ -437,7 +433,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             factors[present] = compute_class_weight(by_class, classes=present, y=codes[used], **weighted)
         return factors[codes] if own is None else own * factors[codes]
 
-    def _chunk(self, X: checks.Data, y: checks.Data, classes: Any, sample_weight: checks.Data | None) -> Samples:
+    def _chunk(self, X: Data, y: Data, classes: Any, sample_weight: Data | None) -> Samples:
         """Checked samples of one call of partial_fit, which may be of one class."""
         known = vars(self).get("classes_")
         if known is None and classes is None:
@@ -461,7 +457,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):  # type: ignore[misc]
             )
 
 
-def sample_weights(sample_weight: checks.Data | None, count: int) -> Array | None:
+def sample_weights(sample_weight: Data | None, count: int) -> Array | None:
     """Checked weights of samples; ``None`` if there are none.
 
     Example:
@@ -473,7 +469,7 @@ def sample_weights(sample_weight: checks.Data | None, count: int) -> Array | Non
     given = np.asarray(sample_weight, dtype=np.float64)
     if given.size and not given.any():
         raise ValueError("sample_weight is zero for every sample; at least one must count")
-    weights: Array = checks.nonnegative_weights(given, count).numpy()
+    weights: Array = check_sample_weight(given, count).numpy()
     return weights
 
 
@@ -496,7 +492,7 @@ def weights_of(fitted: Any, method: str, kind: str) -> tuple[Array, Array]:
     for needed in ("coef_", "intercept_", method):
         if not hasattr(fitted, needed):
             raise TypeError(f"{name} has no {needed}, so it is no linear {kind}; use a linear {kind} of scikit-learn")
-    coef = fitted.coef_.toarray() if checks.is_sparse(fitted.coef_) else np.asarray(fitted.coef_)
+    coef = fitted.coef_.toarray() if is_sparse(fitted.coef_) else np.asarray(fitted.coef_)
     coef = np.array(np.atleast_2d(coef), dtype=np.float32 if coef.dtype == np.float32 else np.float64)
     intercept = np.zeros(len(coef), coef.dtype) + np.asarray(fitted.intercept_, dtype=coef.dtype).reshape(-1)
     points = np.random.default_rng(0).normal(size=(4, coef.shape[1])).astype(coef.dtype)

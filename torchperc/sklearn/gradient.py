@@ -18,7 +18,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_int, check_number, is_sparse
 from torchperc.descent.minimise import minimise
 from torchperc.descent.objective import Objective
 from torchperc.descent.sgd import descend
@@ -137,7 +137,7 @@ class GradientDescent(LinearEstimator):
     l2: float = 0.0
     batch_size: int | None = None
 
-    def fit(self: _E, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> _E:
+    def fit(self: _E, X: Data, y: Data, sample_weight: Data | None = None) -> _E:
         """Learn from samples X (N, d), dense or sparse, and labels or real targets y (N,).
 
         ``sample_weight`` (N,) is how much each sample counts in the mean, with single-sample steps how long its step
@@ -164,10 +164,10 @@ class GradientDescent(LinearEstimator):
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(
         self: _E,
-        X: checks.Data,
-        y: checks.Data,
-        classes: checks.Data | None = None,
-        sample_weight: checks.Data | None = None,
+        X: Data,
+        y: Data,
+        classes: Data | None = None,
+        sample_weight: Data | None = None,
     ) -> _E:
         """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
 
@@ -206,16 +206,16 @@ class GradientDescent(LinearEstimator):
 
     def _check_parameters(self) -> None:
         self._check_shared()
-        checks.one_of("update", self.update, UPDATES)
+        check_choice("update", self.update, UPDATES)
         if isinstance(self.lr, str):
-            checks.one_of("lr", self.lr, ("auto",))
+            check_choice("lr", self.lr, ("auto",))
         else:
-            checks.number("lr", self.lr, above=0)
-        checks.number("l2", self.l2, at_least=0)
+            check_number("lr", self.lr, above=0)
+        check_number("l2", self.l2, at_least=0)
         if self.update == "optimum" and self.early_stopping:
             raise ValueError("early_stopping=True has no effect with update='optimum', which makes no steps")
         if self.batch_size is not None:
-            checks.whole("batch_size", self.batch_size, at_least=1)
+            check_int("batch_size", self.batch_size, at_least=1)
             if self.update != "batch":
                 raise ValueError(f"batch_size={self.batch_size} needs update='batch', found {self.update!r}")
 
@@ -263,7 +263,7 @@ class GradientDescent(LinearEstimator):
             largest = largest_eigenvalue(samples.X, bias=self.fit_intercept)
         else:
             root = np.sqrt(weight / weight.mean())[:, None]
-            scaled = [samples.X.multiply(root) if checks.is_sparse(samples.X) else samples.X * root]
+            scaled = [samples.X.multiply(root) if is_sparse(samples.X) else samples.X * root]
             if self.fit_intercept:
                 scaled.append(root)
             largest = largest_eigenvalue(_hstack(scaled), bias=False)
@@ -405,7 +405,7 @@ def _write(net: Net, weights: Array) -> None:
 
 def _hstack(columns: list[Any]) -> Any:
     """Columns side by side, dense or CSR."""
-    if not checks.is_sparse(columns[0]):
+    if not is_sparse(columns[0]):
         return np.hstack(columns)
     from scipy.sparse import csr_array, hstack
 
@@ -437,7 +437,7 @@ class LMSClassifier(GradientDescent, LinearClassifier):
 
     @property
     def _head(self) -> Head:
-        return LMSHead(checks.one_of("targets", self.targets, TARGETS))
+        return LMSHead(check_choice("targets", self.targets, TARGETS))
 
     def _threshold(self, units: int) -> float:
         return self._head.threshold if units == 1 else 0.0
@@ -474,12 +474,12 @@ class LogisticClassifier(GradientDescent, LinearClassifier):
     def _head(self) -> Head:
         return LogisticHead()
 
-    def predict_proba(self, X: checks.Data) -> Array:
+    def predict_proba(self, X: Data) -> Array:
         """The probability of each class, in the order of ``classes_``: (N, d) → (N, K)."""
         scores = self.decision_function(X)
         return np.stack((expit(-scores), expit(scores)), 1) if scores.ndim == 1 else np.asarray(softmax(scores, axis=1))
 
-    def predict_log_proba(self, X: checks.Data) -> Array:
+    def predict_log_proba(self, X: Data) -> Array:
         """Its logarithm, without a loss of precision where the probability is next to 0: (N, d) → (N, K)."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
@@ -530,7 +530,7 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
     def _gap(self) -> float:
         return self.tol or 0.0
 
-    def predict(self, X: checks.Data) -> Array:
+    def predict(self, X: Data) -> Array:
         """Predictions: (N, d) → (N,)."""
         check_is_fitted(self)
         given, coef = self._validated(X, reset=False), self.coef_
@@ -548,7 +548,7 @@ class LMSRegressor(RegressorMixin, GradientDescent):  # type: ignore[misc]
         return float(self._parameter("intercept_", "bias")[0])
 
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> LMSRegressor:
+    def partial_fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> LMSRegressor:
         """One epoch over these samples, going on from the weights at hand: a step, or a step per batch or sample.
 
         Nothing is held out. With ``lr="auto"`` the learning rate is 1/L for the largest L of all chunks so far.

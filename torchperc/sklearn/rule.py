@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, is_sparse
 from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.log import MistakeLog, VotedModel
@@ -122,7 +122,7 @@ class PerceptronClassifier(LinearClassifier):
 
     # --- learning ---
 
-    def fit(self, X: checks.Data, y: checks.Data, sample_weight: checks.Data | None = None) -> PerceptronClassifier:
+    def fit(self, X: Data, y: Data, sample_weight: Data | None = None) -> PerceptronClassifier:
         """Learn from samples X (N, d), dense or sparse, and labels y (N,).
 
         ``sample_weight`` (N,) is a factor for each sample's updates; 0 leaves it out.
@@ -155,10 +155,10 @@ class PerceptronClassifier(LinearClassifier):
     @available_if(_can_stream)  # type: ignore[untyped-decorator]
     def partial_fit(
         self,
-        X: checks.Data,
-        y: checks.Data,
-        classes: checks.Data | None = None,
-        sample_weight: checks.Data | None = None,
+        X: Data,
+        y: Data,
+        classes: Data | None = None,
+        sample_weight: Data | None = None,
     ) -> PerceptronClassifier:
         """Online learning: one pass over these samples, going on from where the last call left off.
 
@@ -189,7 +189,7 @@ class PerceptronClassifier(LinearClassifier):
         if self.kernel is not None and self.warm_start:
             raise ValueError("warm_start=True needs weights to start from, which a kernel has none of; leave it out")
         if isinstance(self.gamma, str):
-            checks.one_of("gamma", self.gamma, ("scale",))
+            check_choice("gamma", self.gamma, ("scale",))
             if self.kernel != "rbf":
                 raise ValueError(f"gamma='scale' needs kernel='rbf', found kernel={self.kernel!r}; leave it out")
         return RuleTrainer(
@@ -365,7 +365,7 @@ def _error(model: Model, rows: Rows, held: Samples) -> float:
 
 
 def _variance(X: Any) -> float:
-    if not checks.is_sparse(X):
+    if not is_sparse(X):
         return float(X.var(dtype=np.float64))
     return float(X.multiply(X).mean(dtype=np.float64) - X.mean(dtype=np.float64) ** 2)
 

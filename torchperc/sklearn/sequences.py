@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.utils.validation import check_is_fitted
 
-from torchperc import _checks as checks
+from torchperc._checks import Option, ParameterError
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.run import EpochRecord
 from torchperc.rules.trainer import RuleTrainer
@@ -136,8 +136,8 @@ class SequenceTagger(_Fitted):
         if kind == "words":
             return FeatureMap(templates)
         if templates is not None:
-            given = checks.Option("templates", self.templates)
-            raise checks.ParameterError(given, f" is for words, and X has {_KINDS[kind]}; leave it out")
+            given = Option("templates", self.templates)
+            raise ParameterError(given, f" is for words, and X has {_KINDS[kind]}; leave it out")
         return DictVectorizer(dtype=np.float32, sort=False) if kind == "dictionaries" else None
 
 

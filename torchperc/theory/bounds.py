@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, as_tensor, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
 from torchperc.theory.margins import Points, class_count, max_margin, slacks_of, weights_of
 
@@ -31,8 +31,8 @@ class Bracket(NamedTuple):
 
 
 def mistake_bound(
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     *,
     bias_step: str = "unit",
     gamma: float | None = None,
@@ -66,16 +66,16 @@ def mistake_bound(
         (51.0, inf)
     """
     points = Points.of(X, bias_step)
-    checks.labels(y, len(points.rows), class_count(num_classes))
-    margin, lr = checks.number("margin", margin, at_least=0), checks.number("lr", lr, above=0)
+    check_labels(y, len(points.rows), class_count(num_classes))
+    margin, lr = check_number("margin", margin, at_least=0), check_number("lr", lr, above=0)
     if gamma is None:
         gamma = max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=num_classes).margin
-    if checks.number("gamma", gamma) <= 0:
+    if check_number("gamma", gamma) <= 0:
         return math.inf
     return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
 
 
-def structured_mistake_bound(squared_radii: checks.Data, margins: checks.Data, *, slack: float = 0.0) -> float:
+def structured_mistake_bound(squared_radii: Data, margins: Data, *, slack: float = 0.0) -> float:
     """How many mistakes the rule makes at most on structured outputs from zero weights: (R² + slack)/γ², after Collins.
 
     The joint features φ(x, y) of an input and an output, such as a sequence of tags, stand for whatever the rule adds
@@ -94,8 +94,7 @@ def structured_mistake_bound(squared_radii: checks.Data, margins: checks.Data, *
         8.0
     """
     radii, gaps = (
-        checks.as_tensor(values, name).double()
-        for values, name in ((squared_radii, "squared_radii"), (margins, "margins"))
+        as_tensor(values, name).double() for values, name in ((squared_radii, "squared_radii"), (margins, "margins"))
     )
     if radii.dim() != 1 or radii.shape != gaps.shape or not len(radii):
         raise ValueError(
@@ -107,7 +106,7 @@ def structured_mistake_bound(squared_radii: checks.Data, margins: checks.Data, *
     if radii.min() < 0:
         raise ValueError(f"squared_radii holds {radii.min().item()}; squares are at least 0")
     gamma = float(gaps.min())
-    return (float(radii.max()) + checks.number("slack", slack, at_least=0)) / gamma**2 if gamma > 0 else math.inf
+    return (float(radii.max()) + check_number("slack", slack, at_least=0)) / gamma**2 if gamma > 0 else math.inf
 
 
 def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
@@ -121,11 +120,11 @@ def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
         >>> mixed_mistakes(torch.tensor([0.5, -0.5, 0.5]))
         1.5
     """
-    return float(coefs.abs().sum()) / checks.number("lr", lr, above=0)
+    return float(coefs.abs().sum()) / check_number("lr", lr, above=0)
 
 
 def inseparable_bound(
-    X: checks.Data, y: checks.Data, weights: Any, gamma: float, *, bias_step: str = "unit", passes: int = 1
+    X: Data, y: Data, weights: Any, gamma: float, *, bias_step: str = "unit", passes: int = 1
 ) -> float:
     """How many mistakes the rule makes at most from zero weights in given passes over any data: ((R + D)/γ)².
 
@@ -147,18 +146,18 @@ def inseparable_bound(
     """
     points = Points.of(X, bias_step)
     weight, bias, slacks = slacks_of(weights, points, y)
-    gamma = checks.number("gamma", gamma, above=0)
+    gamma = check_number("gamma", gamma, above=0)
     length = points.length(weight, bias)
     if not length:
         raise ValueError("the weights are all zero, so they have no direction; give others to compare with")
     lacking = (gamma - slacks / length).clamp(min=0)
-    squared = checks.whole("passes", passes, at_least=1) * float(lacking.square().sum())
+    squared = check_int("passes", passes, at_least=1) * float(lacking.square().sum())
     R = math.sqrt(points.squared_radius(None if len(weight) == 1 else len(weight)))
     return ((R + math.sqrt(squared)) / gamma) ** 2
 
 
 def bracket(
-    net: Any, X: checks.Data, y: checks.Data, t: float, lr: float = 1.0, *, bias_step: str = "unit", start: Any = None
+    net: Any, X: Data, y: Data, t: float, lr: float = 1.0, *, bias_step: str = "unit", start: Any = None
 ) -> Bracket:
     """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
 
@@ -188,7 +187,7 @@ def bracket(
     before = (torch.zeros_like(weight), torch.zeros_like(bias)) if start is None else weights_of(start, weight.shape[1])
     if before[0].shape != weight.shape:
         raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equal")
-    total = checks.number("lr", lr, above=0) * checks.number("t", t, at_least=0)
+    total = check_number("lr", lr, above=0) * check_number("t", t, at_least=0)
     moved = points.length(weight - before[0], bias - before[1])
     return Bracket.of(slacks, points.length(weight, bias), moved, total)
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
-from torchperc._atomic import write_whole
+from torchperc._checks import Data
+from torchperc._files import write_atomically
 from torchperc.theory import verifier
 from torchperc.theory.separability.rows import Problem
 from torchperc.theory.verifier import Claim, Plane, RejectedError, write_number
@@ -163,7 +163,7 @@ class Certificate:
             for j in range(self.features)
         )
 
-    def verify(self, X: checks.Data | None = None, y: checks.Data | None = None) -> bool:
+    def verify(self, X: Data | None = None, y: Data | None = None) -> bool:
         """Whether the proof holds of the data, in exact rational arithmetic and whoever found it.
 
         Without X and y it is about the data it was made from. For a hyperplane, float64 settles the samples whose y·s
@@ -172,7 +172,7 @@ class Certificate:
         """
         return self.fault(X, y) is None
 
-    def fault(self, X: checks.Data | None = None, y: checks.Data | None = None) -> str | None:
+    def fault(self, X: Data | None = None, y: Data | None = None) -> str | None:
         """Why :meth:`verify` says no; None if it says yes."""
         if X is not None and y is not None:
             classes = None if self.signs else len(self.labels)
@@ -204,7 +204,7 @@ class Certificate:
             >>> loaded.kind, loaded.verify(X, y)
             ('not separable', True)
         """
-        write_whole(Path(path), (json.dumps(self._content(), indent=1, ensure_ascii=False) + "\n").encode())
+        write_atomically(Path(path), (json.dumps(self._content(), indent=1, ensure_ascii=False) + "\n").encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Certificate:

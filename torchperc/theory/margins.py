@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_int, check_labels, check_number, is_sparse
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.samples import convert
@@ -32,9 +32,9 @@ BIASES = ("free", "counted")
 # --- samples and weights, checked ---------------------------------------------------------------------------------
 
 
-def float64_rows(X: checks.Data) -> Rows:
+def float64_rows(X: Data) -> Rows:
     """Checked samples in float64 on the CPU."""
-    if checks.is_sparse(X):
+    if is_sparse(X):
         return CsrRows(convert.sparse_features(X, dtype=torch.float64))
     return DenseRows(convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True))
 
@@ -62,9 +62,9 @@ class Points:
     bias_scale: float
 
     @classmethod
-    def of(cls, X: checks.Data, bias_step: str) -> Points:
+    def of(cls, X: Data, bias_step: str) -> Points:
         """Check samples and bias step."""
-        checks.one_of("bias_step", bias_step, BIAS_STEPS)
+        check_choice("bias_step", bias_step, BIAS_STEPS)
         rows = float64_rows(X)
         with np.errstate(over="ignore"):
             longest = float(rows.squared_norms().max())
@@ -142,20 +142,20 @@ def weights_of(net: Any, width: int) -> tuple[Tensor, Tensor]:
 
 def class_count(num_classes: int | None) -> int | None:
     """K, at least 2; ``None`` for labels −1/+1."""
-    return None if num_classes is None else checks.whole("num_classes", num_classes, at_least=2)
+    return None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
 
 
-def slacks_of(net: Any, points: Points, y: checks.Data) -> tuple[Tensor, Tensor, Tensor]:
+def slacks_of(net: Any, points: Points, y: Data) -> tuple[Tensor, Tensor, Tensor]:
     """Weight and bias of a net, and by how much each sample is on its side: y·s, or s_y − max_{r≠y} s_r."""
     weight, bias = weights_of(net, points.rows.width)
-    target = checks.labels(y, len(points.rows), None if len(weight) == 1 else len(weight), both=False).cpu()
+    target = check_labels(y, len(points.rows), None if len(weight) == 1 else len(weight), both=False).cpu()
     return weight, bias, tpf.slacks(points.scores(weight, bias), target)
 
 
 # --- radius and margin --------------------------------------------------------------------------------------------
 
 
-def radius(X: checks.Data, *, bias_step: str = "unit", num_classes: int | None = None) -> float:
+def radius(X: Data, *, bias_step: str = "unit", num_classes: int | None = None) -> float:
     """Radius of the data in the space where the update happens: R = √(max ‖x‖² + β).
 
     With K classes R is the largest ‖φ(x, y) − φ(x, r)‖, which is √2 times that: two blocks hold φ and the others 0.
@@ -172,7 +172,7 @@ def radius(X: checks.Data, *, bias_step: str = "unit", num_classes: int | None =
     return math.sqrt(Points.of(X, bias_step).squared_radius(class_count(num_classes)))
 
 
-def margin(net: Any, X: checks.Data, y: checks.Data, *, bias: str = "counted", bias_step: str = "unit") -> float:
+def margin(net: Any, X: Data, y: Data, *, bias: str = "counted", bias_step: str = "unit") -> float:
     """Margin of given weights: min_n y_n·s_n/‖(w, b)‖, where the bias is counted in the length or left free.
 
     - ``bias="counted"``: divided by √(‖w‖² + b²/β), the margin in the space where the update happens, of which the
@@ -197,7 +197,7 @@ def margin(net: Any, X: checks.Data, y: checks.Data, *, bias: str = "counted", b
         >>> [round(margin(([[3, 2]], [-4]), *AND, bias=bias), 3) for bias in ("counted", "free")]
         [0.186, 0.277]
     """
-    checks.one_of("bias", bias, BIASES)
+    check_choice("bias", bias, BIASES)
     points = Points.of(X, bias_step)
     weight, offset, slacks = slacks_of(net, points, y)
     length = points.length(weight, offset) if bias == "counted" else float(weight.norm())
@@ -253,8 +253,8 @@ class MaxMargin:
 
 
 def max_margin(
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     *,
     bias: str = "free",
     bias_step: str = "unit",
@@ -293,11 +293,11 @@ def max_margin(
         >>> round(max_margin(*AND, bias="counted").margin**-2, 9)
         17.0
     """
-    checks.one_of("bias", bias, BIASES)
+    check_choice("bias", bias, BIASES)
     points = Points.of(X, bias_step)
-    y = checks.labels(y, len(points.rows), class_count(num_classes)).cpu()
-    tolerance = checks.number("tolerance", tolerance, above=0)
-    checks.whole("max_cycles", max_cycles, at_least=1)
+    y = check_labels(y, len(points.rows), class_count(num_classes)).cpu()
+    tolerance = check_number("tolerance", tolerance, above=0)
+    check_int("max_cycles", max_cycles, at_least=1)
     kind = "none" if bias_step == "none" else bias
     if kind == "free":
         points = replace(points, bias_step="none", bias_scale=0.0)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_bool, check_choice, check_int, check_number, is_sparse
 from torchperc.nn import heads as tph
 from torchperc.nn.derivatives import curvature_bound
 from torchperc.theory.margins import Points, class_count
@@ -27,7 +27,7 @@ _ROUNDING = 1e-12  # of λmax: far above what rounding does to it, far below wha
 
 def step_limit(
     head: tph.Head | str,
-    X: checks.Data,
+    X: Data,
     *,
     bias: bool = True,
     num_classes: int | None = None,
@@ -52,12 +52,12 @@ def step_limit(
     code = tph.loss_code(tph.head(head) if isinstance(head, str) else head)
     bend = curvature_bound(code[0], class_count(num_classes) or 1)
     points = _points(X, bias)
-    checks.one_of("reduction", reduction, REDUCTIONS)
+    check_choice("reduction", reduction, REDUCTIONS)
     smallest = largest = len(points.rows)
     if isinstance(batch_size, str):
-        checks.one_of("batch_size", batch_size, ("full",))
+        check_choice("batch_size", batch_size, ("full",))
     else:  # the smallest batch is the last
-        largest = min(checks.whole("batch_size", batch_size, at_least=1), largest)
+        largest = min(check_int("batch_size", batch_size, at_least=1), largest)
         smallest = smallest % largest or largest
     if not bend:
         return math.inf
@@ -68,7 +68,7 @@ def step_limit(
     return 2 / (bend * curvature) if curvature else math.inf
 
 
-def auto_lr(head: tph.Head | str, X: checks.Data, **options: Any) -> float:
+def auto_lr(head: tph.Head | str, X: Data, **options: Any) -> float:
     """A learning rate that is never too large: 1/L, half of :func:`step_limit`, whose options it has.
 
     A step of 1/L lowers a loss of curvature at most L by at least ‖gradient‖²/(2L), the most that can be promised for
@@ -84,7 +84,7 @@ def auto_lr(head: tph.Head | str, X: checks.Data, **options: Any) -> float:
     return limit / 2 if math.isfinite(limit) else 1.0
 
 
-def rate_warning(lr: float, head: tph.Head | str, X: checks.Data, **options: Any) -> str | None:
+def rate_warning(lr: float, head: tph.Head | str, X: Data, **options: Any) -> str | None:
     """A warning if a learning rate is above :func:`step_limit`, whose options it has; ``None`` if it is not.
 
     Example:
@@ -92,7 +92,7 @@ def rate_warning(lr: float, head: tph.Head | str, X: checks.Data, **options: Any
         'lr=3 is above 2/L = 2, so the loss will diverge; use a learning rate of at most 1 (1/L), or scale X down'
         >>> rate_warning(1, "lms", [[1.0], [-1.0]])
     """
-    checks.number("lr", lr, above=0)
+    check_number("lr", lr, above=0)
     head = tph.head(head) if isinstance(head, str) else head
     limit = step_limit(head, X, **options)
     if lr <= limit:
@@ -103,7 +103,7 @@ def rate_warning(lr: float, head: tph.Head | str, X: checks.Data, **options: Any
     return f"lr={lr:g} is above 2/L = {limit:.4g}, so {what}; {remedy}"
 
 
-def largest_eigenvalue(X: checks.Data, *, bias: bool = True) -> float:
+def largest_eigenvalue(X: Data, *, bias: bool = True) -> float:
     """λmax of mean φ·φᵀ, φ = (x, 1) or x, from above: the curvature of LMS.
 
     Up to 2000 features or samples it is found by a direct method and raised by 10⁻¹² of itself, more than rounding can
@@ -119,8 +119,8 @@ def largest_eigenvalue(X: checks.Data, *, bias: bool = True) -> float:
     return _largest(_points(X, bias))
 
 
-def _points(X: checks.Data, bias: bool) -> Points:
-    return Points.of(X, "unit" if checks.flag("bias", bias) else "none")
+def _points(X: Data, bias: bool) -> Points:
+    return Points.of(X, "unit" if check_bool("bias", bias) else "none")
 
 
 def _largest(points: Points) -> float:
@@ -133,7 +133,7 @@ def _by_gram(X: Any, b: float) -> float:
     """From the smaller of φᵀφ and φφᵀ, which have the same eigenvalues but for zeros."""
     count, width = X.shape
     product = X @ X.T if count <= width else X.T @ X
-    gram = np.asarray(product.toarray() if checks.is_sparse(product) else product)
+    gram = np.asarray(product.toarray() if is_sparse(product) else product)
     if count <= width:
         gram = gram + b
     else:

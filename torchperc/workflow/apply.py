@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from torchperc._atomic import appearing
-from torchperc._checks import Option, ParameterError
-from torchperc._lazy import requires
+from torchperc._checks import Option, ParameterError, require_packages
+from torchperc._files import atomic_path
 from torchperc.data.encoding import Column, Encoding
 from torchperc.data.io.batches import Batches
 from torchperc.data.task import is_finite
@@ -135,11 +134,11 @@ def _check_out(out: Path, sources: Sequence[Path]) -> Path:
 @contextlib.contextmanager
 def _writer(out: Path | None, labels: Sequence[str]) -> Iterator[Callable[[dict[str, Any]], None]]:
     """A function that writes columns; what it wrote takes the file's name when all of it is there."""
-    requires("torchperc apply", "pyarrow")
+    require_packages("torchperc apply", "pyarrow")
     import pyarrow as pa
 
     with contextlib.ExitStack() as stack:
-        part = None if out is None else stack.enter_context(appearing(out))
+        part = None if out is None else stack.enter_context(atomic_path(out))
         opened: list[Any] = []
 
         def write(columns: dict[str, Any]) -> None:

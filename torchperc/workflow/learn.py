@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchperc import _checks as checks
-from torchperc._atomic import appearing
-from torchperc._lazy import requires
+from torchperc._checks import Option, ParameterError, check_bool, check_int, require_packages
+from torchperc._files import atomic_path
 from torchperc.data.tabular import SplitTable
 from torchperc.workflow.places import claimed_folder
 
@@ -129,12 +128,12 @@ def learn(
     if not several and not isinstance(source, str | Path):
         found = f"{type(source).__name__}; write it to a file first, such as .csv, .parquet or .npz"
         raise TypeError(f"source must be a path, a list of paths or the name of a data set, found {found}")
-    epochs = None if max_epochs is None else checks.whole("max_epochs", max_epochs, at_least=1)
+    epochs = None if max_epochs is None else check_int("max_epochs", max_epochs, at_least=1)
     named = str(source) if isinstance(source, str | Path) else [str(each) for each in source]
     for name, flag in (("overwrite", overwrite), ("report", report)):
-        checks.flag(name, flag)
+        check_bool(name, flag)
     if report:
-        requires("a report", "matplotlib")
+        require_packages("a report", "matplotlib")
     with contextlib.ExitStack() as stack:
         final = claimed_folder(source, folder, overwrite, stack)
         data = SplitTable(named, options, split, scale, seed, dtype, task)
@@ -143,7 +142,7 @@ def learn(
         # what takes long to import comes after what may be refused
         from torchperc.workflow.threads import few_threads
 
-        part = stack.enter_context(appearing(final))
+        part = stack.enter_context(atomic_path(final))
         part.mkdir()
         with few_threads(data):
             return _learned(_task(data, epochs), epochs, part, final, report, watch)
@@ -260,16 +259,16 @@ def folder_of(name: str) -> str:
 
 
 def _check_sets(data: SplitTable) -> None:
-    count, given = len(data.dataset.y), checks.Option("split", data.split)
+    count, given = len(data.dataset.y), Option("split", data.split)
     try:
         indices = data.indices
     except ValueError:
         if count >= 3 * len(data.dataset.labels):
             raise
         why = f"{data.source} has {count} samples, too few for "
-        raise checks.ParameterError(why, given, "; give more") from None
+        raise ParameterError(why, given, "; give more") from None
     if not len(indices[1]):
-        raise checks.ParameterError(given, " leaves no validation set, which selects the best; give it a fraction")
+        raise ParameterError(given, " leaves no validation set, which selects the best; give it a fraction")
 
 
 def _table_notes(data: SplitTable) -> Iterator[str]:

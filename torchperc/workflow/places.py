@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from torchperc._atomic import LOCK, FolderInUseError, claimed
 from torchperc._checks import Option, ParameterError
+from torchperc._files import LOCK, FolderInUseError, locked_folder
 
 
 def claimed_folder(
@@ -18,7 +18,7 @@ def claimed_folder(
     overwrite: bool,
     stack: contextlib.ExitStack,
 ) -> Path:
-    """The folder of a run, claimed until the stack is closed; refused if something else is there."""
+    """The folder of a run, locked until the stack is closed; refused if something else is there."""
     first = Path(source if isinstance(source, str | Path) else source[0])
     stem = (
         re.sub(r"[-_]*[*?\[\]]+", "", first.name.split(".")[0]) or re.sub(r"[*?\[\]]", "", first.parent.name) or "data"
@@ -26,13 +26,13 @@ def claimed_folder(
     if folder is not None or overwrite:
         path = Path("runs", stem) if folder is None else Path(folder)
         _check_free(path, overwrite)
-        stack.enter_context(claimed(path))
+        stack.enter_context(locked_folder(path))
         _check_free(path, overwrite)  # another process may have been quicker
         return path
     for path in (Path("runs", stem if n == 1 else f"{stem}-{n}") for n in itertools.count(1)):
         with contextlib.suppress(FolderInUseError), contextlib.ExitStack() as attempt:
             if _is_free(path):
-                attempt.enter_context(claimed(path))
+                attempt.enter_context(locked_folder(path))
                 if _is_free(path):
                     stack.push(attempt.pop_all())
                     return path

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from torchperc import _checks as checks
+from torchperc._checks import check_int, is_sparse
 from torchperc.data.encoding import Encoding, is_absent, listed, shortest, word
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Numbers, Words, block_of, cells_of, from_values, small_indices
@@ -73,7 +73,7 @@ class Batches:
         header: bool | None = None,
         delimiter: str | None = None,
     ) -> None:
-        self.path, self.encoding, self.rows = Path(path), encoding, checks.whole("rows", rows, at_least=1)
+        self.path, self.encoding, self.rows = Path(path), encoding, check_int("rows", rows, at_least=1)
         self.names: tuple[str, ...] = ()
         self.extra: tuple[str, ...] = ()
         self._source = opening.Unchanged(self.path)
@@ -170,7 +170,7 @@ class Batches:
     def _archive(self) -> _Reading:
         X, y, _, _ = load_archive(self.path)
         labels = None if y is None else _texts(from_values(y, words=True) if y.dtype.kind in "biuf" else y)
-        if checks.is_sparse(X):
+        if is_sparse(X):
             self._numbered("sparse npz")
             rows = small_indices(convert.sparse_features(X, dtype=torch.float64, name=f"{self.path}: X"))
             if rows.shape[1] != self.encoding.size:

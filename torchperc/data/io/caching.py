@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from torchperc._atomic import hidden, remove, temporary
+from torchperc._files import hidden_folder, hidden_path, remove
 from torchperc.data.io.blocks import Array
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class SparseFiles:
 
         X = stacked(list(blocks))
         name = f"{self._name}-{len(self.paths)}.npz"
-        self.paths.append(self._folder / name if self._name else hidden(self._folder))
+        self.paths.append(self._folder / name if self._name else hidden_path(self._folder))
         with self.paths[-1].open("wb") as file:
             save_npz(file, X, compressed=False)
         for array in (X.indptr, X.indices, X.data):
@@ -76,7 +76,7 @@ class Cache:
     def __init__(self, folder: str | Path | None) -> None:
         self.temporary = folder is None
         with _told("make a folder for the converted table"):
-            self.folder = temporary("cache") if folder is None else Path(folder)
+            self.folder = hidden_folder("cache") if folder is None else Path(folder)
             self.folder.mkdir(parents=True, exist_ok=True)
 
     def __enter__(self) -> Cache:
@@ -88,7 +88,7 @@ class Cache:
 
     def dense(self, rows: Iterable[Array], shape: tuple[int, int], dtype: str) -> Any:
         """Write matrices, one below the other, of this shape together as ``X-<digest>.npy``, and map it."""
-        digest, part = hashlib.sha256(repr((shape, np.dtype(dtype).str)).encode()), hidden(self.folder)
+        digest, part = hashlib.sha256(repr((shape, np.dtype(dtype).str)).encode()), hidden_path(self.folder)
         try:
             with _told(f"write the converted table to {self.folder}"):
                 size, free = shape[0] * shape[1] * np.dtype(dtype).itemsize, shutil.disk_usage(self.folder).free

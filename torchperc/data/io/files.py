@@ -11,11 +11,10 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import lazy_loader
 import numpy as np
 
-from torchperc import _checks as checks
-from torchperc._checks import Option, ParameterError
-from torchperc._lazy import Late
+from torchperc._checks import Option, ParameterError, check_bool, check_choice, check_int, is_sparse
 from torchperc.data.encoding import MISSING, Column, Encoding, in_order, listed, word
 from torchperc.data.io import opening
 from torchperc.data.io.blocks import Array, Block, Numbers, block_of, small_indices
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from torchperc.data.dataset import Dataset
 else:
-    torch = Late("torch")
+    torch = lazy_loader.load("torch")
 
 SHARE = 0.25  # fraction of the free memory that features may take; what takes more is converted and mapped instead
 _NAME, _SMALL = 64, 2**24  # bytes that a feature's name takes, and that are always there for names and weights
@@ -133,20 +132,20 @@ def read(
         >>> read(file, "weight", ignore="colour", task="regression").y.tolist()
         [120.0, 110.0, 90.0]
     """
-    checks.one_of("missing", missing, MISSING)
+    check_choice("missing", missing, MISSING)
     if task is not None:
-        checks.one_of("task", task, TASKS)
+        check_choice("task", task, TASKS)
     if positive is not None:
         if task == "regression":
             why = " names a class, but there is none with "
             raise ParameterError(Option("positive", positive), why, Option("task", task), "; leave one of them out")
         task = "classification"
-    checks.one_of("dtype", dtype, ("float32", "float64"))
+    check_choice("dtype", dtype, ("float32", "float64"))
     if max_features is not None:
-        checks.whole("max_features", max_features, at_least=1)
+        check_int("max_features", max_features, at_least=1)
     for name, value in (("header", header), ("stream", stream)):
         if value is not None:
-            checks.flag(name, value)
+            check_bool(name, value)
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in '"\r\n'):
         raise ParameterError(Option("delimiter", delimiter), " must be one character, such as ',' or ';'")
     if dtype != "float64" and stream is False:
@@ -474,7 +473,7 @@ def _archive(path: Path, target: str | None, how: _How) -> Dataset:
         raise ValueError(f"{path}: {error}") from None
     made = replace(made, guess="" if how.task else guessed(name, different, real))
     _check_width(path, X.shape[1], made.labels, how.max_features)
-    if checks.is_sparse(made.X):
+    if is_sparse(made.X):
         encoding = Encoding((), None, made.labels, sparse=True, size=X.shape[1])
     else:
         encoding = Encoding(tuple(map(Column, made.names)), None, made.labels, positions=X.shape[1])

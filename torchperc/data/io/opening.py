@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from torchperc._lazy import requires
+from torchperc._checks import require_packages
 from torchperc.samples.compiling import free_memory as free_memory
 from torchperc.samples.streams import PACKED, Stream, changed, check_begin
 
@@ -48,7 +48,7 @@ def form(path: Path) -> Form:
     if packing and kind not in ("text", "svmlight"):
         raise ValueError(f"{path} is compressed twice, once by {packing}; {kind} files are read as they are")
     if kind not in ("npy", "npz"):
-        requires(f"reading {path}", "pyarrow")
+        require_packages(f"reading {path}", "pyarrow")
     check_begin(path, packing, kind if kind not in ("text", "svmlight") else None)
     return Form(kind, packing)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_choice, check_int, is_sparse
 from torchperc.data.dataset import Dataset
 from torchperc.lab.play import page
 from torchperc.lab.play.points import MOST_CLASSES, conventions_of, data_of, named, start_of
@@ -60,8 +60,8 @@ def content_of_log(
 
 
 def content_of(
-    X: checks.Data | None = None,
-    y: checks.Data | None = None,
+    X: Data | None = None,
+    y: Data | None = None,
     *,
     log: MistakeLog | RuleResult | str | Path | None = None,
     names: Sequence[str] | None = None,
@@ -105,7 +105,7 @@ def load_log(path: Path, table: Dataset | None) -> tuple[MistakeLog, dict[str, A
         raise ValueError(f"{path} holds a hash of its data only; give the data it was made on, too")
     if table is None:
         return MistakeLog.load(path), _told(path)
-    X = table.X if checks.is_sparse(table.X) else table.X.numpy()  # an array is converted to the type of the log
+    X = table.X if is_sparse(table.X) else table.X.numpy()  # an array is converted to the type of the log
     return MistakeLog.load(path, X, table.y), _told(path)
 
 
@@ -119,8 +119,8 @@ def _told(path: Path) -> dict[str, Any]:
             told["trainer"] = RuleTrainer(**found["conventions"])
         if found.get("verdict") is not None:
             first, again = found.get("cycle") or (0, 0)
-            cycle = checks.whole("cycle", first, at_least=0), checks.whole("cycle", again, at_least=0)
-            told["ending"] = checks.one_of("verdict", found["verdict"], ENDINGS), cycle if found.get("cycle") else None
+            cycle = check_int("cycle", first, at_least=0), check_int("cycle", again, at_least=0)
+            told["ending"] = check_choice("verdict", found["verdict"], ENDINGS), cycle if found.get("cycle") else None
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path} does not say how its log was made: {error}; save it again") from None
     return told

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torchperc
-from torchperc._atomic import write_whole
+from torchperc._files import write_atomically
 from torchperc.lab.play import presets
 
 STYLES = ("style.css", "style_gradient.css")
@@ -82,7 +82,7 @@ class Play:
 
     def save(self, path: str | Path) -> Path:
         """Write the page atomically to a file, which is all that is needed to show it anywhere."""
-        write_whole(Path(path), self.html.encode())
+        write_atomically(Path(path), self.html.encode())
         return Path(path)
 
     def open(self) -> Path:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from torchperc import _checks as checks
-from torchperc._checks import Option, ParameterError
+from torchperc._checks import Option, ParameterError, check_int, is_sparse
 from torchperc.data.dataset import Dataset
 from torchperc.rules.trainer import RuleTrainer
 
@@ -61,7 +60,7 @@ def columns_of(table: Dataset, chosen: Sequence[int]) -> np.ndarray[Any, Any]:
     X = table.X[:, list(chosen)]
     if isinstance(X, torch.Tensor):
         return X.numpy()
-    return np.asarray(X.toarray() if checks.is_sparse(X) else X, dtype=np.float64)
+    return np.asarray(X.toarray() if is_sparse(X) else X, dtype=np.float64)
 
 
 def check_classes(table: Dataset) -> None:
@@ -108,7 +107,7 @@ def _feature(names: Sequence[str], wanted: str | int, listed: str) -> int:
 
 def some_rows(count: int, samples: int | None) -> np.ndarray[Any, Any]:
     """All rows, or so many drawn at random in their order; more than the page can show are an error."""
-    wanted = count if samples is None else min(count, checks.whole("samples", samples, at_least=2))
+    wanted = count if samples is None else min(count, check_int("samples", samples, at_least=2))
     if wanted > MOST_POINTS:
         why = f"{wanted:,} samples are more than the page can show, {MOST_POINTS:,}; draw some at random by "
         raise ParameterError(why, Option("samples", MOST_POINTS // 2))

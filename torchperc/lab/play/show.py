@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torchperc import _checks as checks
+from torchperc._checks import check_int
 from torchperc.lab.play.page import HEIGHT, Play
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def play(
     from torchperc.lab.play.contents import content_of
 
     given: dict[str, Any] = {"log": log, "trainer": trainer, "features": features, "names": names}
-    made = Play(content_of(X, y, samples=samples, **given), checks.whole("height", height, at_least=100))
+    made = Play(content_of(X, y, samples=samples, **given), check_int("height", height, at_least=100))
     if out is None and in_notebook():
         if importlib.util.find_spec("anywidget") is not None:
             from torchperc.lab.play.widget import Coding, PlayWidget

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import weights_overflow
 from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import Compare, mistaken_for
 from torchperc.rules.engines.rounding import doubles, score_error, side
@@ -112,7 +112,7 @@ class Engine(ABC):
     def _mistakes(self, tie: str, margin: float) -> Tensor:
         scores = self.training_scores()
         if not torch.isfinite(scores).all():
-            raise checks.weights_overflow()
+            raise weights_overflow()
         return tpf.mistakes(shaped(scores, self.task.space), self.task.y, tie=tie, margin=margin)
 
 
@@ -166,7 +166,7 @@ class LinearEngine(Engine):
         """Which of some samples are mistakes now, near ties decided exactly: bool (N,)."""
         scores, error = self.scores(rows), self._error()
         if not torch.isfinite(scores).all():
-            raise checks.weights_overflow()
+            raise weights_overflow()
         found = tpf.mistakes(shaped(scores, self.space), y, tie=tie, margin=margin)
         if error:
             slack = tpf.slacks(shaped(scores, self.space), y).double()

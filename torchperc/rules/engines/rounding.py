@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import numpy_view
 
 if TYPE_CHECKING:
     from torchperc.rules.spaces import Weights
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def doubles(values: Tensor) -> np.ndarray[Any, Any]:
     """Return values as an array in double precision, on the host."""
-    numbers = checks.in_numpy(values)
+    numbers = numpy_view(values)
     array: np.ndarray[Any, Any] = numbers.double().cpu().numpy() if isinstance(numbers, Tensor) else numbers
     return array.astype(np.float64, copy=False)
 

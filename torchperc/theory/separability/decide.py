@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_number
 from torchperc.theory import verifier
 from torchperc.theory.certificate import Certificate, Hyperplane, Witness, hyperplane
 from torchperc.theory.separability.exchange import Clock, Report, UndecidedError, Weights
@@ -22,8 +22,8 @@ from torchperc.theory.separability.spaces import Space
 
 
 def separability(
-    X: checks.Data,
-    y: checks.Data,
+    X: Data,
+    y: Data,
     *,
     bias: bool = True,
     num_classes: int | None = None,
@@ -62,7 +62,7 @@ def separability(
         >>> tp.theory.separability([[0], [1], [1], [2]], [-1, -1, 1, 1]).kind
         'weakly separable'
     """
-    limit = None if time_limit is None else checks.number("time_limit", time_limit, above=0)
+    limit = None if time_limit is None else check_number("time_limit", time_limit, above=0)
     problem = Problem.of(X, y, bias=bias, num_classes=num_classes)
     if not isinstance(known, Certificate | None):
         raise TypeError(f"known must be a certificate or None, found {known!r}; give a result's certificate")

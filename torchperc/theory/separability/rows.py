@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from torchperc import _checks as checks
+from torchperc._checks import Data, check_bool, check_labels, is_sparse
 from torchperc.samples.rows import Rows
 from torchperc.theory import verifier
 from torchperc.theory.margins import array_of, class_count, extent, float64_rows
@@ -47,9 +47,9 @@ class Problem:
     signs: bool = True
 
     @classmethod
-    def of(cls, X: checks.Data, y: checks.Data, *, bias: bool, num_classes: int | None) -> Problem:
+    def of(cls, X: Data, y: Data, *, bias: bool, num_classes: int | None) -> Problem:
         """The rows of data, which are checked."""
-        checks.flag("bias", bias)
+        check_bool("bias", bias)
         if isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize > 8:
             raise TypeError(
                 f"X has dtype {X.dtype}, which float64 does not hold exactly; convert it with .astype(float)"
@@ -57,7 +57,7 @@ class Problem:
         samples = float64_rows(X)
         found = _different(y) if num_classes is None else 0
         classes = found if found > 2 else class_count(num_classes)
-        codes = checks.labels(y, len(samples), classes).cpu().numpy()
+        codes = check_labels(y, len(samples), classes).cpu().numpy()
         return cls(samples, (codes + 1) // 2 if classes is None else codes, classes or 2, bias, classes is None)
 
     @property
@@ -239,7 +239,7 @@ def digest(X: Any, own: NDArray[np.int64]) -> str:
     made, (samples, features) = Digest(), X.shape
     made.samples = samples
     made.labels.update(own.astype("<i8").tobytes())
-    if checks.is_sparse(X):
+    if is_sparse(X):
         X = X.copy()
         X.eliminate_zeros()
         parts: Iterable[tuple[Any, Any, Any]] = [(np.diff(X.indptr), X.indices, X.data)]
@@ -268,7 +268,7 @@ def _powers() -> Residues:
     return np.array([pow(2, e - 53, PRIME) for e in range(-1100, 1026)], dtype=np.int64)
 
 
-def _different(y: checks.Data) -> int:
+def _different(y: Data) -> int:
     """How many values y has, if they are numbers; what they must be is checked elsewhere."""
     try:
         array = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)

@@ -7,8 +7,16 @@ import tempfile
 
 import pytest
 
-from torchperc import _atomic as folders
-from torchperc._atomic import FolderInUseError, appearing, claimed, hidden, replaced, sweep, temporary
+from torchperc import _files as folders
+from torchperc._files import (
+    FolderInUseError,
+    atomic_path,
+    hidden_folder,
+    hidden_path,
+    locked_folder,
+    moved_aside,
+    remove_stale_files,
+)
 
 
 @pytest.fixture
@@ -20,7 +28,7 @@ def dead():
 
 
 def left_by(process, folder, what="part"):
-    return folder / hidden(folder, what).name.replace(f"-{os.getpid()}-", f"-{process}-")
+    return folder / hidden_path(folder, what).name.replace(f"-{os.getpid()}-", f"-{process}-")
 
 
 def test_what_a_dead_process_left_is_removed(tmp_path, dead):
@@ -28,7 +36,7 @@ def test_what_a_dead_process_left_is_removed(tmp_path, dead):
     (folder / "deep").mkdir(parents=True)
     (folder / "deep" / "X.npy").write_bytes(b"x")
     file.write_bytes(b"x")
-    sweep(tmp_path)
+    remove_stale_files(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -52,7 +60,7 @@ def test_nothing_else_is_removed(tmp_path, dead):
     link = left_by(dead, tmp_path)
     link.symlink_to(tmp_path / "of mine")  # the link goes, not what it points to
     before = sorted(tmp_path.iterdir())
-    sweep(tmp_path)
+    remove_stale_files(tmp_path)
     assert sorted([*tmp_path.iterdir(), link]) == before
     assert (tmp_path / "of mine" / "a.txt").exists()
 
@@ -60,58 +68,58 @@ def test_nothing_else_is_removed(tmp_path, dead):
 def test_the_first_name_in_a_folder_sweeps_it(tmp_path, dead):
     left = tmp_path / left_by(dead, tmp_path.parent).name
     left.mkdir()
-    mine = temporary("cache", tmp_path)
+    mine = hidden_folder("cache", tmp_path)
     assert list(tmp_path.iterdir()) == [mine]
     assert mine.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_run_that_begins_sweeps_the_temporary_folder(tmp_path, monkeypatch, dead):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    (tmp_path / "temporary" / left_by(dead, tmp_path, "cache").name).mkdir(parents=True)
-    with claimed(tmp_path / "run"):
-        assert list((tmp_path / "temporary").iterdir()) == []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "hidden_folder"))
+    (tmp_path / "hidden_folder" / left_by(dead, tmp_path, "cache").name).mkdir(parents=True)
+    with locked_folder(tmp_path / "run"):
+        assert list((tmp_path / "hidden_folder").iterdir()) == []
 
 
 def test_a_folder_has_one_owner(tmp_path):
-    with claimed(tmp_path / "run") as folder:
-        with pytest.raises(FolderInUseError, match=f"in use by process {os.getpid()}; wait"), claimed(folder):
+    with locked_folder(tmp_path / "run") as folder:
+        with pytest.raises(FolderInUseError, match="in use by another process; wait"), locked_folder(folder):
             pass
-        with pytest.raises(FolderInUseError), claimed(tmp_path / "run" / ".." / "run"):
+        with pytest.raises(FolderInUseError), locked_folder(tmp_path / "run" / ".." / "run"):
             pass
         (folder / "a.txt").write_text("x")
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
-    with claimed(folder):
+    with locked_folder(folder):
         pass
 
 
 def test_the_claim_of_a_process_ends_with_it(tmp_path):
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom torchperc._atomic import claimed\n"
-        "with claimed(Path(sys.argv[1])):\n    print('claimed', flush=True)\n    time.sleep(600)\n"
+        "import sys, time\nfrom pathlib import Path\nfrom torchperc._files import locked_folder\n"
+        "with locked_folder(Path(sys.argv[1])):\n    print('locked_folder', flush=True)\n    time.sleep(600)\n"
     )
     words = [sys.executable, "-c", code, str(tmp_path / "run")]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline() == "claimed\n"
-        with pytest.raises(FolderInUseError, match=f"by process {process.pid};"), claimed(tmp_path / "run"):
+        assert process.stdout.readline() == "locked_folder\n"
+        with pytest.raises(FolderInUseError, match="by another process;"), locked_folder(tmp_path / "run"):
             pass
         process.kill()
-    with claimed(tmp_path / "run") as folder:
-        assert (folder / folders.LOCK).read_text() == str(os.getpid())
+    with locked_folder(tmp_path / "run") as folder:
+        assert (folder / folders.LOCK).exists()
     assert list(folder.iterdir()) == []
 
 
 def test_a_claim_leaves_nothing_that_it_made(tmp_path):
-    with pytest.raises(RuntimeError), claimed(tmp_path / "a" / "b" / "run"):
+    with pytest.raises(RuntimeError), locked_folder(tmp_path / "a" / "b" / "run"):
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_claimed_folder_can_be_replaced_by_a_whole_one(tmp_path):
-    with claimed(tmp_path / "run") as folder:
-        with appearing(folder) as part:
+    with locked_folder(tmp_path / "run") as folder:
+        with atomic_path(folder) as part:
             part.mkdir()
             (part / "a.txt").write_text("x")
-        with claimed(folder):  # a new folder, which others may claim
+        with locked_folder(folder):  # a new folder, which others may claim
             assert (folder / folders.LOCK).exists()
     assert [path.name for path in tmp_path.rglob("*")] == ["run", "a.txt"]
 
@@ -127,7 +135,7 @@ def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
         real(source, target)
 
     monkeypatch.setattr(os, "replace", fails)
-    with pytest.raises(OSError, match="No space left"), appearing(folder) as part:
+    with pytest.raises(OSError, match="No space left"), atomic_path(folder) as part:
         part.mkdir()
     assert [path.name for path in tmp_path.rglob("*")] == ["run", "a.txt"]
 
@@ -137,13 +145,13 @@ def test_what_makes_way_comes_back_if_it_has_to(tmp_path):
         (tmp_path / name).write_text("old")
 
     def half():
-        with replaced(tmp_path, [tmp_path / "a", tmp_path / "b"]):
+        with moved_aside(tmp_path, [tmp_path / "a", tmp_path / "b"]):
             (tmp_path / "a").write_text("new")
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         half()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old", "b": "old"}
-    with replaced(tmp_path, [tmp_path / "a", tmp_path / "b"]):
+    with moved_aside(tmp_path, [tmp_path / "a", tmp_path / "b"]):
         (tmp_path / "a").write_text("new")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "new"}

@@ -1,0 +1,257 @@
+"""Files and folders that are written atomically, folders with one owner, and checksums."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+from torchperc._checks import Option, ParameterError
+
+LOCK = ".torchperc-lock"
+"""The lock file in a folder that a process owns."""
+_HIDDEN = re.compile(r"\.torchperc-(?!old-)[a-z]+-(\d{1,9})-([0-9a-f]{8})[0-9a-f]{8}")
+
+
+class FolderInUseError(ParameterError):
+    """Another process writes to the folder."""
+
+
+def checksum(*content: bytes | memoryview, size: int = 16) -> str:
+    """Return the BLAKE2b checksum of ``size`` bytes, in hexadecimal digits."""
+    digest = hashlib.blake2b(digest_size=size)
+    for piece in content:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+# --- writing ------------------------------------------------------------------------------------------------------
+
+
+def write_atomically(path: Path, content: bytes, *, make_folder: bool = False) -> None:
+    """Write a file so that its name always holds the old content or the new, also after a loss of power.
+
+    Args:
+        path: the file; one of that name is replaced.
+        content: its bytes.
+        make_folder: create the folder if there is none.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> write_atomically(folder / "a" / "b.txt", b"hello", make_folder=True)
+        >>> [file.name for file in (folder / "a").iterdir()]
+        ['b.txt']
+    """
+    if make_folder:
+        _write(path, lambda: path.parent.mkdir(parents=True, exist_ok=True))
+    with atomic_path(path) as part:
+        _write(path, lambda: part.write_bytes(content))
+
+
+@contextlib.contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a hidden name beside ``path``; the file or folder written there is renamed to ``path`` at the end.
+
+    After an exception, what was written is removed and what was there before stays. A process that is killed leaves
+    ``.torchperc-part-*`` behind, which the next process that writes there removes.
+
+    Example:
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with atomic_path(folder / "a.txt") as part:
+        ...     _ = part.write_text("hello")
+        >>> [file.name for file in folder.iterdir()]
+        ['a.txt']
+    """
+    part = hidden_path(path.parent)
+    try:
+        yield part
+        _write(path, lambda: _rename(part, path))
+    finally:
+        remove(part)
+
+
+@contextlib.contextmanager
+def moved_aside(folder: Path, paths: Iterable[Path]) -> Iterator[None]:
+    """Move files of a folder away: back if the block fails, deleted when it succeeds.
+
+    Example:
+        >>> file = Path(tempfile.mkdtemp(), "a")
+        >>> _ = file.write_text("old")
+        >>> with contextlib.suppress(OSError), moved_aside(file.parent, [file]):
+        ...     _ = file.write_text("new")
+        ...     raise OSError("the disk is full")
+        >>> file.read_text()
+        'old'
+    """
+    aside = hidden_folder("old", folder)
+    try:
+        for path in paths:
+            os.replace(path, aside / path.name)
+        yield
+    except BaseException:
+        for path in aside.iterdir():
+            os.replace(path, folder / path.name)
+        aside.rmdir()
+        raise
+    remove(aside)
+
+
+def _write(path: Path, act: Callable[[], object]) -> None:
+    """Call a function that writes; an ``OSError`` names the file and the remedy."""
+    try:
+        act()
+    except OSError as error:
+        raise type(error)(
+            f"cannot write {path}: the folder {path.parent} does not accept it ({error.strerror or error}); "
+            "free some space, or choose a writable folder"
+        ) from error
+
+
+def _rename(part: Path, path: Path) -> None:
+    """Flush what was written to the disk, then rename it; a folder that is in the way is removed afterwards."""
+    if part.is_dir() and path.exists():
+        old, waste = hidden_path(path.parent, "old"), hidden_path(path.parent)
+        os.replace(path, old)
+        try:
+            os.replace(part, path)
+        except BaseException:
+            os.replace(old, path)
+            raise
+        os.replace(old, waste)  # if this process is killed from here on, the next one removes it
+        remove(waste)
+    else:
+        if part.is_file():
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
+        os.replace(part, path)
+    if os.name != "nt":  # Windows gives no handle on folders; its renames are journalled
+        _flush_folder(path.absolute().parent)
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that does not flush folders at all
+            raise
+    finally:
+        os.close(handle)
+
+
+# --- hidden names, and what killed processes left under them --------------------------------------------------------
+
+
+def hidden_path(folder: Path, kind: str = "part") -> Path:
+    """Return a free name ``.torchperc-<kind>-<process>-<random>`` in a folder, for something incomplete.
+
+    If the process is killed, the next one that asks for a name in the same folder removes what is left under it.
+    Things of kind ``"old"`` were complete once and are never removed by other processes.
+    """
+    _remove_stale_files_once(folder.absolute())
+    return folder / f".torchperc-{kind}-{os.getpid()}-{_host()}{secrets.token_hex(4)}"
+
+
+def hidden_folder(kind: str, inside: str | Path | None = None) -> Path:
+    """Create a folder with a :func:`hidden_path` for this user only, by default in the temporary folder."""
+    folder = hidden_path(Path(tempfile.gettempdir() if inside is None else inside), kind)
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def remove_stale_files(folder: Path) -> None:
+    """Remove what killed processes of this machine left under hidden names; nothing else."""
+    if os.name == "nt":  # os.kill ends a process there
+        return
+    with contextlib.suppress(OSError):  # a folder that cannot be listed
+        for entry in list(os.scandir(folder)):
+            found = _HIDDEN.fullmatch(entry.name)
+            if found and found[2] == _host() and not _is_running(int(found[1])):
+                remove(Path(entry.path))
+
+
+_remove_stale_files_once = cache(remove_stale_files)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, a link or a folder with its content, as far as permissions allow."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)  # which leaves links to folders alone
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+@cache
+def _host() -> str:
+    """Return eight digits for this machine and its process numbers: containers have their own, and share folders."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return checksum(f"{socket.gethostname()} {namespace}".encode(), size=4)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's process
+        pass
+    return True
+
+
+# --- one owner per folder -------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[Path]:
+    """Create a folder if needed, and keep other processes from locking it until the block is left.
+
+    The lock of a process that dies is released. A folder that stayed empty is removed. A folder that is locked already
+    is a :class:`FolderInUseError`.
+
+    Example:
+        >>> with locked_folder(Path(tempfile.mkdtemp(), "run")) as folder:
+        ...     [path.name for path in folder.iterdir()]
+        ['.torchperc-lock']
+        >>> folder.exists()
+        False
+    """
+    from filelock import FileLock, Timeout
+
+    _remove_stale_files_once(Path(tempfile.gettempdir()))  # a killed run may have left its cache there
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    lock = FileLock(folder / LOCK, timeout=0)
+
+    def acquire() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire()
+        except Timeout:
+            why = " is in use by another process; wait for it, or choose another folder"
+            raise FolderInUseError(Option("folder", folder), why) from None
+
+    try:
+        _write(folder, acquire)
+        inode = (folder / LOCK).stat().st_ino
+        try:
+            yield folder
+        finally:
+            with contextlib.suppress(OSError):
+                if (folder / LOCK).stat().st_ino == inode:  # else a complete folder has taken this one's place
+                    (folder / LOCK).unlink()
+            lock.release()
+    finally:
+        with contextlib.suppress(OSError):  # the first one that is not empty
+            for path in missing:
+                path.rmdir()
