@@ -90,7 +90,7 @@ def test_the_command_checks_proofs_without_torch(tmp_path):
     data, proof = proved("separable", tmp_path)
     code = (
         f"import sys\nfrom torchperc.cli import main\ntry:\n    main(['separable', '--verify', {str(proof)!r}, "
-        f"{str(data)!r}])\nexcept SystemExit as leave:\n    print(leave.code, 'torch' in sys.modules, 'numpy' in sys.modules)"
+        f"{str(data)!r}])\nexcept SystemExit as leave:\n    print(leave.code, 'torch.nn' in sys.modules, 'scipy' in sys.modules)"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(tp.__file__).parents[1]

@@ -456,7 +456,7 @@ def test_a_run_that_another_process_has_just_finished_stays(tmp_path, monkeypatc
                 (folder / "results.json").write_text("of another run")
             yield folder
 
-    monkeypatch.setattr("torchperc.workflow.places.claimed", late)
+    monkeypatch.setattr("torchperc.workflow.places.locked_folder", late)
     assert learn("a.csv", max_epochs=1).folder.name == "a-2"
     with pytest.raises(ValueError, match="exists already"):
         learn("a.csv", folder="mine", max_epochs=1)
