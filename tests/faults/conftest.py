@@ -1,9 +1,17 @@
 """The table of the fault campaign, at the end of a run and, if asked for, in a file."""
 
+import gc
 import os
 from pathlib import Path
 
 import harness
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _collected():
+    yield
+    gc.collect()  # files that a damaged input left open are closed here, not in another test
 
 
 def pytest_terminal_summary(terminalreporter):
