@@ -1,224 +1,421 @@
-"""From a net and data to a task that an engine can run, with every check."""
+"""What the rule learns: samples, labels, step sizes and conventions, and what an update does to the weights."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from torchperc._checks import (
-    Data,
-    check_float_dtype,
-    check_int,
-    check_labels,
-    check_sample_weight,
-    is_sparse,
-    numpy_view,
-)
-from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
-from torchperc.rules.kernels import Kernel
-from torchperc.rules.models import Net, rows_like
-from torchperc.rules.spaces import JointSpace, KernelSpace, LinearSpace, Space, Weights
-from torchperc.samples.parts import PartRows, as_rows
+from torchperc._checks import Data, numpy_view
+from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host
+from torchperc.rules.models import LinearModel, Model
+from torchperc.samples import compiling
+from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
-if TYPE_CHECKING:
-    from torchperc.theory.certificate import Certificate
+Array: TypeAlias = "np.ndarray[Any, Any]"
+_BLOCK = 1024  # samples that are decided together
 
 
-def linear_problem(net: object, X: Data, *, to_cpu: bool = False) -> tuple[Space, Weights]:
-    """The space of a net's weights over checked samples, with no bias step, and its current weights.
+class Mistake(NamedTuple):
+    """At ``step`` (samples seen before), ``sample`` was ``predicted`` wrongly and added ``coef`` times."""
 
-    With ``to_cpu``, samples and weights are copied to the CPU where loops are compiled for them.
+    sample: int
+    step: int
+    coef: float
+    predicted: int
+
+
+class Mistakes(NamedTuple):
+    """Mistakes as columns, see :class:`Mistake`: int64 but for ``coef``, which is float64."""
+
+    sample: Array
+    step: Array
+    coef: Array
+    predicted: Array
+
+    @classmethod
+    def of(cls, entries: Sequence[Mistake]) -> Mistakes:
+        """Return columns from single mistakes."""
+        sample, step, coef, predicted = zip(*entries, strict=True) if entries else ((), (), (), ())
+        return cls(
+            np.array(sample, np.int64), np.array(step, np.int64), np.array(coef, float), np.array(predicted, int)
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Mistakes]) -> Mistakes:
+        """Return the mistakes of several parts, one after the other."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*map(np.concatenate, zip(*parts, strict=True))) if parts else cls.of(())
+
+    def part(self, first: int, end: int) -> Mistakes:
+        """Return mistakes ``first`` to ``end`` − 1."""
+        return Mistakes(*(column[first:end] for column in self))
+
+    def moved(self, samples: int, steps: int) -> Mistakes:
+        """Return the same mistakes with larger sample numbers and later steps."""
+        return self._replace(sample=self.sample + samples, step=self.step + steps)
+
+
+class Weights(NamedTuple):
+    """The numbers that the rule moves: weight (K, d) and bias (K,); K = 1 for labels −1/+1."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def clone(self) -> Weights:
+        """Return a copy, laid out in memory as the original."""
+        return Weights(*map(_copy, self))
+
+    def scaled(self, factor: float) -> Weights:
+        """Return the weights times a number."""
+        if factor == 1.0:
+            return self.clone()
+        return Weights(*(torch.as_tensor(numpy_view(values) * factor) for values in self))
+
+    @property
+    def any_nonzero(self) -> bool:
+        """Whether some weight is not 0."""
+        return any(bool(numpy_view(values).any()) for values in self)
+
+    def equal(self, other: Weights) -> bool:
+        """Return whether all numbers are the same."""
+        return all(map(torch.equal, self, other))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return copies of the weights on the CPU, by name."""
+        return {name: values.detach().cpu().clone() for name, values in self._asdict().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take over weights from a :meth:`state_dict`."""
+        for name, values in self._asdict().items():
+            values.copy_(state[name])
+
+
+def _copy(values: Tensor) -> Tensor:
+    own = numpy_view(values)
+    return own.clone() if isinstance(own, Tensor) else torch.from_numpy(own.copy(order="K"))
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Everything that an update needs to know, and what updates do to the weights of a linear net.
+
+    Args:
+        samples: the training samples.
+        y: labels −1/+1, or class indices: int64 (N,).
+        num_classes: K, or ``None`` for labels −1/+1.
+        sample_weight: sample weight times class weight: float64 (N,); 0 leaves a sample out.
+        steps: the step size of each sample's update: float64 (N,).
+        rule: what is a mistake.
+        bias_step: the step of the bias for a step size of 1.
+        scale: a factor of all models. From zero weights the learning rate only scales the result, so the rule learns
+            with steps of 1, exactly in integers, and models are multiplied by the learning rate.
     """
-    net = check_net(net)
-    weight, bias = net.weight.detach(), net.bias
-    start = Weights(weight, torch.zeros_like(weight[:, 0]) if bias is None else bias.detach()).clone()
-    if to_cpu and weight.dtype in (torch.float32, torch.float64) and not isinstance(net, JointPerceptron):
-        start = start.to(torch.device("cpu"))
-    device = start.bias.device
-    if is_sparse(X) and device.type != "cpu":
-        raise TypeError(f"X is sparse, which needs a net on the CPU, found {device}; use net.cpu() or X.toarray()")
-    if not start.finite:
-        raise ValueError("net has weights that are not finite; reset them first")
-    rows = as_rows(X, dtype=weight.dtype, device=device, width=net.in_features)
-    if isinstance(net, JointPerceptron):
-        return JointSpace(rows, net.num_classes, 0.0, net.features), start
-    return LinearSpace(rows, None if len(weight) == 1 else len(weight), 0.0), start
+
+    samples: Rows
+    y: Array
+    num_classes: int | None
+    sample_weight: Array
+    steps: Array
+    rule: PerceptronRule = PerceptronRule()
+    bias_step: float = 1.0
+    scale: float = 1.0
+
+    @property
+    def outputs(self) -> int:
+        """The number of scores of a sample."""
+        return self.num_classes or 1
+
+    @property
+    def can_compile(self) -> bool:
+        """Whether the compiled loops can learn this problem."""
+        return compiling.suits(self.samples.dtype, self.samples.device)
+
+    @cached_property
+    def bound(self) -> RoundingBound:
+        """The bound of the rounding error of scores in the samples' type."""
+        return RoundingBound.of(self.samples)
+
+    @cached_property
+    def largest_step(self) -> float:
+        """The largest step size."""
+        return float(self.steps.max())
+
+    def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
+        """Yield parts of the problem that fit into memory: the part, its first sample, the sample numbers in it."""
+        done = 0
+        for samples, at in self.samples.parts(torch.from_numpy(ids)):
+            local = at.numpy()
+            if samples is self.samples:
+                yield self, 0, ids
+                continue
+            first = int(ids[done] - local[0])
+            rows = slice(first, first + len(samples))
+            columns = {name: getattr(self, name)[rows] for name in ("y", "sample_weight", "steps")}
+            yield replace(self, samples=samples, **columns), first, local
+            done += len(local)
+
+    # --- one update ---
+
+    def predict(self, weights: Weights, i: int) -> int:
+        """Return the wrong class sample i is predicted as, or its label if it is no mistake."""
+        columns, x = self.samples.row(i)
+        weight, bias = (host(values) for values in weights)
+        largest = torch.finfo(self.samples.dtype).max
+        return decide_exactly(weight[:, columns], bias, x, int(self.y[i]), self.rule, largest)
+
+    def coef(self, sample: Any) -> Any:
+        """Return the coefficients of mistakes on some samples: the step size, times y for labels −1/+1."""
+        return self.steps[sample] * (self.y[sample] if self.num_classes is None else 1)
+
+    def update(self, weights: Weights, i: int, predicted: int, step: float) -> None:
+        """Make the update of one mistake in place: w += η·y·x with one score, else w_y += η·x, w_predicted −= η·x."""
+        label = int(self.y[i])
+        moves = ((0, step * label),) if self.num_classes is None else ((label, step), (predicted, -step))
+        for k, c in moves:
+            self.samples.add(i, c, weights.weight[k])
+            if self.bias_step:
+                weights.bias[k].add_(c * self.bias_step)
+
+    # --- scores and decisions of all samples ---
+
+    def scores(self, weights: Weights, samples: Rows | None = None) -> Tensor:
+        """Return the scores of samples (default: the training samples): (N, K)."""
+        return (samples or self.samples).scores(*weights)
+
+    def score_error(self, weights: Weights) -> float:
+        """Return the largest rounding error of a score; 0 if all scores are sums of integers."""
+        weight, bias = (host(values) for values in weights)
+        size = self.bound.size(weight, bias)
+        if size < self.bound.exact and not (weight % 1).any() and not (bias % 1).any() and self.samples.whole:
+            return 0.0
+        return self.bound.error(size)
+
+    def mistakes(self, weights: Weights, rule: PerceptronRule | None = None) -> Array:
+        """Return which training samples are mistakes now, near ties decided exactly: bool (N,)."""
+        rule = rule or self.rule
+        error, largest = self.score_error(weights), torch.finfo(self.samples.dtype).max
+        found, near = _vector_mistakes(host(self.scores(weights)), self.y, rule, error)
+        if len(near) and self.samples.dtype != torch.float64:  # a second look with more digits
+            few = self.samples.take(torch.from_numpy(near).to(self.samples.device)).double()
+            double = Weights(*(values.double() for values in weights))
+            bound = RoundingBound.of(few)
+            error = bound.error(bound.size(*map(host, double)))
+            found[near], left = _vector_mistakes(host(few.scores(*double)), self.y[near], rule, error)
+            near = near[left]
+        if len(near):
+            weight, bias = (host(values) for values in weights)
+            for i in near.tolist():
+                columns, x = self.samples.row(i)
+                label = int(self.y[i])
+                found[i] = decide_exactly(weight[:, columns], bias, x, label, rule, largest) != label
+        return found
+
+    def functional_margins(self, weights: Weights) -> Array:
+        """Return y·s, or s_y minus the strongest other score, of every training sample in float64, scaled: (N,)."""
+        return _margins(host(self.scores(weights)), self.y) * self.scale
+
+    # --- many updates ---
+
+    def signed(self, mistakes: Mistakes) -> Array:
+        """Return what each mistake adds to each score's weights: (M, 1), or (M, K) with +c at y, −c at the rival."""
+        if self.num_classes is None:
+            return mistakes.coef[:, None]
+        signed = np.zeros((len(mistakes.sample), self.num_classes))
+        at = np.arange(len(signed))
+        signed[at, self.y[mistakes.sample]] = mistakes.coef
+        signed[at, mistakes.predicted] = -mistakes.coef
+        return signed
+
+    def dual(self, mistakes: Mistakes) -> Array:
+        """Return the coefficients summed by sample: (N, 1), or (N, K)."""
+        signed = self.signed(mistakes)
+        columns = [np.bincount(mistakes.sample, column, len(self.y)) for column in signed.T]
+        return np.stack(columns, axis=1)
+
+    def replay(self, weights: Weights, mistakes: Mistakes) -> None:
+        """Make the updates of these mistakes again in place, rounding as training did."""
+        if not self.can_compile:
+            for i, _, coef, predicted in zip(*(column.tolist() for column in mistakes), strict=True):
+                self.update(weights, i, predicted, abs(coef))
+            return
+        from torchperc.rules import loops
+
+        done, loop_weights = 0, self.loop_weights(weights)
+        for part, _, local in self.parts(mistakes.sample):
+            some = mistakes.part(done, done + len(local))
+            label = part.y[local] if self.num_classes else np.ones_like(local)  # one score: the label is in coef
+            loops.replay(part.samples.plain(), local, label, some.predicted, some.coef, *loop_weights, self.bias_step)
+            done += len(local)
+
+    def loop_weights(self, weights: Weights) -> tuple[Array, Array]:
+        """Return the weights as the compiled loops want them, in the same memory: (d,), (K, d), or (d, K) for CSR."""
+        weight = weights.weight.numpy()
+        if self.num_classes is None:
+            return weight[0], weights.bias.numpy()
+        return (weight.T if self.samples.sparse else weight), weights.bias.numpy()
+
+    def laid_out(self, weights: Weights) -> Weights:
+        """Return a copy of weights, in memory as the compiled loops want them."""
+        if self.num_classes and self.samples.sparse:
+            transposed = np.ascontiguousarray(weights.weight.detach().numpy().T)
+            transposed = transposed if transposed.base is None else transposed.copy()
+            return Weights(torch.from_numpy(transposed).T, _copy(weights.bias))
+        return Weights(_copy(weights.weight.contiguous()), _copy(weights.bias))
+
+    def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
+        """Return the sum in float64 of the weights after each of so many steps."""
+        device = start.bias.device
+        weight, bias = (values.to(device, torch.float64) * steps for values in start)
+        if len(mistakes.sample):
+            coefs = self.dual(mistakes._replace(coef=mistakes.coef * (steps - mistakes.step)))
+            weight = weight + self.samples.combine(torch.from_numpy(coefs).to(device))
+            bias = bias + torch.from_numpy(coefs.sum(0) * self.bias_step).to(device)
+        return Weights(weight, bias)
+
+    def mean(self, total: Weights, steps: int) -> Model:
+        """Return the model of the mean, from a sum over so many steps."""
+        return self.model(Weights(*((values / steps).to(self.samples.dtype) for values in total)))
+
+    def model(self, weights: Weights) -> Model:
+        """Return the classifier with a copy of these weights, scaled."""
+        return LinearModel(*weights.scaled(self.scale), self.num_classes)
+
+    # --- about the weights ---
+
+    def norm(self, weights: Weights) -> float:
+        """Return √(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
+        squares, more = (float(np.square(_transposed(values)).sum()) for values in weights)
+        return math.sqrt(squares + (more / self.bias_step if self.bias_step else 0.0))
+
+    def digest(self, weights: Weights) -> str:
+        """Return a hash of the weights, by which they are recognised when they recur."""
+        return digest(weights)
+
+    def squared_radius(self, ids: Array) -> float:
+        """Return R² = max ‖x‖² + β over some samples, β being the bias step; twice that with K classes."""
+        squares = host(self.samples.squared_norms())[ids]
+        return (float(squares.max()) + self.bias_step) * (1 if self.num_classes is None else 2)
+
+    # --- the decisions of many states ---
+
+    def decisions(self, start: Weights, mistakes: Mistakes, samples: Rows) -> Iterator[tuple[slice, int, Array]]:
+        """Yield which samples, the number of a state, and what it and the following states decide for: (n, S).
+
+        State t is the start after the first t mistakes. Scores within their rounding error are decided exactly.
+        """
+        at_once = max(1, min(256, 2**24 // start.weight.numel()))
+        bound, weights, first = RoundingBound.of(samples), start.clone(), 0
+        states = [start.clone()]
+        while True:
+            error = [bound.error(bound.size(*map(host, state))) for state in states]
+            stacked = [torch.stack(values) for values in zip(*states, strict=True)]
+            for block, part in blocks(samples):
+                yield block, first, _decide_states(part, stacked[0], stacked[1], np.array(error))
+            first += len(states)
+            if first > len(mistakes.sample):
+                return
+            states = []
+            for j in range(first - 1, min(first - 1 + at_once, len(mistakes.sample))):
+                step = float(abs(mistakes.coef[j]))
+                self.update(weights, int(mistakes.sample[j]), int(mistakes.predicted[j]), step)
+                states.append(weights.clone())
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a saved log must know of the problem besides the data."""
+        about = {"kind": "linear", "num_classes": self.num_classes, "bias_step": self.bias_step, "scale": self.scale}
+        return {**about, **self.rule._asdict(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
+
+    def samples_like(self, X: Data, name: str = "X") -> Rows:
+        """Return checked samples of the width, type and device of the training samples."""
+        own = self.samples
+        return as_rows(X, dtype=own.dtype, device=own.device, width=own.width, name=name)
 
 
-def check_net(net: object) -> Net:
-    """A net that the rule can train."""
-    if not isinstance(net, Net):
-        raise TypeError(
-            "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
-            f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
-        )
-    check_parameters(net)
-    if net.bias is not None and net.bias.dtype != net.weight.dtype:
-        raise TypeError(
-            f"net.bias is {net.bias.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
-        )
-    return net
+# --- helpers ------------------------------------------------------------------------------------------------------
 
 
-def check_parameters(net: Net) -> None:
-    """Refuse weights that cannot be written in place, or are no floats."""
-    for name, values in (("weight", net.weight), ("bias", net.bias)):
-        if values is None:
-            continue
-        if not isinstance(values, nn.Parameter) or values.is_inference() or values.is_meta:
-            raise TypeError(
-                f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
-                f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
-            )
-        check_float_dtype(f"net.{name}'s dtype", values.dtype)
+def digest(tensors: Sequence[Tensor]) -> str:
+    """Return a hash of numbers, whatever their type and layout in memory."""
+    found = hashlib.sha256()
+    for values in tensors:
+        found.update((_transposed(values) + 0.0).data)  # + 0.0 turns −0 into 0
+    return found.hexdigest()
 
 
-def check_steps(lr: float, factors: Tensor, space: Space) -> Tensor:
-    """The coefficient of each sample's update, if the net's type can hold it and the bias step."""
-    numbers = numpy_view(factors)  # in which no threads are waited for
-    least, most = float(numbers.min()) or float(numbers[numbers > 0].min()), float(numbers.max())
-    beta, known = space.bias_scale or 1.0, torch.finfo(space.rows.dtype)
-    low, high = lr * least * min(1.0, beta), lr * most * max(1.0, beta)
-    if not known.tiny <= low <= high <= known.max:
-        what = f"lr={lr:g}" if least == most == 1 else f"lr={lr:g} with sample and class weights"
-        lost = low if low < known.tiny else high
-        remedy = "scale it" if space.rows.dtype == torch.float64 else "scale it, or use net.double()"
-        raise ValueError(f"{what} makes steps of {lost:g}, which {space.rows.dtype} cannot hold; {remedy}")
-    return factors if lr == 1.0 else torch.as_tensor(lr * numbers)
+def _transposed(values: Tensor) -> Array:
+    """Return weights (K, d) as a contiguous float64 array (d, K): the same sums and bytes for every layout."""
+    return np.ascontiguousarray(host(values).T)
 
 
-def learning_margin(margin: float, space: Space) -> float:
-    """A margin before scaling, rounded to the type of the scores."""
-    return float(torch.tensor(margin / space.scale, dtype=space.rows.dtype)) if margin else 0.0
+def blocks(samples: Rows) -> Iterator[tuple[slice, Rows]]:
+    """Yield all samples in blocks: which they are, and the rows."""
+    for first in range(0, len(samples), _BLOCK):
+        block = slice(first, min(first + _BLOCK, len(samples)))
+        yield block, samples.take(torch.arange(block.start, block.stop, device=samples.device))
 
 
-def warn_if_stuck(tie: str, margin: float, start: Weights, stacklevel: int) -> None:
-    """Warn that a strict tie never leaves zero weights."""
-    if tie == "strict" and not margin and start.at_zero:
-        warnings.warn(
-            "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
-            "move. Use tie='update' (y·s ≤ 0), or start from other weights.",
-            UserWarning,
-            stacklevel=stacklevel,
-        )
+def _margins(scores: Array, y: Array) -> Array:
+    """Return the functional margins of scores (N, K), K = 1 for labels −1/+1: (N,)."""
+    if scores.shape[1] == 1:
+        return y * scores[:, 0]
+    others = scores.copy()
+    others[np.arange(len(y)), y] = -np.inf
+    return scores[np.arange(len(y)), y] - others.max(axis=1)
 
 
-def kernel_problem(net: object, X: Data, kernel: Kernel, num_classes: int | None) -> tuple[Space, Weights]:
-    """A kernel's space over checked samples, and no support vectors."""
-    if net is not None:
-        raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
-    classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
-    rows = as_rows(X, dtype=dtype_of(X, default=torch.float64))
-    zeros = torch.zeros(classes or 1, dtype=rows.dtype, device=rows.device)
-    return KernelSpace(rows, classes, 0.0, kernel), Weights(zeros[:, None][:, :0], zeros)
+def _vector_mistakes(scores: Array, y: Array, rule: PerceptronRule, error: float) -> tuple[Array, Array]:
+    """Return which samples are mistakes by their scores, and the numbers of those that are too near to tell."""
+    with np.errstate(invalid="ignore"):
+        margins = _margins(scores, y)
+    found = margins < rule.margin
+    at_limit = np.flatnonzero(~(np.abs(margins - rule.margin) > 2 * error))
+    if error:
+        return found, at_limit
+    if rule.tie == "update":
+        found[at_limit] = True
+    elif rule.tie == "sign":
+        decided = np.where(scores[:, 0] >= 0, 1, -1) if scores.shape[1] == 1 else scores.argmax(1)
+        found = decided != y
+    return found, at_limit[:0]
 
 
-def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
-    """The type to compute in: as given, that of X if it is floating, else the default, or torch's."""
-    if dtype is not None:
-        return check_float_dtype("dtype", dtype)
-    own = getattr(X, "dtype", None)
-    if isinstance(own, torch.dtype) and own.is_floating_point:
-        return own
-    known = {"float32": torch.float32, "float64": torch.float64}
-    return known.get(str(own), default or torch.get_default_dtype())
+def _decide_states(samples: Rows, weight: Tensor, bias: Tensor, error: Array) -> Array:
+    """Return the labels that states (S, K, d) decide for: (n, S)."""
+    states, outputs = bias.shape
+    flat = samples.scores(weight.flatten(0, 1), bias.flatten())
+    scores = host(flat).reshape(-1, states, outputs)
+    labels = np.where(scores[..., 0] >= 0, 1, -1) if outputs == 1 else scores.argmax(-1)
+    if outputs == 1:
+        apart = np.abs(scores[..., 0])
+    else:
+        highest = np.partition(scores, outputs - 2, axis=-1)
+        apart = highest[..., -1] - highest[..., -2]
+    near = np.argwhere(~(apart > 2 * error) & (error > 0))
+    rule = PerceptronRule("sign")
+    for i, state in near.tolist():
+        columns, x = samples.row(i)
+        w, b = host(weight[state])[:, columns], host(bias[state])
+        labels[i, state] = _exact_label(w, b, x, rule)
+    return labels
 
 
-def zero_net(rows: Rows, num_classes: int | None) -> Perceptron | MulticlassPerceptron:
-    """A net of zero weights for these samples."""
-    made: dict[str, Any] = {"dtype": rows.dtype, "device": rows.device}
-    return (
-        Perceptron(rows.width, **made) if num_classes is None else MulticlassPerceptron(rows.width, num_classes, **made)
-    )
-
-
-def with_bias_step(space: Space, net: object, bias_step: str | None, ids: Tensor) -> Space:
-    """The space with a bias step of 1, R² or 0, R over the samples that take part."""
-    has_bias = getattr(net, "bias", None) is not None
-    if net is not None and not has_bias and bias_step not in (None, "none"):
-        raise ValueError(f"bias_step={bias_step!r} but the net has no bias; use bias_step='none', or a net with a bias")
-    step = bias_step or ("unit" if has_bias else "none")
-    scale = float(space.rows.squared_norms()[ids].max()) if step == "radius" else float(step == "unit")
-    return space if scale == space.bias_scale else replace(space, bias_scale=scale)
-
-
-def held_out(validation: Data, space: Space) -> tuple[Rows, Tensor] | None:
-    """Checked validation samples and labels, of the training data's width and dtype."""
-    if validation is None:
-        return None
-    if not isinstance(validation, tuple | list) or len(validation) != 2:
-        raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
-    rows = rows_like(space.rows, validation[0], "validation X")
-    labels = check_labels(validation[1], len(rows), space.classes, name="validation y", both=False)
-    return rows, labels.to(rows.device)
-
-
-def part_bounds(rows: Rows, order: object) -> Tensor | None:
-    """Where chunks of samples larger than memory begin and end; warns what that means for shuffling."""
-    if not isinstance(rows, PartRows):
-        return None
-    if isinstance(order, str) and order == "shuffled":
-        warnings.warn(
-            "X is larger than memory and read in chunks: order='shuffled' shuffles the chunks, and the samples within "
-            "each chunk",
-            UserWarning,
-            stacklevel=4,
-        )
-    return rows.bounds
-
-
-def prover(space: Space, start: Weights, y: Tensor, ids: Tensor) -> Callable[[], Certificate]:
-    """A function that decides whether the samples that take part are separable."""
-    if type(space) is not LinearSpace:
-        raise ValueError("prove=True is for nets with one weight vector per class, not joint features; leave it out")
-    if not space.bias_scale and start.bias.any():
-        raise ValueError("prove=True with bias_step='none' needs a bias of 0, which would never change")
-
-    def prove() -> Certificate:
-        from torchperc.theory import separability
-
-        samples = space.rows.take(ids).raw()
-        data = samples.cpu() if isinstance(samples, Tensor) else samples
-        return separability(data, y[ids].cpu(), bias=bool(space.bias_scale), num_classes=space.classes)
-
-    return prove
-
-
-def sample_factors(
-    y: Tensor,
-    sample_weight: Data | None,
-    class_weight: Mapping[int, float] | str | None,
-    classes: int | None,
-    *,
-    all_zero: bool = False,
-) -> Tensor:
-    """Sample weight times class weight, in float64."""
-    factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
-    if sample_weight is not None:
-        factors = check_sample_weight(sample_weight, len(y), all_zero=all_zero).to(y.device)
-    if class_weight is not None:
-        present = y[factors > 0] if isinstance(class_weight, str) else y  # which waits for a device
-        for label, factor in class_factors(present, class_weight, classes).items():
-            factors = torch.where(y == label, factors * factor, factors)
-    return factors
-
-
-def balanced(counts: Mapping[int, int]) -> Mapping[int, float]:
-    """N/(K·N_label) for each label, of which there are so many."""
-    return {label: sum(counts.values()) / (len(counts) * count) for label, count in counts.items()}
-
-
-def class_factors(y: Tensor, class_weight: Mapping[int, float] | str, classes: int | None) -> Mapping[int, float]:
-    """The factor per label: as given, or N/(K·N_label) for ``"balanced"``."""
-    if isinstance(class_weight, str):
-        return balanced(dict(zip(*(found.tolist() for found in y.unique(return_counts=True)), strict=True)))
-    labels = (-1, 1) if classes is None else range(classes)
-    if unknown := [label for label in class_weight if label not in labels]:
-        raise ValueError(f"class_weight names label {unknown[0]!r}; the labels are {', '.join(map(str, labels))}")
-    return class_weight
+def _exact_label(weight: Array, bias: Array, x: Array, rule: PerceptronRule) -> int:
+    """Return the label of one sample in exact arithmetic."""
+    if len(bias) == 1:
+        return decide_exactly(weight, bias, x, 1, rule)  # +1, or −1 if that would be a mistake
+    best = 0
+    for k in range(1, len(bias)):
+        pair = [best, k]
+        if decide_exactly(weight[pair], bias[pair], x, 0, rule) == 1:
+            best = k
+    return best

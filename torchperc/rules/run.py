@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from torchperc._checks import Data, weights_overflow
+from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.engines.reference import Engine
-from torchperc.rules.log import MistakeLog, Mistakes, VotedModel
-from torchperc.rules.models import LinearModel, Model, Net, decisions
+from torchperc.rules.decision import PerceptronRule
+from torchperc.rules.engines import Engine
+from torchperc.rules.log import MistakeLog, VotedModel
+from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
-from torchperc.rules.spaces import Weights
+from torchperc.rules.problem import Mistakes, Problem
 from torchperc.samples.rows import Rows
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class RuleResult:
         """The selected model as one set of weights: for ``"voted"`` the averaged ones, else ``model`` itself."""
         return (self.average or self.log.averaged()) if isinstance(self.model, VotedModel) else self.model
 
-    def write_to(self, net: Net) -> None:
+    def write_to(self, net: Any) -> None:
         """Write the selected weights into a net of the same shape; for ``"voted"`` the averaged ones.
 
         Example:
@@ -116,160 +117,160 @@ class RuleResult:
             >>> net.weight.data
             tensor([[3., 2.]])
         """
-        model = self.single
-        if not isinstance(model, LinearModel):
-            raise TypeError("a kernel's weights fit into no net; use result.model")
-        model.write_to(net)
+        self.single.write_to(net)
 
     def scores(self, X: Data) -> Tensor:
-        """Scores of the selected model: (N,), or (N, K). For ``"voted"``, the votes."""
+        """Return scores of the selected model: (N,), or (N, K). For ``"voted"``, the votes."""
         return self.model.scores(X)
 
     def predict(self, X: Data) -> Tensor:
-        """Labels by the selected model: −1/+1, or class indices: (N,)."""
+        """Return labels by the selected model: −1/+1, or class indices: (N,)."""
         return self.model.predict(X)
 
 
-_R = TypeVar("_R", bound=RuleResult)
+class RuleRun:
+    """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`.
 
-
-class Run(ABC, Generic[_R]):
-    """Epochs, verdict, selection and checkpoint of a run, whatever it learns; a subclass makes the passes."""
-
-    _results: type[_R]
-    _misfit = "another lr"  # what else a saved run was made with, if its scale differs
+    Args:
+        problem: what to learn.
+        start: the first weights.
+        engine: presents samples, see :mod:`torchperc.rules.engines`.
+        order: the order of the samples.
+        max_epochs: maximum number of epochs.
+        select: which weights the result has.
+        validation: samples and labels whose error is recorded after each epoch.
+        prove: decides whether the samples are separable, if the run ends without separating them.
+        conventions: the names of the choices that were made, for a saved log.
+    """
 
     def __init__(
         self,
-        engine: Any,
+        problem: Problem,
         start: Any,
+        engine: Engine,
         order: Order,
         *,
         max_epochs: int,
         select: str,
-        cost: Any,
-        scale: float,
-        total: float,
-        seen: dict[bytes, int],
-        validation: tuple[Any, Any] | None,
+        validation: tuple[Rows, Tensor] | None = None,
+        prove: Callable[[], Certificate] | None = None,
+        conventions: dict[str, Any] | None = None,
     ) -> None:
         self.verdict: Verdict | None = None
         self.history: list[EpochRecord] = []
         self.cycle: tuple[int, int] | None = None
-        self._engine, self._start, self._order = engine, start, order
-        self._max_epochs, self._select, self._cost, self._validation = max_epochs, select, cost, validation
-        self._scale, self._total, self._seen = scale, total, seen
+        self.problem, self.engine, self.order = problem, engine, order
+        self.start, self.weights = start, start.clone()
+        self._max_epochs, self._select, self._validation = max_epochs, select, validation
+        self._prove, self._conventions = prove, conventions or {}
+        self._certificate: Certificate | None = None
+        self._found: list[Mistakes] = []
         self._ends: list[int] = []
+        self._seen = {problem.digest(start): 0}
+        self._total = math.nan if start.any_nonzero else 0.0  # Σ c over all mistakes
 
     @property
-    @abstractmethod
-    def rows(self) -> Any:
+    def samples(self) -> Rows:
         """The training samples."""
-
-    @abstractmethod
-    def current(self) -> Any:
-        """The model with the weights as they are now."""
-
-    @abstractmethod
-    def log(self) -> Any:
-        """The mistakes so far."""
-
-    @abstractmethod
-    def _pass(self, presented: int) -> int:
-        """Present all samples, the first of them after so many others; return the number of mistakes."""
-
-    @abstractmethod
-    def _norm(self) -> float:
-        """The norm of the weights before they are scaled."""
-
-    @abstractmethod
-    def _digest(self) -> bytes:
-        """A hash of the weights, by which they are recognised when they come back."""
-
-    @abstractmethod
-    def _any_wrong(self) -> bool:
-        """Whether any sample that takes part is decided wrongly."""
-
-    @abstractmethod
-    def _validation_counts(self, X: Any, y: Any) -> tuple[int, int]:
-        """How many decisions on validation data are wrong, and how many there are."""
+        return self.problem.samples
 
     @property
     def count(self) -> int:
         """The number of training samples, in all processes."""
-        return len(self.rows)
+        return len(self.samples)
 
     @torch.no_grad()
     def epoch(self) -> EpochRecord:
         """Make one pass, record what happened, and settle the verdict if possible."""
         made = self._pass(self._ends[-1] if self._ends else 0)
-        norm = self._norm()
+        norm = self.problem.norm(self.weights)
         if not math.isfinite(norm):
             raise weights_overflow()
         upper = norm / self._total if self._total > 0 else None
-        record = EpochRecord(len(self.history) + 1, made, norm * self._scale, self._validation_error(), upper)
+        error = self._validation_error()
+        record = EpochRecord(len(self.history) + 1, made, norm * self.problem.scale, error, upper)
         self.history.append(record)
         self.verdict = self._judge(record)
         return record
 
+    def _pass(self, presented: int) -> int:
+        """Present the samples of one epoch, the first of them after so many others; return the mistakes made."""
+        made, problem = 0, self.problem
+        for ids in self.order.epoch(len(self.history), lambda: problem.mistakes(self.weights)):
+            for part, first, local in problem.parts(ids):
+                found = self.engine(part, self.weights, local)
+                if len(found.sample):
+                    self._found.append(found.moved(first, presented))
+                    self._total += float(part.steps[found.sample].sum())
+                made, presented = made + len(found.sample), presented + len(local)
+        self._ends.append(presented)
+        return made
+
     @torch.no_grad()
-    def result(self) -> _R:
-        """The log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
+    def result(self) -> RuleResult:
+        """Return the log so far, the verdict (``BUDGET`` while there is none) and the selected model."""
         if not self.history:
             raise ValueError("the run has made no epoch yet, so there is no result; call epoch() first")
         log, verdict = self.log(), self.verdict or Verdict.BUDGET
         model, proof = self._selected(log), self._proof(verdict)
-        return self._results(verdict, log, tuple(self.history), self._select, model, self.cycle, proof)
+        return RuleResult(verdict, log, tuple(self.history), self._select, model, self.cycle, proof)
+
+    def log(self) -> MistakeLog:
+        """Return the mistakes so far."""
+        self._found = [Mistakes.joined(self._found)]
+        return MistakeLog(self.problem, self.start, self._found[0], np.array(self._ends, np.int64), self._conventions)
+
+    def current(self) -> Model:
+        """Return the model with the weights as they are now."""
+        return self.problem.model(self.weights)
 
     def write_to(self, net: Any) -> None:
-        """Write into a net what is known of the selected weights: averaged, for a vote too, else the current ones."""
+        """Write the selected weights into a net as far as known: averaged, for a vote too, else the current ones."""
         (self._averaged() if self._select in ("averaged", "voted") else self.current()).write_to(net)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume exactly, as tensors and plain types."""
-        return {
-            "data": self._data,
-            "ends": list(self._ends),
-            "history": [astuple(record) for record in self.history],
-            "seen": {state.hex(): epoch for state, epoch in self._seen.items()},
-            "cycle": self.cycle,
-            "verdict": None if self.verdict is None else self.verdict.value,
-            "scale": self._scale,
-            "order": self._order.state_dict(),
-            "total": self._total,
-        }
+    # --- what the curves show ---
+
+    def survey(self) -> tuple[float, float]:
+        """Return the mean perceptron criterion and the smallest functional margin of the training samples now."""
+        margins = self.problem.functional_margins(self.weights)
+        return float((-margins).clip(0).mean()), float(margins.min())
 
     @cached_property
-    def _data(self) -> str:
-        digest: str = self.rows.hash(self._engine.task.y)
-        return digest
+    def squared_radius(self) -> float:
+        """R² over the samples that take part, see :meth:`Problem.squared_radius`."""
+        return self.problem.squared_radius(self.order.ids)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a :meth:`state_dict`, on the same data."""
-        if state["data"] != self._data:
-            raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
-        if state.get("scale", 1.0) != self._scale:
-            raise ValueError(f"the saved run was made with {self._misfit}; start it anew")
-        self._ends = list(state["ends"])
-        self.history = [EpochRecord(*record) for record in state["history"]]
-        self._seen = {bytes.fromhex(key): epoch for key, epoch in state["seen"].items()}
-        self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
-        self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
-        self._order.load_state_dict(state["order"])
-        self._total = state["total"]
+    def theory(self, margin: float) -> dict[str, float]:
+        """Return what the perceptron theorem says so far, given the smallest functional margin of the samples.
 
-    def _proof(self, verdict: Verdict) -> Certificate | None:
-        """Whether the samples are separable, if that is to be proved."""
-        return None
+        ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin γ* with the bias in the norm;
+        ``theory/mistakes`` so far; ``theory/bound`` (R² + 2m/η)/γ² with the margin γ reached. What is not known is left
+        out.
+        """
+        record, steps = self.history[-1], self.problem.steps
+        lower = margin / record.norm if record.norm else -math.inf
+        values = {"theory/lower": lower, "theory/mistakes": self._counted()}
+        if record.upper is not None:
+            values["theory/upper"] = record.upper
+            if lower > 0 and (steps == steps[0]).all():
+                slack = 2 * self.problem.rule.margin / float(steps[0])
+                values["theory/bound"] = (self.squared_radius + slack) / lower**2
+        return {name: value for name, value in values.items() if math.isfinite(value)}
+
+    def _counted(self) -> float:
+        """Return the mistakes so far, as the mistake bound counts them."""
+        return float(sum(past.mistakes for past in self.history))
+
+    # --- verdict and selection ---
 
     def _judge(self, record: EpochRecord) -> Verdict | None:
-        clean = record.mistakes == 0 or self._order.ran_dry
-        all_seen = clean and self._order.covers(record.epoch - 1)
+        clean = record.mistakes == 0 or self.order.no_mistake_left
+        all_seen = clean and self.order.covers(record.epoch - 1)
         # a strict tie passes over scores of 0 on the wrong side, and an explicit order may leave samples out
-        sure = self._engine.task.tie != "strict" and all_seen
+        sure = self.problem.rule.tie != "strict" and all_seen
         if clean and (sure or not self._any_wrong()):
             return Verdict.SEPARATED
-        if self._order.repeats or all_seen:
+        if self.order.repeats or all_seen:
             before = self._seen.setdefault(self._digest(), record.epoch)
             self.cycle = (before, record.epoch) if before < record.epoch else None
         if self.cycle is None and record.epoch < self._max_epochs:
@@ -281,182 +282,89 @@ class Run(ABC, Generic[_R]):
             return Verdict.NOT_SEPARABLE
         return verdict
 
-    def _validation_error(self) -> float | None:
-        if self._validation is None:
-            return None
-        wrong, count = self._validation_counts(*self._validation)
-        return wrong / count
+    def _digest(self) -> str:
+        return self.problem.digest(self.weights)
 
-    def _selected(self, log: Any) -> Any:
-        if self._select == "last":
-            return self.current()
-        if self._select == "pocket":
-            return log.pocket()
-        if self._select != "best-validation":
-            return self._averaged() if self._select == "averaged" else log.voted()
-        judged = [record for record in self.history if record.validation_error is not None]
-        if not judged:
-            raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
-        best = min(judged, key=lambda record: (record.validation_error, record.epoch))
-        return self._after_epoch(log, best.epoch)
-
-    def _averaged(self) -> Any:
-        return self.log().averaged()
-
-    def _after_epoch(self, log: Any, epoch: int) -> Any:
-        return log.state_at(sum(record.mistakes for record in self.history[:epoch]))
-
-
-class RuleRun(Run[RuleResult]):
-    """A run in progress: call :meth:`epoch` until there is a verdict, then ask for the :meth:`result`.
-
-    ``cost`` is what an error on each sample costs, for the pocket; ``prove`` decides whether the samples are separable,
-    if the run ends without separating them.
-    """
-
-    _results = RuleResult
-    _misfit = "another lr or by an earlier version"
-
-    def __init__(
-        self,
-        engine: Engine,
-        start: Weights,
-        order: Order,
-        *,
-        max_epochs: int,
-        select: str,
-        cost: Tensor,
-        validation: tuple[Rows, Tensor] | None = None,
-        prove: Callable[[], Certificate] | None = None,
-    ) -> None:
-        total = 0.0 if start.at_zero else math.nan
-        super().__init__(
-            engine, start, order, max_epochs=max_epochs, select=select, cost=cost, scale=engine.task.space.scale,
-            total=total, seen={engine.digest(): 0}, validation=validation,
-        )  # fmt: skip
-        self._engine: Engine = engine
-        self._prove = prove
-        self._certificate: Certificate | None = None
-        self._mistakes: list[Mistakes] = []
-        self._unsaved: list[Mistakes] = []
-        self._saved: list[tuple[Tensor, ...]] = []
-
-    def _pass(self, presented: int) -> int:
-        made = 0
-        for chunk in self._order.epoch(len(self.history), self._engine.mistakes):
-            found = self._engine.run(chunk)
-            if len(found):
-                self._mistakes.append(found.later(presented))
-                self._unsaved.append(self._mistakes[-1])
-                self._total += self._engine.task.total(found.sample)
-            made += len(found)
-            presented += len(chunk)
-        self._ends.append(presented)
-        return made
-
-    @property
-    def rows(self) -> Rows:
-        """The training samples."""
-        return self._engine.task.space.rows
-
-    def current(self) -> Model:
-        """The model with the weights as they are now."""
-        return self._engine.model()
-
-    def training_scores(self) -> Tensor:
-        """Scores of the training samples now: (N, K), K = 1 for two classes."""
-        return self._engine.training_scores() * self._scale
-
-    def survey(self) -> tuple[float, float]:
-        """The mean perceptron criterion and the smallest slack on the training samples now."""
-        loss, slack = self._engine.survey()
-        return loss * self._scale, slack * self._scale
-
-    def weight(self) -> Tensor:
-        """The weight as it is now, on the host."""
-        weight, *_ = self._engine._numbers()
-        return weight.to(self.rows.dtype) * self._scale
-
-    @cached_property
-    def squared_radius(self) -> float:
-        """R² over the samples that take part, see :meth:`Space.squared_radius`."""
-        return self._engine.task.space.squared_radius(self._order.ids)
-
-    def theory(self, slack: float) -> dict[str, float]:
-        """What the perceptron theorem says of the run so far, given the smallest slack on the training samples.
-
-        ``theory/lower`` ≤ γ* ≤ ``theory/upper`` for the largest margin γ* with the bias in the norm;
-        ``theory/mistakes`` so far; ``theory/bound`` (R² + 2m/η)/γ² with the margin γ reached. What is not known is left
-        out.
-        """
-        record, lr = self.history[-1], self._engine.task.common
-        lower = slack / record.norm if record.norm else -math.inf
-        values = {"theory/lower": lower, "theory/mistakes": self._counted()}
-        if record.upper is not None:
-            values["theory/upper"] = record.upper
-            if lower > 0 and lr is not None:
-                values["theory/bound"] = (self.squared_radius + 2 * self._engine.task.margin / lr) / lower**2
-        return {name: value for name, value in values.items() if math.isfinite(value)}
-
-    def _counted(self) -> float:
-        """The mistakes so far, as the mistake bound counts them."""
-        return float(sum(past.mistakes for past in self.history))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume exactly, as tensors and plain types."""
-        weights = {"engine": self._engine.state_dict(), "start": [self._start.weight, self._start.bias]}
-        return {**super().state_dict(), **weights, "mistakes": self._compressed_parts()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Resume from a :meth:`state_dict`, on the same data."""
-        if "sums" in state:
-            raise ValueError("the saved run was made with log='off', which there is no more; start it anew")
-        super().load_state_dict(state)
-        self._engine.load_state_dict(state["engine"])
-        self._mistakes, self._saved = [self._decompressed(state["mistakes"])], list(state["mistakes"])
-        self._start = Weights(*(values.to(self._engine.task.y.device) for values in state["start"]))
-        self._unsaved = []
+    def _any_wrong(self) -> bool:
+        return bool(self.problem.mistakes(self.weights, PerceptronRule("sign"))[self.order.ids].any())
 
     def _proof(self, verdict: Verdict) -> Certificate | None:
         if self._prove is not None and self._certificate is None and verdict is not Verdict.SEPARATED:
             self._certificate = self._prove()
         return self._certificate
 
-    def _norm(self) -> float:
-        return self._engine.norm()
+    def _validation_error(self) -> float | None:
+        if self._validation is None:
+            return None
+        wrong, count = self._validation_counts(*self._validation)
+        return wrong / count
 
-    def _digest(self) -> bytes:
-        return self._engine.digest()
-
-    def _any_wrong(self) -> bool:
-        return bool(self._engine.wrong_decisions()[self._order.ids].any())
-
-    def _validation_counts(self, rows: Rows, y: Tensor) -> tuple[int, int]:
-        scores = self._engine.scores(rows)
+    def _validation_counts(self, samples: Rows, y: Tensor) -> tuple[int, int]:
+        scores = self.problem.scores(self.weights, samples)
         if not torch.isfinite(scores).all():
             raise ValueError("scores of the validation samples are not finite; scale validation X down")
-        return int((decisions(scores, self._engine.task.space.classes) != y).sum()), len(y)
+        labels = tpf.decide(scores[:, 0]) if self.problem.num_classes is None else tpf.decide_class(scores)
+        return int((labels != y).sum()), len(y)
 
-    def _compressed_parts(self) -> list[tuple[Tensor, ...]]:
-        """The mistakes since each state that was saved: what the task does not know, in 32 bits where that is exact."""
-        if self._unsaved:
-            part, self._unsaved = Mistakes.joined(self._unsaved), []
-            columns = [part.sample, part.step, *([] if self._engine.task.space.classes is None else [part.wrong])]
-            if max(self._ends, default=0) < 2**31:
-                # on the CPU, so that a run resumes on any device, and by numpy, which wakes no threads
-                columns = [torch.from_numpy(column.cpu().numpy().astype(np.int32)) for column in columns]
-            self._saved.append(tuple(columns))
-        return list(self._saved)
+    def _selected(self, log: MistakeLog) -> Model:
+        if self._select == "last":
+            return self.current()
+        if self._select == "pocket":
+            return log.pocket()
+        if self._select != "best-validation":
+            return self._averaged() if self._select == "averaged" else log.voted()
+        validated = [record for record in self.history if record.validation_error is not None]
+        if not validated:
+            raise ValueError("select='best-validation' needs validation data, and no epoch was validated")
+        best = min(validated, key=lambda record: (record.validation_error, record.epoch))
+        return self._after_epoch(log, best.epoch)
 
-    def _decompressed(self, parts: Sequence[tuple[Tensor, ...]]) -> Mistakes:
-        task = self._engine.task
-        if not parts:
-            return Mistakes.of((), task.y.device)
-        sample, step, *wrong = (torch.cat(column).to(task.y) for column in zip(*parts, strict=True))
-        return Mistakes(sample, step, partial(task.signed, sample), *(wrong or [-task.y[sample]]))
+    def _averaged(self) -> Model:
+        return self.log().averaged()
 
-    def log(self) -> MistakeLog:
-        """The mistakes so far."""
-        task = self._engine.task
-        mistakes = Mistakes.joined(self._mistakes, task.y.device)
-        return MistakeLog.of(task.space, task.y, self._start, mistakes, self._ends, self._cost)
+    def _after_epoch(self, log: MistakeLog, epoch: int) -> Model:
+        return log.state_at(sum(record.mistakes for record in self.history[:epoch]))
+
+    # --- to be resumed ---
+
+    @cached_property
+    def _data(self) -> Any:
+        return self.samples.hash(torch.from_numpy(self.problem.y))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to resume exactly, as tensors and plain types."""
+        mistakes = self.log().mistakes
+        return {
+            "data": self._data,
+            "about": self.problem.describe(),
+            "start": self.start.state_dict(),
+            "weights": self.weights.state_dict(),
+            "mistakes": {name: torch.from_numpy(column) for name, column in mistakes._asdict().items()},
+            "ends": list(self._ends),
+            "history": [astuple(record) for record in self.history],
+            "seen": dict(self._seen),
+            "cycle": self.cycle,
+            "verdict": None if self.verdict is None else self.verdict.value,
+            "order": self.order.state_dict(),
+            "total": self._total,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a :meth:`state_dict`, on the same data and with the same options."""
+        if "about" not in state:
+            raise ValueError("the saved run was made by an earlier version of torchperc; start it anew")
+        if state["data"] != self._data:
+            raise ValueError("the saved run belongs to other data: X and y are not those it was made on")
+        about = self.problem.describe()
+        for name, value in state["about"].items():
+            if about.get(name) != value:
+                raise ValueError(f"the saved run was made with {name}={value!r}, found {about.get(name)!r}")
+        self.start.load_state_dict(state["start"])
+        self.weights.load_state_dict(state["weights"])
+        self._found = [Mistakes(**{name: column.cpu().numpy() for name, column in state["mistakes"].items()})]
+        self._ends, self._seen = list(state["ends"]), dict(state["seen"])
+        self.history = [EpochRecord(*record) for record in state["history"]]
+        self.cycle = None if state["cycle"] is None else (state["cycle"][0], state["cycle"][1])
+        self.verdict = None if state["verdict"] is None else Verdict(state["verdict"])
+        self.order.load_state_dict(state["order"])
+        self._total = state["total"]

@@ -16,8 +16,8 @@ from torch import Tensor
 from torchperc._checks import Data, check_choice, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
 from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
-from torchperc.rules.problem import dtype_of, with_bias_step, zero_net
-from torchperc.rules.spaces import LinearSpace, Space
+from torchperc.rules.make_problem import bias_step_of, dtype_of, zero_net
+from torchperc.rules.problem import Problem
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import compiling, jobs
 from torchperc.samples.parts import as_rows
@@ -152,8 +152,7 @@ def sweep(
         "max_epochs": check_int("max_epochs", max_epochs, at_least=1),
     }
     rows = as_rows(X, dtype=dtype_of(X, dtype))
-    net = zero_net(rows, num_classes)
-    space = with_bias_step(LinearSpace(rows, num_classes, 0.0), net, bias_step, torch.arange(len(rows)))
+    beta = bias_step_of(zero_net(rows, num_classes), bias_step, rows, np.arange(len(rows)))
     labels = check_labels(y, len(rows), num_classes).to(rows.device)
     if seeds is not None and orders is not None:
         raise ValueError("orders and seeds are two ways to order the samples; give one of them")
@@ -169,7 +168,10 @@ def sweep(
         outcomes = _run(members, rows, labels, table, num_classes, options)
     mistakes, epochs, verdicts, weights, biases = zip(*outcomes, strict=True)
     weight, bias = (torch.stack(values).to(rows.device) for values in (weights, biases))
-    radius, margins = math.sqrt(space.squared_radius()), _margins(space, labels, weight, bias).cpu()
+    ones = np.ones(len(labels))
+    problem = Problem(rows, labels.cpu().numpy(), num_classes, ones, ones, bias_step=beta)
+    radius = math.sqrt(problem.squared_radius(np.arange(len(labels))))
+    margins = _margins(problem, labels, weight, bias).cpu()
     counts = torch.tensor(mistakes), torch.tensor(epochs)
     return Sweep(members, *counts, verdicts, weight, bias, radius, margins, options, table)
 
@@ -229,18 +231,18 @@ def _solo(member: Member, table: Tensor | None, options: dict[str, Any]) -> Rule
     return RuleTrainer(order=order, seed=member.seed or 0, lr=member.lr, margin=member.margin, **options)
 
 
-def _margins(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """The smallest slack of each member over the length of its weights, some members at a time: (M,)."""
-    size = max(1, _SCORES // (len(y) * space.outputs))
+def _margins(problem: Problem, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Return the smallest functional margin of each member over the norm of its weights: (M,)."""
+    size = max(1, _SCORES // (len(y) * problem.outputs))
     parts = zip(weight.split(size), bias.split(size), strict=True)
-    slack = torch.cat([_slacks(space, y, *part) for part in parts])
-    offset = bias.double().square().sum(1) / space.bias_scale if space.bias_scale else 0.0
+    slack = torch.cat([_least_margins(problem, y, *part) for part in parts])
+    offset = bias.double().square().sum(1) / problem.bias_step if problem.bias_step else 0.0
     length = (weight.double().square().sum((1, 2)) + offset).sqrt()
     return torch.where(length > 0, slack / length, 0.0)
 
 
-def _slacks(space: Space, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    scores = space.rows.scores(weight.flatten(0, 1), bias.flatten()).double()
-    if space.classes is not None:
-        scores = scores.unflatten(1, (len(weight), space.classes))
+def _least_margins(problem: Problem, y: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    scores = problem.samples.scores(weight.flatten(0, 1), bias.flatten()).double()
+    if problem.num_classes is not None:
+        scores = scores.unflatten(1, (len(weight), problem.num_classes))
     return tpf.slacks(scores, y[:, None].expand(-1, len(weight))).amin(0)

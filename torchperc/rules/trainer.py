@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from torch import Tensor, nn
 
-from torchperc._checks import Data, check_bool, check_choice, check_int, check_labels, check_number
-from torchperc.rules import problem
-from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS, TIES
-from torchperc.rules.distributed import start_mixing
-from torchperc.rules.engines.choice import choose_engine
-from torchperc.rules.engines.reference import Engine, Task
-from torchperc.rules.kernels import Kernel
+from torchperc._checks import Data, check_bool, check_choice, check_int, check_number
+from torchperc.rules import make_problem as make
+from torchperc.rules.conventions import BIAS_STEPS, DISTRIBUTED, ENGINES, MIXINGS, SELECTS
+from torchperc.rules.decision import PerceptronRule
+from torchperc.rules.engines import Engine, choose_engine
+from torchperc.rules.kernel import Kernel, KernelProblem
+from torchperc.rules.mixing import start_mixing
 from torchperc.rules.models import Net, OwnRule
-from torchperc.rules.online import Stream, new_stream
-from torchperc.rules.orders import Order, all_numbers, check_order
-from torchperc.rules.progress import bar
-from torchperc.rules.run import RuleResult, RuleRun
-from torchperc.rules.spaces import Space, Weights
+from torchperc.rules.online import Stream
+from torchperc.rules.orders import Order, check_order
+from torchperc.rules.problem import Weights
+from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
+from torchperc.samples.parts import PartRows
+from torchperc.samples.rows import Rows
 
 
 class RuleTrainer:
@@ -32,8 +34,8 @@ class RuleTrainer:
     one coefficient per support vector.
 
     Args:
-        max_epochs: at most so many; training ends earlier after an epoch without a mistake or when weights repeat.
-        lr: the learning rate η. From zero weights it only scales the result: the mistakes are the same for every η.
+        max_epochs: maximum number of epochs; training ends earlier after one without a mistake or when weights recur.
+        lr: learning rate η. From zero weights it only scales the result: the mistakes are the same for every η.
         tie: what is a mistake: ``"update"`` y·s ≤ 0, ``"sign"`` decision ≠ y, ``"strict"`` y·s < 0.
         bias_step: ``"unit"`` η·y, ``"radius"`` η·y·R² with R the largest ‖x‖, ``"none"``. By default ``"unit"`` for a
             net with a bias, else ``"none"``.
@@ -43,16 +45,12 @@ class RuleTrainer:
         engine: how epochs are computed; the mistakes are the same. ``"reference"``: a plain loop in torch, any device
             and type. ``"compiled"``: the same loop compiled by numba for float32 and float64; samples on a device are
             copied to the CPU once, and the weights back at the end. ``"auto"``: ``"compiled"`` for these types, else
-            ``"reference"``. Or an engine of your own: a subclass of
-            :class:`~torchperc.rules.engines.LinearEngine`, or a function from its arguments, task and start, to one.
-        seed: of shuffled and random orders.
-        margin: the slack y·s that every sample must exceed; 0 is the classic rule.
+            ``"reference"``. Or a function of yours, see :mod:`torchperc.rules.engines`.
+        seed: random seed of shuffled and random orders.
+        margin: the functional margin y·s that every sample must exceed; 0 is the classic rule.
         class_weight: a factor per label for its updates, as ``{label: factor}``, or ``"balanced"`` for N/(K·N_label).
         kernel: ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), ``"linear"``, or a function from (N, d) and
             (M, d) to (N, M); then the net is ``None``.
-        degree: of the polynomial kernel; 3 by default.
-        gamma: of the rbf kernel; 1 by default.
-        progress: show a progress bar on standard error; by default for data larger than memory if that is a terminal.
         prove: if the data are not separated, find out whether they can be: the verdict becomes ``NOT_SEPARABLE`` if it
             is proved that they cannot, and the result has the certificate. For linear nets.
         distributed: ``"mix"`` in a process group of ``torch.distributed``, where each process gives :meth:`fit` its own
@@ -60,6 +58,7 @@ class RuleTrainer:
             message of the size of the weights. All processes end with the same weights; the mistakes are other than in
             one process, with the same bound for Σ μ·k. The log numbers the samples of all processes one after another.
         mixing: with ``"mix"``, the weight μ of a process: ``"uniform"``, or by its number of ``"mistakes"``.
+        kernel_options: ``degree`` of the polynomial kernel (default 3), ``gamma`` of the rbf kernel (default 1).
 
     Example:
         >>> import torchperc as tp
@@ -80,60 +79,58 @@ class RuleTrainer:
         bias_step: str | None = None,
         order: str | Sequence[Any] | Tensor | np.ndarray[Any, Any] = "given",
         select: str = "last",
-        engine: str | Callable[[Task, Weights], Engine] = "auto",
+        engine: str | Engine = "auto",
         seed: int = 0,
         *,
         margin: float = 0.0,
         class_weight: Mapping[int, float] | str | None = None,
         kernel: str | Callable[[Any, Any], Any] | None = None,
-        degree: int | None = None,
-        gamma: float | None = None,
-        progress: bool | None = None,
         prove: bool = False,
         distributed: str | None = None,
         mixing: str = "uniform",
+        **kernel_options: Any,
     ) -> None:
         self.max_epochs = check_int("max_epochs", max_epochs, at_least=1)
         self.lr = check_number("lr", lr, above=0)
-        self.tie = check_choice("tie", tie, TIES)
+        self.rule = PerceptronRule.checked(tie, margin)
         self.bias_step = None if bias_step is None else check_choice("bias_step", bias_step, BIAS_STEPS)
         self.order = check_order(order)
         self.select = check_choice("select", select, SELECTS)
         self.engine = engine if callable(engine) else check_choice("engine", engine, ENGINES)
         self.seed = check_int("seed", seed, at_least=0)
-        self.margin = check_number("margin", margin, at_least=0)
-        if self.margin and tie == "sign":
-            raise ValueError(
-                f"margin={margin} has no effect with tie='sign', which looks at the decision only; "
-                "use tie='update' or tie='strict'"
-            )
-        self.class_weight = check_class_weight(class_weight)
-        self.kernel = _kernel(kernel, degree, gamma)
-        self.progress = None if progress is None else check_bool("progress", progress)
+        self.class_weight = make.check_class_weight(class_weight)
+        self.kernel = Kernel.checked(kernel, kernel_options)
         self.prove = check_bool("prove", prove)
-        if self.prove and kernel is not None:
-            raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
         self.distributed = None if distributed is None else check_choice("distributed", distributed, DISTRIBUTED)
         self.mixing = check_choice("mixing", mixing, MIXINGS)
-        self._check_own_engine()
-        self._check_distributed()
-        self._streams: WeakKeyDictionary[nn.Module, Stream] = WeakKeyDictionary()
-
-    def _check_own_engine(self) -> None:
-        if callable(self.engine) and self.kernel is not None:
-            raise ValueError(f"engine={self.engine!r} cannot run kernel={self.kernel.name!r}; use engine='auto'")
-
-    def _check_distributed(self) -> None:
-        """Refuse options that have no meaning in several processes."""
+        if self.kernel is not None:
+            self._refuse_with_kernel()
         if self.mixing != "uniform" and self.distributed is None:
-            raise ValueError(
-                f"mixing={self.mixing!r} needs distributed='mix', found {self.distributed!r}; leave it out"
-            )
-        if self.distributed is None:
-            return
+            raise ValueError(f"mixing={mixing!r} needs distributed='mix', found {distributed!r}; leave it out")
+        if self.distributed is not None:
+            self._refuse_distributed()
+        self._streams: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
+
+    @property
+    def tie(self) -> str:
+        """What is a mistake, see the class."""
+        return self.rule.tie
+
+    @property
+    def margin(self) -> float:
+        """The functional margin that every sample must exceed."""
+        return self.rule.margin
+
+    def _refuse_with_kernel(self) -> None:
+        if self.prove:
+            raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
+        if self.engine not in ("auto", "reference"):
+            raise ValueError(f"engine={self.engine!r} cannot run kernels; use engine='auto'")
+
+    def _refuse_distributed(self) -> None:
         order = self.order if isinstance(self.order, str) else "explicit"
         for what, refused, why in (
-            (f"kernel={self.kernel and self.kernel.name!r}", self.kernel is not None, "support vectors are not shared"),
+            ("a kernel", self.kernel is not None, "support vectors are not shared"),
             ("prove=True", self.prove, "the proof needs all samples in one process"),
             (f"order={order!r}", order not in ("given", "shuffled"), "each process orders its own samples"),
             (f"select={self.select!r}", self.select in ("voted", "pocket"), "weights are mixed after a pass"),
@@ -171,54 +168,12 @@ class RuleTrainer:
         if self.select == "best-validation" and validation is None:
             raise ValueError("select='best-validation' needs validation=(X, y)")
         run = self.start(net, X, y, validation=validation, sample_weight=sample_weight, num_classes=num_classes)
-        with bar(run.rows, self.progress) as after_epoch:
+        with _progress(run.samples) as after_epoch:
             while run.verdict is None:
                 after_epoch(run.epoch())
-        result, target = run.result(), cast("Any", net)  # one with a rule of its own brings its own result
-        if target is not None:
-            result.write_to(target)
-        return result
-
-    def partial_fit(self, net: Net | OwnRule, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
-        """Online learning: one pass over these samples, which may be of one class only.
-
-        ``select`` may be ``"last"``, or ``"averaged"`` and ``"voted"`` over all calls with this net; they start anew if
-        its weights were changed in between. The result's log is that of this call.
-
-        Example:
-            >>> import torchperc as tp
-            >>> net, trainer = tp.Perceptron(2), tp.RuleTrainer()
-            >>> trainer.partial_fit(net, [[2, 1]], [1]).mistakes, trainer.partial_fit(net, [[1, 1]], [1]).mistakes
-            (1, 0)
-        """
-        target: Any = net
-        known = self._streams.get(target) if isinstance(net, nn.Module) else None
-        stream = known if known is not None and known.fits(target) else new_stream(net)
-        result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
-        if stream is not known:
-            self._streams[target] = stream
-        return result
-
-    def learn_chunk(
-        self,
-        stream: Any,
-        net: Net | OwnRule,
-        X: Data,
-        y: Data,
-        *,
-        sample_weight: Data | None = None,
-    ) -> RuleResult:
-        """:meth:`partial_fit` with a stream that the caller keeps."""
-        self.check_stream()
-        target: Any = net
-        if isinstance(stream, Stream):
-            result = stream.learn(self, target, X, y, sample_weight)
-        else:  # of a net with a rule of its own
-            run = self.start(net, X, y, sample_weight=sample_weight, online=stream)
-            run.epoch()
-            result = stream.take(run.result(), self.select)
-        result.write_to(target)
-        stream.remember(target)
+        result = run.result()
+        if net is not None:
+            result.write_to(net)
         return result
 
     def start(
@@ -230,90 +185,149 @@ class RuleTrainer:
         validation: tuple[Data, Data] | None = None,
         sample_weight: Data | None = None,
         num_classes: int | None = None,
-        online: Any = None,
     ) -> RuleRun:
-        """A run before its first epoch; everything is checked, nothing is changed.
+        """Return a run before its first epoch; everything is checked, nothing is changed.
 
-        With ``distributed``, a collective call. ``online`` is the stream of a net with a rule of its own.
+        With ``distributed``, a collective call.
         """
         if not isinstance(net, Net) and isinstance(net, OwnRule):
-            own = {"sample_weight": sample_weight, "num_classes": num_classes, "online": online}
+            own = {"sample_weight": sample_weight, "num_classes": num_classes}
             run: RuleRun = net.start_rule(self, X, y, validation=validation, **own)
             return run
         if self.distributed is not None:
             return start_mixing(self, net, X, y, validation, sample_weight)
+        start: Any = None
         if self.kernel is not None:
-            space, start = problem.kernel_problem(net, X, self.kernel, num_classes)
+            samples, classes = make.kernel_samples(net, X, num_classes)
         elif num_classes is not None:
             raise ValueError(f"num_classes={num_classes} needs a kernel; a net has its number of classes already")
         else:
-            space, start = problem.linear_problem(net, X, to_cpu=self.engine in ("auto", "compiled"))
-        scale = self.lr if start.at_zero else 1.0
-        task, factors, ids = self.make_task(net, replace(space, scale=scale), y, sample_weight, both=True)
-        space, labels = task.space, task.y
-        held = problem.held_out(validation, space)
-        problem.warn_if_stuck(self.tie, self.margin, start, stacklevel=4)
-        prove = problem.prover(space, start, labels, ids) if self.prove else None
-        options: dict[str, Any] = {"max_epochs": self.max_epochs, "select": self.select, "cost": factors}
-        options |= {"validation": held, "prove": prove}
-        order = Order(self.order, ids, self.seed, self.max_epochs, problem.part_bounds(space.rows, self.order))
-        return RuleRun(choose_engine(self.engine, task, start), start, order, **options)
+            start, samples, classes = self._linear(net, X)
+        scale = 1.0 if start is not None and start.any_nonzero else self.lr
+        problem, ids = make.make_problem(self, net, samples, y, sample_weight, num_classes=classes, scale=scale)
+        engine: Engine = choose_engine(self.engine, problem)
+        if isinstance(problem, KernelProblem):
+            start, engine = problem.start(), KernelProblem.learn
+        elif problem.can_compile:
+            start = problem.laid_out(start)
+        make.warn_if_stuck(self.rule, start, stacklevel=4)
+        order = Order(self.order, ids, self.seed, self.max_epochs, make.chunk_bounds(samples, self.order))
+        return RuleRun(
+            problem,
+            start,
+            engine,
+            order,
+            max_epochs=self.max_epochs,
+            select=self.select,
+            validation=make.check_validation(validation, problem),
+            prove=make.prover(problem, start, ids) if self.prove else None,
+            conventions=self.conventions(),
+        )
 
-    def make_task(
-        self, net: Any, space: Space, y: Data, sample_weight: Data | None, *, both: bool
-    ) -> tuple[Task, Tensor, Tensor]:
-        """What to learn in a space of checked samples, the weight of each sample, and the samples that take part.
+    def _linear(self, net: Any, X: Data) -> tuple[Weights, Rows, int | None]:
+        """Return the weights of a net, checked samples and the number of classes."""
+        net = make.check_net(net)
+        start = make.weights_of(net, to_cpu=self.engine in ("auto", "compiled"))
+        samples = make.samples_for(net, start, X)
+        classes = getattr(net, "num_classes", None) or (len(start.weight) if len(start.weight) > 1 else None)
+        return start, samples, classes
 
-        Args:
-            net: that is trained, ``None`` with a kernel.
-            space: of its weights, with their scale; the bias step is added.
-            y: the labels, unchecked.
-            sample_weight: a factor per sample.
-            both: whether at least two classes are required.
+    def conventions(self) -> dict[str, Any]:
+        """Return the conventions by name, as a saved log holds them.
+
+        Example:
+            >>> RuleTrainer(tie="sign").conventions()["tie"]
+            'sign'
         """
-        labels = check_labels(y, len(space.rows), space.classes, both=both).to(space.rows.device)
-        factors = problem.sample_factors(labels, sample_weight, self.class_weight, space.classes)
-        ids = all_numbers(labels)
-        if sample_weight is not None or self.class_weight is not None:
-            ids = ids[factors > 0]
-            if not len(ids) or (both and labels[ids].min() == labels[ids].max()):
-                left = "one class only; at least two classes are required" if both else "no sample"
-                raise ValueError(f"sample_weight and class_weight leave {left}")
-        space = problem.with_bias_step(space, net, self.bias_step, ids)
-        coefs = problem.check_steps(self.lr, factors, space)
-        margin = problem.learning_margin(self.margin, space)
-        return Task(space, labels, factors if space.scale != 1.0 else coefs, self.tie, margin), factors, ids
+        order = self.order if isinstance(self.order, str) else "explicit"
+        bias = {} if self.bias_step is None else {"bias_step": self.bias_step}
+        rest = {"order": order, "seed": self.seed, "select": self.select, "max_epochs": self.max_epochs}
+        return {"tie": self.tie, **bias, "lr": self.lr, "margin": self.margin, **rest}
+
+    # --- online ---
+
+    def partial_fit(self, net: Net | OwnRule, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
+        """Learn online: one pass over these samples, which may be of one class only.
+
+        ``select`` may be ``"last"``, or ``"averaged"`` and ``"voted"`` over all calls with this net; they start anew if
+        its weights were changed in between. The result's log is that of this call.
+
+        Example:
+            >>> import torchperc as tp
+            >>> net, trainer = tp.Perceptron(2), tp.RuleTrainer()
+            >>> trainer.partial_fit(net, [[2, 1]], [1]).mistakes, trainer.partial_fit(net, [[1, 1]], [1]).mistakes
+            (1, 0)
+        """
+        known = self._streams.get(net) if isinstance(net, nn.Module) else None
+        stream = known if known is not None and known.fits(net) else self.new_stream(net)
+        result = self.learn_chunk(stream, net, X, y, sample_weight=sample_weight)
+        if stream is not known:
+            self._streams[net] = stream  # type: ignore[index]  # a net that was learned is a module
+        return result
+
+    @staticmethod
+    def new_stream(net: object) -> Any:
+        """Return the beginning of online learning with a net."""
+        return net.rule_stream() if not isinstance(net, Net) and isinstance(net, OwnRule) else Stream()
+
+    def learn_chunk(self, stream: Any, net: Any, X: Data, y: Data, *, sample_weight: Data | None = None) -> RuleResult:
+        """:meth:`partial_fit` with a stream that the caller keeps."""
+        self.check_stream()
+        if not isinstance(stream, Stream):  # of a net with a rule of its own
+            run = net.start_rule(self, X, y, sample_weight=sample_weight, online=stream)
+            run.epoch()
+            result: RuleResult = stream.take(run.result(), self.select)
+        else:
+            result = self._learn_linear(stream, net, X, y, sample_weight)
+        result.write_to(net)
+        stream.remember(net)
+        return result
+
+    def _learn_linear(self, stream: Stream, net: Any, X: Data, y: Data, sample_weight: Data | None) -> RuleResult:
+        start, samples, classes = self._linear(net, X)
+        if stream.weights is None:
+            make.warn_if_stuck(self.rule, start, stacklevel=5)
+        start, scale = stream.begin(start, self.lr)
+        start = Weights(*(values.to(samples.device) for values in start))
+        problem, ids = make.make_problem(
+            self, net, samples, y, sample_weight, num_classes=classes, scale=scale, both=False
+        )
+        if problem.can_compile:
+            start = problem.laid_out(start)
+        return stream.learn(problem, start, choose_engine(self.engine, problem), ids, self.select)
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""
-        if self.distributed:
-            raise ValueError(f"distributed={self.distributed!r} needs all samples of each process at once; use fit")
         for what, asked in (
+            (f"distributed={self.distributed!r}", self.distributed is not None),
             (f"select={self.select!r}", self.select in ("pocket", "best-validation")),
             ("bias_step='radius'", self.bias_step == "radius"),
-            ("class_weight='balanced'", self.class_weight == "balanced"),
+            ("class_weight='balanced'", isinstance(self.class_weight, str)),
+            ("a kernel", self.kernel is not None),
+            ("an order other than 'given'", not isinstance(self.order, str) or self.order != "given"),
         ):
             if asked:
                 raise ValueError(f"{what} needs all samples, which partial_fit never sees together; use fit")
-        if self.kernel is not None:
-            raise ValueError("partial_fit with a kernel would have to keep its support vectors; use fit")
-        if not isinstance(self.order, str) or self.order != "given":
-            raise ValueError("partial_fit presents samples as they come; use order='given'")
 
 
-def _kernel(kernel: str | Callable[[Any, Any], Any] | None, degree: int | None, gamma: float | None) -> Kernel | None:
-    for name, value, owner in (("degree", degree, "poly"), ("gamma", gamma, "rbf")):
-        if value is not None and kernel != owner:
-            raise ValueError(f"{name}={value!r} needs kernel={owner!r}, found kernel={kernel!r}; leave it out")
-    return None if kernel is None else Kernel(kernel, 3 if degree is None else degree, 1.0 if gamma is None else gamma)
+@contextmanager
+def _progress(samples: Any) -> Iterator[Callable[[EpochRecord], None]]:
+    """Show a progress bar on standard error for data larger than memory, if that is a terminal."""
+    if not isinstance(samples, PartRows) or not sys.stderr.isatty():
+        yield lambda record: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
 
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("epoch 1", total=len(samples))
+        samples.watch = lambda done, total: progress.update(task, completed=done, total=total)
 
-def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
-    """``class_weight`` if it is ``None``, ``"balanced"`` or a factor per label."""
-    if class_weight is None:
-        return None
-    if isinstance(class_weight, str):
-        return check_choice("class_weight", class_weight, ("balanced",))
-    if not isinstance(class_weight, Mapping):
-        raise TypeError(f"class_weight must be a mapping {{label: factor}}, found {type(class_weight).__name__}")
-    return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
+        def after_epoch(record: EpochRecord) -> None:
+            said = f"epoch {record.epoch + 1} (last epoch: {record.mistakes:,} mistakes)"
+            progress.update(task, completed=0, description=said)
+
+        try:
+            yield after_epoch
+        finally:
+            samples.watch = lambda done, total: None

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import check_float_dtype, check_int, check_number
-from torchperc.rules.log import (
+from torchperc.sequences.base import (
     Log,
     check_fit,
     holds_integers,

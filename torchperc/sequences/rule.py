@@ -12,7 +12,8 @@ from torch import Tensor
 
 from torchperc._checks import check_sample_weight
 from torchperc.rules.orders import Order
-from torchperc.rules.run import RuleResult, Run
+from torchperc.rules.run import RuleResult
+from torchperc.sequences.base import Run
 from torchperc.sequences.engines import Engine, Task, engine_of
 from torchperc.sequences.layout import Array, Sequences, flat_tags, with_lengths
 from torchperc.sequences.log import ChainLog, ChainModel, Found, VotedChain
@@ -90,6 +91,8 @@ class ChainRun(Run[ChainResult]):
         """The training sequences."""
         return self._engine.task.sequences
 
+    samples = rows
+
     @property
     def weights(self) -> ChainWeights:
         """The weights as they are now, before they are scaled; not to be written to."""
@@ -98,7 +101,7 @@ class ChainRun(Run[ChainResult]):
     def _pass(self, presented: int) -> int:
         made = 0
         for chunk in self._order.epoch(len(self.history)):
-            found = self._engine.run(chunk.numpy())
+            found = self._engine.run(chunk)
             self._parts.append(found._replace(step=found.step + presented))
             made, presented = made + len(found.sequence), presented + len(chunk)
             self._total += float(self._cost[found.sequence].sum()) * (self._lr / self._scale)
@@ -287,7 +290,7 @@ def start_run(
 
 def order_of(trainer: RuleTrainer, numbers: Array) -> Order:
     """The order in which a trainer presents some sequences."""
-    return Order(trainer.order, torch.from_numpy(numbers), trainer.seed, trainer.max_epochs)
+    return Order(trainer.order, numbers, trainer.seed, trainer.max_epochs)
 
 
 def check_options(trainer: RuleTrainer, net: ChainNet, num_classes: int | None = None) -> None:

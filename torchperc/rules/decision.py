@@ -1,0 +1,208 @@
+"""Is a sample a mistake, and which class was it predicted as? One rule for Python and for compiled loops.
+
+Engines sum a score in different orders, so their rounded scores differ. A score farther from its limit than a proven
+bound of the rounding error is on the same side for all of them; nearer ones are decided in exact arithmetic. So every
+engine makes the same mistakes by construction.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc._checks import check_choice, check_number, weights_overflow
+from torchperc.nn.functional import TIES
+from torchperc.samples.rows import Rows
+
+UPDATE, SIGN, STRICT = range(3)  # the places of the ties in TIES
+UNCLEAR = -(2**31)
+
+
+class PerceptronRule(NamedTuple):
+    """When a sample is a mistake: its tie and the margin that every sample must exceed.
+
+    Args:
+        tie: ``"update"``: functional margin ≤ margin · ``"strict"``: functional margin < margin · ``"sign"``: the
+            decision is wrong. The functional margin is y·s, or s_y − s_r against the strongest wrong class r.
+        margin: the functional margin that every sample must exceed; 0 is the classic rule.
+    """
+
+    tie: str = "update"
+    margin: float = 0.0
+
+    @classmethod
+    def checked(cls, tie: str, margin: float) -> PerceptronRule:
+        """Return the rule if tie and margin go together."""
+        rule = cls(check_choice("tie", tie, TIES), check_number("margin", margin, at_least=0))
+        if rule.margin and tie == "sign":
+            raise ValueError(
+                f"margin={margin} has no effect with tie='sign', which looks at the decision only; "
+                "use tie='update' or tie='strict'"
+            )
+        return rule
+
+    @property
+    def code(self) -> int:
+        """The tie as compiled loops know it."""
+        return TIES.index(self.tie)
+
+
+def predicted_as(scores, label, tie, margin, error):  # type: ignore[no-untyped-def]  # numba compiles it, too
+    """Return the wrong class a sample is predicted as, or ``label`` if it is no mistake.
+
+    The result is ``UNCLEAR`` if scores with an error of up to ``error`` each leave the decision open.
+
+    Args:
+        scores: one score for labels −1/+1, K scores for class indices; floats, or fractions with ``error=0``.
+        label: the true label.
+        tie: ``UPDATE``, ``SIGN`` or ``STRICT``, see :class:`PerceptronRule`.
+        margin: the functional margin that every sample must exceed.
+        error: the largest error of a score.
+
+    Example:
+        >>> predicted_as([0.0], 1, UPDATE, 0.0, 0.0), predicted_as([0.0], 1, SIGN, 0.0, 0.0)
+        (-1, 1)
+        >>> predicted_as([1.0, 5.0, 5.0], 0, UPDATE, 0.0, 0.0)
+        1
+        >>> predicted_as([1.0, 5.0, 5.0], 0, UPDATE, 0.0, 0.1) == UNCLEAR
+        True
+    """
+    if len(scores) == 1:
+        rival, margin_now, loses_tie = -label, label * scores[0], label < 0  # a score of 0 is decided as +1
+    else:
+        rival = -1
+        for k in range(len(scores)):
+            if k != label and (rival < 0 or scores[k] > scores[rival]):
+                rival = k
+        margin_now, loses_tie = scores[label] - scores[rival], rival < label  # equal scores: the lower index
+    if margin_now > margin + 2 * error:
+        return label
+    if error != 0:
+        if not margin_now < margin - 2 * error:  # or it is NaN
+            return UNCLEAR
+        for k in range(len(scores) if len(scores) > 1 else 0):
+            if k != label and k != rival and not scores[rival] - scores[k] > 2 * error:
+                return UNCLEAR  # which of two wrong classes is the strongest
+    if margin_now < margin or tie == UPDATE or (tie == SIGN and loses_tie):
+        return rival
+    return label
+
+
+# --- how far a rounded score can be off ----------------------------------------------------------------------------
+
+
+class RoundingBound(NamedTuple):
+    """A bound of the rounding error of a score: γ·(‖w‖·radius + |b|) + floor.
+
+    Args:
+        gamma: n·u/(1 − n·u) for sums of n products with unit roundoff u, in any order of summation.
+        radius: at least the norm of the longest sample.
+        floor: what products too small for the type add.
+        limit: a quarter of the largest number of the type.
+        exact: below this size, sums of integers are exact.
+    """
+
+    gamma: float
+    radius: float
+    floor: float
+    limit: float
+    exact: float
+
+    @classmethod
+    def of(cls, samples: Rows) -> RoundingBound:
+        """Return the bound for scores of these samples in their own type."""
+        about = torch.finfo(samples.dtype)
+        unit = max(about.eps / 2, _matmul_roundoff() if about.bits == 32 else 0.0)
+        relative = (samples.terms + 2) * unit
+        gamma = 1.01 * relative / (1 - relative) if relative < 0.5 else math.inf  # 1 % for the bound's own rounding
+        radius = math.sqrt(samples.longest) * (1 + 1e-6) + 2.0**-536 * math.sqrt(samples.width)
+        floor = (samples.terms + 2) * 4 * about.smallest_normal * about.eps
+        return cls(gamma, radius, floor, about.max / 4, 1 / unit)
+
+    def size(self, weight: np.ndarray[Any, Any], bias: np.ndarray[Any, Any]) -> float:
+        """Return at least the largest |w|·|x| + |b| of these weights; 0 if all of them are 0."""
+        flat = weight.reshape(-1)
+        if not flat.any() and not bias.any():
+            return 0.0
+        norm = math.sqrt(flat @ flat) + 2.0**-536 * math.sqrt(flat.size)
+        return norm * self.radius + float(np.abs(bias).max())
+
+    def error(self, size: float) -> float:
+        """Return the largest rounding error of a score of this size."""
+        if size == 0.0:
+            return 0.0
+        return self.gamma * size + self.floor if size < self.limit else math.inf
+
+
+def _matmul_roundoff() -> float:
+    """Return the unit roundoff of matrix products in single precision, which is a setting of torch."""
+    try:
+        chosen = torch.get_float32_matmul_precision()
+    except RuntimeError:  # the settings of one backend were changed by themselves
+        chosen = "medium"
+    return {"highest": 2.0**-24, "high": 2.0**-11}.get(chosen, 2.0**-8)
+
+
+# --- exact decisions ----------------------------------------------------------------------------------------------
+
+
+def exact_score(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: float) -> Fraction:
+    """Return w·x + b in exact arithmetic.
+
+    Example:
+        >>> exact_score(np.array([1e16, 1.0, -1e16]), np.ones(3), 0.5)
+        Fraction(3, 2)
+    """
+    used = (x != 0) & (weight != 0)
+    factors, exponents = [], np.zeros(int(used.sum()) + 1, np.int64)
+    for values, end in ((x, 1.0), (weight, bias)):
+        mantissa, exponent = np.frexp(np.append(values[used], end))
+        factors.append(np.ldexp(mantissa, 53).astype(np.int64).tolist())
+        exponents += exponent.astype(np.int64) - 53
+    lowest = int(exponents.min())
+    shifts = (exponents - lowest).tolist()
+    total = sum((a * b) << shift for a, b, shift in zip(*factors, shifts, strict=True))
+    return total * Fraction(2) ** lowest
+
+
+def decide_exactly(
+    weight: np.ndarray[Any, Any],
+    bias: np.ndarray[Any, Any],
+    x: np.ndarray[Any, Any],
+    label: int,
+    rule: PerceptronRule,
+    largest: float = math.inf,
+) -> int:
+    """Return what :func:`predicted_as` says of the exact scores w·x + b.
+
+    Args:
+        weight: (K, d) in float64, as ``bias`` (K,) and ``x`` (d,).
+        bias: the bias.
+        x: the sample.
+        label: the true label.
+        rule: tie and margin.
+        largest: the largest number of the net's type; a larger score is an error.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        scores = weight @ x + bias
+        size = float((np.abs(weight) @ np.abs(x) + np.abs(bias)).max())
+    if not size <= largest or not math.isfinite(size):
+        raise weights_overflow()
+    terms = len(x) + 2
+    error = 0.0 if size == 0.0 and not weight.any() else 1.01 * terms * (2.0**-53 * size + 2.0**-1070)
+    found = predicted_as(scores.tolist(), label, rule.code, rule.margin, error)
+    if found == UNCLEAR:
+        exact = [exact_score(x, row, float(offset)) for row, offset in zip(weight, bias, strict=True)]
+        found = predicted_as(exact, label, rule.code, rule.margin, 0)
+    return int(found)
+
+
+def host(values: Tensor) -> np.ndarray[Any, Any]:
+    """Return a tensor as a float64 array on the host."""
+    array: np.ndarray[Any, Any] = values.detach().cpu().double().numpy()
+    return array

@@ -1,0 +1,93 @@
+"""Engines present samples to the rule; all make the same mistakes. ``reference`` is the specification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from torchperc.rules.decision import RoundingBound
+from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, Weights
+
+Engine: TypeAlias = Callable[[Any, Any, Array], Mistakes]
+"""(problem, weights, numbers of the samples to present) → mistakes; the weights are changed in place."""
+
+
+def reference(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
+    """Present samples in order and learn from each mistake: the perceptron rule in plain torch, on any device.
+
+    Args:
+        problem: what to learn.
+        weights: where to begin; they are changed in place.
+        ids: the numbers of the samples to present.
+    """
+    found = []
+    for position, i in enumerate(ids.tolist()):
+        predicted = problem.predict(weights, i)  # by the score w·x + b
+        if predicted != problem.y[i]:  # a mistake: w ← w + η·y·x, b ← b + η·y·β
+            problem.update(weights, i, predicted, step=float(problem.steps[i]))
+            found.append(Mistake(i, position, float(problem.coef(i)), predicted))
+    return Mistakes.of(found)
+
+
+class LoopSettings(NamedTuple):
+    """What the compiled loops know of a problem besides samples, labels and step sizes.
+
+    Args:
+        bias_step: the bias step for a step size of 1.
+        tie: ``UPDATE``, ``SIGN`` or ``STRICT``.
+        margin: the functional margin that every sample must exceed.
+        bound: the bound of the rounding error of a score.
+        growth: by how much an update raises a score at most.
+        refresh: the number of mistakes after which the norm of the weights is computed anew.
+    """
+
+    bias_step: float
+    tie: int
+    margin: float
+    bound: RoundingBound
+    growth: float
+    refresh: int
+
+    @classmethod
+    def of(cls, problem: Problem) -> LoopSettings:
+        """Return the settings for a problem."""
+        bound, samples = problem.bound, problem.samples
+        growth = problem.largest_step * (1.5 * bound.radius**2 + problem.bias_step)  # √2 < 1.5 where two classes move
+        refresh = max(64, problem.outputs * samples.width // samples.terms)
+        return cls(problem.bias_step, problem.rule.code, problem.rule.margin, bound, growth, refresh)
+
+
+def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
+    """Present samples in order by a compiled loop; what float64 cannot decide is left to ``reference``."""
+    from torchperc.rules import loops
+
+    learn = loops.learn_two if problem.num_classes is None else loops.learn_classes
+    data = (problem.samples.plain(), ids, problem.y, problem.steps)
+    state = (*problem.loop_weights(weights), LoopSettings.of(problem))
+    at, predicted = np.empty((2, len(ids)), np.int64)
+    position, made = 0, 0
+    while True:
+        position, made = learn(*data, *state, position, at, predicted, made)
+        if position == len(ids):
+            break
+        mistake = reference(problem, weights, ids[position : position + 1])
+        if len(mistake.sample):
+            at[made], predicted[made] = position, mistake.predicted[0]
+            made += 1
+        position += 1
+    sample = ids[at[:made]]
+    return Mistakes(sample, at[:made].copy(), problem.coef(sample), predicted[:made].copy())
+
+
+def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
+    """Return the engine of a name, or the user's own; ``"auto"`` compiles whatever can be compiled."""
+    if callable(engine):
+        return engine
+    if engine == "compiled" and not problem.can_compile:
+        raise ValueError(
+            "engine='compiled' is for linear nets (not kernels and joint features) in float32 or float64 on the CPU, "
+            f"found {problem.samples.dtype} on {problem.samples.device}; use engine='auto'"
+        )
+    return compiled if problem.can_compile and engine != "reference" else reference

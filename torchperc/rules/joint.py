@@ -1,0 +1,117 @@
+"""The rule for joint features φ(x, k): one weight vector for all classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchperc._checks import weights_overflow
+from torchperc.nn import functional as tpf
+from torchperc.rules.decision import host, predicted_as
+from torchperc.rules.models import LinearModel, Model, in_blocks
+from torchperc.rules.problem import Array, Mistakes, Problem, Weights, blocks
+from torchperc.samples.rows import Rows
+
+Features = Callable[[Tensor], Tensor]
+_MOVES = 1024  # updates that are added up together
+
+
+@dataclass(frozen=True, eq=False)
+class JointModel(LinearModel):
+    """One weight vector (1, D) over joint features φ: (N, d) → (N, K, D)."""
+
+    n_features: int = 0
+    features: Features | None = None
+
+    @property
+    def width(self) -> int:
+        """The number of features of a sample."""
+        return self.n_features
+
+    def row_scores(self, samples: Rows) -> Tensor:
+        """Return w·φ(x, k) for every class: (N, K)."""
+        assert self.features is not None
+        phi = self.features
+        return in_blocks(samples, lambda block: phi(block.dense()) @ self.weight[0])
+
+
+@dataclass(frozen=True, eq=False)
+class JointProblem(Problem):
+    """A :class:`Problem` whose updates are w += c·(φ(x, y) − φ(x, r)); a bias is part of φ."""
+
+    features: Features = field(kw_only=True)
+
+    @property
+    def can_compile(self) -> bool:
+        """Joint features are a function of the user's, which is not compiled."""
+        return False
+
+    def predict(self, weights: Weights, i: int) -> int:
+        """Return the wrong class sample i is predicted as by its scores, or its label if it is no mistake."""
+        scores = self._phi(torch.tensor([i]))[0] @ weights.weight[0]
+        if not torch.isfinite(scores).all():
+            raise weights_overflow()
+        return int(predicted_as(scores.tolist(), int(self.y[i]), self.rule.code, self.rule.margin, 0))
+
+    def update(self, weights: Weights, i: int, predicted: int, step: float) -> None:
+        """Make the update of one mistake in place."""
+        phi = self._phi(torch.tensor([i]))[0]
+        weights.weight[0].add_(phi[int(self.y[i])] - phi[predicted], alpha=step)
+
+    def scores(self, weights: Weights, samples: Rows | None = None) -> Tensor:
+        """Return w·φ(x, k): (N, K)."""
+        return in_blocks(samples or self.samples, lambda block: self.features(block.dense()) @ weights.weight[0])
+
+    def score_error(self, weights: Weights) -> float:
+        """Return 0: joint features are scored in one way only, so their rounded scores decide."""
+        return 0.0
+
+    def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
+        """Return the sum in float64 of the weights after each of so many steps."""
+        total = start.weight.double() * steps
+        for first in range(0, len(mistakes.sample), _MOVES):
+            some = mistakes.part(first, first + _MOVES)
+            moves = self._moves(some._replace(coef=some.coef * (steps - some.step)))
+            total = total + moves.sum(0)
+        return Weights(total, start.bias.double())
+
+    def model(self, weights: Weights) -> Model:
+        """Return the classifier with a copy of these weights, scaled."""
+        return JointModel(*weights.scaled(self.scale), self.num_classes, self.samples.width, self.features)
+
+    def decisions(self, start: Weights, mistakes: Mistakes, samples: Rows) -> Iterator[tuple[slice, int, Array]]:
+        """Yield which samples, the number of a state, and what it and the following states decide for: (n, S)."""
+        for block, part in blocks(samples):
+            phi = self.features(part.dense()).double()
+            now = phi @ start.weight[0].double()
+            yield block, 0, host(now).argmax(-1)[:, None]
+            for first in range(0, len(mistakes.sample), _MOVES):
+                moves = self._moves(mistakes.part(first, first + _MOVES))
+                path = torch.einsum("nkd,cd->nck", phi, moves).cumsum(1) + now[:, None]
+                yield block, first + 1, host(path).argmax(-1)
+                now = path[:, -1]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a saved log must know of the problem besides the data."""
+        own = self.features
+        block = isinstance(own, partial) and own.func is tpf.joint_features
+        bias = own.keywords.get("bias", True) if isinstance(own, partial) and block else None
+        return {**super().describe(), "kind": "joint", "block_bias": bias}
+
+    def _phi(self, index: Tensor) -> Tensor:
+        return self.features(self.samples.take(index.to(self.samples.device)).dense())
+
+    def _moves(self, mistakes: Mistakes) -> Tensor:
+        """Return what each mistake adds to the weights, in float64: (M, D)."""
+        phi = self._phi(torch.from_numpy(mistakes.sample)).double()
+        at = torch.arange(len(phi), device=phi.device)
+        own, predicted, coef = (
+            torch.from_numpy(values).to(phi.device)
+            for values in (self.y[mistakes.sample], mistakes.predicted, mistakes.coef)
+        )
+        return (phi[at, own] - phi[at, predicted]) * coef[:, None]

@@ -1,0 +1,290 @@
+"""The rule in a kernel's feature space, which is never built: the model has a coefficient per support vector."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc._checks import Data, check_choice, check_int, check_number
+from torchperc.nn import functional as tpf
+from torchperc.rules.decision import PerceptronRule, host
+from torchperc.rules.models import Model, in_blocks
+from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, blocks, digest
+from torchperc.samples.parts import as_rows
+from torchperc.samples.rows import Rows
+
+KERNELS = ("linear", "poly", "rbf")
+_BLOCK, _CHUNK = 512, 4096
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """k(x, z): ``"linear"`` x·z, ``"poly"`` (1 + x·z)^degree, ``"rbf"`` exp(−gamma·‖x − z‖²), or a function.
+
+    Args:
+        name: one of the above, or a function from (N, d) and (M, d) to the (N, M) matrix of k.
+        degree: of ``"poly"``, at least 1.
+        gamma: of ``"rbf"``, above 0.
+
+    Example:
+        >>> x = as_rows([[0, 1], [1, 1]], dtype=torch.float32)
+        >>> Kernel("poly", degree=2).gram(x, x)
+        tensor([[4., 4.],
+                [4., 9.]])
+    """
+
+    name: str | Callable[[Any, Any], Any]
+    degree: int = 3
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not callable(self.name):
+            check_choice("kernel", self.name, KERNELS)
+        object.__setattr__(self, "degree", check_int("degree", self.degree, at_least=1))
+        object.__setattr__(self, "gamma", check_number("gamma", self.gamma, above=0))
+
+    @classmethod
+    def checked(cls, kernel: Any, options: dict[str, Any]) -> Kernel | None:
+        """Return the kernel of a name with its own options, ``None`` for none; another kernel's are refused."""
+        owners = {"degree": "poly", "gamma": "rbf"}
+        given = {name: value for name, value in options.items() if value is not None}
+        for name, value in given.items():
+            if name not in owners:
+                raise TypeError(f"unknown argument {name}={value!r}; kernels have degree and gamma")
+            if kernel != owners[name]:
+                raise ValueError(
+                    f"{name}={value!r} needs kernel={owners[name]!r}, found kernel={kernel!r}; leave it out"
+                )
+        return None if kernel is None else cls(kernel, **given)
+
+    def gram(self, samples: Rows, others: Rows) -> Tensor:
+        """Return k of each of N samples with each of M others: (N, M)."""
+        if callable(self.name):
+            return _checked(self.name(samples.raw(), others.raw()), samples, others)
+        if self.name == "rbf":
+            x, z = samples.double(), others.double()  # far from the origin the three terms cancel
+            distance = x.squared_norms()[:, None] - 2 * x.dots(z) + z.squared_norms()
+            return distance.clamp_(min=0).mul_(-self.gamma).exp_().to(samples.dtype)
+        dots = samples.dots(others)
+        return dots if self.name == "linear" else dots.add_(1).pow_(self.degree)
+
+
+def _checked(gram: Any, samples: Rows, others: Rows) -> Tensor:
+    """Return the result of a user's kernel function as a tensor, if it is a matrix of finite numbers."""
+    if not isinstance(gram, Tensor | np.ndarray) or (isinstance(gram, Tensor) and gram.is_complex()):
+        raise TypeError(f"the kernel function must return a tensor or an array of numbers, found {type(gram).__name__}")
+    gram = gram.detach() if isinstance(gram, Tensor) else gram
+    result = torch.as_tensor(gram, dtype=samples.dtype, device=samples.device)
+    needed = (len(samples), len(others))
+    if result.shape != needed:
+        raise ValueError(f"the kernel function returned shape {tuple(result.shape)}; it must return {needed}")
+    if not torch.isfinite(result).all():
+        raise ValueError("the kernel function returned numbers that are not finite; scale the data or the kernel")
+    return result
+
+
+@dataclass(frozen=True, eq=False)
+class KernelModel(Model):
+    """s = Σ_m α_m·k(x_m, x) + b: support vectors, which training samples they are, coefficients (M, K), bias (K,)."""
+
+    support: Rows
+    index: Tensor
+    coefs: Tensor
+    bias: Tensor
+    kernel: Kernel
+    num_classes: int | None = None
+
+    def _samples(self, X: Data) -> Rows:
+        own = self.support
+        return as_rows(X, dtype=own.dtype, device=own.device, width=own.width)
+
+    def row_scores(self, samples: Rows) -> Tensor:
+        """Return Σ α·k + b: (N, K)."""
+        return in_blocks(samples, lambda block: self.kernel.gram(block, self.support) @ self.coefs + self.bias)
+
+
+class KernelState:
+    """What the weights are here: the mistakes so far, and every sample's scores with the mistakes they include."""
+
+    def __init__(self, scores: Tensor, included: Tensor, found: list[Mistake]) -> None:
+        self.scores, self.included, self.found = scores, included, found
+
+    def clone(self) -> KernelState:
+        """Return a copy."""
+        return KernelState(self.scores.clone(), self.included.clone(), list(self.found))
+
+    @property
+    def any_nonzero(self) -> bool:
+        """Whether there are support vectors."""
+        return bool(self.found)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to resume exactly."""
+        kept = {"scores": self.scores.clone(), "included": self.included.clone()}
+        return {"found": [tuple(mistake) for mistake in self.found], **kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Resume from a :meth:`state_dict`."""
+        self.found = [Mistake(*mistake) for mistake in state["found"]]
+        self.scores.copy_(state["scores"])
+        self.included.copy_(state["included"])
+
+
+@dataclass(frozen=True, eq=False)
+class KernelProblem(Problem):
+    """A :class:`Problem` whose updates happen in a kernel's feature space."""
+
+    kernel: Kernel = field(kw_only=True)
+
+    @property
+    def can_compile(self) -> bool:
+        """Kernels are computed by torch."""
+        return False
+
+    def start(self) -> KernelState:
+        """Return the state without support vectors."""
+        rows = self.samples
+        scores = torch.zeros(len(rows), self.outputs, dtype=rows.dtype, device=rows.device)
+        return KernelState(scores, torch.zeros(len(rows), dtype=torch.int64, device=rows.device), [])
+
+    def learn(self, state: Any, ids: Array) -> Mistakes:
+        """Present samples in order, a block at a time; this is the engine of kernels.
+
+        A block's scores are brought up to date by one matrix product with the support vectors that are new to it; then
+        a mistake costs one row of the Gram matrix.
+        """
+        before = len(state.found)
+        for first in range(0, len(ids), _BLOCK):
+            self._learn_block(state, ids[first : first + _BLOCK], first)
+        return Mistakes.of(state.found[before:])
+
+    def _learn_block(self, state: KernelState, ids: Array, first: int) -> None:
+        if len(np.unique(ids)) < len(ids):  # a sample twice in one block: its first visit may change its second score
+            for at in range(len(ids)):
+                self._learn_block(state, ids[at : at + 1], first + at)
+            return
+        numbers = torch.from_numpy(ids).to(state.scores.device)
+        self._bring_up_to_date(state, numbers)
+        scores, samples = state.scores[numbers], self.samples.take(numbers)
+        y, at = torch.from_numpy(self.y[ids]).to(scores.device), 0
+        while True:
+            if not torch.isfinite(scores[at:]).all():
+                raise ValueError("a score became infinite: the kernel's values are too large; scale X down")
+            now = scores[at:].squeeze(-1) if self.num_classes is None else scores[at:]
+            ahead = tpf.mistakes(now, y[at:], tie=self.rule.tie, margin=self.rule.margin).nonzero()
+            if not len(ahead):
+                break
+            at += int(ahead[0])
+            i, label = int(ids[at]), int(y[at])
+            predicted = -label if self.num_classes is None else int(tpf.rival_scores(scores[at], y[at])[1])
+            state.found.append(Mistake(i, first + at, float(self.coef(i)), predicted))
+            scores += self._effect(state, samples, len(state.found) - 1)
+            at += 1
+        state.scores[numbers] = scores
+        state.included[numbers] = len(state.found)
+
+    def _bring_up_to_date(self, state: KernelState, numbers: Tensor) -> None:
+        included = state.included[numbers]
+        if (oldest := int(included.min())) < len(state.found):
+            state.scores[numbers] += self._effect(state, self.samples.take(numbers), oldest, included)
+            state.included[numbers] = len(state.found)
+
+    def _effect(self, state: KernelState, samples: Rows, since: int, included: Tensor | None = None) -> Tensor:
+        """Return what the mistakes from ``since`` on add to scores, except those included already: (N, K)."""
+        mistakes = Mistakes.of(state.found[since:])
+        products = self._products(samples, mistakes.sample)
+        if included is not None and bool((included > since).any()):
+            products *= torch.arange(since, len(state.found), device=included.device) >= included[:, None]
+        return products @ torch.from_numpy(self.signed(mistakes)).to(products)
+
+    def _products(self, samples: Rows, index: Array) -> Tensor:
+        """Return k of samples with training samples, bias included: (N, M)."""
+        unique, place = np.unique(index, return_inverse=True)
+        support = self.samples.take(torch.from_numpy(unique).to(self.samples.device))
+        return self.kernel.gram(samples, support)[:, torch.from_numpy(place)] + self.bias_step
+
+    def scores(self, weights: Any, samples: Rows | None = None) -> Tensor:
+        """Return the scores of samples (default: the training samples): (N, K)."""
+        if samples is not None:
+            return self._model(weights, 1.0).row_scores(samples)
+        for numbers in torch.arange(len(self.samples), device=weights.scores.device).split(_BLOCK):
+            self._bring_up_to_date(weights, numbers)
+        found: Tensor = weights.scores
+        return found
+
+    def score_error(self, weights: Any) -> float:
+        """Return 0: the rounded values of a kernel decide."""
+        return 0.0
+
+    def mistakes(self, weights: Any, rule: PerceptronRule | None = None) -> Array:
+        """Return which training samples are mistakes now: bool (N,)."""
+        rule, scores = rule or self.rule, self.scores(weights)
+        scores = scores.squeeze(-1) if self.num_classes is None else scores
+        y = torch.from_numpy(self.y).to(scores.device)
+        found: Array = tpf.mistakes(scores, y, tie=rule.tie, margin=rule.margin).cpu().numpy()
+        return found
+
+    def replay(self, weights: Any, mistakes: Mistakes) -> None:
+        """Add these mistakes to a state; scores are brought up to date when they are asked for."""
+        weights.found += [Mistake(*entry) for entry in zip(*(column.tolist() for column in mistakes), strict=True)]
+
+    def total(self, start: Any, mistakes: Mistakes, steps: int) -> Any:
+        """Return the sum of the coefficients after each of so many steps."""
+        return self.dual(mistakes._replace(coef=mistakes.coef * (steps - mistakes.step)))
+
+    def mean(self, total: Any, steps: int) -> Model:
+        """Return the model of the mean, from a sum over so many steps."""
+        return self._dual_model(total / steps, np.flatnonzero(total.any(axis=1)), self.scale)
+
+    def model(self, weights: Any) -> Model:
+        """Return the classifier with the support vectors so far, scaled."""
+        return self._model(weights, self.scale)
+
+    def _model(self, state: KernelState, scale: float) -> KernelModel:
+        mistakes = Mistakes.of(state.found)
+        return self._dual_model(self.dual(mistakes), np.unique(mistakes.sample), scale)
+
+    def _dual_model(self, coefs: Array, support: Array, scale: float) -> KernelModel:
+        rows, numbers = self.samples, torch.from_numpy(support).to(self.samples.device)
+        alphas, bias = (
+            torch.from_numpy(values * scale).to(rows.device, rows.dtype)
+            for values in (coefs[support], coefs.sum(0) * self.bias_step)
+        )
+        return KernelModel(rows.take(numbers), numbers, alphas, bias, self.kernel, self.num_classes)
+
+    def norm(self, weights: Any) -> float:
+        """Return √(Σ Σ α_i·α_j·k(x_i, x_j)), which is √(Σ α_i·s_i)."""
+        alphas = self.dual(Mistakes.of(weights.found))
+        return math.sqrt(max(0.0, float((alphas * host(self.scores(weights))).sum())))
+
+    def digest(self, weights: Any) -> str:
+        """Return a hash of the scores: different coefficients may stand for the same weights."""
+        return digest([self.scores(weights)])
+
+    def decisions(self, start: Any, mistakes: Mistakes, samples: Rows) -> Iterator[tuple[slice, int, Array]]:
+        """Yield which samples, the number of a state, and what it and the following states decide for: (n, S)."""
+        signed, size = self.signed(mistakes), max(1, _CHUNK // self.outputs)
+        for block, part in blocks(samples):
+            now = np.zeros((len(part), self.outputs))
+            yield block, 0, self._labels(now[:, None])
+            for first in range(0, len(signed), size):
+                some = slice(first, first + size)
+                products = host(self._products(part, mistakes.sample[some]))
+                path = (products[:, :, None] * signed[some]).cumsum(1) + now[:, None]
+                yield block, first + 1, self._labels(path)
+                now = path[:, -1]
+
+    def _labels(self, scores: Array) -> Array:
+        return np.where(scores[..., 0] >= 0, 1, -1) if self.num_classes is None else scores.argmax(-1)
+
+    def describe(self) -> dict[str, Any]:
+        """Return what a saved log must know of the problem besides the data."""
+        kernel = self.kernel
+        about = {"kernel": kernel.name if isinstance(kernel.name, str) else "function", "degree": kernel.degree}
+        return {**super().describe(), "kind": "kernel", **about, "gamma": kernel.gamma}

@@ -1,0 +1,158 @@
+"""The compiled passes of the rule; near ties are decided exactly, see :mod:`torchperc.rules.decision`.
+
+Each loop is compiled for dense and for CSR rows, in which samples and weights lie as :mod:`torchperc.samples.loops`
+says.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from torchperc.rules import decision
+from torchperc.rules.decision import UNCLEAR
+from torchperc.samples.loops import SUM, add, dot, dots, of_class, row, squares
+
+predicted_as = njit(decision.predicted_as)
+
+
+@njit(fastmath=SUM)
+def _precise_score(x, columns, w, b):
+    """Return w·x + b in double precision, Σ|w·x| + |b|, and how far all numbers are from integers."""
+    total = np.float64(b)
+    size, fraction = abs(total), abs(total - np.rint(total))
+    for j in range(x.size):
+        p, q = np.float64(x[j]), np.float64(w[j if columns is None else np.uint32(columns[j])])
+        total += p * q
+        size += abs(p * q)
+        fraction += abs(p - np.rint(p)) + abs(q - np.rint(q))
+    return total, size, fraction
+
+
+@njit
+def predicted_precisely(x, columns, w, b, label, tie, margin, limit, scores):
+    """Decide by scores in double precision, which are exact for sums of integers; see ``predicted_as``."""
+    largest, fraction = 0.0, 0.0
+    for k in range(b.size):
+        scores[k], size, apart = _precise_score(x, columns, of_class(columns, w, k), b[k])
+        largest, fraction = max(largest, size), fraction + apart
+        if not size < limit:
+            return UNCLEAR
+    exact = fraction == 0.0 and largest < 2.0**53
+    error = 0.0 if exact else 1.01 * (x.size + 2) * (2.0**-53 * largest + 2.0**-1070)
+    return predicted_as(scores, label, tie, margin, error)
+
+
+@njit
+def score_error(w, b, bound, reserve):
+    """Return the largest rounding error of a score; infinite if one may overflow before the norm is computed anew.
+
+    The norm of all weights is at least that of each class; squares of tiny weights vanish.
+    """
+    size = (math.sqrt(squares(w.reshape(-1))) + 2.0**-536 * math.sqrt(np.float64(w.size))) * bound.radius
+    largest = 0.0
+    for k in range(b.size):
+        largest = max(largest, abs(np.float64(b[k])))
+    size += largest
+    return bound.gamma * size + bound.floor if size + reserve < bound.limit else np.inf
+
+
+@njit(forceinline=True)
+def update(x, columns, label, predicted, coef, w, b, bias_step):
+    """Make one update: w_label += coef·x, w_predicted −= coef·x; with one score the coefficient has the label's sign."""
+    if w.ndim == 1:
+        add(x, columns, coef, w)
+        b[0] += b.dtype.type(coef * bias_step)
+    else:
+        add(x, columns, coef, of_class(columns, w, label))
+        add(x, columns, -coef, of_class(columns, w, predicted))
+        b[label] += b.dtype.type(coef * bias_step)
+        b[predicted] += b.dtype.type(-coef * bias_step)
+
+
+@njit(cache=True, nogil=True)
+def learn_two(rows, ids, y, steps, w, b, settings, first, at, predicted, made):
+    """Present samples with labels −1/+1 from position ``first`` on: make the updates, record the mistakes.
+
+    Where rounding leaves a decision open, it is made in double precision; where that leaves it open, the loop stops.
+
+    Args:
+        rows: the samples.
+        ids: the numbers of the samples to present.
+        y: labels.
+        steps: the step size of each sample.
+        w: weights, changed in place.
+        b: bias, changed in place.
+        settings: see :class:`torchperc.rules.engines.LoopSettings`.
+        first: the position to begin at.
+        at: the positions of mistakes, filled from ``made`` on.
+        predicted: what they were predicted as.
+        made: the number of mistakes recorded before.
+
+    Returns:
+        the position where it stopped, ``len(ids)`` at the end, and the number of mistakes recorded.
+    """
+    bound, margin, growth, refresh = settings.bound, settings.margin, settings.growth, settings.refresh
+    scores, since, reserve = np.empty(1), 0, refresh * growth
+    bias, error = b[0], 2.0 * score_error(w, b, bound, reserve)
+    low, high = margin - error, margin + error
+    for p in range(first, ids.size):
+        i = ids[p]
+        x, columns = row(rows, i)
+        label = y[i]
+        slack = label * (dot(x, columns, w) + bias)
+        if slack > high:
+            continue
+        if not slack < low:
+            found = predicted_precisely(x, columns, w, b, label, settings.tie, margin, bound.limit, scores)
+            if found == UNCLEAR:
+                return p, made
+            if found == label:
+                continue
+        update(x, columns, label, -label, steps[i] * label, w, b, settings.bias_step)
+        at[made], predicted[made] = p, -label
+        made += 1
+        bias, error, since = b[0], error + 2.0 * bound.gamma * growth, since + 1
+        if since == refresh:
+            error, since = 2.0 * score_error(w, b, bound, reserve), 0
+        low, high = margin - error, margin + error
+    return ids.size, made
+
+
+@njit(cache=True, nogil=True)
+def learn_classes(rows, ids, y, steps, w, b, settings, first, at, predicted, made):
+    """Present samples with class indices; otherwise as :func:`learn_two`."""
+    bound, margin, growth, refresh = settings.bound, settings.margin, settings.growth, settings.refresh
+    out, scores, since, reserve = np.empty(b.size, w.dtype), np.empty(b.size), 0, refresh * growth
+    error = score_error(w, b, bound, reserve)
+    for p in range(first, ids.size):
+        i = ids[p]
+        x, columns = row(rows, i)
+        label = y[i]
+        dots(x, columns, w, out)
+        for k in range(b.size):
+            out[k] += b[k]
+        found = predicted_as(out, label, settings.tie, margin, error)
+        if found == UNCLEAR:
+            found = predicted_precisely(x, columns, w, b, label, settings.tie, margin, bound.limit, scores)
+            if found == UNCLEAR:
+                return p, made
+        if found == label:
+            continue
+        update(x, columns, label, found, steps[i], w, b, settings.bias_step)
+        at[made], predicted[made] = p, found
+        made += 1
+        error, since = error + bound.gamma * growth, since + 1
+        if since == refresh:
+            error, since = score_error(w, b, bound, reserve), 0
+    return ids.size, made
+
+
+@njit(cache=True, nogil=True)
+def replay(rows, ids, labels, predicted, coefs, w, b, bias_step):
+    """Make the updates of mistakes again, in their order."""
+    for p in range(ids.size):
+        x, columns = row(rows, ids[p])
+        update(x, columns, labels[p], predicted[p], coefs[p], w, b, bias_step)

@@ -1,0 +1,280 @@
+"""From a net and data to a problem that an engine can learn, with every check."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from torchperc._checks import (
+    Data,
+    check_choice,
+    check_float_dtype,
+    check_int,
+    check_labels,
+    check_number,
+    check_sample_weight,
+    is_sparse,
+)
+from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
+from torchperc.rules.decision import PerceptronRule, host
+from torchperc.rules.joint import JointProblem
+from torchperc.rules.kernel import Kernel, KernelProblem
+from torchperc.rules.models import Net
+from torchperc.rules.problem import Array, Problem, Weights
+from torchperc.samples.parts import PartRows, as_rows
+from torchperc.samples.rows import Rows
+
+if TYPE_CHECKING:
+    from torchperc.theory.certificate import Certificate
+
+
+# --- nets ---------------------------------------------------------------------------------------------------------
+
+
+def check_net(net: object) -> Net:
+    """Return a net that the rule can train."""
+    if not isinstance(net, Net):
+        raise TypeError(
+            "net must be a linear net (Perceptron, MulticlassPerceptron, JointPerceptron or nn.Linear), found "
+            f"{type(net).__name__}; the rule cannot train hidden layers, gradient descent can"
+        )
+    for name, values in (("weight", net.weight), ("bias", net.bias)):
+        if values is None:
+            continue
+        if not isinstance(values, nn.Parameter) or values.is_inference() or values.is_meta:
+            raise TypeError(
+                f"net.{name} must be a plain parameter that can be written, found {type(values).__name__} on "
+                f"{values.device}; remove parametrizations and pruning first, and make the net outside inference_mode"
+            )
+        check_float_dtype(f"net.{name}'s dtype", values.dtype)
+    if net.bias is not None and net.bias.dtype != net.weight.dtype:
+        raise TypeError(
+            f"net.bias is {net.bias.dtype} but net.weight is {net.weight.dtype}; use net.to({net.weight.dtype})"
+        )
+    return net
+
+
+def weights_of(net: Net, *, to_cpu: bool) -> Weights:
+    """Return a copy of a net's weights; on the CPU if loops can be compiled for them there."""
+    weight = net.weight.detach()
+    bias = weight.new_zeros(len(weight)) if net.bias is None else net.bias.detach()
+    if to_cpu and weight.dtype in (torch.float32, torch.float64) and not isinstance(net, JointPerceptron):
+        weight, bias = weight.cpu(), bias.cpu()
+    return Weights(weight, bias).clone()
+
+
+def samples_for(net: Net, start: Weights, X: Data) -> Rows:
+    """Return checked samples in the width and type of a net, where its weights are."""
+    device = start.bias.device
+    if is_sparse(X) and device.type != "cpu":
+        raise TypeError(f"X is sparse, which needs a net on the CPU, found {device}; use net.cpu() or X.toarray()")
+    return as_rows(X, dtype=start.bias.dtype, device=device, width=net.in_features)
+
+
+def zero_net(samples: Rows, num_classes: int | None) -> Perceptron | MulticlassPerceptron:
+    """Return a net of zero weights for these samples."""
+    made: dict[str, Any] = {"dtype": samples.dtype, "device": samples.device}
+    if num_classes is None:
+        return Perceptron(samples.width, **made)
+    return MulticlassPerceptron(samples.width, num_classes, **made)
+
+
+def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
+    """Return the type to compute in: as given, that of X if it is floating, else the default, or torch's."""
+    if dtype is not None:
+        return check_float_dtype("dtype", dtype)
+    own = getattr(X, "dtype", None)
+    if isinstance(own, torch.dtype) and own.is_floating_point:
+        return own
+    known = {"float32": torch.float32, "float64": torch.float64}
+    return known.get(str(own), default or torch.get_default_dtype())
+
+
+# --- weights of samples, steps, bias ------------------------------------------------------------------------------
+
+
+def check_class_weight(class_weight: Mapping[int, float] | str | None) -> Mapping[int, float] | str | None:
+    """Return ``class_weight`` if it is ``None``, ``"balanced"`` or a factor per label."""
+    if class_weight is None:
+        return None
+    if isinstance(class_weight, str):
+        return check_choice("class_weight", class_weight, ("balanced",))
+    if not isinstance(class_weight, Mapping):
+        raise TypeError(f"class_weight must be a mapping {{label: factor}}, found {type(class_weight).__name__}")
+    return {label: check_number(f"class_weight[{label!r}]", w, at_least=0) for label, w in class_weight.items()}
+
+
+def balanced_weights(counts: Mapping[int, int]) -> Mapping[int, float]:
+    """Return N/(K·N_label) for each label, given the number of samples with each."""
+    return {label: sum(counts.values()) / (len(counts) * count) for label, count in counts.items()}
+
+
+def sample_weights(
+    y: Array, sample_weight: Data | None, class_weight: Mapping[int, float] | str | None, num_classes: int | None
+) -> Array:
+    """Return sample weight times class weight in float64: (N,)."""
+    found = np.ones(len(y))
+    if sample_weight is not None:
+        found = check_sample_weight(sample_weight, len(y)).cpu().numpy().copy()
+    if class_weight is None:
+        return found
+    if isinstance(class_weight, str):
+        labels, counts = np.unique(y[found > 0], return_counts=True)
+        class_weight = balanced_weights(dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+    known = (-1, 1) if num_classes is None else range(num_classes)
+    for label, factor in class_weight.items():
+        if label not in known:
+            raise ValueError(f"class_weight names label {label!r}; the labels are {', '.join(map(str, known))}")
+        found = np.where(y == label, found * factor, found)
+    return found
+
+
+def bias_step_of(net: object, bias_step: str | None, samples: Rows, ids: Array) -> float:
+    """Return the bias step as a number: 1, R² or 0, with R the largest norm of the samples that take part."""
+    has_bias = getattr(net, "bias", None) is not None
+    if net is not None and not has_bias and bias_step not in (None, "none"):
+        raise ValueError(f"bias_step={bias_step!r} but the net has no bias; use bias_step='none', or a net with a bias")
+    name = bias_step or ("unit" if has_bias else "none")
+    if name != "radius":
+        return float(name == "unit")
+    step = float(host(samples.squared_norms())[ids].max())
+    if step == 0.0:
+        raise ValueError("bias_step='radius' is 0: the squares of X vanish; scale X up, or use bias_step='unit'")
+    return step
+
+
+def check_steps(lr: float, weights: Array, bias_step: float, dtype: torch.dtype) -> None:
+    """Refuse steps of samples and bias that the net's type cannot hold."""
+    positive, about = weights[weights > 0], torch.finfo(dtype)
+    low = lr * float(positive.min()) * min(1.0, bias_step or 1.0)
+    high = lr * float(positive.max()) * max(1.0, bias_step)
+    if not about.tiny <= low <= high <= about.max:
+        what = f"lr={lr:g}" if low == high == lr else f"lr={lr:g} with weights and bias step"
+        remedy = "scale it" if dtype == torch.float64 else "scale it, or use net.double()"
+        lost = low if low < about.tiny else high
+        raise ValueError(f"{what} makes steps of {lost:g}, which {dtype} cannot hold; {remedy}")
+
+
+# --- problems -----------------------------------------------------------------------------------------------------
+
+
+def make_problem(
+    trainer: Any,
+    net: Any,
+    samples: Rows,
+    y: Data,
+    sample_weight: Data | None,
+    *,
+    num_classes: int | None,
+    scale: float,
+    both: bool = True,
+) -> tuple[Problem, Array]:
+    """Return the problem of checked samples by the options of a trainer, and the samples that take part.
+
+    Args:
+        trainer: a :class:`torchperc.RuleTrainer`.
+        net: the net that is trained, ``None`` with a kernel.
+        samples: the training samples.
+        y: the labels, unchecked.
+        sample_weight: a factor per sample.
+        num_classes: K, or ``None`` for labels −1/+1.
+        scale: a factor of all models: the learning rate if training starts from zero weights, else 1.
+        both: require at least two classes.
+    """
+    labels = check_labels(y, len(samples), num_classes, both=both).cpu().numpy()
+    weights = sample_weights(labels, sample_weight, trainer.class_weight, num_classes)
+    ids = np.arange(len(labels))
+    if sample_weight is not None or trainer.class_weight is not None:
+        ids = np.flatnonzero(weights)
+        if not len(ids) or (both and labels[ids].min() == labels[ids].max()):
+            left = "one class only; at least two classes are required" if both else "no sample"
+            raise ValueError(f"sample_weight and class_weight leave {left}")
+    bias_step = bias_step_of(net, trainer.bias_step, samples, ids)
+    check_steps(trainer.lr, weights, bias_step, samples.dtype)
+    margin = trainer.rule.margin
+    if margin:  # before scaling, rounded to the type of the scores
+        margin = float(torch.tensor(margin / scale, dtype=samples.dtype))
+    rule = PerceptronRule(trainer.rule.tie, margin)
+    steps = weights if scale != 1.0 or trainer.lr == 1.0 else trainer.lr * weights
+    common = (samples, labels, num_classes, weights, steps, rule, bias_step, scale)
+    if trainer.kernel is not None:
+        return KernelProblem(*common, kernel=trainer.kernel), ids
+    if isinstance(net, JointPerceptron):
+        return JointProblem(*common, features=net.features), ids
+    return Problem(*common), ids
+
+
+def kernel_samples(net: object, X: Data, num_classes: int | None) -> tuple[Rows, int | None]:
+    """Return checked samples for a kernel, and the number of classes."""
+    if net is not None:
+        raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
+    classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
+    return as_rows(X, dtype=dtype_of(X, default=torch.float64)), classes
+
+
+def check_validation(validation: Data, problem: Problem) -> tuple[Rows, Tensor] | None:
+    """Return checked validation samples and labels, of the training data's width and dtype."""
+    if validation is None:
+        return None
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise TypeError(f"validation must be a pair (X, y), found a {type(validation).__name__}")
+    samples = problem.samples_like(validation[0], "validation X")
+    labels = check_labels(validation[1], len(samples), problem.num_classes, name="validation y", both=False)
+    return samples, labels.to(samples.device)
+
+
+def chunk_bounds(samples: Rows, order: object) -> Array | None:
+    """Return where chunks of samples larger than memory begin and end; warns what that means for shuffling."""
+    if not isinstance(samples, PartRows):
+        return None
+    if isinstance(order, str) and order == "shuffled":
+        warnings.warn(
+            "X is larger than memory and read in chunks: order='shuffled' shuffles the chunks, and the samples within "
+            "each chunk",
+            UserWarning,
+            stacklevel=4,
+        )
+    bounds: Array = samples.bounds.numpy()
+    return bounds
+
+
+def warn_if_stuck(rule: PerceptronRule, start: Any, stacklevel: int) -> None:
+    """Warn that a strict tie never leaves zero weights."""
+    if rule.tie == "strict" and not rule.margin and not start.any_nonzero:
+        warnings.warn(
+            "tie='strict' updates only where y·s < 0, but from zero weights every score is 0: nothing will ever "
+            "move. Use tie='update' (y·s ≤ 0), or start from other weights.",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
+
+
+def prover(problem: Problem, start: Any, ids: Array) -> Callable[[], Certificate]:
+    """Return a function that decides whether the samples that take part are separable."""
+    if type(problem) is not Problem:
+        raise ValueError("prove=True is for nets with one weight vector per class, not joint features; leave it out")
+    if not problem.bias_step and start.bias.any():
+        raise ValueError("prove=True with bias_step='none' needs a bias of 0, which would never change")
+    return partial(_prove, problem, ids)
+
+
+def _prove(problem: Problem, ids: Array) -> Certificate:
+    from torchperc.theory import separability
+
+    samples = problem.samples.take(torch.from_numpy(ids).to(problem.samples.device)).raw()
+    data = samples.cpu() if isinstance(samples, Tensor) else samples
+    labels = torch.from_numpy(problem.y[ids])
+    return separability(data, labels, bias=bool(problem.bias_step), num_classes=problem.num_classes)
+
+
+__all__ = [
+    "Kernel", "balanced_weights", "check_class_weight", "check_net", "check_steps", "check_validation",
+    "chunk_bounds", "dtype_of", "kernel_samples", "make_problem", "prover", "sample_weights", "samples_for",
+    "warn_if_stuck", "weights_of", "zero_net",
+]  # fmt: skip
