@@ -39,7 +39,7 @@ SPARSE = csr_array(np.where(abs(X) > 0.7, X, 0.0))
 def by_rule(seed, engine="auto", X=X):
     net = tp.Perceptron(WIDTH, dtype=torch.float64)
     result = tp.RuleTrainer(engine=engine, order="shuffled", seed=seed, max_epochs=12).fit(net, X, Y)
-    return result.log.index.numpy(), net.weight.detach().numpy().copy()
+    return result.log.sample.numpy(), net.weight.detach().numpy().copy()
 
 
 def by_estimator(seed, kind, **options):

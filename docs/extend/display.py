@@ -16,8 +16,10 @@ class DualDisplay(style.Display):
     @classmethod
     def from_log(cls, log, *, ax=None):
         """Draw the coefficients of a log of two classes."""
-        if log.space.classes is not None:
-            raise ValueError(f"log has {log.space.classes} classes; one coefficient per sample needs labels −1/+1")
+        if log.problem.num_classes is not None:
+            raise ValueError(
+                f"log has {log.problem.num_classes} classes; one coefficient per sample needs labels −1/+1"
+            )
         return cls(log.dual()).plot(ax=ax)
 
     def _draw(self, own):

@@ -4,7 +4,7 @@ import torch
 
 import torchperc as tp
 from torchperc.rules.log import Mistake, Mistakes
-from torchperc.rules.spaces import LinearSpace, Weights
+from torchperc.rules.problem import Problem, Weights
 from torchperc.samples.parts import as_rows
 
 

@@ -29,7 +29,7 @@ def main() -> None:
     result = tp.RuleTrainer(kernel="poly", degree=2, max_epochs=10).fit(None, X, y)
     print(f"learned 60,000 × 784, degree 2: {time.perf_counter() - start:.1f} s")
     print(result.sentence)
-    print(f"support vectors: {len(result.log.index.unique())}, from {result.mistakes} mistakes")
+    print(f"support vectors: {len(result.log.sample.unique())}, from {result.mistakes} mistakes")
     for name, model in (
         ("last", result.log.last()),
         ("averaged", result.log.averaged()),

@@ -104,21 +104,19 @@ def compiled_loop(X: Any, y: Array, *, classes: int | None = None, bias: bool = 
         >>> compiled_loop(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1, -1]))().weight
         array([[-1.,  1.]])
     """
-    from torchperc.rules.engines.compiled import CompiledEngine
-    from torchperc.rules.engines.reference import Task
-    from torchperc.rules.spaces import LinearSpace, Weights
+    from torchperc.rules.engines import compiled
+    from torchperc.rules.problem import Problem, Weights
     from torchperc.samples.parts import as_rows
 
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
-    space = LinearSpace(as_rows(X, dtype=dtype), classes, float(bias))
-    task = Task(space, torch.from_numpy(y), torch.ones(len(y), dtype=torch.float64), "update", 0.0)
-    order = torch.arange(len(y))
+    ones, order = np.ones(len(y)), np.arange(len(y))
+    problem = Problem(as_rows(X, dtype=dtype), y.astype(np.int64), classes, ones, ones, bias_step=float(bias))
 
     def call() -> Learned:
-        zeros = torch.zeros(space.outputs, X.shape[1], dtype=dtype)
-        engine = CompiledEngine(task, Weights(zeros, zeros[:, 0].clone()))
-        engine.run(order)
-        return Learned(engine.weights.weight.numpy(), engine.weights.bias.numpy())
+        zeros = torch.zeros(problem.outputs, X.shape[1], dtype=dtype)
+        weights = problem.laid_out(Weights(zeros, zeros[:, 0].clone()))
+        compiled(problem, weights, order)
+        return Learned(weights.weight.numpy(), weights.bias.numpy())
 
     return call
 
@@ -297,7 +295,7 @@ def same_mistakes(found: Learned, reference: Learned, epochs: int) -> Finding:
     assert reference.result is not None
     log, expected = found.result.log, reference.result.log
     first = log.step < expected.steps
-    pairs = ((log.index, expected.index), (log.step, expected.step), (log.wrong, expected.wrong))
+    pairs = ((log.sample, expected.sample), (log.step, expected.step), (log.predicted, expected.predicted))
     share = len(log) / log.steps
     rate = f"{100 * share:.{0 if share >= 0.095 else 1 if share >= 0.01 else 2}f} % mistakes per row"
     if not all(torch.equal(a[first], b) for a, b in pairs):

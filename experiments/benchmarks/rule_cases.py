@@ -311,7 +311,7 @@ def growth(quick: bool) -> Iterator[Comparison]:
         findings = {whole: peers.same_mistakes(results[whole], reference, 1)}
         for name, size in names.items():
             if name in results and name != whole:
-                same = torch.equal(results[name].result.log.index, log.index[log.index < size])
+                same = torch.equal(results[name].result.log.sample, log.sample[log.sample < size])
                 findings[name] = Finding(same, "mistakes as of the whole" if same else "not the mistakes of the whole")
         return findings
 

@@ -141,7 +141,7 @@ def test_a_run_is_replayed(call, tmp_path, fruit, run):
     code, _, error = call("play", "--data", fruit, "--log", tmp_path / "run.npz", "--features", "2", "1", "--out", out)
     assert (code, error) == (0, "")
     made = content(out)
-    assert made["recorded"]["index"] == run.log.index.tolist()
+    assert made["recorded"]["index"] == run.log.sample.tolist()
     assert made["start"]["data"]["names"] == ["length", "weight"]
     assert made["start"]["data"]["classNames"] == ["apple", "banana"]
     assert (

@@ -159,7 +159,7 @@ def parts(path):
 def use_parts(path):
     whole = tp.data.CsrParts([path])
     result = tp.RuleTrainer(max_epochs=2).fit(tp.Perceptron(3).double(), whole, run()[1])
-    return made_of(result.log.index)
+    return made_of(result.log.sample)
 
 
 def tagged():
@@ -173,7 +173,7 @@ def chain_log(path):
 
 def use_chain_log(path):
     log = tp.sequences.ChainLog.load(path, *tagged())
-    return made_of(log.index, log.step, log.last().weight, log.averaged().weight)
+    return made_of(log.sample, log.step, log.last().weight, log.averaged().weight)
 
 
 SEALED = {

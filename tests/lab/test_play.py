@@ -279,7 +279,7 @@ def test_a_log_comes_back_from_json(options, tmp_path):
     assert torch.equal(again.last().bias, net.bias)
     for model in ("averaged", "pocket"):
         assert torch.equal(getattr(again, model)().weight, getattr(result.log, model)().weight)
-    X = result.log.space.rows.dense()
+    X = result.log.problem.samples.dense()
     assert torch.equal(again.voted().scores(X), result.log.voted().scores(X))
     assert torch.equal(again.errors(), result.log.errors())
     assert again.to_json() == result.log.to_json()
@@ -376,7 +376,7 @@ REPLAY = """
 answer = questions.map((entries) => {
   const log = logFromJson(entries);
   return {
-    states: [...log.index.keys(), log.index.length].map((t) => stateAt(log, t)), averaged: averaged(log), scores: log.scores,
+    states: [...log.sample.keys(), log.sample.length].map((t) => stateAt(log, t)), averaged: averaged(log), scores: log.scores,
     errors: errorsOfStates(log), pocket: pocketIndex(log), brackets: bestBrackets(log).map(({lower, upper}) => [lower, upper]),
     json: logToJson(log), voted: log.data.points.map(voted(log)),
   };
@@ -405,7 +405,7 @@ def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(cl
     log = result.log
     made = recorded.recording(log, ("a", "b", "c", "d"), ("d", 2))
     assert made.feature_names == ("d", "b")
-    X = log.space.rows.dense()
+    X = log.problem.samples.dense()
     assert made.entries["points"] == X[:, [3, 1]].tolist()
     assert (
         "A run with 4 features, seen in d and b: the boundary is exact where every other feature is at the mean"
@@ -453,8 +453,8 @@ const points = Array.from({length: 400}, (_, k) => [(k % 20) / 16, Math.floor(k 
 const labels = points.map((_, k) => (k * k + (k >> 3)) % 2);
 const conventions = {tie: "update", biasStep: "unit", order: "shuffled", seed: 0, lr: 1, margin: 0, start: null, maxEpochs: 800};
 const log = runRule({points, labels, classes: 2}, conventions);
-const drawn = bracketChart(log, log.index.length, null);
-answer = [log.index.length, bestBrackets(log).length];
+const drawn = bracketChart(log, log.sample.length, null);
+answer = [log.sample.length, bestBrackets(log).length];
 """
 
 

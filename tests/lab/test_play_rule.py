@@ -30,7 +30,7 @@ const shown = ({lower, upper}) => [String(lower), String(upper)];
 answer = questions.map(({data, conventions, asked}) => {
   const log = runRule(data, conventions);
   const again = logFromJson(JSON.parse(JSON.stringify(logToJson(log))));
-  const count = log.index.length;
+  const count = log.sample.length;
   const [moments, vote] = [[0, count >> 1, count], voted(log)];
   return {
     json: logToJson(log), scores: log.scores, again: [logToJson(again), again.scores],
@@ -125,7 +125,7 @@ def test_the_same_mistakes_at_the_same_steps_with_the_same_verdict():
         assert {name: found[name] for name in columns} == columns, case
         cycle = None if result.cycle is None else list(result.cycle)
         assert (found["steps"], found["verdict"], found["cycle"]) == (log.steps, result.verdict.name, cycle), case
-        assert (found["bias_scale"], found["scale"]) == (log.space.bias_scale, log.space.scale), case
+        assert (found["bias_scale"], found["scale"]) == (log.problem.bias_step, log.problem.scale), case
 
 
 def test_the_cases_have_every_verdict_and_many_mistakes():
@@ -232,7 +232,7 @@ def test_sums_that_round_are_decided_exactly_as_in_python():
         off.append({"data": data, "conventions": {**conventions, "maxEpochs": 5, "start": None}, "asked": []})
     for case, made in zip(off, run_node(CORE, RUN, off), strict=True):
         log = fitted(case).log
-        assert (made["json"]["index"], made["json"]["step"]) == (log.index.tolist(), log.step.tolist()), case
+        assert (made["json"]["index"], made["json"]["step"]) == (log.sample.tolist(), log.step.tolist()), case
         assert made["errors"] == [exact_errors(case["data"], log, t) for t in range(len(log) + 1)], case
 
 
@@ -271,7 +271,7 @@ def test_one_class_and_no_points_are_fine_and_bad_conventions_are_refused():
     answer = {
       runs: [questions.one, questions.none].flatMap((data) => ORDERS.map((order) => {
         const log = runRule(data, {order});
-        return [log.verdict, log.index, log.steps, pocketIndex(log), averaged(log).bias, voted(log)([0, 0])];
+        return [log.verdict, log.sample, log.steps, pocketIndex(log), averaged(log).bias, voted(log)([0, 0])];
       })),
       refused: questions.refused.map(message),
     };"""

@@ -43,7 +43,7 @@ def _fit(rank, size, options, folder, max_epochs=6, resume=None, own=True):
 
 
 def _columns(log):
-    return [log.index, log.step, log.coef, log.wrong]
+    return [log.sample, log.step, log.coef, log.predicted]
 
 
 def _equal(found, expected):

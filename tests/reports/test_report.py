@@ -278,7 +278,7 @@ def test_the_restored_result_is_that_of_the_run(fitted):
     X, y = tp.data.gate("AND")
     result = tp.RuleTrainer(max_epochs=30).fit(tp.Perceptron(2), X, y)
     assert module.result.verdict is result.verdict
-    assert torch.equal(module.result.log.index, result.log.index)
+    assert torch.equal(module.result.log.sample, result.log.sample)
     assert torch.equal(module.result.model.weight, result.model.weight)
 
 

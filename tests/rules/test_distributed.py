@@ -9,10 +9,10 @@ import processes
 import pytest
 import torch
 from scipy.sparse import csr_array
+from torchperc.rules.engines.reference import ReferenceEngine
 
 import torchperc as tp
 from torchperc.rules.conventions import Verdict
-from torchperc.rules.engines.reference import ReferenceEngine
 from torchperc.samples import shards
 
 
@@ -133,7 +133,7 @@ def test_selections_weights_and_storage():
     sample_weight = np.arange(24) % 3 * 0.5
     for weight, _, log, _ in processes.run(2, _fit, X, y, {"select": "averaged"}, sample_weight):
         torch.testing.assert_close(weight, log.averaged().weight, rtol=0, atol=1e-12)
-        assert set(log.index.tolist()).isdisjoint(range(0, 24, 3))  # of weight 0
+        assert set(log.sample.tolist()).isdisjoint(range(0, 24, 3))  # of weight 0
         assert set(log.coef.abs().tolist()) == {0.25, 0.5}
     for weight, errors, *_ in processes.run(2, _fit, csr_array(X), y, {"select": "best-validation"}, None):
         best = errors.index(min(errors)) + 1
@@ -145,7 +145,7 @@ def test_selections_weights_and_storage():
     classes = (np.arange(24) + (X[:, 0] > 0)) % 3
     for weight, _, log, _ in processes.run(2, _fit, X, classes, {"bias_step": "radius"}, None):
         torch.testing.assert_close(weight, log.last().weight, rtol=0, atol=1e-12)
-        assert log.space.bias_scale == np.square(X).sum(1).max()
+        assert log.problem.bias_step == np.square(X).sum(1).max()
     X, y = (np.tile(part.numpy(), (2, 1) if part.dim() == 2 else 2) for part in tp.data.gate("XOR"))
     assert {each[3] for each in processes.run(2, _fit, X.astype(float), y, {}, None)} == {Verdict.CYCLING}
 

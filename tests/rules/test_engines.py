@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-
-import torchperc as tp
 from torchperc.rules.engines.rounding import score_error, side
 from torchperc.rules.spaces import Weights
+
+import torchperc as tp
 from torchperc.samples.parts import as_rows
 
 FACTORS = {
@@ -211,7 +211,7 @@ def test_from_zero_weights_the_log_does_not_depend_on_the_learning_rate(engine, 
     one, other = (tp.Perceptron(4, dtype=torch.float64) for _ in range(2))
     plain = tp.RuleTrainer(5, engine="reference", tie="sign", order="shuffled").fit(one, X, y)
     scaled = tp.RuleTrainer(5, engine=engine, tie="sign", order="shuffled", lr=lr).fit(other, X, y)
-    assert torch.equal(plain.log.index, scaled.log.index)
+    assert torch.equal(plain.log.sample, scaled.log.sample)
     assert torch.equal(plain.log.step, scaled.log.step)
     assert torch.equal(plain.log.coef * lr, scaled.log.coef)
     assert torch.equal(one.weight * lr, other.weight)
@@ -307,7 +307,7 @@ def test_any_layout_gives_the_same_run(layout):
 def test_contiguous_x_is_not_copied(layout):
     X, y = integers(17, count=400)
     given = layouts(X)[layout]
-    assert np.shares_memory(fit("compiled", given, y)[0].log.space.rows.plain()[0], given)
+    assert np.shares_memory(fit("compiled", given, y)[0].log.problem.samples.plain()[0], given)
 
 
 def test_nothing_is_compiled_again_when_a_number_changes_type():

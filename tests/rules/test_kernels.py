@@ -8,9 +8,9 @@ import oracles
 import pytest
 import torch
 from scipy.sparse import csr_array
+from torchperc.rules.engines.kernelized import KernelEngine
 
 import torchperc as tp
-from torchperc.rules.engines.kernelized import KernelEngine
 
 
 def poly(degree):
@@ -46,7 +46,7 @@ def test_poly_is_the_plain_dual_loop(classes, tie, bias_step, kind):
         others = [[1, 0, 2], [-3, 1, 1]]
         scores = [[sum(alpha[j][u] * (k(X[j], x) + beta) for j in range(len(X))) for u in range(units)] for x in others]
         assert result.scores(others).reshape(2, -1).tolist() == scores
-        assert len(result.model.index) == len(set(result.log.index.tolist()))  # repeats are merged
+        assert len(result.model.index) == len(set(result.log.sample.tolist()))  # repeats are merged
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_xor_is_separable_by_degree_two():
     root = 2**0.5
     phi = torch.stack([torch.ones(4), root * X[:, 0], root * X[:, 1], X[:, 0] ** 2, X[:, 1] ** 2, root * X.prod(1)], 1)
     primal = tp.RuleTrainer().fit(tp.Perceptron(6, bias=False, dtype=torch.float64), phi.double(), y)
-    assert result.log.index.tolist() == primal.log.index.tolist()
+    assert result.log.sample.tolist() == primal.log.sample.tolist()
 
 
 def test_rbf_is_its_formula():
@@ -189,7 +189,7 @@ def test_a_net_and_a_kernel_exclude_each_other():
 def test_rbf_holds_far_from_the_origin():
     X = torch.tensor([[10000.0], [10001.0], [10003.0]])
     result = tp.RuleTrainer(kernel="rbf", max_epochs=1).fit(None, X, [1, -1, 1])
-    gram = result.model.kernel.gram(result.log.space.rows, result.log.space.rows)
+    gram = result.model.kernel.gram(result.log.problem.samples, result.log.problem.samples)
     torch.testing.assert_close(gram[0], torch.tensor([0.0, -1.0, -9.0]).exp())
 
 

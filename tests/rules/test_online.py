@@ -132,7 +132,7 @@ def test_a_sample_at_a_time_is_learned_as_one_chunk(kind, classes, options):
     trainer = tp.RuleTrainer(**options)
     results = [trainer.partial_fit(one, given(X[i : i + 1]), y[i : i + 1]) for i in range(40)]
     expected = trainer.partial_fit(whole, given(X), y)
-    assert [result.mistakes for result in results] == [int(i in expected.log.index) for i in range(40)]
+    assert [result.mistakes for result in results] == [int(i in expected.log.sample) for i in range(40)]
     torch.testing.assert_close(one.weight, whole.weight, rtol=1e-14, atol=1e-15)
     torch.testing.assert_close(one.bias, whole.bias, rtol=1e-14, atol=1e-15)
     last = results[-1].log
@@ -159,7 +159,7 @@ def test_votes_keep_the_samples_that_were_mistakes_and_no_others():
     net, trainer = tp.Perceptron(3), tp.RuleTrainer(select="voted")
     for i in range(0, 60, 20):
         result = trainer.partial_fit(net, X[i : i + 20], y[i : i + 20])
-    assert all(len(log.space.rows) == len(log.index.unique()) for log in result.model.logs)
+    assert all(len(log.problem.samples) == len(log.sample.unique()) for log in result.model.logs)
     whole = tp.RuleTrainer(max_epochs=1, select="voted").fit(tp.Perceptron(3), X, y)
     assert torch.equal(result.predict(X), whole.predict(X))
 

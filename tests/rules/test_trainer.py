@@ -97,7 +97,7 @@ def test_the_rate_scales_the_weights_and_nothing_else(seed, power):
     X, y = oracles.integers(seed)
     one, at_one = fit(X, y, max_epochs=10)
     other, at_other = fit(X, y, max_epochs=10, lr=2.0**power)
-    assert torch.equal(at_one.log.index, at_other.log.index)
+    assert torch.equal(at_one.log.sample, at_other.log.sample)
     assert torch.equal(at_one.log.step, at_other.log.step)
     assert torch.equal(one.weight * 2.0**power, other.weight)
     assert torch.equal(one.bias * 2.0**power, other.bias)
@@ -196,7 +196,7 @@ def test_a_weight_of_zero_leaves_the_sample_out():
     expected = alone.fit(without, [X[i] for i in kept], [y[i] for i in kept])
     assert torch.equal(net.weight, without.weight)
     assert torch.equal(net.bias, without.bias)
-    assert result.log.index.tolist() == [kept[i] for i in expected.log.index.tolist()]
+    assert result.log.sample.tolist() == [kept[i] for i in expected.log.sample.tolist()]
     assert result.verdict is expected.verdict
 
 
@@ -269,7 +269,7 @@ def test_random_mistake_picks_only_mistakes_until_none_is_left():
             before = result.log.state_at(t).scores(X)
             assert y[entry.sample] * before[entry.sample] <= 0
         assert result.log.step.tolist() == list(range(len(result.log)))  # each step is a mistake
-    kinds = {tuple(fit(X, y, order="random-mistake", seed=seed)[1].log.index.tolist()) for seed in range(10)}
+    kinds = {tuple(fit(X, y, order="random-mistake", seed=seed)[1].log.sample.tolist()) for seed in range(10)}
     assert len(kinds) > 1
 
 
@@ -346,7 +346,7 @@ def test_a_weight_of_zero_is_left_out_of_the_radius_and_the_balance():
     X, y, weights = [[1, 0], [-1, 0], [10, 10]], [1, -1, 1], [1, 1, 0]
     trainer = tp.RuleTrainer(bias_step="radius", class_weight="balanced")
     result = trainer.fit(tp.Perceptron(2), X, y, sample_weight=weights)
-    assert result.log.space.bias_scale == 1
+    assert result.log.problem.bias_step == 1
     assert {abs(entry.coef) for entry in result.log} == {1.0}
 
 

@@ -110,7 +110,7 @@ def _and(console: Console) -> None:
             epoch = step.epoch
         rule, gradient = (weights(w.weight, w.bias) for w in (step.rule_weights, step.gradient_weights))
         sample = f"({figures(X[step.sample].tolist())})", f"{int(y[step.sample]):+d}", figures(step.rule.scores)
-        mistake = "" if step.rule.wrong is None else "mistake"
+        mistake = "" if step.rule.predicted is None else "mistake"
         same = "yes" if step.rule == step.gradient and rule == gradient else "NO"
         table.add_row(str(step.epoch), *sample, mistake, rule, gradient, same)
     console.print(table)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from torchperc._checks import as_csr, is_sparse
+from torchperc._checks import as_csr, check_sample_weight, is_sparse
 from torchperc.lightning import chains
 from torchperc.lightning._pl import pl
 from torchperc.lightning.checkpoints import CheckpointError, plain
@@ -18,7 +18,7 @@ from torchperc.model.describe import as_head, as_net, described_head, described_
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
 from torchperc.nn.modules import scores_of
-from torchperc.rules.problem import sample_factors
+from torchperc.rules.make_problem import sample_weights
 from torchperc.samples import convert
 from torchperc.sequences.layout import PaddedSequences
 
@@ -198,7 +198,10 @@ class LitNet(pl.LightningModule):
         if weight is None and self.class_weight is None:
             return None
         classes = None if scores.dim() == 1 else scores.shape[-1]
-        return sample_factors(y, weight, self.class_weight, classes, all_zero=True)  # in a batch, not in all data
+        found = torch.from_numpy(sample_weights(y.cpu().numpy(), None, self.class_weight, classes)).to(y.device)
+        if weight is None:
+            return found
+        return found * check_sample_weight(weight, len(y), all_zero=True).to(y.device)  # 0 in a batch, not in all data
 
     def _log(self, values: Mapping[str, Tensor | float], *, add_dataloader_idx: bool = True) -> None:
         for name, value in values.items():

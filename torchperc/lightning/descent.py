@@ -20,7 +20,7 @@ from torchperc.lightning.metrics import EpochSums
 from torchperc.model.describe import as_factory, described_factory, uncompiled
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, LogisticHead, SquaredHead
-from torchperc.rules.problem import check_net
+from torchperc.rules.make_problem import check_net
 from torchperc.samples import shards
 from torchperc.theory import rate_warning
 

@@ -110,10 +110,12 @@ class SliceLoader:
     def _permutation(self) -> Tensor:
         """The permutation of this epoch: the n-th that the seed yields, whichever epochs were drawn before."""
         if self._shuffler is None or self._drawn > self._epoch:
-            bounds = self.X.bounds if isinstance(self.X, PartRows) else None  # the parts, and samples within each
-            self._shuffler, self._drawn = Order("shuffled", torch.arange(len(self.y)), self.seed, bounds=bounds), 0
+            bounds = (
+                self.X.bounds.numpy() if isinstance(self.X, PartRows) else None
+            )  # the parts, and samples within each
+            self._shuffler, self._drawn = Order("shuffled", np.arange(len(self.y)), self.seed, bounds=bounds), 0
         while True:
-            order = torch.cat(list(self._shuffler.epoch(self._drawn)))
+            order = torch.from_numpy(np.concatenate(list(self._shuffler.epoch(self._drawn))))
             self._drawn += 1
             if self._drawn > self._epoch:
                 return order.to(self.y.device)

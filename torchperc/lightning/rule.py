@@ -18,8 +18,8 @@ from torchperc.lightning.rule_runs import Learning, OnlineChains, OnlineLearning
 from torchperc.model.describe import as_net, uncompiled
 from torchperc.nn.heads import PerceptronHead
 from torchperc.rules.conventions import ENGINES, Verdict
+from torchperc.rules.make_problem import check_net
 from torchperc.rules.models import Net, OwnRule
-from torchperc.rules.problem import check_net
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.sequences.chains import ChainPerceptron

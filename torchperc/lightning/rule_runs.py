@@ -17,7 +17,6 @@ from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.metrics import EpochSums, squared_length, tally
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.models import Net
-from torchperc.rules.online import new_stream
 from torchperc.rules.run import EpochRecord, RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.sequences.layout import flat_tags
@@ -76,7 +75,7 @@ class WholeLearning:
         if record is None:
             return {}
         loss, slack = self._run.survey()
-        length = math.sqrt(squared_length([self._run.weight()]))
+        length = math.sqrt(squared_length([self._run.weights.weight * self._run.problem.scale]))
         return {
             "mistakes": float(record.mistakes),
             "error/train": record.mistakes / self._run.count,
@@ -125,7 +124,7 @@ class OnlineLearning:
                 f"mini-batches and shuffled batches are learned online, where {error}; or use LitRule with a loader "
                 "that gives all samples in one batch without shuffling (batch_size='full'), or RuleTrainer"
             ) from None
-        self._stream, self._sums = new_stream(net), self._new_sums()
+        self._stream, self._sums = self._trainer.new_stream(net), self._new_sums()
         self._norm = math.sqrt(squared_length(net.parameters()))
         self._total = 0.0 if self._norm == 0 else math.nan
         self._history: list[EpochRecord] = []

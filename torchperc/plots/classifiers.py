@@ -13,8 +13,9 @@ from torchperc._checks import Data, check_labels, is_sparse
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.nn.modules import MLP, MulticlassPerceptron, Perceptron, resting
+from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog, VotedModel
-from torchperc.rules.models import KernelModel, LinearModel, Model
+from torchperc.rules.models import LinearModel, Model
 from torchperc.rules.run import RuleResult
 from torchperc.samples import convert
 
@@ -73,12 +74,12 @@ def classifier(model: Any, head: Head | None = None) -> Classifier:
         return _of_module(model, head)
     head = head or PerceptronHead()
     if isinstance(model, LinearModel):
-        weight, plain = model.weight, model.features is None
+        weight, plain = model.weight, type(model) is LinearModel
         own = weight.detach().cpu() if plain else None
         return Classifier(model.scores, head, weight.dtype, weight.device, own, graded=plain)
     if isinstance(model, KernelModel | VotedModel):
         graded = isinstance(model, KernelModel)
-        rows = model.support if isinstance(model, KernelModel) else model.logs[0].space.rows
+        rows = model.support if isinstance(model, KernelModel) else model.logs[0].problem.samples
         return Classifier(model.scores, head, rows.dtype, rows.device, graded=graded)
     if isinstance(model, Model) or callable(model):
         return Classifier(model.scores if isinstance(model, Model) else model, head)

@@ -15,10 +15,11 @@ import torch
 from torchperc._checks import check_choice, check_number, require_packages
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
+from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.models import KernelModel, LinearModel, Model
+from torchperc.rules.models import LinearModel, Model
+from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
-from torchperc.rules.spaces import LinearSpace
 from torchperc.theory.bounds import live_bracket
 from torchperc.theory.margins import weights_norm
 
@@ -219,12 +220,12 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
     """
     if bool(log.start.weight.any()) or bool(log.start.bias.any()):
         raise ValueError("the run did not start from zero weights, and the bracket holds only then; use init='zeros'")
-    used = log.cost.nonzero().squeeze(-1)  # a sample of weight 0 took no part
-    rows, y, bounds = log.space.rows.take(used), log.y[used], []
+    used = log.sample_weight.nonzero().squeeze(-1)  # a sample of weight 0 took no part
+    rows, y, bounds = log.problem.samples.take(used), log.y[used], []
     sums = torch.cat((log.coef.new_zeros(1), log.coef.abs().cumsum(0)))
     for t, model in _epoch_models(log):
-        length, scores = _length(model, log.space.bias_scale), model.row_scores(rows).double()
-        scores = scores[:, 0] if log.space.classes is None else scores
+        length, scores = _length(model, log.problem.bias_step), model.row_scores(rows).double()
+        scores = scores[:, 0] if log.problem.num_classes is None else scores
         bounds.append(live_bracket(scores, y, length, float(sums[t])))
     lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     return np.where(np.isinf(lower), np.nan, lower), np.where(np.isinf(upper), np.nan, upper)
@@ -232,11 +233,12 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
 
 def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
     """The number of mistakes and the model after each epoch, every update made once."""
-    before, weights = 0, log.start
+    before, weights = 0, log.start.clone()
     for t in log.mistakes_by_epoch().cumsum(0).tolist():
-        if isinstance(log.space, LinearSpace):
-            before, weights = t, log.space.moved(weights, log.entries.part(before, t))
-            yield t, log.space.model(weights)
+        if type(log.problem) is Problem:
+            log.problem.replay(weights, log.mistakes.part(before, t))
+            before = t
+            yield t, log.problem.model(weights)
         else:
             yield t, log.state_at(t)
 

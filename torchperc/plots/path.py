@@ -79,7 +79,7 @@ class PathDisplay(style.Display):
             (9, 9, 'mistake 9')
         """
         log = check_log(log)
-        width = log.space.rows.width
+        width = log.problem.samples.width
         if width != 2:
             raise ValueError(f"the log is over {width} features; a path is drawn over 2: learn from two of them")
         plane = planes.feature_plane(names)
@@ -171,8 +171,8 @@ class _Scene:
 
     def __init__(self, log: MistakeLog, labels: style.Labels) -> None:
         self.log = log
-        self.X, self.y = log.space.rows.dense().cpu(), log.y.cpu()
-        self.grid = planes.grid_of(planes.feature_plane(), self.X, log.space.rows.dense(), _STEPS, room=0.4)
+        self.X, self.y = log.problem.samples.dense().cpu(), log.y.cpu()
+        self.grid = planes.grid_of(planes.feature_plane(), self.X, log.problem.samples.dense(), _STEPS, room=0.4)
         self._kept: tuple[int, Tensor] = (-1, torch.empty(0))
         self.codes, self.names = _class_names(log, labels)
 
@@ -186,7 +186,7 @@ class _Scene:
         lines = planes.draw_lines(ax, self.grid, planes.fields(self.grid, scores, 0.0), [0.0])
         planes.draw_points(ax, self.X, self.y, self.codes, self.names, size)
         return lines, planes.draw_rings(
-            ax, self.X[self.log.index[t - 1 : t].cpu()] if t else self.X[:0], "mistake", size
+            ax, self.X[self.log.sample[t - 1 : t].cpu()] if t else self.X[:0], "mistake", size
         )
 
     def _scores(self, t: int) -> Tensor:
@@ -206,7 +206,7 @@ def spread(count: int, most: int) -> list[int]:
 
 def _class_names(log: MistakeLog, labels: style.Labels) -> tuple[list[int], list[str]]:
     """Codes and names of the classes."""
-    classes = log.space.classes
+    classes = log.problem.num_classes
     codes = [-1, 1] if classes is None else list(range(classes))
     return codes, style.label_names(labels, codes, classes is not None)
 

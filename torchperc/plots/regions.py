@@ -13,8 +13,8 @@ from torchperc._checks import Data, check_bool, check_choice, is_sparse
 from torchperc.nn.heads import Head
 from torchperc.plots import planes, style
 from torchperc.plots.classifiers import Classifier, check_log, classifier
+from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.models import KernelModel
 from torchperc.rules.run import RuleResult
 
 RINGS = ("mistakes", "support")
@@ -190,7 +190,7 @@ def _support(model: Any, log: MistakeLog | None, X: Tensor) -> Tensor:
     own: Tensor | None = None
     index: Tensor
     if log is not None:
-        index, support = log.index.unique().cpu(), log.space.rows
+        index, support = log.sample.unique().cpu(), log.problem.samples
         own = support.dense().cpu() if len(support) == len(X) else None
     elif isinstance(inner, KernelModel):
         index = inner.index.cpu()

@@ -25,7 +25,7 @@ _FEW, _LABELS = 6, 20  # labels up to which features against each are listed, an
 _SHOWN = 2000  # samples in a picture
 _WIDE = 1000  # features beyond which no plane is drawn: each point of it is a sample of so many numbers
 _PACKAGES = ("torchperc", "torch", "numpy", "scipy", "matplotlib", "pytorch-lightning")
-_KINDS = {"KernelSpace": "kernel perceptron", "JointSpace": "perceptron over joint features"}
+_KINDS = {"KernelProblem": "kernel perceptron", "JointProblem": "perceptron over joint features"}
 
 
 def sections(subject: Subject) -> list[Section]:
@@ -55,7 +55,7 @@ def versions() -> Section:
 def _learned(subject: Subject) -> Section:
     d, result = subject.X.shape[1], subject.result
     if result is not None:
-        kind = _KINDS.get(type(result.log.space).__name__, "perceptron")
+        kind = _KINDS.get(type(result.log.problem).__name__, "perceptron")
     else:
         net = getattr(subject.model, "net", subject.model)
         kind = type(net).__name__ if isinstance(net, nn.Module) else "function from samples to scores"
@@ -137,7 +137,7 @@ def _data(subject: Subject) -> Section:
 
 def _unknown(subject: Subject) -> str:
     log = None if subject.result is None else subject.result.log
-    digest = "" if log is None else f" The digest of data and labels is {log.space.rows.hash(log.y)}."
+    digest = "" if log is None else f" The digest of data and labels is {log.problem.samples.hash(log.y)}."
     return f"The page was made from a model in memory, whose config is not known.{digest}"
 
 

@@ -18,8 +18,8 @@ from torchperc.plots.style import label_names
 from torchperc.reports.page import Block
 from torchperc.reports.text import percent
 from torchperc.rules.models import LinearModel
+from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
-from torchperc.rules.spaces import LinearSpace
 from torchperc.theory.certificate import Certificate
 
 Rows = Sequence[tuple[str, str]]
@@ -73,7 +73,7 @@ class Subject:
     @property
     def linear(self) -> bool:
         """Whether it learns a hyperplane per score."""
-        by_rule = self.result is not None and isinstance(self.result.log.space, LinearSpace)
+        by_rule = self.result is not None and type(self.result.log.problem) is Problem
         return by_rule or self.known.weight is not None
 
     @property
@@ -81,7 +81,7 @@ class Subject:
         """The bias of a linear model; ``None`` without one."""
         if self.result is not None:
             model = self.result.model
-            return model.bias if isinstance(model, LinearModel) and self.result.log.space.bias_scale else None
+            return model.bias if isinstance(model, LinearModel) and self.result.log.problem.bias_step else None
         net = getattr(self.model, "net", self.model)
         found = (net.layers[0] if isinstance(net, MLP) and not net.hidden else net).bias
         return found if isinstance(found, Tensor) else None
@@ -91,7 +91,7 @@ class Subject:
         """How the bias of a run by rule moves, as theory asks for it."""
         if self.result is None:
             return "none" if self.bias is None else "unit"
-        scale = self.result.log.space.bias_scale
+        scale = self.result.log.problem.bias_step
         return "none" if scale == 0 else "unit" if scale == 1 else "radius"
 
     def wrong(self, part: str) -> int:

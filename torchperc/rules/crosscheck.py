@@ -1,8 +1,8 @@
 """The cross-check: the rule and autograd on the same samples, compared mistake by mistake and weight by weight.
 
-One side is the rule. The other is a net, the perceptron criterion, ``backward`` and ``torch.optim.SGD``; a mistake there
-is a non-zero derivative of the loss in the score. Both round alike: the rule makes steps of η here and decides by the
-rounded score, where :class:`~torchperc.RuleTrainer` scales steps of 1 and decides near ties exactly.
+One side is the rule. The other is a net, the perceptron criterion, ``backward`` and ``torch.optim.SGD``; a mistake
+there is a non-zero derivative of the loss in the score. Both round alike: the rule makes steps of η here and decides by
+the rounded score, where :class:`~torchperc.RuleTrainer` scales steps of 1 and decides near ties exactly.
 """
 
 from __future__ import annotations
@@ -288,9 +288,8 @@ def _compare(sides: _Sides, steps: Iterator[Step], mode: str) -> CrossCheck:
         if differs and first is None:
             weights = step.rule_weights.clone(), step.gradient_weights.clone()
             first = Difference(step.epoch, step.sample, step.rule.scores, step.gradient.scores, *weights)
-    rule, gradient = (
-        MistakeLog(sides.problem, sides.start, Mistakes.of(each), np.array(ends, np.int64)) for each in logs
-    )
+    every = torch.tensor(ends, dtype=torch.int64)
+    rule, gradient = (MistakeLog(sides.problem, sides.start, Mistakes.of(each), every) for each in logs)
     return CrossCheck(first is None, worst == 0.0, worst, rule, gradient, first)
 
 

@@ -52,7 +52,7 @@ class PerceptronRule(NamedTuple):
         return TIES.index(self.tie)
 
 
-def predicted_as(scores, label, tie, margin, error):  # type: ignore[no-untyped-def]  # numba compiles it, too
+def predicted_as(scores: Any, label: int, tie: int, margin: float, error: float) -> int:
     """Return the wrong class a sample is predicted as, or ``label`` if it is no mistake.
 
     The result is ``UNCLEAR`` if scores with an error of up to ``error`` each leave the decision open.
@@ -167,7 +167,7 @@ def exact_score(x: np.ndarray[Any, Any], weight: np.ndarray[Any, Any], bias: flo
     lowest = int(exponents.min())
     shifts = (exponents - lowest).tolist()
     total = sum((a * b) << shift for a, b, shift in zip(*factors, shifts, strict=True))
-    return total * Fraction(2) ** lowest
+    return Fraction(total) * Fraction(2) ** lowest
 
 
 def decide_exactly(
@@ -199,7 +199,7 @@ def decide_exactly(
     if found == UNCLEAR:
         exact = [exact_score(x, row, float(offset)) for row, offset in zip(weight, bias, strict=True)]
         found = predicted_as(exact, label, rule.code, rule.margin, 0)
-    return int(found)
+    return found
 
 
 def host(values: Tensor) -> np.ndarray[Any, Any]:

@@ -20,7 +20,7 @@ from torchperc.rules import log_files
 from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.models import Model
-from torchperc.rules.problem import Array, Mistake, Mistakes, Problem
+from torchperc.rules.problem import Mistake, Mistakes, Problem
 from torchperc.samples.rows import Rows
 
 
@@ -50,7 +50,7 @@ class MistakeLog:
     problem: Problem
     start: Any
     mistakes: Mistakes
-    epoch_ends: Array
+    epoch_ends: Tensor
     conventions: dict[str, Any] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -188,7 +188,7 @@ class MistakeLog:
 
     def mistakes_by_epoch(self) -> Tensor:
         """Return the number of mistakes of each epoch: the learning curve."""
-        return torch.from_numpy(np.diff(np.searchsorted(self.mistakes.step, self.epoch_ends), prepend=0))
+        return torch.from_numpy(np.diff(np.searchsorted(self.mistakes.step, self.epoch_ends.numpy()), prepend=0))
 
     def errors(self, X: Data | None = None, y: Data | None = None) -> Tensor:
         """Return the number of wrong decisions of every state, from the start to the last: (len + 1,) in float64.

@@ -35,7 +35,7 @@ NPZ_FORMAT, JSON_FORMAT, JSON_VERSION = 3, "torchperc mistake log", 1
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 _JSON_NAMES = {"sample": "index", "predicted": "wrong", "sample_weight": "cost", "num_classes": "classes",
                "bias_step": "bias_scale", "weight": "start.weight", "bias": "start.bias"}  # fmt: skip
-_Parts = tuple[Problem, Any, Mistakes, Array, dict[str, Any]]
+_Parts = tuple[Problem, Any, Mistakes, Tensor, dict[str, Any]]
 
 
 class FormatError(ValueError):
@@ -55,12 +55,12 @@ def save(log: MistakeLog, path: Path) -> None:
         "steps": log.steps,
         **problem.describe(),
     }
-    arrays = {**log.mistakes._asdict(), "epoch_ends": log.epoch_ends, "sample_weight": problem.sample_weight}
+    arrays = {**log.mistakes._asdict(), "epoch_ends": log.epoch_ends.numpy(), "sample_weight": problem.sample_weight}
     if isinstance(log.start, Weights):
         arrays |= {name: values.double().numpy() for name, values in log.start.state_dict().items()}
     arrays["about"] = np.array(json.dumps(about))
     content = io.BytesIO()
-    np.savez_compressed(content, **arrays, checksum=np.array(digest.of_named(arrays)))  # type: ignore[arg-type]
+    np.savez_compressed(content, **arrays, checksum=np.array(digest.of_named(arrays)))
     write_atomically(path, content.getvalue())
 
 
@@ -133,7 +133,7 @@ def _assemble(
     given = (samples, labels, about["num_classes"], arrays["sample_weight"], steps)
     rule = PerceptronRule(about.get("tie", "update"), about.get("margin", 0.0))
     common = (*given, rule, about["bias_step"], about["scale"])
-    rest = mistakes, arrays["epoch_ends"], about.get("conventions", {})
+    rest = mistakes, torch.from_numpy(arrays["epoch_ends"]), about.get("conventions", {})
     if about["kind"] == "kernel":
         own = Kernel(kernel or about["kernel"], about["degree"], about["gamma"])
         problem = KernelProblem(*common, kernel=own)
@@ -303,7 +303,7 @@ def _validate_about(about: dict[str, Any]) -> None:
         _fail("classes", f"must be an integer of at least 2, found {classes!r}")
     for name in ("bias_step", "scale"):
         value = about.get(name)
-        if type(value) not in (int, float) or not 0 <= value < np.inf:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < np.inf:
             _fail(_JSON_NAMES.get(name, name), f"must be a number of at least 0, found {value!r}")
     if type(about.get("steps")) is not int or not 0 <= about["steps"] < 2**63:
         _fail("steps", f"must be an integer of at least 0, found {about.get('steps')!r}")

@@ -61,7 +61,7 @@ def score_error(w, b, bound, reserve):
 
 @njit(forceinline=True)
 def update(x, columns, label, predicted, coef, w, b, bias_step):
-    """Make one update: w_label += coef·x, w_predicted −= coef·x; with one score the coefficient has the label's sign."""
+    """Make one update: w_label += coef·x, w_predicted −= coef·x; with one score, coef has the label's sign."""
     if w.ndim == 1:
         add(x, columns, coef, w)
         b[0] += b.dtype.type(coef * bias_step)

@@ -187,7 +187,8 @@ class MixedRun(RuleRun):
         made = Mistakes(*(column[order] for column in columns))
         samples = self.samples if shards.here()[1] == 1 else cast(Rows, _Elsewhere(self.samples, self._samples))
         of_all = (samples, y, problem.num_classes, weights, weights, problem.rule, problem.bias_step)
-        return MistakeLog(MixedProblem(*of_all), self.start, made, np.array(self._ends, np.int64), self._conventions)
+        ends = torch.tensor(self._ends, dtype=torch.int64)
+        return MistakeLog(MixedProblem(*of_all), self.start, made, ends, self._conventions)
 
     def _averaged(self) -> Model:
         return self._mean(lambda step: self._ends[-1] - step, self._ends[-1])

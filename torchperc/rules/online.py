@@ -56,7 +56,7 @@ class Stream:
             upper = norm / float(steps) if steps and not start.any_nonzero else None
             record = EpochRecord(1, len(found.sample), norm * problem.scale, None, upper)
             verdict = _verdict(problem, start, weights, found)
-            log = MistakeLog(problem, start, found, np.array([len(ids)]))
+            log = MistakeLog(problem, start, found, torch.tensor([len(ids)]))
             cycle = (0, 1) if verdict is Verdict.CYCLING else None
             if self._total is not None and problem.scale != self.scale:
                 self._total = self._total.scaled(self.scale / problem.scale)

@@ -21,6 +21,7 @@ from torchperc.samples.parts import as_rows
 from torchperc.samples.rows import Rows
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+CLASSIC = PerceptronRule()
 _BLOCK = 1024  # samples that are decided together
 
 
@@ -45,9 +46,8 @@ class Mistakes(NamedTuple):
     def of(cls, entries: Sequence[Mistake]) -> Mistakes:
         """Return columns from single mistakes."""
         sample, step, coef, predicted = zip(*entries, strict=True) if entries else ((), (), (), ())
-        return cls(
-            np.array(sample, np.int64), np.array(step, np.int64), np.array(coef, float), np.array(predicted, int)
-        )
+        integers = [np.array(values, np.int64) for values in (sample, step, predicted)]
+        return cls(integers[0], integers[1], np.array(coef, np.float64), integers[2])
 
     @classmethod
     def joined(cls, parts: Sequence[Mistakes]) -> Mistakes:
@@ -126,7 +126,7 @@ class Problem:
     num_classes: int | None
     sample_weight: Array
     steps: Array
-    rule: PerceptronRule = PerceptronRule()
+    rule: PerceptronRule = CLASSIC
     bias_step: float = 1.0
     scale: float = 1.0
 
@@ -367,10 +367,13 @@ def blocks(samples: Rows) -> Iterator[tuple[slice, Rows]]:
 def _margins(scores: Array, y: Array) -> Array:
     """Return the functional margins of scores (N, K), K = 1 for labels −1/+1: (N,)."""
     if scores.shape[1] == 1:
-        return y * scores[:, 0]
+        margins: Array = y * scores[:, 0]
+        return margins
     others = scores.copy()
     others[np.arange(len(y)), y] = -np.inf
-    return scores[np.arange(len(y)), y] - others.max(axis=1)
+    margins = scores[np.arange(len(y)), y]
+    margins -= others.max(axis=1)
+    return margins
 
 
 def _vector_mistakes(scores: Array, y: Array, rule: PerceptronRule, error: float) -> tuple[Array, Array]:

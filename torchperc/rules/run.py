@@ -8,7 +8,6 @@ from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -218,7 +217,8 @@ class RuleRun:
     def log(self) -> MistakeLog:
         """Return the mistakes so far."""
         self._found = [Mistakes.joined(self._found)]
-        return MistakeLog(self.problem, self.start, self._found[0], np.array(self._ends, np.int64), self._conventions)
+        ends = torch.tensor(self._ends, dtype=torch.int64)
+        return MistakeLog(self.problem, self.start, self._found[0], ends, self._conventions)
 
     def current(self) -> Model:
         """Return the model with the weights as they are now."""

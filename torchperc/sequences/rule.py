@@ -42,7 +42,7 @@ class ChainResult(RuleResult):
         """The selected model as one set of weights: for ``"voted"`` the averaged ones, else ``model`` itself."""
         return self.model if isinstance(self.model, ChainModel) else self.average or self.log.averaged()
 
-    def write_to(self, net: ChainNet) -> None:  # type: ignore[override]
+    def write_to(self, net: ChainNet) -> None:
         """Write the selected weights into a net of the same shape; for ``"voted"`` the averaged ones."""
         self.single.write_to(net)
 

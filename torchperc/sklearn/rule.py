@@ -17,8 +17,9 @@ from torch import Tensor
 from torchperc._checks import Data, check_choice, is_sparse
 from torchperc.nn.heads import Head, PerceptronHead
 from torchperc.rules.conventions import Verdict
+from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog, VotedModel
-from torchperc.rules.models import KernelModel, Model
+from torchperc.rules.models import Model
 from torchperc.rules.online import Stream, compact
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
@@ -213,7 +214,7 @@ class PerceptronClassifier(LinearClassifier):
     def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
         """Make the epochs; what happened in them, and whether ``early_stopping`` or ``tol`` ended them."""
         history: list[EpochRecord] = []
-        rows = None if held is None else as_rows(held.X, dtype=run.rows.dtype)
+        rows = None if held is None else as_rows(held.X, dtype=run.samples.dtype)
         best, since = math.inf, 0
         while run.verdict is None:
             record = run.epoch()
@@ -266,7 +267,7 @@ class PerceptronClassifier(LinearClassifier):
         model = vars(self).get("_voter") or vars(self).get("_machine")
         if model is None:
             return super()._scores(X)
-        rows = model.logs[0].space.rows if isinstance(model, VotedModel) else model.support
+        rows = model.logs[0].problem.samples if isinstance(model, VotedModel) else model.support
         scores: Array = model.scores(X.astype(np.float32 if rows.dtype == torch.float32 else np.float64)).numpy()
         return scores.reshape(len(scores), -1)
 
@@ -308,11 +309,11 @@ class PerceptronClassifier(LinearClassifier):
     @property
     def n_errors_(self) -> int:
         """How many training samples are decided wrongly, counted when it is asked for."""
-        log, X = self.log_, self.log_.space.rows.raw()
+        log, X = self.log_, self.log_.problem.samples.raw()
         scores = self._scores(X.numpy() if isinstance(X, Tensor) else X)
         codes = self._decided(scores)
         truth = (log.y > 0).long() if len(self.classes_) == 2 else log.y
-        return int(np.count_nonzero((codes != truth.numpy()) & (log.cost > 0).numpy()))
+        return int(np.count_nonzero((codes != truth.numpy()) & (log.sample_weight > 0).numpy()))
 
     def _of_kernel(self, name: str) -> KernelModel:
         machine: KernelModel | None = vars(self).get("_machine")

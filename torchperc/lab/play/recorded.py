@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, two_features
 from torchperc.rules.log import MistakeLog
+from torchperc.rules.problem import Problem, Weights
 from torchperc.rules.run import RuleResult
-from torchperc.rules.spaces import LinearSpace, Weights
 from torchperc.theory.bounds import live_bracket
 from torchperc.theory.margins import weights_norm
 
@@ -75,11 +76,11 @@ def recording(
         >>> X, y = tp.data.separable_blobs(20, features=3, seed=1)
         >>> log = tp.RuleTrainer().fit(tp.Perceptron(3).double(), X, y).log
         >>> shown = recording(log, features=(1, 3))
-        >>> shown.feature_names, shown.entries["index"] == log.index.tolist()
+        >>> shown.feature_names, shown.entries["index"] == log.sample.tolist()
         (('x1', 'x3'), True)
     """
     _check(log)
-    width = log.space.rows.width
+    width = log.problem.samples.width
     names = [f"x{j + 1}" for j in range(width)] if names is None else list(names)
     if len(names) != width:
         raise ValueError(f"names has {len(names)} entries for {width} features; name every feature once")
@@ -101,10 +102,10 @@ def recording(
 def _check(log: MistakeLog) -> None:
     if not isinstance(log, MistakeLog):
         raise TypeError(f"log must be a MistakeLog, such as result.log, found {type(log).__name__}")
-    if type(log.space) is not LinearSpace:
+    if type(log.problem) is not Problem:
         raise ValueError("the page replays linear runs; a run with a kernel or joint features has no line to draw")
-    if (log.space.classes or 2) > MOST_CLASSES:
-        raise ValueError(f"the log has {log.space.classes} classes, and the page shows {MOST_CLASSES} at most")
+    if (log.problem.num_classes or 2) > MOST_CLASSES:
+        raise ValueError(f"the log has {log.problem.num_classes} classes, and the page shows {MOST_CLASSES} at most")
     for what, count, most in (("samples", len(log.y), MOST_POINTS), ("mistakes", len(log), MOST_MISTAKES)):
         if count > most:
             raise ValueError(
@@ -114,7 +115,7 @@ def _check(log: MistakeLog) -> None:
 
 def _conventions(log: MistakeLog, given: dict[str, Any] | None) -> dict[str, Any]:
     """As arguments of ``RuleTrainer``, which is how a log in JSON has them."""
-    step, sizes = {0.0: "none", 1.0: "unit"}.get(log.space.bias_scale, "radius"), log.coef.abs().unique().tolist()
+    step, sizes = {0.0: "none", 1.0: "unit"}.get(log.problem.bias_step, "radius"), log.coef.abs().unique().tolist()
     known: dict[str, Any] = {"tie": "update", "bias_step": step, "order": "given", "seed": 0, "margin": 0}
     known |= {"lr": sizes[0] if len(sizes) == 1 else 1.0, "max_epochs": max(len(log.epoch_ends), 1)}
     return known | {_RENAMED.get(name, name): value for name, value in (given or {}).items()}
@@ -135,7 +136,7 @@ def _verdict(log: MistakeLog) -> str | None:
 
 def _restricted(log: MistakeLog, chosen: tuple[int, int]) -> dict[str, Any]:
     """What changes in the entries of a log when all but two features are held at their mean."""
-    X = log.space.rows.double().dense().cpu()
+    X = log.problem.samples.double().dense().cpu()
     rest = [j for j in range(X.shape[1]) if j not in chosen]
     mean, columns = X[:, rest].mean(0), list(chosen)
     start = Weights(log.start.weight.double().cpu(), log.start.bias.double().cpu())
@@ -143,7 +144,7 @@ def _restricted(log: MistakeLog, chosen: tuple[int, int]) -> dict[str, Any]:
     for t, (state, total) in enumerate(_states(log, start, X)):
         every = X @ state.weight.T + state.bias
         if t < len(log):
-            scores.append(every[int(log.index[t])].tolist())
+            scores.append(every[int(log.sample[t])].tolist())
         brackets.append(_bracket(log, start, state, every, total))
     return {
         "points": X[:, columns].tolist(),
@@ -153,7 +154,7 @@ def _restricted(log: MistakeLog, chosen: tuple[int, int]) -> dict[str, Any]:
         },
         "projection": {
             "features": X.shape[1],
-            "offsets": (log.space.bias_scale + X[:, rest] @ mean).tolist(),
+            "offsets": (log.problem.bias_step + X[:, rest] @ mean).tolist(),
             "scores": scores,
             "errors": log.errors().tolist(),
             "pocket": log.pocket_index(),
@@ -164,21 +165,21 @@ def _restricted(log: MistakeLog, chosen: tuple[int, int]) -> dict[str, Any]:
 
 def _states(log: MistakeLog, start: Weights, X: Tensor) -> Iterator[tuple[Weights, float]]:
     """The weights of every state, in double precision, with the sum of coefficients so far; one after the other."""
-    state, total, signed = start.clone(), 0.0, log.entries.signed(log.space.classes).double().cpu()
+    state, total, signed = start.clone(), 0.0, torch.from_numpy(log.problem.signed(log.mistakes))
     yield state, total
     for j, entry in enumerate(log):
-        coefs = signed[j] * log.space.scale
-        state.weight += coefs[:, None] * X[entry.sample]
-        state.bias += coefs * log.space.bias_scale
+        coefs = signed[j] * log.problem.scale
+        state.weight.add_(coefs[:, None] * X[entry.sample])
+        state.bias.add_(coefs * log.problem.bias_step)
         total += abs(entry.coef)
         yield state, total
 
 
 def _bracket(log: MistakeLog, start: Weights, state: Weights, scores: Tensor, total: float) -> tuple[float, float]:
     """What the weights say of the largest margin in all features, see :func:`torchperc.theory.bracket`."""
-    beta = log.space.bias_scale
+    beta = log.problem.bias_step
     moved = weights_norm(state.weight - start.weight, state.bias - start.bias, beta)
-    plain = scores.squeeze(-1) if log.space.classes is None else scores
+    plain = scores.squeeze(-1) if log.problem.num_classes is None else scores
     found = live_bracket(plain, log.y.cpu(), weights_norm(state.weight, state.bias, beta), total, moved=moved)
     return found.lower, found.upper
 
