@@ -9,10 +9,10 @@ import processes
 import pytest
 import torch
 from scipy.sparse import csr_array
-from torchperc.rules.engines.reference import ReferenceEngine
 
 import torchperc as tp
 from torchperc.rules.conventions import Verdict
+from torchperc.rules.engines import reference
 from torchperc.samples import shards
 
 
@@ -21,7 +21,7 @@ def _net(width=3, dtype=torch.float64):
 
 
 def _columns(log):
-    return [getattr(log, name) for name in ("index", "step", "coef", "wrong")]
+    return [getattr(log, name) for name in ("sample", "step", "coef", "predicted")]
 
 
 def _own(X, rank, size):
@@ -236,10 +236,10 @@ def test_bad_input_is_one_error_on_every_process(what, text):
 
 
 def _engine():
-    def reference(task, start):
-        return ReferenceEngine(task, start)
+    def own(problem, weights, ids):
+        return reference(problem, weights, ids)
 
-    return reference
+    return own
 
 
 def _own_engine(rank, size, X, y):
@@ -258,7 +258,7 @@ def test_an_engine_of_ones_own_is_the_same_in_every_process():
     ("options", "text"),
     [
         ({"distributed": "exact"}, "distributed='exact' is unknown"),
-        ({"distributed": "mix", "kernel": "rbf"}, "kernel='rbf' cannot be used with distributed='mix'"),
+        ({"distributed": "mix", "kernel": "rbf"}, "a kernel cannot be used with distributed='mix'"),
         ({"distributed": "mix", "prove": True}, "prove=True cannot be used"),
         ({"distributed": "mix", "order": "random-mistake"}, "order='random-mistake' cannot be used"),
         ({"distributed": "mix", "select": "pocket"}, "select='pocket' cannot be used"),

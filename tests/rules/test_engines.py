@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
-from torchperc.rules.engines.rounding import score_error, side
-from torchperc.rules.spaces import Weights
 
 import torchperc as tp
-from torchperc.samples.parts import as_rows
+from torchperc.rules.decision import PerceptronRule, decide_exactly, exact_score
+from torchperc.rules.engines import compiled, reference
 
 FACTORS = {
     "kind": ["integers", "duplicates", "zeros", "subnormal", "scaled by rows", "scaled in turn", "floats", "thirds"],
@@ -79,6 +78,8 @@ def run(engine, case, seed, dtype=torch.float64):
             values.copy_(torch.tensor(case["start"] * rng.integers(-2, 3, size=values.shape)))
     tie, margin = case["tie and margin"]
     options = {name: case[name] for name in ("order", "bias_step", "lr")} | {"tie": tie, "margin": margin}
+    if case["kind"] == "subnormal" and case["bias_step"] == "radius":
+        options["bias_step"] = "unit"  # a bias step of R² would be 0, which is refused
     options["max_epochs"] = 1 if case["order"] == "random-mistake" else int(rng.integers(1, 6))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="tie='strict' updates only")
@@ -182,22 +183,26 @@ def cancelling(rng):
     return np.concatenate((x, x)), np.concatenate((w, -w)) if rng.random() < 0.5 else np.concatenate((-w, w[::-1]))
 
 
-def test_the_exact_side_is_that_of_fractions():
+def test_exact_scores_are_those_of_fractions():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         x, w = cancelling(rng)
-        b, limit = rng.choice([0.0, 1.0, 5e-324, 0.1], size=2)
-        exact = sum((Fraction(a) * Fraction(c) for a, c in zip(x, w, strict=True)), Fraction(b) - Fraction(limit))
-        assert side(x, w, b, limit) == (exact > 0) - (exact < 0)
+        b, margin = rng.choice([0.0, 1.0, 5e-324, 0.1], size=2)
+        exact = sum((Fraction(a) * Fraction(c) for a, c in zip(x, w, strict=True)), Fraction(b))
+        assert exact_score(x, w, b) == exact
+        for tie in ("update", "strict"):
+            mistake = exact < margin or (exact == margin and tie == "update")
+            decided = decide_exactly(w[None], np.array([b]), x, 1, PerceptronRule(tie, margin))
+            assert decided == (-1 if mistake else 1)
 
 
-def test_the_bound_is_no_larger_than_it_needs_to_be():
-    """Plain data are decided by rounded scores: the exact sums are for ties."""
-    rng = np.random.default_rng(4)
-    X, w = rng.standard_normal((1000, 20)), rng.standard_normal(20)
-    error = score_error(as_rows(X, dtype=torch.float64), Weights(torch.from_numpy(w[None]), torch.zeros(1)))
-    assert 0 < error < 1e-12
-    assert (np.abs(X @ w) > 2 * error).all()
+def test_plain_data_are_decided_by_rounded_scores(monkeypatch):
+    """The bound is no larger than it needs to be: exact sums are for ties."""
+    X, y = np.random.default_rng(4).standard_normal((1000, 20)), np.where(np.arange(1000) % 2, 1, -1)
+    monkeypatch.setattr("torchperc.rules.decision.exact_score", None)  # is not called
+    result, _ = fit("compiled", X, y)
+    assert result.mistakes > 100
+    assert len(result.log.errors()) == result.mistakes + 1
 
 
 # --- what follows from it ---
@@ -243,6 +248,16 @@ def test_samples_of_any_size_make_the_same_mistakes(engine, exponent):
     assert plain.log.equals(scaled.log)
 
 
+@pytest.mark.parametrize("engine", ["reference", "compiled"])
+def test_samples_whose_updates_vanish_are_refused_and_do_not_count_as_a_cycle(engine):
+    X, y = np.array([[1.0, 2.0], [-1.0, -2.0]]) * 5e-324, [1, -1]
+    net = tp.Perceptron(2, bias=False, dtype=torch.float64, init="normal", seed=1)
+    with pytest.raises(ValueError, match="X .*scale X up"):
+        tp.RuleTrainer(lr=0.1, engine=engine).fit(net, X, y)
+    with pytest.raises(ValueError, match="bias_step='radius'"):
+        tp.RuleTrainer(bias_step="radius").fit(tp.Perceptron(2, dtype=torch.float64), X, y)
+
+
 def test_updates_round_as_torch_does_so_a_compiled_log_replays_to_the_bit():
     rng = np.random.default_rng(0)
     for sparse, classes in ((False, None), (True, None), (False, 3), (True, 3)):
@@ -251,11 +266,10 @@ def test_updates_round_as_torch_does_so_a_compiled_log_replays_to_the_bit():
         X = sp.csr_array(X) if sparse else X
         result, net = fit("compiled", X, y, classes, lr=0.1, max_epochs=3)
         assert torch.equal(result.log.last().weight, net.weight)
-        steps = result.log.entries
-        weights = result.log.start.clone()
-        for i, coef, own, wrong in zip(*(column.tolist() for column in steps), strict=True):
-            result.log.space.update(weights, i, coef, own, wrong)  # the reference's own update
-        model = result.log.space.model(weights)
+        weights, problem = result.log.start.clone(), result.log.problem
+        for i, _, coef, predicted in zip(*(column.tolist() for column in result.log.mistakes), strict=True):
+            problem.update(weights, i, predicted, abs(coef))  # the reference's own update
+        model = problem.model(weights)
         assert torch.equal(model.weight, net.weight)
         assert torch.equal(model.bias, net.bias)
 
@@ -311,7 +325,7 @@ def test_contiguous_x_is_not_copied(layout):
 
 
 def test_nothing_is_compiled_again_when_a_number_changes_type():
-    from torchperc.rules.loops import learn as loops
+    from torchperc.rules import loops
 
     X, y = integers(19, count=400)
     fit("compiled", X, y, lr=1, margin=0)
@@ -392,12 +406,12 @@ def test_auto_compiles_what_can_be_compiled_whatever_its_size():
     X, y = integers(1)
 
     def chosen(net, X=X, y=y):
-        return type(tp.RuleTrainer().start(net, X, y)._engine).__name__
+        return tp.RuleTrainer().start(net, X, y).engine
 
-    assert chosen(tp.Perceptron(2), *tp.data.gate("AND")) == "CompiledEngine"
-    assert chosen(tp.Perceptron(5, dtype=torch.float64)) == "CompiledEngine"
-    assert chosen(tp.Perceptron(5, dtype=torch.bfloat16)) == "ReferenceEngine"
-    assert chosen(tp.JointPerceptron(5, 3), *integers(1, classes=3)) == "ReferenceEngine"
+    assert chosen(tp.Perceptron(2), *tp.data.gate("AND")) is compiled
+    assert chosen(tp.Perceptron(5, dtype=torch.float64)) is compiled
+    assert chosen(tp.Perceptron(5, dtype=torch.bfloat16)) is reference
+    assert chosen(tp.JointPerceptron(5, 3), *integers(1, classes=3)) is reference
 
 
 def test_what_compiled_cannot_run():

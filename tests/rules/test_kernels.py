@@ -8,7 +8,6 @@ import oracles
 import pytest
 import torch
 from scipy.sparse import csr_array
-from torchperc.rules.engines.kernelized import KernelEngine
 
 import torchperc as tp
 
@@ -23,7 +22,7 @@ def entries(result):
 
 @pytest.fixture(params=[3, 512], ids=["small blocks", "one block"])
 def _block(request, monkeypatch):
-    monkeypatch.setattr(KernelEngine, "block", request.param)
+    monkeypatch.setattr("torchperc.rules.kernel._BLOCK", request.param)
 
 
 @pytest.mark.usefixtures("_block")

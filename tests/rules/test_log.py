@@ -210,8 +210,8 @@ def test_dual_and_survivals(classes):
 
 def test_voting_walks_through_long_logs_in_chunks(monkeypatch):
     X, _, _, result, run = trained(2, None)
-    monkeypatch.setattr("torchperc.rules.spaces._BLOCK", 5)
-    monkeypatch.setattr("torchperc.rules.spaces._CHUNK", 7)
+    monkeypatch.setattr("torchperc.rules.problem._BLOCK", 5)
+    monkeypatch.setattr("torchperc.rules.problem._STATES", 7)
     assert len(result.log) > 7
     assert result.log.voted().scores(X).tolist() == [oracles.votes(run, x)[0] for x in X]
     assert result.log.errors().tolist() == [oracles.errors(s, X, trained(2, None)[1]) for s in run.states]
@@ -280,7 +280,7 @@ def test_damaged_files_are_refused(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="not a mistake log"):
             tp.MistakeLog.load(path, X, y)
-    np.savez(path, index=np.zeros(3))
+    np.savez(path, sample=np.zeros(3))
     with pytest.raises(ValueError, match="not a mistake log"):
         tp.MistakeLog.load(path, X, y)
     with pytest.raises(FileNotFoundError):
@@ -319,16 +319,16 @@ def test_a_log_that_points_outside_its_data_is_refused(classes, tmp_path):
     with np.load(path) as file:
         arrays = {key: file[key] for key in file.files if key != "checksum"}
     for name, change in (
-        ("index", lambda a: a + 10**6), ("index", lambda a: a - 10**6), ("index", lambda a: a[:-1]),
-        ("index", lambda a: a.astype(float)), ("wrong", lambda a: a + 9), ("wrong", lambda a: a - 9),
+        ("sample", lambda a: a + 10**6), ("sample", lambda a: a - 10**6), ("sample", lambda a: a[:-1]),
+        ("sample", lambda a: a.astype(float)), ("predicted", lambda a: a + 9), ("predicted", lambda a: a - 9),
         ("step", lambda a: a + 10**6), ("step", lambda a: -a - 1), ("coef", lambda a: a[:-1]),
-        ("coef", lambda a: a * np.nan), ("epoch_ends", lambda a: a[None]), ("cost", lambda a: a[:-1]),
+        ("coef", lambda a: a * np.nan), ("epoch_ends", lambda a: a[None]), ("sample_weight", lambda a: a[:-1]),
         ("weight", lambda a: a[:, :-1]), ("bias", lambda a: a[:0]), ("bias", lambda a: a.astype(str)),
         ("about", lambda a: np.array(str(a).replace("float32", "nn"))),
     ):  # fmt: skip
         changed = {**arrays, name: change(arrays[name])}
         np.savez(path, **changed, checksum=of_named(changed))
-        with pytest.raises(ValueError, match="does not hold a log that fits its data; save it again"):
+        with pytest.raises(ValueError, match=r"does not hold a log that fits its data \(.*\); save it again"):
             tp.MistakeLog.load(path, X, y)
 
 

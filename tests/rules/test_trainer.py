@@ -410,9 +410,21 @@ def test_cycles_of_many_weights_are_known_to_the_engine_that_goes_on(first, seco
     assert (run.verdict.name, run.cycle) == ("CYCLING", (1, 2))
 
 
-def test_a_run_of_an_earlier_version_without_a_log_is_refused():
+def test_a_run_of_an_earlier_version_is_refused():
     X, y = noisy()
     run = tp.RuleTrainer(6).start(tp.Perceptron(6), X, y)
     run.epoch()
-    with pytest.raises(ValueError, match="log='off'"):
-        run.load_state_dict(run.state_dict() | {"sums": torch.zeros(2, 0, 1)})
+    state = run.state_dict()
+    del state["about"]
+    with pytest.raises(ValueError, match="earlier version"):
+        run.load_state_dict(state)
+
+
+def test_a_run_is_not_resumed_with_other_conventions():
+    X, y = noisy()
+    run = tp.RuleTrainer(6).start(tp.Perceptron(6), X, y)
+    run.epoch()
+    for options, name in (({"lr": 0.5}, "scale=1.0"), ({"tie": "sign"}, "tie='update'"), ({"margin": 2}, "margin=0.0")):
+        other = tp.RuleTrainer(6, **options).start(tp.Perceptron(6), X, y)
+        with pytest.raises(ValueError, match=name):
+            other.load_state_dict(run.state_dict())

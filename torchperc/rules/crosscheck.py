@@ -180,7 +180,7 @@ class _Sides:
         beta = bias_step_of(net, bias_step, samples, everyone)
         self.y = check_labels(y, len(self.X), num_classes).to(self.X.device)
         ones = np.ones(len(self.y))
-        check_steps(self.lr, ones, beta, self.X.dtype)
+        check_steps(self.lr, ones, beta, samples)
         self.problem = Problem(samples, self.y.cpu().numpy(), num_classes, ones, ones * self.lr, rule, beta)
         self.loss = (PerceptronLoss if num_classes is None else MulticlassPerceptronLoss)("sum", tie=tie)
         groups = [{"params": [net.weight], "lr": lr}, {"params": [net.bias], "lr": lr * beta}]

@@ -56,7 +56,9 @@ class Kernel:
         given = {name: value for name, value in options.items() if value is not None}
         for name, value in given.items():
             if name not in owners:
-                raise TypeError(f"unknown argument {name}={value!r}; kernels have degree and gamma")
+                raise TypeError(
+                    f"unknown argument {name}={value!r}; besides its own, RuleTrainer takes degree and gamma"
+                )
             if kernel != owners[name]:
                 raise ValueError(
                     f"{name}={value!r} needs kernel={owners[name]!r}, found kernel={kernel!r}; leave it out"

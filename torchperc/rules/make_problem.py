@@ -149,9 +149,10 @@ def bias_step_of(net: object, bias_step: str | None, samples: Rows, ids: Array) 
     return step
 
 
-def check_steps(lr: float, weights: Array, bias_step: float, dtype: torch.dtype) -> None:
+def check_steps(lr: float, weights: Array, bias_step: float, samples: Rows) -> None:
     """Refuse steps of samples and bias that the net's type cannot hold."""
-    positive, about = weights[weights > 0], torch.finfo(dtype)
+    dtype, positive = samples.dtype, weights[weights > 0]
+    about = torch.finfo(dtype)
     low = lr * float(positive.min()) * min(1.0, bias_step or 1.0)
     high = lr * float(positive.max()) * max(1.0, bias_step)
     if not about.tiny <= low <= high <= about.max:
@@ -159,6 +160,16 @@ def check_steps(lr: float, weights: Array, bias_step: float, dtype: torch.dtype)
         remedy = "scale it" if dtype == torch.float64 else "scale it, or use net.double()"
         lost = low if low < about.tiny else high
         raise ValueError(f"{what} makes steps of {lost:g}, which {dtype} cannot hold; {remedy}")
+
+
+def check_updates(steps: Array, samples: Rows) -> None:
+    """Refuse samples so small that their updates vanish."""
+    least = float(steps[steps > 0].min())
+    if least >= 1.0 or samples.longest > 1e-150:
+        return
+    largest = max(float(abs(piece.raw()).max()) for piece in samples.pieces())
+    if largest * least < torch.finfo(samples.dtype).tiny:
+        raise ValueError(f"X holds no number above {largest:g}, so steps of {least:g} vanish; scale X up")
 
 
 # --- problems -----------------------------------------------------------------------------------------------------
@@ -196,12 +207,13 @@ def make_problem(
             left = "one class only; at least two classes are required" if both else "no sample"
             raise ValueError(f"sample_weight and class_weight leave {left}")
     bias_step = bias_step_of(net, trainer.bias_step, samples, ids)
-    check_steps(trainer.lr, weights, bias_step, samples.dtype)
+    check_steps(trainer.lr, weights, bias_step, samples)
     margin = trainer.rule.margin
     if margin:  # before scaling, rounded to the type of the scores
         margin = float(torch.tensor(margin / scale, dtype=samples.dtype))
     rule = PerceptronRule(trainer.rule.tie, margin)
     steps = weights if scale != 1.0 or trainer.lr == 1.0 else trainer.lr * weights
+    check_updates(steps, samples)
     common = (samples, labels, num_classes, weights, steps, rule, bias_step, scale)
     if trainer.kernel is not None:
         return KernelProblem(*common, kernel=trainer.kernel), ids

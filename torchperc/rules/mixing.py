@@ -84,8 +84,7 @@ def _shared_factors(trainer: Any, problem: Problem, ids: Array) -> Problem:
     if class_weight is not None:
         weights = weights * make.sample_weights(problem.y, None, class_weight, problem.num_classes)
     bias_step = max(shards.gathered(problem.bias_step))
-    dtype = problem.samples.dtype
-    shards.together(lambda: make.check_steps(trainer.lr, weights, bias_step, dtype))
+    shards.together(lambda: make.check_steps(trainer.lr, weights, bias_step, problem.samples))
     return replace(problem, sample_weight=weights, steps=trainer.lr * weights, bias_step=bias_step)
 
 

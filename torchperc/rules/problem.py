@@ -22,7 +22,7 @@ from torchperc.samples.rows import Rows
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 CLASSIC = PerceptronRule()
-_BLOCK = 1024  # samples that are decided together
+_BLOCK, _STATES = 1024, 256  # samples and states that are decided together
 
 
 class Mistake(NamedTuple):
@@ -288,7 +288,8 @@ class Problem:
 
     def model(self, weights: Weights) -> Model:
         """Return the classifier with a copy of these weights, scaled."""
-        return LinearModel(*weights.scaled(self.scale), self.num_classes)
+        weight, bias = weights.scaled(self.scale)
+        return LinearModel(weight.contiguous(), bias, self.num_classes)
 
     # --- about the weights ---
 
@@ -313,7 +314,7 @@ class Problem:
 
         State t is the start after the first t mistakes. Scores within their rounding error are decided exactly.
         """
-        at_once = max(1, min(256, 2**24 // start.weight.numel()))
+        at_once = max(1, min(_STATES, 2**24 // start.weight.numel()))
         bound, weights, first = RoundingBound.of(samples), start.clone(), 0
         states = [start.clone()]
         while True:
