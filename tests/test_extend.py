@@ -114,7 +114,7 @@ def test_the_engine_makes_the_log_of_the_plain_loop(tie: str, order: str, noise:
     X, y = blobs(seed=1, noise=noise)
     runs = [
         tp.RuleTrainer(5, tie=tie, order=order, engine=engine).fit(tp.Perceptron(2, dtype=torch.float64), X, y)
-        for engine in ("reference", example("engine").SkippingEngine)
+        for engine in ("reference", example("engine").skipping)
     ]
     assert runs[0].log.equals(runs[1].log)
     assert runs[0].verdict is runs[1].verdict
@@ -125,14 +125,14 @@ def test_the_engine_learns_many_classes() -> None:
     data = tp.data.load("iris")
     runs = [
         tp.RuleTrainer(3, engine=engine).fit(tp.MulticlassPerceptron(4, 3, dtype=torch.float64), data.X, data.y)
-        for engine in ("reference", example("engine").SkippingEngine)
+        for engine in ("reference", example("engine").skipping)
     ]
     assert runs[0].mistakes > 0
     assert runs[0].log.equals(runs[1].log)
 
 
 def test_an_engine_of_ones_own_works_online_and_in_an_estimator() -> None:
-    engine = example("engine").SkippingEngine
+    engine = example("engine").skipping
     X, y = blobs(noise=0.0)
     net, same = (tp.Perceptron(2, dtype=torch.float64) for _ in range(2))
     for rows in (slice(0, 25), slice(25, 40)):
@@ -144,7 +144,7 @@ def test_an_engine_of_ones_own_works_online_and_in_an_estimator() -> None:
 
 
 def test_an_engine_of_ones_own_is_refused_where_it_cannot_run() -> None:
-    engine = example("engine").SkippingEngine
+    engine = example("engine").skipping
     with pytest.raises(ValueError, match="kernel='poly'"):
         tp.RuleTrainer(engine=engine, kernel="poly")
     with pytest.raises(ValueError, match="engine="):

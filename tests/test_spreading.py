@@ -9,7 +9,7 @@ import torch
 
 import torchperc as tp
 from torchperc.lab import xor
-from torchperc.samples import jobs
+from torchperc.samples import parallel
 
 OF_SWEEP = ("mistakes", "epochs", "weight", "bias", "margins")
 OF_LAB = ("recorded", "curves", "weight1", "bias1", "weight2", "bias2", "accuracy", "loss", "gradient_norm", "dead")
@@ -65,16 +65,16 @@ def test_processes_make_the_same_runs(alone):
 
 def test_a_context_is_enough(alone, monkeypatch):
     asked = []
-    monkeypatch.setattr(jobs, "spread", lambda *args: asked.append(args[2]) or spread(*args))
+    monkeypatch.setattr(parallel, "joblib_map", lambda *args: asked.append(args[2]) or spread(*args))
     with joblib.parallel_config("threading", n_jobs=2):
-        assert jobs.workers(None) == 2
+        assert parallel.joblib_workers(None) == 2
         for one, other in zip(alone[0], sweeps(), strict=True):
             assert_same_sweep(one, other)
     assert asked == [None] * 3
-    assert jobs.workers(None) == 0
+    assert parallel.joblib_workers(None) == 0
 
 
-spread = jobs.spread
+spread = parallel.joblib_map
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_cluster_makes_the_same_runs(alone):
     cluster = pytest.importorskip("distributed", reason="`make test-all` installs it")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
     with cluster.LocalCluster(**options) as started, cluster.Client(started), joblib.parallel_config("dask"):
-        assert jobs.workers(None) == 2
+        assert parallel.joblib_workers(None) == 2
         for one, other in zip(alone[0], sweeps(), strict=True):
             assert_same_sweep(one, other)
         assert_same_lab(alone[1], xor.train(range(70), 3, "relu", tp.LMSHead(), lr=0.1, steps=30))

@@ -1,22 +1,18 @@
 """A new engine: score all samples that follow at once, and go straight to the next mistake."""
 
-from torchperc.rules.engines import LinearEngine, ReferenceEngine
-from torchperc.rules.log import Mistakes
+import numpy as np
+
+from torchperc.rules.engines import reference
+from torchperc.rules.problem import Mistakes
 
 
-class SkippingEngine(LinearEngine):
+def skipping(problem, weights, ids):
     """Worth it where mistakes are rare: between two of them, samples are scored by one matrix product."""
-
-    def __init__(self, task, start):
-        super().__init__(task, start)
-        self.plain = ReferenceEngine.on(task, self.weights)  # the plain loop, on the same weights
-
-    def run(self, order):
-        """Present these samples in order; return the mistakes, whose steps count from the first sample."""
-        made, at = [], 0
-        while True:
-            at += self.first(order[at:])  # near ties are decided in exact arithmetic
-            if at == len(order):
-                return Mistakes.of(made, self.task.y.device)
-            made.append(self.plain.decide(int(order[at]))._replace(step=at))  # the update
-            at += 1
+    found, at = [], 0
+    while True:
+        ahead = np.flatnonzero(problem.mistakes(weights)[ids[at:]])  # near ties are decided in exact arithmetic
+        if not len(ahead):
+            return Mistakes.joined(found)
+        at += int(ahead[0])
+        found.append(reference(problem, weights, ids[at : at + 1]).moved(0, at))  # the update, at this step
+        at += 1

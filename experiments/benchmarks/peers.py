@@ -106,11 +106,11 @@ def compiled_loop(X: Any, y: Array, *, classes: int | None = None, bias: bool = 
     """
     from torchperc.rules.engines import compiled
     from torchperc.rules.problem import Problem, Weights
-    from torchperc.samples.parts import as_rows
+    from torchperc.samples.mapped import as_samples
 
     dtype = torch.float32 if X.dtype == np.float32 else torch.float64
     ones, order = np.ones(len(y)), np.arange(len(y))
-    problem = Problem(as_rows(X, dtype=dtype), y.astype(np.int64), classes, ones, ones, bias_step=float(bias))
+    problem = Problem(as_samples(X, dtype=dtype), y.astype(np.int64), classes, ones, ones, bias_step=float(bias))
 
     def call() -> Learned:
         zeros = torch.zeros(problem.outputs, X.shape[1], dtype=dtype)

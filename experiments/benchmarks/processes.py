@@ -20,12 +20,12 @@ from torch import Tensor
 from torch.multiprocessing.spawn import start_processes
 
 import torchperc as tp
-from torchperc.samples import shards
+from torchperc.samples import process_group
 
 
 def samples(rank: int, size: int, rows: int, width: int, noise: float, gap: float = 0.02) -> tuple[Tensor, Tensor]:
     """This process's shard of samples that a hyperplane separates but for some noise."""
-    own = shards.own_slice(rows, rank, size)
+    own = process_group.own_slice(rows, rank, size)
     truth = torch.randn(width, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     generator = torch.Generator().manual_seed(1 + rank)
     X = torch.randn(own.stop - own.start, width, generator=generator, dtype=torch.float64)

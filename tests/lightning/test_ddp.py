@@ -33,7 +33,7 @@ from torchperc.lightning import (
 from torchperc.lightning.checkpoints import CheckpointError
 from torchperc.lightning.loader import repeated
 from torchperc.model.safetensors import load_safetensors
-from torchperc.samples.shards import ProcessError
+from torchperc.samples.process_group import ProcessError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, sanity checks, samplers
 GLOBAL = 6  # samples per batch, of all processes

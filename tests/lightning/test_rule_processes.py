@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import torchperc as tp
 from torchperc.lightning import LitRule, TabularDataModule
-from torchperc.samples import shards
+from torchperc.samples import process_group
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on workers, sanity checks, empty loaders
 
@@ -24,7 +24,7 @@ def _data(count=41):
 def _fit(rank, size, options, folder, max_epochs=6, resume=None, own=True):
     lit, parts = LitRule(tp.Perceptron(3).double(), distributed="mix", **options), _data()
     if own:
-        parts = [part[shards.own_slice(len(part), rank, size)] for part in parts]
+        parts = [part[process_group.own_slice(len(part), rank, size)] for part in parts]
     trainer = processes.trainer(
         rank,
         size,
@@ -67,7 +67,7 @@ def test_resuming_is_the_undisturbed_run(tmp_path):
 
 def _by_rule_trainer(rank, size, options, dealt):
     X, y = _data()
-    part = slice(rank, None, size) if dealt else shards.own_slice(len(y), rank, size)
+    part = slice(rank, None, size) if dealt else process_group.own_slice(len(y), rank, size)
     net = tp.Perceptron(3).double()
     run = tp.RuleTrainer(max_epochs=6, distributed="mix", **options).start(net, X[part], y[part])
     while run.verdict is None:

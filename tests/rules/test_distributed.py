@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 import torchperc as tp
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.engines import reference
-from torchperc.samples import shards
+from torchperc.samples import process_group
 
 
 def _net(width=3, dtype=torch.float64):
@@ -25,7 +25,7 @@ def _columns(log):
 
 
 def _own(X, rank, size):
-    return X[shards.own_slice(X.shape[0], rank, size)]
+    return X[process_group.own_slice(X.shape[0], rank, size)]
 
 
 def _data(seed, count=24, kind="integers"):
@@ -38,7 +38,7 @@ def _data(seed, count=24, kind="integers"):
 
 def _mixed_by_hand(X, y, size, epochs, mixing):
     """Iterative parameter mixing in fractions: the weights after each pass, the log, and Σ μ·k."""
-    cuts = [shards.own_slice(len(y), rank, size) for rank in range(size)]
+    cuts = [process_group.own_slice(len(y), rank, size) for rank in range(size)]
     w, log, total = [Fraction(0)] * (X.shape[1] + 1), [], Fraction(0)
     for epoch in range(epochs):
         moves, counts, entries = [], [], []

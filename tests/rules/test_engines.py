@@ -252,7 +252,7 @@ def test_samples_of_any_size_make_the_same_mistakes(engine, exponent):
 def test_samples_whose_updates_vanish_are_refused_and_do_not_count_as_a_cycle(engine):
     X, y = np.array([[1.0, 2.0], [-1.0, -2.0]]) * 5e-324, [1, -1]
     net = tp.Perceptron(2, bias=False, dtype=torch.float64, init="normal", seed=1)
-    with pytest.raises(ValueError, match="X .*scale X up"):
+    with pytest.raises(ValueError, match=r"X .*scale X up"):
         tp.RuleTrainer(lr=0.1, engine=engine).fit(net, X, y)
     with pytest.raises(ValueError, match="bias_step='radius'"):
         tp.RuleTrainer(bias_step="radius").fit(tp.Perceptron(2, dtype=torch.float64), X, y)

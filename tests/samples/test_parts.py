@@ -10,13 +10,12 @@ import torch
 from test_engines import integers
 
 import torchperc as tp
-from torchperc.samples import parts
-from torchperc.samples.parts import CsrParts, PartRows
+from torchperc.samples.mapped import Chunked, CsrParts
 
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    monkeypatch.setattr(parts, "PART", 2**12)  # 102 rows of 5 float64
+    monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 2**12)  # 102 rows of 5 float64
 
 
 def mapped(tmp_path, X, dtype=np.float64):
@@ -36,7 +35,7 @@ def test_a_mapped_file_gives_the_log_of_memory(tmp_path, small_parts, classes, e
     X, y = integers(1, count=700, classes=classes)
     inside, net = fit(X, y, classes, engine=engine)
     outside, copy = fit(mapped(tmp_path, X), y, classes, engine=engine)
-    assert isinstance(outside.log.problem.samples, PartRows)
+    assert isinstance(outside.log.problem.samples, Chunked)
     assert inside.log.equals(outside.log)
     assert torch.equal(net.weight, copy.weight)
 
@@ -100,7 +99,7 @@ def test_a_number_that_is_not_finite_is_named_with_its_row(tmp_path, small_parts
 
 def test_a_small_mapped_file_is_taken_as_a_whole(tmp_path):
     X, y = integers(8)
-    assert not isinstance(fit(mapped(tmp_path, X), y)[0].log.problem.samples, PartRows)
+    assert not isinstance(fit(mapped(tmp_path, X), y)[0].log.problem.samples, Chunked)
 
 
 @pytest.mark.parametrize("classes", [None, 3])

@@ -7,14 +7,20 @@ import processes
 import pytest
 import torch
 
-from torchperc.samples import shards
+from torchperc.samples import process_group
 
 pytestmark = pytest.mark.processes
 
 
 def _talk(rank, size):
     mine = torch.tensor([float(rank), 1.0])
-    return shards.here(), shards.summed(mine), shards.least(mine), shards.stacked(mine), shards.gathered(rank)
+    return (
+        process_group.rank_and_size(),
+        process_group.all_reduce(mine),
+        process_group.all_reduce(mine, "MIN"),
+        process_group.all_stack(mine),
+        process_group.gather(rank),
+    )
 
 
 def test_collectives():
@@ -24,11 +30,11 @@ def test_collectives():
         assert smallest.tolist() == [0, 1]
         assert every.tolist() == [[float(each), 1.0] for each in range(3)]
         assert ranks == [0, 1, 2]
-        assert shards.gathered(rank) == [rank]  # there is no group here
+        assert process_group.gather(rank) == [rank]  # there is no group here
 
 
 def _disagree(rank, size):
-    return shards.agreed("margin", rank // 2)
+    return process_group.agreed("margin", rank // 2)
 
 
 def test_what_differs_is_an_error_everywhere():
@@ -40,14 +46,14 @@ def test_what_differs_is_an_error_everywhere():
 def _compared(rank, size):
     long = torch.zeros(5000)
     same = {"order": long, "weights": {1: long.numpy()}, "rows": [long, 1.0], "kernel": lambda a, b: a @ b.T}
-    shards.agreed_options(same)
+    process_group.check_same_options(same)
     long[2500] = rank  # which a printed tensor leaves out
     return [_agrees(name, value) for name, value in same.items()]
 
 
 def _agrees(name, value):
     try:
-        shards.agreed(name, value)
+        process_group.agreed(name, value)
     except ValueError:
         return False
     return True
@@ -63,7 +69,7 @@ def _fail(rank, size):
             raise TypeError("no labels")
         return rank
 
-    return shards.together(check)
+    return process_group.run_on_all_ranks(check)
 
 
 def test_an_error_of_one_is_raised_by_all():
@@ -73,16 +79,16 @@ def test_an_error_of_one_is_raised_by_all():
 
 
 def _die(rank, size):
-    shards.summed(torch.ones(1))
+    process_group.all_reduce(torch.ones(1))
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    return shards.summed(torch.ones(1))
+    return process_group.all_reduce(torch.ones(1))
 
 
 def test_a_killed_process_is_noticed():
     survivor, killed = processes.run(2, _die)
     assert killed == -signal.SIGKILL
-    assert isinstance(survivor, shards.ProcessError)
+    assert isinstance(survivor, process_group.ProcessError)
     assert "one of them has ended" in str(survivor)
 
 
@@ -90,17 +96,17 @@ def _late(rank, size):
     if rank:
         signal.alarm(5)
         signal.pause()
-    return shards.summed(torch.ones(1))
+    return process_group.all_reduce(torch.ones(1))
 
 
 def test_a_process_that_does_not_answer_is_given_up_after_the_time_out():
     waiting, _ = processes.run(2, _late, seconds=1, timeout=10)
-    assert isinstance(waiting, shards.ProcessError)
+    assert isinstance(waiting, process_group.ProcessError)
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 6, 7])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_shards_are_all_samples_once(count, size):
-    parts = [range(count)[shards.own_slice(count, rank, size)] for rank in range(size)]
+    parts = [range(count)[process_group.own_slice(count, rank, size)] for rank in range(size)]
     assert [i for part in parts for i in part] == list(range(count))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1

@@ -19,8 +19,8 @@ from torchperc._checks import as_csr
 from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, make_partition, split
 from torchperc.data.partition import whole
 from torchperc.descent.sgd import descend
-from torchperc.samples import convert, parts
-from torchperc.samples.rows import CsrRows
+from torchperc.samples import convert
+from torchperc.samples.sparse import Sparse
 
 L = tp.lightning
 pytestmark = [
@@ -36,7 +36,7 @@ KINDS = ["csr", "mapped", "pieces"]
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(parts, "PART", 2**12)  # 85 rows of 6 float64, 170 of float32
+    monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 2**12)  # 85 rows of 6 float64, 170 of float32
 
 
 def numbers(count=400, width=6, classes=None, seed=0):
@@ -80,7 +80,7 @@ def module(table, **options):
 
 
 def array(X):
-    if isinstance(X, parts.PartRows):
+    if isinstance(X, Chunked):
         return X.dense().numpy()
     if isinstance(X, CsrParts):
         return np.concatenate([X.load(n).toarray() for n in range(len(X.pieces))])
@@ -152,7 +152,7 @@ def test_combinations_of_samples_are_exact_for_integers(classes, dtype):
     X, _ = numbers(count=400)
     rng = np.random.default_rng(1)
     coefs = rng.integers(-5, 6, (400, classes)) * (rng.random((400, classes)) < 0.5).astype(float)
-    combined = CsrRows(sp.csr_array(X.astype(dtype))).combine(torch.from_numpy(coefs))
+    combined = Sparse(sp.csr_array(X.astype(dtype))).combine(torch.from_numpy(coefs))
     assert combined.dtype == torch.float64
     assert torch.equal(combined, torch.from_numpy(coefs.T @ X))
 
@@ -411,7 +411,7 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
     code = (
         "import numpy as np, torch, torchperc as tp\n"
         "from torchperc.samples import parts\n"
-        "parts.PART = 2**22; torch.set_num_threads(1)\n"
+        "parts.CHUNK = 2**22; torch.set_num_threads(1)\n"
         f"X = np.load({str(tmp_path / 'X.npy')!r}, mmap_mode='r')\n"
         "y = torch.ones(len(X), dtype=torch.int64); y[::2] = -1\n"
         "table = tp.data.Dataset(X, y, ('a', 'b'), tuple(map(str, range(100))))\n"
@@ -421,7 +421,7 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
         "open('/proc/self/clear_refs', 'w').write('5')\n"
         "before = resident('VmRSS')\n"
         "made = tp.data.make_partition(table, indices, tp.data.Standard(), dtype=torch.float64)\n"
-        "rows = parts.rows_as_read(X); rows.hash(y)\n"
+        "rows = parts.chunked(X); rows.hash(y)\n"
         "print(type(made.parts[1][0]).__name__, resident('VmHWM') - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

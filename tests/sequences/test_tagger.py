@@ -11,7 +11,7 @@ import torch
 
 from torchperc.data import tagged_sentences
 from torchperc.rules.orders import Order
-from torchperc.samples.sealed import read_sealed, write_sealed
+from torchperc.samples.checksummed import read_checksummed, write_checksummed
 from torchperc.sequences import Tagger, Templates, evaluate
 from torchperc.sequences.tagger import DESCRIPTION
 
@@ -160,7 +160,7 @@ def test_bad_files_are_refused(tmp_path, tagger):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match="is not a safetensors file, or is damaged"):
             Tagger.load(path)
-    write_sealed(path, {"x": torch.ones(1)}, {"other": "text"})
+    write_checksummed(path, {"x": torch.ones(1)}, {"other": "text"})
     with pytest.raises(ValueError, match="is not a tagger"):
         Tagger.load(path)
 
@@ -168,7 +168,7 @@ def test_bad_files_are_refused(tmp_path, tagger):
 def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
     path = tmp_path / "m"
     tagger.save(path)
-    tensors, texts, _ = read_sealed(path)
+    tensors, texts, _ = read_checksummed(path)
     state = json.loads(texts[DESCRIPTION])
     for change, message in (
         ({"format": 1, "torchperc": "0.2.0"}, "is of format 1 of torchperc 0.2.0, and this version reads format 2"),
@@ -177,7 +177,7 @@ def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
         ({"tags": ["A"] * len(state["tags"])}, "not different strings"),
         ({"templates": "nothing"}, "can be used"),
     ):
-        write_sealed(path, tensors, {DESCRIPTION: json.dumps({**state, **change})})
+        write_checksummed(path, tensors, {DESCRIPTION: json.dumps({**state, **change})})
         with pytest.raises(ValueError, match=message):
             Tagger.load(path)
     for name, change in (
@@ -189,11 +189,11 @@ def test_files_whose_parts_do_not_fit_are_refused(tmp_path, tagger):
         ("words", tensors["words"][1:]),
         ("features.1.0", tensors["features.1.0"][::1] * 0),
     ):
-        write_sealed(path, {**tensors, name: change.contiguous()}, {DESCRIPTION: json.dumps(state)})
+        write_checksummed(path, {**tensors, name: change.contiguous()}, {DESCRIPTION: json.dumps(state)})
         with pytest.raises(ValueError, match="does not hold a tagger that can be used"):
             Tagger.load(path)
     del tensors["end"]
-    write_sealed(path, tensors, {DESCRIPTION: json.dumps(state)})
+    write_checksummed(path, tensors, {DESCRIPTION: json.dumps(state)})
     with pytest.raises(ValueError, match="can be used"):
         Tagger.load(path)
 

@@ -41,7 +41,7 @@ from torchperc.model.format import MODEL
 from torchperc.model.safetensors import load_safetensors, save_safetensors
 from torchperc.reports.folders import CONFIG, CURVES, RESULTS
 from torchperc.reports.scores import Fit
-from torchperc.samples import shards
+from torchperc.samples import process_group
 from torchperc.workflow.threads import few_threads
 
 OPTIONS = {"folder": "out"}  # names of the library's parameters that differ here; others stand in the config
@@ -179,7 +179,7 @@ class _CLI(LightningCLI):
 
     def after_predict(self) -> None:
         pieces = [codes.cpu() for codes in self.trainer.predict_loop.predictions]
-        every = shards.gathered(pieces)
+        every = process_group.gather(pieces)
         if not self.trainer.is_global_zero:
             return
         codes = torch.cat([codes for batch in zip(*every, strict=True) for codes in batch])  # each was cut among them
@@ -235,13 +235,13 @@ def _made(kind: type[_CLI], words: list[str], trust: bool, **options: Any) -> _C
         known = re.search("gpu|machine", text, re.IGNORECASE)
         raise ValueError(f"{text}; choose by --trainer.accelerator and --trainer.devices" if known else text) from None
     except RuntimeError as error:
-        if not shards.is_lost(error):
+        if not process_group.is_lost(error):
             raise
-        if shards.here()[1] > 1:
-            raise shards.lost(error) from None
+        if process_group.rank_and_size()[1] > 1:
+            raise process_group.lost(error) from None
         address, port = (os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
         raise ValueError(
-            f"the processes did not meet at {address}:{port} in time ({shards.said(error)}); check MASTER_ADDR "
+            f"the processes did not meet at {address}:{port} in time ({process_group.plain_text(error)}); check MASTER_ADDR "
             "and MASTER_PORT, and that all processes were started; --trainer.strategy DDPStrategy "
             "--trainer.strategy.init_args.timeout 0:10:00 waits ten minutes"
         ) from None

@@ -26,7 +26,7 @@ from torchperc.data.encoding import Encoding, codes_of, in_order, is_number, sho
 from torchperc.data.io.blocks import small_indices
 from torchperc.data.task import TASKS
 from torchperc.samples import convert
-from torchperc.samples.parts import CsrParts as CsrParts
+from torchperc.samples.mapped import CsrParts as CsrParts
 
 _CLASSES = Option("task", "classification")
 

@@ -17,9 +17,10 @@ from torchperc.data.encoding import Encoding
 from torchperc.data.io.caching import DenseFile, SparseFiles, remove_with, stacked
 from torchperc.data.scaling import Identity, Scaler
 from torchperc.data.scaling import pieces as in_pieces
-from torchperc.samples import parts as larger_than_memory
-from torchperc.samples.parts import CsrParts, PartRows, in_parts, rows_as_read
-from torchperc.samples.rows import CsrRows, DenseRows, Rows
+from torchperc.samples import mapped as larger_than_memory
+from torchperc.samples.dense import Dense, Samples
+from torchperc.samples.mapped import Chunked, CsrParts, chunked, is_chunked
+from torchperc.samples.sparse import Sparse
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ def make_partition(
     fills = _training_means(dataset, indices[0])
     filled = _Filled(dataset, fills)
     fitted = (scaler or Identity()).fit_pieces(in_pieces(filled.samples(), indices[0]))
-    if in_parts(dataset.X):
+    if is_chunked(dataset.X):
         samples = _written(filled, indices, fitted, dtype, cache)
     else:
         X = _scaled(filled.samples(), fitted, dtype)
@@ -97,7 +98,7 @@ def whole(dataset: Dataset, made: Partition, dtype: torch.dtype) -> Any:
     A tensor, a CSR array, or rows that are read in parts.
     """
     filled = _Filled(dataset, made.fills).samples()
-    if isinstance(filled, PartRows):
+    if isinstance(filled, Chunked):
         return filled.mapped(lambda rows, _: _rows(_scaled(rows.raw(), made.scaler, dtype)), dtype)
     return _scaled(filled, made.scaler, dtype)
 
@@ -106,7 +107,7 @@ class _Filled:
     """The samples of a data set with its gaps filled as the training set has it; read in parts where they are."""
 
     def __init__(self, dataset: Dataset, fills: Tensor | None) -> None:
-        small = isinstance(dataset.X, np.memmap) and not in_parts(dataset.X)
+        small = isinstance(dataset.X, np.memmap) and not is_chunked(dataset.X)
         self.X: Any = torch.from_numpy(np.array(dataset.X)).double() if small else dataset.X
         self._fills = torch.zeros(0) if fills is None else fills
         gaps = torch.zeros(0, 2, dtype=torch.int64) if fills is None or dataset.gaps is None else dataset.gaps
@@ -117,9 +118,9 @@ class _Filled:
 
     def samples(self) -> Any:
         """All samples: in memory, or rows as they are read."""
-        if not in_parts(self.X):
+        if not is_chunked(self.X):
             return self._fill(self.X, 0)
-        read = rows_as_read(self.X, torch.float64)
+        read = chunked(self.X, torch.float64)
         return read.mapped(lambda rows, first: _rows(self._fill(rows.raw(), first)), torch.float64)
 
     def _fill(self, X: Any, first: int) -> Any:
@@ -159,8 +160,8 @@ def _training_means(dataset: Dataset, train: Tensor) -> Tensor | None:
     return total / (len(train) - missing)  # 0/0 where no training sample has the feature: it keeps what it has
 
 
-def _rows(X: Any) -> Rows:
-    return DenseRows(X) if isinstance(X, Tensor) else CsrRows(X)
+def _rows(X: Any) -> Samples:
+    return Dense(X) if isinstance(X, Tensor) else Sparse(X)
 
 
 def _scaled(X: Any, scaler: Scaler, dtype: torch.dtype) -> Any:
@@ -214,13 +215,13 @@ def _loaded(file: Any, shape: tuple[int, int], dtype: torch.dtype, folder: _Fold
         if not file.paths:
             return csr_array(shape, dtype=_numpy(dtype))
         X: Any = CsrParts(file.paths)
-        if file.nbytes <= larger_than_memory.PART:
+        if file.nbytes <= larger_than_memory.CHUNK:
             return stacked([X.load(number) for number in range(len(file.paths))])
     else:
         if not shape[0]:
             return torch.zeros(shape, dtype=dtype)
         X = np.load(file.path, mmap_mode="r")
-        if not in_parts(X):
+        if not is_chunked(X):
             return torch.from_numpy(np.array(X))
     X.folder = folder  # which is there as long as the rows are
     return X

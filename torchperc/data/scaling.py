@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torchperc._checks import Data, Option, ParameterError, as_tensor, check_choice, is_sparse
 from torchperc.nn.modules import MLP, LinearNet
 from torchperc.samples import convert
-from torchperc.samples.parts import PartRows, in_parts, rows_as_read
+from torchperc.samples.mapped import Chunked, chunked, is_chunked
 
 _S = TypeVar("_S", bound="Scaler")
 _N = TypeVar("_N", bound=nn.Module)
@@ -82,7 +82,7 @@ class Scaler(ABC):
         shift, scale = self._fitted()
         if len(shift) == 1 and (line := _line(X, "X")) is not None:
             return self.transform(line[:, None])[:, 0]
-        if in_parts(X):
+        if is_chunked(X):
             raise TypeError("X is larger than memory; use torchperc.data.make_partition, or smaller X")
         if is_sparse(X):
             if shift.any():
@@ -330,15 +330,15 @@ def unscaled(net: _N, scaler: Scaler | None = None, target_scaler: Scaler | None
 
 def _line(values: Data, name: str) -> Tensor | None:
     """Numbers of one dimension; ``None`` for all else."""
-    if is_sparse(values) or in_parts(values) or len(np.shape(values)) != 1:
+    if is_sparse(values) or is_chunked(values) or len(np.shape(values)) != 1:
         return None
     return as_tensor(values, name)
 
 
 def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
     """Samples of any kind in float64, checked, as one piece or as many as memory asks for; arguments as of ``fit``."""
-    if in_parts(X) or isinstance(X, PartRows):
-        parts = X if isinstance(X, PartRows) else rows_as_read(X, torch.float64)
+    if is_chunked(X) or isinstance(X, Chunked):
+        parts = X if isinstance(X, Chunked) else chunked(X, torch.float64)
         order = torch.arange(len(parts)) if rows is None else rows
         return lambda: (some.raw() for some in parts.blocks(order))
     if is_sparse(X):

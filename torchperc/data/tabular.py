@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from torchperc.data.encoding import Encoding
     from torchperc.data.partition import Partition
     from torchperc.data.scaling import Scaler
-    from torchperc.samples.rows import Rows
+    from torchperc.samples.dense import Samples
 else:
     torch = lazy_loader.load("torch")
 
@@ -100,7 +100,7 @@ class SplitTable:
     @property
     def sparse(self) -> bool:
         """Whether samples are sparse."""
-        from torchperc.samples.parts import CsrParts
+        from torchperc.samples.mapped import CsrParts
 
         return is_sparse(self.dataset.X) or isinstance(self.dataset.X, CsrParts)
 
@@ -178,15 +178,16 @@ class SplitTable:
     @cached_property
     def digest(self) -> str:
         """Of samples, labels and split."""
-        from torchperc.samples.parts import in_parts, rows_as_read
-        from torchperc.samples.rows import CsrRows, DenseRows
+        from torchperc.samples.dense import Dense
+        from torchperc.samples.mapped import chunked, is_chunked
+        from torchperc.samples.sparse import Sparse
 
         X = self.dataset.X
-        rows: Rows
-        if in_parts(X):
-            rows = rows_as_read(X)
+        rows: Samples
+        if is_chunked(X):
+            rows = chunked(X)
         elif is_sparse(X):
-            rows = CsrRows(X)
+            rows = Sparse(X)
         else:
-            rows = DenseRows(X if isinstance(X, torch.Tensor) else tensor_view(X))  # a small mapped file
+            rows = Dense(X if isinstance(X, torch.Tensor) else tensor_view(X))  # a small mapped file
         return rows.hash(torch.cat([self.dataset.y, *self.indices]))

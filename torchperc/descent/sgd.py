@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torchperc._checks import Data, check_float_dtype, check_number, check_sample_weight, is_sparse, weights_overflow
 from torchperc.nn.heads import Head, RegressionHead, labels_or_targets, loss_code
 from torchperc.nn.modules import LinearNet as LinearNet
-from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
+from torchperc.samples.mapped import as_samples
 
 
 @torch.no_grad()
@@ -76,7 +76,7 @@ def descend(
 
 
 def _run(
-    weight: Tensor, bias: Tensor | None, head: Head, rows: Rows, y: Tensor, at: Any, rates: Any, l2: float
+    weight: Tensor, bias: Tensor | None, head: Head, rows: Samples, y: Tensor, at: Any, rates: Any, l2: float
 ) -> Tensor:
     """All steps by a compiled loop; weight and bias are written at the end, if no score overflowed."""
     from torchperc.descent import loops
@@ -92,7 +92,7 @@ def _run(
     seen, done = np.empty((len(at), len(weight)), w.dtype), 0
     for part, numbers in rows.parts(torch.from_numpy(at)):
         now = slice(done, done + len(numbers))
-        data = (*map(np.ascontiguousarray, part.plain()), numbers.numpy(), labels[now], rates[at[now]], l2)
+        data = (*map(np.ascontiguousarray, part.loop_arrays()), numbers.numpy(), labels[now], rates[at[now]], l2)
         made = loop(*data, w if many else w.reshape(-1), b, bias is not None, *loss_code(head), seen[now])
         if made < len(numbers):
             raise weights_overflow(float(seen[done + made].max()))
@@ -103,13 +103,13 @@ def _run(
     return torch.from_numpy(seen).to(weight)
 
 
-def cpu_rows(net: LinearNet, X: Data) -> Rows:
+def cpu_rows(net: LinearNet, X: Data) -> Samples:
     """Checked samples of a net on the CPU, in float32 or float64."""
     own, half = net.weight.dtype, net.weight.dtype not in (torch.float32, torch.float64)
     if isinstance(X, Tensor) and not is_sparse(X):
         X = X.detach().cpu()
-    rows = as_rows(X, dtype=own, width=net.in_features)
-    return as_rows(rows.dense().float(), dtype=torch.float32) if half else rows
+    rows = as_samples(X, dtype=own, n_features=net.in_features)
+    return as_samples(rows.dense().float(), dtype=torch.float32) if half else rows
 
 
 def _rounded(targets: Tensor, dtype: torch.dtype) -> Tensor:

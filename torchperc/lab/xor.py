@@ -21,7 +21,7 @@ from torchperc._checks import Option, ParameterError, check_choice, check_int, c
 from torchperc.data.gates import gate
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.modules import ACTIVATIONS, MLP
-from torchperc.samples import compiling, jobs
+from torchperc.samples import parallel
 from torchperc.theory.bounds import wilson
 
 INPUTS = ("0/1", "-1/+1")
@@ -149,9 +149,9 @@ def train(
     every = max(1, steps // 200) if record_every is None else check_int("record_every", record_every, at_least=1)
     setting = (hidden, activation, head, lr, steps, inputs, dtype, device, every)
     watch = progress or (lambda step: None)
-    if not jobs.workers(n_jobs):
+    if not parallel.joblib_workers(n_jobs):
         return _trained(members, *setting, watch)
-    found = jobs.spread(_trained, members, n_jobs, *setting)
+    found = parallel.joblib_map(_trained, members, n_jobs, *setting)
     watch(steps)
     return _joined(found)
 
@@ -174,7 +174,7 @@ def _trained(
     # with copies of the last up to whole vectors, as torch computes the rest with other last bits
     padded = members + members[-1:] * (-len(members) % _VECTORS)
     weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded], device)
-    with compiling.one_thread():
+    with parallel.one_thread():
         curves = task.descend(weights, lr=lr, steps=steps, every=every, progress=watch)
         accuracy, loss, norm, dead = (figure[: len(members)].cpu() for figure in task.examine(weights))
     weight1, bias1, weight2, bias2 = (w.detach().movedim(-1, 0)[: len(members)].contiguous().cpu() for w in weights)

@@ -16,7 +16,7 @@ from torchperc._checks import check_number
 from torchperc.lightning._pl import pl
 from torchperc.lightning.outcome import DivergenceWarning as DivergenceWarning
 from torchperc.lightning.outcome import divergence
-from torchperc.samples import shards
+from torchperc.samples import process_group
 
 
 class EpsilonStop(pl.Callback):
@@ -168,7 +168,7 @@ class SaveOnSignal(pl.Callback):
     def _leave_if_told(self, trainer: pl.Trainer) -> None:
         told = self._received or 0
         if trainer.world_size > 1:  # to save a checkpoint is the work of all processes
-            told = -int(shards.least(torch.tensor(-told, device=trainer.strategy.root_device)))
+            told = -int(process_group.all_reduce(torch.tensor(-told, device=trainer.strategy.root_device), "MIN"))
         if told:
             trainer.save_checkpoint(self.path)
             self._restore()
@@ -218,7 +218,7 @@ class RandomState(pl.Callback):
     def state_dict(self) -> dict[str, Any]:
         """The state of torch's generator; in several processes a row for each."""
         state = torch.get_rng_state()
-        return {"torch": state if self._processes == 1 else torch.stack(shards.gathered(state))}
+        return {"torch": state if self._processes == 1 else torch.stack(process_group.gather(state))}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keep it for the start of training."""

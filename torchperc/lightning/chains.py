@@ -15,7 +15,7 @@ from torchperc.lightning.metrics import EpochSums, exact, squared_length
 from torchperc.model.describe import uncompiled
 from torchperc.nn.heads import Head
 from torchperc.nn.modules import MLP, LinearNet
-from torchperc.samples import shards
+from torchperc.samples import process_group
 from torchperc.sequences.chains import ChainPerceptron
 from torchperc.sequences.heads import StructuredHead
 from torchperc.sequences.layout import PAD, PaddedSequences, Sequences, flat_tags, tag_lengths
@@ -228,7 +228,7 @@ class ChainSums(EpochSums):
     def over_processes(self, device: torch.device) -> ChainSums:
         """The sums of all processes; ``device`` is where they tell each other."""
         own = [torch.tensor(self.count, dtype=torch.float64), *self.tallied]
-        count, *values = shards.summed(torch.stack([each.to(device) for each in own]))
+        count, *values = process_group.all_reduce(torch.stack([each.to(device) for each in own]))
         total = ChainSums()
         total.add(int(count), ChainTally(*values), None)
         return total

@@ -21,7 +21,7 @@ from torchperc.model.describe import as_factory, described_factory, uncompiled
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, LogisticHead, SquaredHead
 from torchperc.rules.make_problem import check_net
-from torchperc.samples import shards
+from torchperc.samples import process_group
 from torchperc.theory import rate_warning
 
 UPDATES = ("batch", "sample")
@@ -140,7 +140,7 @@ class LitDescent(LitNet):
     def _over_batch(self, loss: Tensor, count: int) -> Tensor:
         """Rescale the loss so that DDP's averaging gives the gradient of the mean over all processes."""
         own = torch.tensor(float(count), dtype=torch.float64, device=loss.device)
-        total, samples = shards.summed(torch.stack([loss.detach() * own, own]))
+        total, samples = process_group.all_reduce(torch.stack([loss.detach() * own, own]))
         scaled: Tensor = loss * (own / samples * self._processes()).to(loss.dtype)
         mean: Tensor = (total / samples).to(loss.dtype)  # the value, too, as a line search compares values
         return mean + (scaled - scaled.detach())
@@ -203,7 +203,7 @@ class LitDescent(LitNet):
     def on_train_start(self) -> None:
         """Refuse processes with different numbers of batches, which would wait for each other forever."""
         if self._processes() > 1:
-            shards.agreed("the number of batches per epoch", self.trainer.num_training_batches)
+            process_group.check_same_options({"the number of batches per epoch": self.trainer.num_training_batches})
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Log the epoch after its last batch, before any callback looks at it."""
@@ -238,7 +238,7 @@ class LitDescent(LitNet):
         """Save the sums of the epoch so far, too: those of every process."""
         super().on_save_checkpoint(checkpoint)
         sums = self._sums.state_dict()
-        checkpoint["sums"] = sums if self._processes() == 1 else shards.gathered(sums)
+        checkpoint["sums"] = sums if self._processes() == 1 else process_group.gather(sums)
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Resume with the sums of the epoch; refuse what needs something that 0.3 removed."""

@@ -16,8 +16,8 @@ from torch.utils.data import DistributedSampler
 
 from torchperc._checks import as_csr, check_choice, check_int, is_sparse, tensor_view
 from torchperc.rules.orders import Order
-from torchperc.samples import convert, shards
-from torchperc.samples.parts import CsrParts, PartRows, rows_as_read
+from torchperc.samples import convert, process_group
+from torchperc.samples.mapped import Chunked, CsrParts, chunked
 
 LOADER_ORDERS = ("given", "shuffled")
 SHARDINGS = ("split", "none")
@@ -62,7 +62,7 @@ class SliceLoader:
         self.X, self.y = _sliced(X), y
         if self.X.shape[0] != len(y):
             raise ValueError(f"y has {len(y)} values for {self.X.shape[0]} samples; they must have the same length")
-        if isinstance(self.X, PartRows) and batch_size == "full":
+        if isinstance(self.X, Chunked) and batch_size == "full":
             raise ValueError("batch_size='full' would read all parts of X into memory; give a number of samples")
         self._whole: tuple[slice, Tensor] | None = None
         self._begin(batch_size, order, seed, sharding)
@@ -111,7 +111,7 @@ class SliceLoader:
         """The permutation of this epoch: the n-th that the seed yields, whichever epochs were drawn before."""
         if self._shuffler is None or self._drawn > self._epoch:
             bounds = (
-                self.X.bounds.numpy() if isinstance(self.X, PartRows) else None
+                self.X.bounds.numpy() if isinstance(self.X, Chunked) else None
             )  # the parts, and samples within each
             self._shuffler, self._drawn = Order("shuffled", np.arange(len(self.y)), self.seed, bounds=bounds), 0
         while True:
@@ -124,13 +124,13 @@ class SliceLoader:
         """Which of the samples, in the order of the epoch, a batch has in this process."""
         start = number * self.batch_size
         count = min(self.batch_size, len(self.y) - start)
-        part = shards.own_slice(count, *(shards.here() if self.sharding == "split" else (0, 1)))
+        part = process_group.own_slice(count, *(process_group.rank_and_size() if self.sharding == "split" else (0, 1)))
         return slice(start + part.start, start + part.stop)
 
     def _batch(self, number: int, order: Tensor | None) -> tuple[Any, Tensor]:
         part = self._piece(number)
         labels = self.y[part] if order is None else self.y[order[part]]
-        if isinstance(self.X, PartRows):
+        if isinstance(self.X, Chunked):
             index = torch.arange(part.start, part.stop) if order is None else order[part].cpu()
             raw = self.X.take(index).raw()
             return raw if isinstance(raw, Tensor) else convert.csr_tensor(raw), labels
@@ -188,13 +188,13 @@ def part_size(X: Any) -> int | str:
         'full'
     """
     rows = _sliced(X)
-    return int(rows.bounds.diff().max()) if isinstance(rows, PartRows) else "full"
+    return int(rows.bounds.diff().max()) if isinstance(rows, Chunked) else "full"
 
 
 def _sliced(X: Any) -> Any:
     """Samples as a tensor, a CSR array, or rows in parts; a memory map stays mapped."""
     if isinstance(X, CsrParts):
-        return rows_as_read(X)
+        return chunked(X)
     if isinstance(X, np.memmap):
         return tensor_view(X)
     return as_csr(X) if is_sparse(X) else X

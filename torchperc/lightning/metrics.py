@@ -11,7 +11,7 @@ from torch import Tensor
 
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head
-from torchperc.samples import shards
+from torchperc.samples import process_group
 
 # How ``self.log`` takes values that are the same in all processes already: sync_dist says so to Lightning, and
 # rank_zero_only keeps it from averaging them again, which is not exact. Every process logs them, for its callbacks.
@@ -105,9 +105,9 @@ class EpochSums:
         values = torch.stack(
             [torch.tensor(self.count, dtype=torch.float64, device=device), *(v.to(device) for v in own)]
         )
-        count, loss, errors, mistakes = shards.summed(values)
+        count, loss, errors, mistakes = process_group.all_reduce(values)
         slack = self.sums.slack if self.count else torch.full((), torch.inf, dtype=torch.float64)
-        total.add(int(count), Tally(loss, errors, mistakes, shards.least(slack.to(device))), None)
+        total.add(int(count), Tally(loss, errors, mistakes, process_group.all_reduce(slack.to(device), "MIN")), None)
         return total
 
     def decisions(self) -> tuple[int, int]:
@@ -193,7 +193,7 @@ class RegressionSums(EpochSums):
         """The sums of all processes."""
         total = RegressionSums()
         own = None if self.sums is None else [value.cpu() for value in self.sums]
-        for count, values in shards.gathered((self.count, own)):
+        for count, values in process_group.gather((self.count, own)):
             total.add(count, None if values is None else Moments(*values))
         return total
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from torchperc._checks import find_non_finite
-from torchperc.samples.sealed import RESERVED, read_sealed, write_sealed
+from torchperc.samples.checksummed import RESERVED, read_checksummed, write_checksummed
 
 
 def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -35,7 +35,7 @@ def save_safetensors(net: nn.Module, path: str | Path, metadata: Mapping[str, st
     """
     tensors = {name: _detached(name, value) for name, value in net.state_dict().items()}
     _refuse_non_finite(tensors, f"cannot save {path}", "train the net again before exporting it")
-    write_sealed(path, tensors, _texts(metadata))
+    write_checksummed(path, tensors, _texts(metadata))
 
 
 def load_safetensors(path: str | Path, net: nn.Module) -> dict[str, str]:
@@ -73,7 +73,7 @@ def read_safetensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str
         >>> sorted(tensors), texts, sealed
         (['bias', 'weight'], {'trained on': 'AND'}, True)
     """
-    return read_sealed(path)
+    return read_checksummed(path)
 
 
 def _detached(name: str, value: object) -> Tensor:

@@ -79,7 +79,7 @@ class PathDisplay(style.Display):
             (9, 9, 'mistake 9')
         """
         log = check_log(log)
-        width = log.problem.samples.width
+        width = log.problem.samples.n_features
         if width != 2:
             raise ValueError(f"the log is over {width} features; a path is drawn over 2: learn from two of them")
         plane = planes.feature_plane(names)

@@ -20,7 +20,7 @@ from torchperc.reports.sections import curve_picture
 from torchperc.reports.subject import Curves, Rows, Subject
 from torchperc.reports.text import number
 from torchperc.rules.run import RuleResult
-from torchperc.samples.parts import CsrParts, in_parts, rows_as_read
+from torchperc.samples.mapped import CsrParts, chunked, is_chunked
 from torchperc.theory.certificate import Certificate
 
 SETS = ("training", "validation", "test")
@@ -111,7 +111,7 @@ def _looked_at(X: Any, y: Tensor) -> tuple[Any, Tensor]:
         return X, y
     stored = X.nnz if is_sparse(X) else X.shape[0] * min(X.shape[1], _STORED if _sparse(X) else X.shape[1])
     index = torch.arange(0, X.shape[0], max(1, math.ceil(stored / _LOOKED_AT)))
-    some = rows_as_read(X).take(index).raw() if in_parts(X) else X[index.numpy()]
+    some = chunked(X).take(index).raw() if is_chunked(X) else X[index.numpy()]
     small = is_sparse(some) and math.prod(some.shape) <= ENTRIES
     return torch.from_numpy(some.toarray()) if small else some, y[index]
 

@@ -26,7 +26,7 @@ from torchperc.rules.make_problem import bias_step_of, check_steps, dtype_of, wa
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import Mistake, Mistakes, Problem, Weights
 from torchperc.samples import convert
-from torchperc.samples.rows import DenseRows
+from torchperc.samples.dense import Dense
 
 MODES = ("sample", "batch")
 FEW_ULPS = 4.0
@@ -170,7 +170,7 @@ class _Sides:
         self.lr = check_number("lr", lr, above=0)
         self.epochs = check_int("epochs", epochs, at_least=1)
         self.X = convert.features(X, dtype=dtype_of(X, dtype), convert=True)
-        samples = DenseRows(self.X)
+        samples = Dense(self.X)
         net = zero_net(samples, num_classes)
         assert net.bias is not None
         self.net, self.gradient_weights = net, Weights(net.weight, net.bias)

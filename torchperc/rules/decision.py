@@ -17,7 +17,7 @@ from torch import Tensor
 
 from torchperc._checks import check_choice, check_number, weights_overflow
 from torchperc.nn.functional import TIES
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
 
 UPDATE, SIGN, STRICT = range(3)  # the places of the ties in TIES
 UNCLEAR = -(2**31)
@@ -114,13 +114,13 @@ class RoundingBound(NamedTuple):
     exact: float
 
     @classmethod
-    def of(cls, samples: Rows) -> RoundingBound:
+    def of(cls, samples: Samples) -> RoundingBound:
         """Return the bound for scores of these samples in their own type."""
         about = torch.finfo(samples.dtype)
         unit = max(about.eps / 2, _matmul_roundoff() if about.bits == 32 else 0.0)
         relative = (samples.terms + 2) * unit
         gamma = 1.01 * relative / (1 - relative) if relative < 0.5 else math.inf  # 1 % for the bound's own rounding
-        radius = math.sqrt(samples.longest) * (1 + 1e-6) + 2.0**-536 * math.sqrt(samples.width)
+        radius = math.sqrt(samples.longest) * (1 + 1e-6) + 2.0**-536 * math.sqrt(samples.n_features)
         floor = (samples.terms + 2) * 4 * about.smallest_normal * about.eps
         return cls(gamma, radius, floor, about.max / 4, 1 / unit)
 

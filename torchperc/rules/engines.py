@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -55,16 +56,22 @@ class LoopSettings(NamedTuple):
         """Return the settings for a problem."""
         bound, samples = problem.bound, problem.samples
         growth = problem.largest_step * (1.5 * bound.radius**2 + problem.bias_step)  # √2 < 1.5 where two classes move
-        refresh = max(64, problem.outputs * samples.width // samples.terms)
+        refresh = max(64, problem.outputs * samples.n_features // samples.terms)
         return cls(problem.bias_step, problem.rule.code, problem.rule.margin, bound, growth, refresh)
+
+
+@cache
+def _loops() -> Any:
+    from torchperc.rules import loops  # which loads numba
+
+    return loops
 
 
 def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
     """Present samples in order by a compiled loop; what float64 cannot decide is left to ``reference``."""
-    from torchperc.rules import loops
-
+    loops = _loops()
     learn = loops.learn_two if problem.num_classes is None else loops.learn_classes
-    data = (problem.samples.plain(), ids, problem.y, problem.steps)
+    data = (problem.samples.loop_arrays(), ids, problem.y, problem.steps)
     state = (*problem.loop_weights(weights), LoopSettings.of(problem))
     at, predicted = np.empty((2, len(ids)), np.int64)
     position, made = 0, 0
@@ -84,10 +91,18 @@ def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
 def choose_engine(engine: str | Engine, problem: Problem) -> Engine:
     """Return the engine of a name, or the user's own; ``"auto"`` compiles whatever can be compiled."""
     if callable(engine):
-        return engine
+        return partial(_own, engine)
     if engine == "compiled" and not problem.can_compile:
         raise ValueError(
             "engine='compiled' is for linear nets (not kernels and joint features) in float32 or float64 on the CPU, "
             f"found {problem.samples.dtype} on {problem.samples.device}; use engine='auto'"
         )
     return compiled if problem.can_compile and engine != "reference" else reference
+
+
+def _own(engine: Engine, problem: Problem, weights: Weights, ids: Array) -> Mistakes:
+    """Present samples by an engine of the user's, and check what it returns."""
+    found = engine(problem, weights, ids)
+    if not isinstance(found, Mistakes):
+        raise TypeError(f"engine={engine!r} must return Mistakes, found {type(found).__name__}; see docs/extend.md")
+    return found

@@ -15,7 +15,7 @@ from torchperc.nn import functional as tpf
 from torchperc.rules.decision import host, predicted_as
 from torchperc.rules.models import LinearModel, Model, in_blocks
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights, blocks
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
 
 Features = Callable[[Tensor], Tensor]
 _MOVES = 1024  # updates that are added up together
@@ -25,15 +25,15 @@ _MOVES = 1024  # updates that are added up together
 class JointModel(LinearModel):
     """One weight vector (1, D) over joint features φ: (N, d) → (N, K, D)."""
 
-    n_features: int = 0
+    sample_features: int = 0
     features: Features | None = None
 
     @property
-    def width(self) -> int:
+    def n_features(self) -> int:
         """The number of features of a sample."""
-        return self.n_features
+        return self.sample_features
 
-    def row_scores(self, samples: Rows) -> Tensor:
+    def row_scores(self, samples: Samples) -> Tensor:
         """Return w·φ(x, k) for every class: (N, K)."""
         assert self.features is not None
         phi = self.features
@@ -63,7 +63,7 @@ class JointProblem(Problem):
         phi = self._phi(torch.tensor([i]))[0]
         weights.weight[0].add_(phi[int(self.y[i])] - phi[predicted], alpha=step)
 
-    def scores(self, weights: Weights, samples: Rows | None = None) -> Tensor:
+    def scores(self, weights: Weights, samples: Samples | None = None) -> Tensor:
         """Return w·φ(x, k): (N, K)."""
         return in_blocks(samples or self.samples, lambda block: self.features(block.dense()) @ weights.weight[0])
 
@@ -82,9 +82,9 @@ class JointProblem(Problem):
 
     def model(self, weights: Weights) -> Model:
         """Return the classifier with a copy of these weights, scaled."""
-        return JointModel(*weights.scaled(self.scale), self.num_classes, self.samples.width, self.features)
+        return JointModel(*weights.scaled(self.scale), self.num_classes, self.samples.n_features, self.features)
 
-    def decisions(self, start: Weights, mistakes: Mistakes, samples: Rows) -> Iterator[tuple[slice, int, Array]]:
+    def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
         """Yield which samples, the number of a state, and what it and the following states decide for: (n, S)."""
         for block, part in blocks(samples):
             phi = self.features(part.dense()).double()

@@ -16,8 +16,8 @@ from torchperc.nn import functional as tpf
 from torchperc.rules.decision import PerceptronRule, host
 from torchperc.rules.models import Model, in_blocks
 from torchperc.rules.problem import Array, Mistake, Mistakes, Problem, blocks, digest
-from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
+from torchperc.samples.mapped import as_samples
 
 KERNELS = ("linear", "poly", "rbf")
 _BLOCK, _CHUNK = 512, 4096
@@ -33,7 +33,7 @@ class Kernel:
         gamma: of ``"rbf"``, above 0.
 
     Example:
-        >>> x = as_rows([[0, 1], [1, 1]], dtype=torch.float32)
+        >>> x = as_samples([[0, 1], [1, 1]], dtype=torch.float32)
         >>> Kernel("poly", degree=2).gram(x, x)
         tensor([[4., 4.],
                 [4., 9.]])
@@ -65,19 +65,19 @@ class Kernel:
                 )
         return None if kernel is None else cls(kernel, **given)
 
-    def gram(self, samples: Rows, others: Rows) -> Tensor:
+    def gram(self, samples: Samples, others: Samples) -> Tensor:
         """Return k of each of N samples with each of M others: (N, M)."""
         if callable(self.name):
             return _checked(self.name(samples.raw(), others.raw()), samples, others)
         if self.name == "rbf":
             x, z = samples.double(), others.double()  # far from the origin the three terms cancel
-            distance = x.squared_norms()[:, None] - 2 * x.dots(z) + z.squared_norms()
+            distance = x.squared_norms()[:, None] - 2 * x.gram(z) + z.squared_norms()
             return distance.clamp_(min=0).mul_(-self.gamma).exp_().to(samples.dtype)
-        dots = samples.dots(others)
+        dots = samples.gram(others)
         return dots if self.name == "linear" else dots.add_(1).pow_(self.degree)
 
 
-def _checked(gram: Any, samples: Rows, others: Rows) -> Tensor:
+def _checked(gram: Any, samples: Samples, others: Samples) -> Tensor:
     """Return the result of a user's kernel function as a tensor, if it is a matrix of finite numbers."""
     if not isinstance(gram, Tensor | np.ndarray) or (isinstance(gram, Tensor) and gram.is_complex()):
         raise TypeError(f"the kernel function must return a tensor or an array of numbers, found {type(gram).__name__}")
@@ -95,18 +95,18 @@ def _checked(gram: Any, samples: Rows, others: Rows) -> Tensor:
 class KernelModel(Model):
     """s = Σ_m α_m·k(x_m, x) + b: support vectors, which training samples they are, coefficients (M, K), bias (K,)."""
 
-    support: Rows
+    support: Samples
     index: Tensor
     coefs: Tensor
     bias: Tensor
     kernel: Kernel
     num_classes: int | None = None
 
-    def _samples(self, X: Data) -> Rows:
+    def _samples(self, X: Data) -> Samples:
         own = self.support
-        return as_rows(X, dtype=own.dtype, device=own.device, width=own.width)
+        return as_samples(X, dtype=own.dtype, device=own.device, n_features=own.n_features)
 
-    def row_scores(self, samples: Rows) -> Tensor:
+    def row_scores(self, samples: Samples) -> Tensor:
         """Return Σ α·k + b: (N, K)."""
         return in_blocks(samples, lambda block: self.kernel.gram(block, self.support) @ self.coefs + self.bias)
 
@@ -197,7 +197,7 @@ class KernelProblem(Problem):
             state.scores[numbers] += self._effect(state, self.samples.take(numbers), oldest, included)
             state.included[numbers] = len(state.found)
 
-    def _effect(self, state: KernelState, samples: Rows, since: int, included: Tensor | None = None) -> Tensor:
+    def _effect(self, state: KernelState, samples: Samples, since: int, included: Tensor | None = None) -> Tensor:
         """Return what the mistakes from ``since`` on add to scores, except those included already: (N, K)."""
         mistakes = Mistakes.of(state.found[since:])
         products = self._products(samples, mistakes.sample)
@@ -205,13 +205,13 @@ class KernelProblem(Problem):
             products *= torch.arange(since, len(state.found), device=included.device) >= included[:, None]
         return products @ torch.from_numpy(self.signed(mistakes)).to(products)
 
-    def _products(self, samples: Rows, index: Array) -> Tensor:
+    def _products(self, samples: Samples, index: Array) -> Tensor:
         """Return k of samples with training samples, bias included: (N, M)."""
         unique, place = np.unique(index, return_inverse=True)
         support = self.samples.take(torch.from_numpy(unique).to(self.samples.device))
         return self.kernel.gram(samples, support)[:, torch.from_numpy(place)] + self.bias_step
 
-    def scores(self, weights: Any, samples: Rows | None = None) -> Tensor:
+    def scores(self, weights: Any, samples: Samples | None = None) -> Tensor:
         """Return the scores of samples (default: the training samples): (N, K)."""
         if samples is not None:
             return self._model(weights, 1.0).row_scores(samples)
@@ -269,7 +269,7 @@ class KernelProblem(Problem):
         """Return a hash of the scores: different coefficients may stand for the same weights."""
         return digest([self.scores(weights)])
 
-    def decisions(self, start: Any, mistakes: Mistakes, samples: Rows) -> Iterator[tuple[slice, int, Array]]:
+    def decisions(self, start: Any, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
         """Yield which samples, the number of a state, and what it and the following states decide for: (n, S)."""
         signed, size = self.signed(mistakes), max(1, _CHUNK // self.outputs)
         for block, part in blocks(samples):

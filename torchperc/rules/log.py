@@ -21,7 +21,7 @@ from torchperc.rules.conventions import RATCHETS
 from torchperc.rules.decision import PerceptronRule
 from torchperc.rules.models import Model
 from torchperc.rules.problem import Mistake, Mistakes, Problem
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -285,10 +285,10 @@ class VotedModel(Model):
         """As in the logs."""
         return self.logs[0].problem.num_classes
 
-    def _samples(self, X: Data) -> Rows:
+    def _samples(self, X: Data) -> Samples:
         return self.logs[0].problem.samples_like(X)
 
-    def row_scores(self, samples: Rows) -> Tensor:
+    def row_scores(self, samples: Samples) -> Tensor:
         """Return the votes: (N, 1) or (N, K)."""
         votes = np.zeros((len(samples), self.num_classes or 1))
         for log in self.logs:

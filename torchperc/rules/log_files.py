@@ -25,8 +25,8 @@ from torchperc.rules.joint import JointProblem
 from torchperc.rules.kernel import Kernel, KernelProblem
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights
 from torchperc.samples import digest
-from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
+from torchperc.samples.mapped import as_samples
 
 if TYPE_CHECKING:
     from torchperc.rules.log import MistakeLog
@@ -91,7 +91,7 @@ def load(
         raise ValueError(f"{path} has log format {about['format']!r}; this torchperc reads format {NPZ_FORMAT}")
     try:
         _validate_about(about)
-        samples = as_rows(X, dtype=getattr(torch, about["dtype"]))
+        samples = as_samples(X, dtype=getattr(torch, about["dtype"]))
         labels = check_labels(y, len(samples), about["num_classes"], both=False)
     except FormatError as error:
         raise ValueError(f"{path} does not hold a log that fits its data ({error}); save it again") from None
@@ -100,7 +100,7 @@ def load(
     _check_given("kernel", kernel, about.get("kernel") == "function")
     _check_given("features", features, about["kind"] == "joint" and about["block_bias"] is None)
     try:
-        _validate_arrays(about, arrays, labels.numpy(), samples.width)
+        _validate_arrays(about, arrays, labels.numpy(), samples.n_features)
     except (FormatError, KeyError) as error:
         raise ValueError(f"{path} does not hold a log that fits its data ({error}); save it again") from None
     return _assemble(about, arrays, labels.numpy(), samples, kernel, features)
@@ -122,7 +122,7 @@ def _assemble(
     about: dict[str, Any],
     arrays: dict[str, Array],
     labels: Array,
-    samples: Rows,
+    samples: Samples,
     kernel: Callable[[Any, Any], Any] | None = None,
     features: Callable[[Tensor], Tensor] | None = None,
 ) -> _Parts:
@@ -188,14 +188,14 @@ def to_json(log: MistakeLog) -> str:
     return json.dumps(entries, allow_nan=False)
 
 
-def from_json(text: str | bytes, name: str, samples: Rows | None = None) -> _Parts:
+def from_json(text: str | bytes, name: str, samples: Samples | None = None) -> _Parts:
     """Return the parts of a log from JSON, on its own data or on the same as they are given."""
     try:
         about, arrays, points, labels = _parse_json(text)
     except FormatError as error:
         raise ValueError(f"{name} is not a mistake log, or is damaged: {error}; save it again") from None
     dtype = getattr(torch, about["dtype"])
-    samples = as_rows(torch.from_numpy(points).to(dtype), dtype=dtype) if samples is None else samples
+    samples = as_samples(torch.from_numpy(points).to(dtype), dtype=dtype) if samples is None else samples
     return _assemble(about, arrays, labels, samples)
 
 
@@ -206,7 +206,7 @@ def _load_json(path: Path, content: bytes, X: Data | None, y: Data | None) -> _P
     if X is None:
         return parts
     problem = parts[0]
-    samples = as_rows(X, dtype=problem.samples.dtype)
+    samples = as_samples(X, dtype=problem.samples.dtype)
     labels = check_labels(y, len(samples), problem.num_classes, both=False).numpy()
     if not (torch.equal(samples.dense(), problem.samples.dense()) and np.array_equal(labels, problem.y)):
         raise ValueError(f"{path} belongs to other data: X and y are not those the log was made on")

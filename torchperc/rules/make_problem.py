@@ -27,8 +27,8 @@ from torchperc.rules.joint import JointProblem
 from torchperc.rules.kernel import Kernel, KernelProblem
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, Problem, Weights
-from torchperc.samples.parts import PartRows, as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
+from torchperc.samples.mapped import Chunked, as_samples
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
@@ -69,20 +69,27 @@ def weights_of(net: Net, *, to_cpu: bool) -> Weights:
     return Weights(weight, bias).clone()
 
 
-def samples_for(net: Net, start: Weights, X: Data) -> Rows:
+def classes_of(net: Net) -> int | None:
+    """Return the number of classes of a net, ``None`` for labels −1/+1."""
+    if isinstance(net, JointPerceptron):
+        return net.num_classes
+    return len(net.weight) if len(net.weight) > 1 else None
+
+
+def samples_for(net: Net, start: Weights, X: Data) -> Samples:
     """Return checked samples in the width and type of a net, where its weights are."""
     device = start.bias.device
     if is_sparse(X) and device.type != "cpu":
         raise TypeError(f"X is sparse, which needs a net on the CPU, found {device}; use net.cpu() or X.toarray()")
-    return as_rows(X, dtype=start.bias.dtype, device=device, width=net.in_features)
+    return as_samples(X, dtype=start.bias.dtype, device=device, n_features=net.in_features)
 
 
-def zero_net(samples: Rows, num_classes: int | None) -> Perceptron | MulticlassPerceptron:
+def zero_net(samples: Samples, num_classes: int | None) -> Perceptron | MulticlassPerceptron:
     """Return a net of zero weights for these samples."""
     made: dict[str, Any] = {"dtype": samples.dtype, "device": samples.device}
     if num_classes is None:
-        return Perceptron(samples.width, **made)
-    return MulticlassPerceptron(samples.width, num_classes, **made)
+        return Perceptron(samples.n_features, **made)
+    return MulticlassPerceptron(samples.n_features, num_classes, **made)
 
 
 def dtype_of(X: Data, dtype: torch.dtype | None = None, default: torch.dtype | None = None) -> torch.dtype:
@@ -135,7 +142,7 @@ def sample_weights(
     return found
 
 
-def bias_step_of(net: object, bias_step: str | None, samples: Rows, ids: Array) -> float:
+def bias_step_of(net: object, bias_step: str | None, samples: Samples, ids: Array) -> float:
     """Return the bias step as a number: 1, R² or 0, with R the largest norm of the samples that take part."""
     has_bias = getattr(net, "bias", None) is not None
     if net is not None and not has_bias and bias_step not in (None, "none"):
@@ -149,7 +156,7 @@ def bias_step_of(net: object, bias_step: str | None, samples: Rows, ids: Array) 
     return step
 
 
-def check_steps(lr: float, weights: Array, bias_step: float, samples: Rows) -> None:
+def check_steps(lr: float, weights: Array, bias_step: float, samples: Samples) -> None:
     """Refuse steps of samples and bias that the net's type cannot hold."""
     dtype, positive = samples.dtype, weights[weights > 0]
     about = torch.finfo(dtype)
@@ -162,12 +169,12 @@ def check_steps(lr: float, weights: Array, bias_step: float, samples: Rows) -> N
         raise ValueError(f"{what} makes steps of {lost:g}, which {dtype} cannot hold; {remedy}")
 
 
-def check_updates(steps: Array, samples: Rows) -> None:
+def check_updates(steps: Array, samples: Samples) -> None:
     """Refuse samples so small that their updates vanish."""
     least = float(steps[steps > 0].min())
     if least >= 1.0 or samples.longest > 1e-150:
         return
-    largest = max(float(abs(piece.raw()).max()) for piece in samples.pieces())
+    largest = max(float(abs(piece.raw()).max()) for piece in samples.all_parts())
     if largest * least < torch.finfo(samples.dtype).tiny:
         raise ValueError(f"X holds no number above {largest:g}, so steps of {least:g} vanish; scale X up")
 
@@ -178,7 +185,7 @@ def check_updates(steps: Array, samples: Rows) -> None:
 def make_problem(
     trainer: Any,
     net: Any,
-    samples: Rows,
+    samples: Samples,
     y: Data,
     sample_weight: Data | None,
     *,
@@ -222,15 +229,15 @@ def make_problem(
     return Problem(*common), ids
 
 
-def kernel_samples(net: object, X: Data, num_classes: int | None) -> tuple[Rows, int | None]:
+def kernel_samples(net: object, X: Data, num_classes: int | None) -> tuple[Samples, int | None]:
     """Return checked samples for a kernel, and the number of classes."""
     if net is not None:
         raise TypeError(f"net must be None with a kernel, whose weights no net can hold, found {type(net).__name__}")
     classes = None if num_classes is None else check_int("num_classes", num_classes, at_least=2)
-    return as_rows(X, dtype=dtype_of(X, default=torch.float64)), classes
+    return as_samples(X, dtype=dtype_of(X, default=torch.float64)), classes
 
 
-def check_validation(validation: Data, problem: Problem) -> tuple[Rows, Tensor] | None:
+def check_validation(validation: Data, problem: Problem) -> tuple[Samples, Tensor] | None:
     """Return checked validation samples and labels, of the training data's width and dtype."""
     if validation is None:
         return None
@@ -241,9 +248,9 @@ def check_validation(validation: Data, problem: Problem) -> tuple[Rows, Tensor] 
     return samples, labels.to(samples.device)
 
 
-def chunk_bounds(samples: Rows, order: object) -> Array | None:
+def chunk_bounds(samples: Samples, order: object) -> Array | None:
     """Return where chunks of samples larger than memory begin and end; warns what that means for shuffling."""
-    if not isinstance(samples, PartRows):
+    if not isinstance(samples, Chunked):
         return None
     if isinstance(order, str) and order == "shuffled":
         warnings.warn(

@@ -23,8 +23,8 @@ from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
 from torchperc.rules.problem import Array, Mistakes, Problem, Weights, digest
 from torchperc.rules.run import RuleRun
-from torchperc.samples import shards
-from torchperc.samples.rows import Rows
+from torchperc.samples import process_group
+from torchperc.samples.dense import Samples
 
 
 def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, sample_weight: Data | None) -> MixedRun:
@@ -33,13 +33,13 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
     ``trainer`` is a :class:`~torchperc.RuleTrainer`, whose options must be the same in all processes.
     """
     size = os.environ.get("WORLD_SIZE", "1")
-    if shards.here()[1] == 1 and size.isdigit() and int(size) > 1:
+    if process_group.rank_and_size()[1] == 1 and size.isdigit() and int(size) > 1:
         raise ValueError(
             f"WORLD_SIZE={size}, but this process has no process group, so each would train by itself; call "
             "torch.distributed.init_process_group() first"
         )
 
-    def check() -> tuple[Problem, Weights, Array, tuple[Rows, Tensor] | None]:
+    def check() -> tuple[Problem, Weights, Array, tuple[Samples, Tensor] | None]:
         if isinstance(net, JointPerceptron):
             raise TypeError("distributed training is for nets with one weight vector per class, not joint features")
         start, samples, classes = trainer._linear(net, X)
@@ -47,17 +47,19 @@ def start_mixing(trainer: Any, net: object, X: Data, y: Data, validation: Any, s
         problem, ids = make.make_problem(alone, net, samples, y, sample_weight, num_classes=classes, scale=1.0)
         return problem, start, ids, make.check_validation(validation, problem)
 
-    problem, start, ids, held_out = shards.together(check)
-    samples, rank = problem.samples, shards.here()[0]
+    problem, start, ids, held_out = process_group.run_on_all_ranks(check)
+    samples, rank = problem.samples, process_group.rank_and_size()[0]
     given = {name: value for name, value in vars(trainer).items() if name != "_streams"}
-    given["X"] = f"{'sparse' if samples.sparse else 'dense'}, {samples.dtype}, {samples.width} features"
+    given["X"] = f"{'sparse' if samples.sparse else 'dense'}, {samples.dtype}, {samples.n_features} features"
     given |= {"validation": held_out is not None, "net.weight": start.weight.cpu(), "net.bias": start.bias.cpu()}
-    shards.agreed_options(given)
+    process_group.check_same_options(given)
 
     problem = _shared_factors(trainer, problem, ids)
     ids = np.flatnonzero(problem.sample_weight)
     labels = problem.y[ids]
-    shards.together(lambda: check_labels(labels, len(ids), problem.num_classes, name="y of a weight above 0"))
+    process_group.run_on_all_ranks(
+        lambda: check_labels(labels, len(ids), problem.num_classes, name="y of a weight above 0")
+    )
     make.warn_if_stuck(trainer.rule, start, stacklevel=5)
     order = Order(
         trainer.order, ids, trainer.seed + rank, trainer.max_epochs, make.chunk_bounds(samples, trainer.order)
@@ -79,12 +81,12 @@ def _shared_factors(trainer: Any, problem: Problem, ids: Array) -> Problem:
     """Return the problem with class weights and bias step of the samples of all processes."""
     class_weight, weights = trainer.class_weight, problem.sample_weight
     if isinstance(class_weight, str):
-        counts = shards.gathered(Counter(problem.y[ids].tolist()))
+        counts = process_group.gather(Counter(problem.y[ids].tolist()))
         class_weight = make.balanced_weights(sum(counts, Counter()))
     if class_weight is not None:
         weights = weights * make.sample_weights(problem.y, None, class_weight, problem.num_classes)
-    bias_step = max(shards.gathered(problem.bias_step))
-    shards.together(lambda: make.check_steps(trainer.lr, weights, bias_step, problem.samples))
+    bias_step = max(process_group.gather(problem.bias_step))
+    process_group.run_on_all_ranks(lambda: make.check_steps(trainer.lr, weights, bias_step, problem.samples))
     return replace(problem, sample_weight=weights, steps=trainer.lr * weights, bias_step=bias_step)
 
 
@@ -102,11 +104,11 @@ class MixedRun(RuleRun):
         self._mixing = mixing
         self._mixed = Weights(*(values.to(torch.float64, copy=True) for values in start))
         self._mixed_mistakes = 0.0
-        counts = shards.gathered((len(order.ids), len(problem.y)))
-        rank, (steps, samples) = shards.here()[0], zip(*counts, strict=True)
+        counts = process_group.gather((len(order.ids), len(problem.y)))
+        rank, (steps, samples) = process_group.rank_and_size()[0], zip(*counts, strict=True)
         self._steps_before, self._steps = sum(steps[:rank]), sum(steps)
         self._samples_before, self._samples = sum(samples[:rank]), sum(samples)
-        self.squared_radius = max(shards.gathered(problem.squared_radius(order.ids)))
+        self.squared_radius = max(process_group.gather(problem.squared_radius(order.ids)))
 
     def _pass(self, presented: int) -> int:
         made, overflow = Mistakes.of(()), False
@@ -117,7 +119,7 @@ class MixedRun(RuleRun):
         own = self._change(made, np.ones(len(made.sample)))
         facts = (math.nan if overflow else float(len(made.sample)), float(np.abs(made.coef).sum()))
         message = torch.cat((own.weight.flatten(), own.bias, own.bias.new_tensor(facts)))
-        messages = shards.stacked(message)
+        messages = process_group.all_stack(message)
         if not bool(torch.isfinite(messages).all()):
             raise weights_overflow()
         counts, sums = (column.tolist() for column in messages[:, -2:].T)
@@ -128,7 +130,7 @@ class MixedRun(RuleRun):
             self._mixed.weight.add_(factor * weight.view_as(own.weight))
             self._mixed.bias.add_(factor * bias)
         self.weights.load_state_dict(self._mixed._asdict())
-        mixed = made._replace(coef=made.coef * factors[shards.here()[0]])
+        mixed = made._replace(coef=made.coef * factors[process_group.rank_and_size()[0]])
         self._found.append(mixed.moved(0, presented + self._steps_before))
         self._total += sum(factor * each for factor, each in zip(factors, sums, strict=True))
         self._mixed_mistakes += sum(factor * k for factor, k in zip(factors, counts, strict=True))
@@ -157,7 +159,7 @@ class MixedRun(RuleRun):
     def survey(self) -> tuple[float, float]:
         """Return the mean perceptron criterion and the smallest functional margin over all processes."""
         loss, margin = super().survey()
-        found = shards.gathered((loss * len(self.samples), margin))
+        found = process_group.gather((loss * len(self.samples), margin))
         return sum(each[0] for each in found) / self._samples, min(each[1] for each in found)
 
     def _counted(self) -> float:
@@ -165,10 +167,10 @@ class MixedRun(RuleRun):
         return self._mixed_mistakes
 
     def _any_wrong(self) -> bool:
-        return any(shards.gathered(super()._any_wrong()))
+        return any(process_group.gather(super()._any_wrong()))
 
-    def _validation_counts(self, samples: Rows, y: Tensor) -> tuple[int, int]:
-        found = shards.gathered(super()._validation_counts(samples, y))
+    def _validation_counts(self, samples: Samples, y: Tensor) -> tuple[int, int]:
+        found = process_group.gather(super()._validation_counts(samples, y))
         return sum(each[0] for each in found), sum(each[1] for each in found)
 
     def _digest(self) -> str:
@@ -180,11 +182,15 @@ class MixedRun(RuleRun):
         own = Mistakes.joined(self._found)
         own = own._replace(sample=own.sample + self._samples_before)
         y, weights, *columns = (
-            np.concatenate(shards.gathered(values)) for values in (problem.y, problem.sample_weight, *own)
+            np.concatenate(process_group.gather(values)) for values in (problem.y, problem.sample_weight, *own)
         )
         order = columns[1].argsort()
         made = Mistakes(*(column[order] for column in columns))
-        samples = self.samples if shards.here()[1] == 1 else cast(Rows, _Elsewhere(self.samples, self._samples))
+        samples = (
+            self.samples
+            if process_group.rank_and_size()[1] == 1
+            else cast(Samples, _Elsewhere(self.samples, self._samples))
+        )
         of_all = (samples, y, problem.num_classes, weights, weights, problem.rule, problem.bias_step)
         ends = torch.tensor(self._ends, dtype=torch.int64)
         return MistakeLog(MixedProblem(*of_all), self.start, made, ends, self._conventions)
@@ -199,22 +205,22 @@ class MixedRun(RuleRun):
         """Return the mean of the weights after each step, each process adding what its own mistakes contribute."""
         made = Mistakes.joined(self._found)
         own = self._change(made, times(made.step))
-        total = (a.double() * steps + shards.summed(b) for a, b in zip(self.start, own, strict=True))
+        total = (a.double() * steps + process_group.all_reduce(b) for a, b in zip(self.start, own, strict=True))
         return self.problem.mean(Weights(*total), steps)
 
     @cached_property
     def _data(self) -> Any:
-        return shards.gathered(self.samples.hash(torch.from_numpy(self.problem.y)))
+        return process_group.gather(self.samples.hash(torch.from_numpy(self.problem.y)))
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume exactly, of all processes; a collective call."""
         own = {name: torch.from_numpy(column) for name, column in Mistakes.joined(self._found)._asdict().items()}
         state = {**super().state_dict(), "mixed": self._mixed.state_dict(), "mixed_mistakes": self._mixed_mistakes}
-        return {**state, "mistakes": shards.gathered(own), "order": shards.gathered(self.order.state_dict())}
+        return {**state, "mistakes": process_group.gather(own), "order": process_group.gather(self.order.state_dict())}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from a :meth:`state_dict`, with as many processes."""
-        rank, size = shards.here()
+        rank, size = process_group.rank_and_size()
         if len(state["order"]) != size:
             raise ValueError(
                 f"the saved run was made by {len(state['order'])} processes, found {size}; resume with the same number"
@@ -238,8 +244,8 @@ class MixedProblem(Problem):
 class _Elsewhere:
     """The samples of all processes, of which only number, width and type are known here."""
 
-    def __init__(self, samples: Rows, count: int) -> None:
-        self.width, self.dtype, self.device, self._count = samples.width, samples.dtype, samples.device, count
+    def __init__(self, samples: Samples, count: int) -> None:
+        self.n_features, self.dtype, self.device, self._count = samples.n_features, samples.dtype, samples.device, count
         self.sparse = samples.sparse
 
     def __len__(self) -> int:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torchperc._checks import Data
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
-from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
+from torchperc.samples.mapped import as_samples
 
 Net: TypeAlias = Perceptron | MulticlassPerceptron | JointPerceptron | nn.Linear
 
@@ -35,11 +35,11 @@ class Model(ABC):
     num_classes: int | None
 
     @abstractmethod
-    def _samples(self, X: Data) -> Rows:
+    def _samples(self, X: Data) -> Samples:
         """Return checked samples in the model's width and dtype."""
 
     @abstractmethod
-    def row_scores(self, samples: Rows) -> Tensor:
+    def row_scores(self, samples: Samples) -> Tensor:
         """Return the scores of samples that are checked already: (N, K), K = 1 for two classes."""
 
     @torch.no_grad()
@@ -74,14 +74,14 @@ class LinearModel(Model):
     num_classes: int | None = None
 
     @property
-    def width(self) -> int:
+    def n_features(self) -> int:
         """The number of features."""
         return self.weight.shape[1]
 
-    def _samples(self, X: Data) -> Rows:
-        return as_rows(X, dtype=self.weight.dtype, device=self.weight.device, width=self.width)
+    def _samples(self, X: Data) -> Samples:
+        return as_samples(X, dtype=self.weight.dtype, device=self.weight.device, n_features=self.n_features)
 
-    def row_scores(self, samples: Rows) -> Tensor:
+    def row_scores(self, samples: Samples) -> Tensor:
         """Return w·x + b."""
         return samples.scores(self.weight, self.bias)
 
@@ -99,7 +99,7 @@ class LinearModel(Model):
             bias.detach().copy_(self.bias)
 
 
-def in_blocks(samples: Rows, score: Any, size: int = 1024) -> Tensor:
+def in_blocks(samples: Samples, score: Any, size: int = 1024) -> Tensor:
     """Return the scores of all samples, computed a block at a time: (N, K)."""
     numbers = torch.arange(len(samples), device=samples.device).split(size)
     return torch.cat([score(samples.take(block)) for block in numbers])

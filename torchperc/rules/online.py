@@ -29,10 +29,9 @@ class Stream:
         self._logs: tuple[MistakeLog, ...] = ()
         self._left: tuple[torch.Tensor, ...] = ()
 
-    def begin(self, start: Weights, lr: float) -> tuple[Weights, float]:
+    def go_on(self, lr: float) -> tuple[Weights, float]:
         """Return the weights to go on from, before scaling, and the scale of a model."""
-        if self.weights is None:
-            return start, 1.0 if start.any_nonzero else lr
+        assert self.weights is not None
         if self.scale in (1.0, lr):
             return self.weights, self.scale
         return self.weights.scaled(self.scale), 1.0  # lr was changed

@@ -16,9 +16,8 @@ from torch import Tensor
 from torchperc._checks import Data, numpy_view
 from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exactly, host
 from torchperc.rules.models import LinearModel, Model
-from torchperc.samples import compiling
-from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples, compilable
+from torchperc.samples.mapped import as_samples
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 CLASSIC = PerceptronRule()
@@ -76,9 +75,9 @@ class Weights(NamedTuple):
         return Weights(*map(_copy, self))
 
     def scaled(self, factor: float) -> Weights:
-        """Return the weights times a number."""
+        """Return the weights times a number; for 1, these weights themselves."""
         if factor == 1.0:
-            return self.clone()
+            return self
         return Weights(*(torch.as_tensor(numpy_view(values) * factor) for values in self))
 
     @property
@@ -121,7 +120,7 @@ class Problem:
             with steps of 1, exactly in integers, and models are multiplied by the learning rate.
     """
 
-    samples: Rows
+    samples: Samples
     y: Array
     num_classes: int | None
     sample_weight: Array
@@ -138,7 +137,7 @@ class Problem:
     @property
     def can_compile(self) -> bool:
         """Whether the compiled loops can learn this problem."""
-        return compiling.suits(self.samples.dtype, self.samples.device)
+        return compilable(self.samples)
 
     @cached_property
     def bound(self) -> RoundingBound:
@@ -188,7 +187,7 @@ class Problem:
 
     # --- scores and decisions of all samples ---
 
-    def scores(self, weights: Weights, samples: Rows | None = None) -> Tensor:
+    def scores(self, weights: Weights, samples: Samples | None = None) -> Tensor:
         """Return the scores of samples (default: the training samples): (N, K)."""
         return (samples or self.samples).scores(*weights)
 
@@ -196,7 +195,7 @@ class Problem:
         """Return the largest rounding error of a score; 0 if all scores are sums of integers."""
         weight, bias = (host(values) for values in weights)
         size = self.bound.size(weight, bias)
-        if size < self.bound.exact and not (weight % 1).any() and not (bias % 1).any() and self.samples.whole:
+        if size < self.bound.exact and not (weight % 1).any() and not (bias % 1).any() and self.samples.integers:
             return 0.0
         return self.bound.error(size)
 
@@ -254,7 +253,9 @@ class Problem:
         for part, _, local in self.parts(mistakes.sample):
             some = mistakes.part(done, done + len(local))
             label = part.y[local] if self.num_classes else np.ones_like(local)  # one score: the label is in coef
-            loops.replay(part.samples.plain(), local, label, some.predicted, some.coef, *loop_weights, self.bias_step)
+            loops.replay(
+                part.samples.loop_arrays(), local, label, some.predicted, some.coef, *loop_weights, self.bias_step
+            )
             done += len(local)
 
     def loop_weights(self, weights: Weights) -> tuple[Array, Array]:
@@ -265,12 +266,11 @@ class Problem:
         return (weight.T if self.samples.sparse else weight), weights.bias.numpy()
 
     def laid_out(self, weights: Weights) -> Weights:
-        """Return a copy of weights, in memory as the compiled loops want them."""
+        """Return the weights in memory as the compiled loops want them, copied only if they lie otherwise."""
+        weight = weights.weight
         if self.num_classes and self.samples.sparse:
-            transposed = np.ascontiguousarray(weights.weight.detach().numpy().T)
-            transposed = transposed if transposed.base is None else transposed.copy()
-            return Weights(torch.from_numpy(transposed).T, _copy(weights.bias))
-        return Weights(_copy(weights.weight.contiguous()), _copy(weights.bias))
+            return weights._replace(weight=weight.T.contiguous().T)
+        return weights._replace(weight=weight.contiguous())
 
     def total(self, start: Weights, mistakes: Mistakes, steps: int) -> Weights:
         """Return the sum in float64 of the weights after each of so many steps."""
@@ -278,7 +278,7 @@ class Problem:
         weight, bias = (values.to(device, torch.float64) * steps for values in start)
         if len(mistakes.sample):
             coefs = self.dual(mistakes._replace(coef=mistakes.coef * (steps - mistakes.step)))
-            weight = weight + self.samples.combine(torch.from_numpy(coefs).to(device))
+            weight = weight + self.samples.weighted_sum(torch.from_numpy(coefs).to(device))
             bias = bias + torch.from_numpy(coefs.sum(0) * self.bias_step).to(device)
         return Weights(weight, bias)
 
@@ -287,7 +287,7 @@ class Problem:
         return self.model(Weights(*((values / steps).to(self.samples.dtype) for values in total)))
 
     def model(self, weights: Weights) -> Model:
-        """Return the classifier with a copy of these weights, scaled."""
+        """Return the classifier with these weights, scaled; do not change them afterwards."""
         weight, bias = weights.scaled(self.scale)
         return LinearModel(weight.contiguous(), bias, self.num_classes)
 
@@ -309,7 +309,7 @@ class Problem:
 
     # --- the decisions of many states ---
 
-    def decisions(self, start: Weights, mistakes: Mistakes, samples: Rows) -> Iterator[tuple[slice, int, Array]]:
+    def decisions(self, start: Weights, mistakes: Mistakes, samples: Samples) -> Iterator[tuple[slice, int, Array]]:
         """Yield which samples, the number of a state, and what it and the following states decide for: (n, S).
 
         State t is the start after the first t mistakes. Scores within their rounding error are decided exactly.
@@ -336,10 +336,10 @@ class Problem:
         about = {"kind": "linear", "num_classes": self.num_classes, "bias_step": self.bias_step, "scale": self.scale}
         return {**about, **self.rule._asdict(), "dtype": str(self.samples.dtype).removeprefix("torch.")}
 
-    def samples_like(self, X: Data, name: str = "X") -> Rows:
+    def samples_like(self, X: Data, name: str = "X") -> Samples:
         """Return checked samples of the width, type and device of the training samples."""
         own = self.samples
-        return as_rows(X, dtype=own.dtype, device=own.device, width=own.width, name=name)
+        return as_samples(X, dtype=own.dtype, device=own.device, n_features=own.n_features, name=name)
 
 
 # --- helpers ------------------------------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def _transposed(values: Tensor) -> Array:
     return np.ascontiguousarray(host(values).T)
 
 
-def blocks(samples: Rows) -> Iterator[tuple[slice, Rows]]:
+def blocks(samples: Samples) -> Iterator[tuple[slice, Samples]]:
     """Yield all samples in blocks: which they are, and the rows."""
     for first in range(0, len(samples), _BLOCK):
         block = slice(first, min(first + _BLOCK, len(samples)))
@@ -393,7 +393,7 @@ def _vector_mistakes(scores: Array, y: Array, rule: PerceptronRule, error: float
     return found, at_limit[:0]
 
 
-def _decide_states(samples: Rows, weight: Tensor, bias: Tensor, error: Array) -> Array:
+def _decide_states(samples: Samples, weight: Tensor, bias: Tensor, error: Array) -> Array:
     """Return the labels that states (S, K, d) decide for: (n, S)."""
     states, outputs = bias.shape
     flat = samples.scores(weight.flatten(0, 1), bias.flatten())

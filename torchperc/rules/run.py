@@ -20,7 +20,7 @@ from torchperc.rules.log import MistakeLog, VotedModel
 from torchperc.rules.models import Model
 from torchperc.rules.orders import Order
 from torchperc.rules.problem import Mistakes, Problem
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
 
 if TYPE_CHECKING:
     from torchperc.theory.certificate import Certificate
@@ -151,7 +151,7 @@ class RuleRun:
         *,
         max_epochs: int,
         select: str,
-        validation: tuple[Rows, Tensor] | None = None,
+        validation: tuple[Samples, Tensor] | None = None,
         prove: Callable[[], Certificate] | None = None,
         conventions: dict[str, Any] | None = None,
     ) -> None:
@@ -169,7 +169,7 @@ class RuleRun:
         self._total = math.nan if start.any_nonzero else 0.0  # Σ c over all mistakes
 
     @property
-    def samples(self) -> Rows:
+    def samples(self) -> Samples:
         """The training samples."""
         return self.problem.samples
 
@@ -222,7 +222,7 @@ class RuleRun:
 
     def current(self) -> Model:
         """Return the model with the weights as they are now."""
-        return self.problem.model(self.weights)
+        return self.problem.model(self.weights.clone())
 
     def write_to(self, net: Any) -> None:
         """Write the selected weights into a net as far as known: averaged, for a vote too, else the current ones."""
@@ -299,7 +299,7 @@ class RuleRun:
         wrong, count = self._validation_counts(*self._validation)
         return wrong / count
 
-    def _validation_counts(self, samples: Rows, y: Tensor) -> tuple[int, int]:
+    def _validation_counts(self, samples: Samples, y: Tensor) -> tuple[int, int]:
         scores = self.problem.scores(self.weights, samples)
         if not torch.isfinite(scores).all():
             raise ValueError("scores of the validation samples are not finite; scale validation X down")

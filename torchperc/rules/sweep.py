@@ -19,8 +19,8 @@ from torchperc.rules.conventions import BIAS_STEPS, TIES, Verdict
 from torchperc.rules.make_problem import bias_step_of, dtype_of, zero_net
 from torchperc.rules.problem import Problem
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples import compiling, jobs
-from torchperc.samples.parts import as_rows
+from torchperc.samples import parallel
+from torchperc.samples.mapped import as_samples
 
 _SCORES = 2**22  # computed at a time
 
@@ -151,7 +151,7 @@ def sweep(
         "bias_step": check_choice("bias_step", bias_step, BIAS_STEPS),
         "max_epochs": check_int("max_epochs", max_epochs, at_least=1),
     }
-    rows = as_rows(X, dtype=dtype_of(X, dtype))
+    rows = as_samples(X, dtype=dtype_of(X, dtype))
     beta = bias_step_of(zero_net(rows, num_classes), bias_step, rows, np.arange(len(rows)))
     labels = check_labels(y, len(rows), num_classes).to(rows.device)
     if seeds is not None and orders is not None:
@@ -160,9 +160,9 @@ def sweep(
     members = _members(table, seeds, lr, margin)
     for rate, slack in {(member.lr, member.margin) for member in members}:
         RuleTrainer(lr=rate, margin=slack, tie=tie)  # checks the arguments
-    if jobs.workers(n_jobs):
+    if parallel.joblib_workers(n_jobs):
         sent = rows.raw().cpu().numpy() if isinstance(rows.raw(), Tensor) else rows.raw()  # which joblib maps
-        chunks = jobs.spread(_run, members, n_jobs, sent, labels.cpu().numpy(), table, num_classes, options)
+        chunks = parallel.joblib_map(_run, members, n_jobs, sent, labels.cpu().numpy(), table, num_classes, options)
         outcomes = [outcome for chunk in chunks for outcome in chunk]
     else:
         outcomes = _run(members, rows, labels, table, num_classes, options)
@@ -181,7 +181,7 @@ def _run(
 ) -> list[tuple[int, int, Verdict, Tensor, Tensor]]:
     """Mistakes, epochs, verdict, weight and bias of each member, run on a thread per core."""
     X = np.asarray(X) if isinstance(X, np.memmap) else X  # joblib maps it, but it is not larger than memory
-    rows = as_rows(X, dtype=dtype_of(X))
+    rows = as_samples(X, dtype=dtype_of(X))
 
     def run(member: Member) -> tuple[int, int, Verdict, Tensor, Tensor]:
         net = zero_net(rows, classes)
@@ -189,7 +189,7 @@ def _run(
         assert net.bias is not None
         return result.mistakes, result.epochs, result.verdict, net.weight.detach(), net.bias.detach()
 
-    with ThreadPoolExecutor(compiling.cores()) as pool:
+    with ThreadPoolExecutor(parallel.cores()) as pool:
         return list(pool.map(run, members))
 
 

@@ -23,8 +23,8 @@ from torchperc.rules.online import Stream
 from torchperc.rules.orders import Order, check_order
 from torchperc.rules.problem import Weights
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
-from torchperc.samples.parts import PartRows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
+from torchperc.samples.mapped import Chunked
 
 
 class RuleTrainer:
@@ -109,6 +109,7 @@ class RuleTrainer:
             raise ValueError(f"mixing={mixing!r} needs distributed='mix', found {distributed!r}; leave it out")
         if self.distributed is not None:
             self._refuse_distributed()
+        self._needs_all_samples = self._why_not_online()
         self._streams: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 
     @property
@@ -125,7 +126,8 @@ class RuleTrainer:
         if self.prove:
             raise ValueError("prove=True is about hyperplanes in the space of X; leave it out with a kernel")
         if self.engine not in ("auto", "reference"):
-            raise ValueError(f"engine={self.engine!r} cannot run kernels; use engine='auto'")
+            name = getattr(self.kernel, "name", None)
+            raise ValueError(f"engine={self.engine!r} cannot run kernel={name!r}; use engine='auto'")
 
     def _refuse_distributed(self) -> None:
         order = self.order if isinstance(self.order, str) else "explicit"
@@ -224,13 +226,12 @@ class RuleTrainer:
             conventions=self.conventions(),
         )
 
-    def _linear(self, net: Any, X: Data) -> tuple[Weights, Rows, int | None]:
+    def _linear(self, net: Any, X: Data) -> tuple[Weights, Samples, int | None]:
         """Return the weights of a net, checked samples and the number of classes."""
         net = make.check_net(net)
         start = make.weights_of(net, to_cpu=self.engine in ("auto", "compiled"))
         samples = make.samples_for(net, start, X)
-        classes = getattr(net, "num_classes", None) or (len(start.weight) if len(start.weight) > 1 else None)
-        return start, samples, classes
+        return start, samples, make.classes_of(net)
 
     def conventions(self) -> dict[str, Any]:
         """Return the conventions by name, as a saved log holds them.
@@ -284,11 +285,13 @@ class RuleTrainer:
         return result
 
     def _learn_linear(self, stream: Stream, net: Any, X: Data, y: Data, sample_weight: Data | None) -> RuleResult:
-        start, samples, classes = self._linear(net, X)
         if stream.weights is None:
+            start, samples, classes = self._linear(net, X)
+            scale = 1.0 if start.any_nonzero else self.lr
             make.warn_if_stuck(self.rule, start, stacklevel=5)
-        start, scale = stream.begin(start, self.lr)
-        start = Weights(*(values.to(samples.device) for values in start))
+        else:
+            start, scale = stream.go_on(self.lr)
+            samples, classes = make.samples_for(net, start, X), make.classes_of(net)
         problem, ids = make.make_problem(
             self, net, samples, y, sample_weight, num_classes=classes, scale=scale, both=False
         )
@@ -298,6 +301,12 @@ class RuleTrainer:
 
     def check_stream(self) -> None:
         """Refuse options that need all samples at once."""
+        if self._needs_all_samples:
+            what = f"{self._needs_all_samples} needs all samples, which partial_fit never sees together"
+            raise ValueError(f"{what}; use fit")
+
+    def _why_not_online(self) -> str | None:
+        """Return the first option that needs all samples at once, if there is one."""
         for what, asked in (
             (f"distributed={self.distributed!r}", self.distributed is not None),
             (f"select={self.select!r}", self.select in ("pocket", "best-validation")),
@@ -307,13 +316,14 @@ class RuleTrainer:
             ("an order other than 'given'", not isinstance(self.order, str) or self.order != "given"),
         ):
             if asked:
-                raise ValueError(f"{what} needs all samples, which partial_fit never sees together; use fit")
+                return what
+        return None
 
 
 @contextmanager
 def _progress(samples: Any) -> Iterator[Callable[[EpochRecord], None]]:
     """Show a progress bar on standard error for data larger than memory, if that is a terminal."""
-    if not isinstance(samples, PartRows) or not sys.stderr.isatty():
+    if not isinstance(samples, Chunked) or not sys.stderr.isatty():
         yield lambda record: None
         return
     from rich.console import Console

@@ -14,7 +14,7 @@ import torch
 
 import torchperc
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples.sealed import read_sealed, write_sealed
+from torchperc.samples.checksummed import read_checksummed, write_checksummed
 from torchperc.sequences.chains import ChainPerceptron
 from torchperc.sequences.engines import Task, engine_of
 from torchperc.sequences.evaluation import Evaluation, evaluate
@@ -221,7 +221,7 @@ class Tagger:
         }
         state = {"format": FORMAT, "torchperc": torchperc.__version__, "tags": self.tags, "columns": self.columns}
         tensors = {name: torch.from_numpy(np.array(array, order="C")) for name, array in arrays.items()}
-        write_sealed(path, tensors, {DESCRIPTION: json.dumps({**state, **rest})})
+        write_checksummed(path, tensors, {DESCRIPTION: json.dumps({**state, **rest})})
 
     @classmethod
     def load(cls, path: str | Path) -> Tagger:
@@ -239,7 +239,7 @@ class Tagger:
         if not path.is_file():
             raise ValueError(f"no such tagger: {path}; name a file that `torchperc tag fit` wrote")
         try:
-            tensors, texts, sealed = read_sealed(path, _REMEDY)
+            tensors, texts, sealed = read_checksummed(path, _REMEDY)
         except OSError as error:
             raise ValueError(f"cannot read {path}: {error.strerror or error}") from None
         if DESCRIPTION not in texts or not sealed:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc.samples import compiling
+from torchperc.samples import parallel
 from torchperc.sequences.layout import Array, Sequences
 
 _BLOCK = 4096  # features that are written at once
@@ -214,7 +214,7 @@ class ChainWeights:
             found = loops.decode(data, sequences.offsets, np.arange(first, end), weights, tags)
             bad.extend([found] if found >= 0 else [])
 
-        compiling.on_all_cores(stretch, len(sequences), compiling.threads(n_jobs))
+        parallel.map_chunks(stretch, len(sequences), parallel.threads(n_jobs))
         if bad:
             raise ValueError(
                 f"sequence {min(bad)} has a score that is not finite; its features or the weights are too large"

@@ -25,7 +25,7 @@ from torchperc.nn.heads import Head
 from torchperc.nn.modules import LinearNet, MulticlassPerceptron, Perceptron
 from torchperc.rules.conventions import Verdict as Verdict
 from torchperc.samples import convert
-from torchperc.samples.parts import CsrParts
+from torchperc.samples.mapped import CsrParts
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 Net: TypeAlias = Perceptron | MulticlassPerceptron

@@ -26,8 +26,8 @@ from torchperc.nn import derivatives
 from torchperc.nn.functional import TARGETS
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, RegressionHead, SquaredHead, loss_code
 from torchperc.rules.conventions import Verdict
-from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples as Rows
+from torchperc.samples.mapped import as_samples
 from torchperc.sklearn.base import (
     RECENT,
     Array,
@@ -237,7 +237,7 @@ class GradientDescent(LinearEstimator):
         objective = self._objective(samples)
         if self.update == "sample":
             kind = torch.float32 if samples.X.dtype == np.float32 else torch.float64
-            return _Problem(samples, objective, rows=as_rows(samples.X, dtype=kind))
+            return _Problem(samples, objective, rows=as_samples(samples.X, dtype=kind))
         small = objective.width <= min(QUADRATIC_UP_TO, len(samples) - 1) and epochs > objective.width // 2
         if small and isinstance(self._head, SquaredHead) and not self._in_batches(len(samples)):
             return _Problem(samples, objective, quadratic=_Quadratic(objective))

@@ -23,8 +23,8 @@ from torchperc.rules.models import Model
 from torchperc.rules.online import Stream, compact
 from torchperc.rules.run import EpochRecord, RuleResult, RuleRun
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples.parts import as_rows
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples as Rows
+from torchperc.samples.mapped import as_samples
 from torchperc.sklearn.base import RECENT, Array, LinearClassifier, Net, Samples
 
 
@@ -214,7 +214,7 @@ class PerceptronClassifier(LinearClassifier):
     def _run(self, run: RuleRun, held: Samples | None) -> tuple[list[EpochRecord], bool]:
         """Make the epochs; what happened in them, and whether ``early_stopping`` or ``tol`` ended them."""
         history: list[EpochRecord] = []
-        rows = None if held is None else as_rows(held.X, dtype=run.samples.dtype)
+        rows = None if held is None else as_samples(held.X, dtype=run.samples.dtype)
         best, since = math.inf, 0
         while run.verdict is None:
             record = run.epoch()

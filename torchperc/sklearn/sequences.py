@@ -17,7 +17,7 @@ from torchperc._checks import Option, ParameterError
 from torchperc.rules.conventions import Verdict
 from torchperc.rules.run import EpochRecord
 from torchperc.rules.trainer import RuleTrainer
-from torchperc.samples import compiling
+from torchperc.samples import parallel
 from torchperc.sequences.chains import ChainPerceptron
 from torchperc.sequences.features import FeatureMap, Templates
 from torchperc.sequences.layout import Sequences
@@ -85,7 +85,7 @@ class SequenceTagger(_Fitted):
         trainer = RuleTrainer(**options)
         if trainer.select == "best-validation":
             raise ValueError("select='best-validation' needs validation data, which fit has not; use 'averaged'")
-        compiling.threads(self.n_jobs, 1)  # refuses what is no number of threads
+        parallel.threads(self.n_jobs, 1)  # refuses what is no number of threads
         kind = _kind(X)
         features = self._new_features(kind)
         classes, codes = np.unique(_flat(y), return_inverse=True)
@@ -120,7 +120,7 @@ class SequenceTagger(_Fitted):
         return "model_" in vars(self)
 
     def _codes(self, sequences: Sequences) -> np.ndarray[Any, Any]:
-        return self.model_.flat_predict(sequences, compiling.threads(self.n_jobs, 1))
+        return self.model_.flat_predict(sequences, parallel.threads(self.n_jobs, 1))
 
     def _known(self, X: Sequence[Any]) -> Sequences:
         """Sequences of the kind that ``fit`` was given."""

@@ -22,7 +22,8 @@ from torchperc._checks import Data, check_choice, check_int, check_labels, check
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.samples import convert
-from torchperc.samples.rows import CsrRows, DenseRows, Rows
+from torchperc.samples.dense import Dense, Samples
+from torchperc.samples.sparse import Sparse
 from torchperc.theory.nearest_point import EPS, Array, Index, Key, nearest_point
 
 BIAS_STEPS = ("unit", "radius", "none")
@@ -32,20 +33,20 @@ BIASES = ("free", "counted")
 # --- samples and weights, checked ---------------------------------------------------------------------------------
 
 
-def float64_rows(X: Data) -> Rows:
+def float64_rows(X: Data) -> Samples:
     """Checked samples in float64 on the CPU."""
     if is_sparse(X):
-        return CsrRows(convert.sparse_features(X, dtype=torch.float64))
-    return DenseRows(convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True))
+        return Sparse(convert.sparse_features(X, dtype=torch.float64))
+    return Dense(convert.features(X, dtype=torch.float64, device=torch.device("cpu"), convert=True))
 
 
-def array_of(rows: Rows) -> Any:
+def array_of(rows: Samples) -> Any:
     """The samples as an array, or as a CSR array: torch's threads and numpy's in one loop would wait for each other."""
     X = rows.raw()
     return X.numpy() if isinstance(X, Tensor) else X
 
 
-def extent(rows: Rows) -> tuple[Array, Array]:
+def extent(rows: Samples) -> tuple[Array, Array]:
     """The smallest and the largest value of every feature."""
     X = rows.raw()
     if isinstance(X, Tensor):
@@ -57,7 +58,7 @@ def extent(rows: Rows) -> tuple[Array, Array]:
 class Points:
     """Samples as points φ = (x, √β), with the β of their bias step."""
 
-    rows: Rows
+    rows: Samples
     bias_step: str
     bias_scale: float
 
@@ -147,7 +148,7 @@ def class_count(num_classes: int | None) -> int | None:
 
 def slacks_of(net: Any, points: Points, y: Data) -> tuple[Tensor, Tensor, Tensor]:
     """Weight and bias of a net, and by how much each sample is on its side: y·s, or s_y − max_{r≠y} s_r."""
-    weight, bias = weights_of(net, points.rows.width)
+    weight, bias = weights_of(net, points.rows.n_features)
     target = check_labels(y, len(points.rows), None if len(weight) == 1 else len(weight), both=False).cpu()
     return weight, bias, tpf.slacks(points.scores(weight, bias), target)
 
@@ -306,7 +307,7 @@ def max_margin(
     support = torch.tensor([i for key in corral.keys for i in hull.samples(key)]).unique()
     weight, offset = hull.weights(corral.direction / (np.linalg.norm(corral.direction) or 1.0))
     R = math.sqrt(points.squared_radius(num_classes)) + (float(offset.abs().max()) if kind == "free" else 0.0)
-    lowest = float(tpf.slacks(points.scores(weight, offset), y).min()) - 2 * (points.rows.width + 8) * EPS * R
+    lowest = float(tpf.slacks(points.scores(weight, offset), y).min()) - 2 * (points.rows.n_features + 8) * EPS * R
     if lowest <= 0:
         weight, offset, lowest = torch.zeros_like(weight), torch.zeros_like(offset), 0.0
     return MaxMargin(weight, offset, lowest, corral.distance, support, kind)
@@ -330,7 +331,7 @@ class _Hull:
     @property
     def shape(self) -> tuple[int, int]:
         """Of a point, a direction, or weights with their bias: (1, d + 1), or (K, d + 1)."""
-        return self.classes or 1, self.points.rows.width + 1
+        return self.classes or 1, self.points.rows.n_features + 1
 
     def longest(self) -> float:
         if not self.free:

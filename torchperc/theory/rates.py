@@ -124,7 +124,7 @@ def _points(X: Data, bias: bool) -> Points:
 
 
 def _largest(points: Points) -> float:
-    small = min(len(points.rows), points.rows.width) <= _DIRECT
+    small = min(len(points.rows), points.rows.n_features) <= _DIRECT
     value = (_by_gram if small else _by_lanczos)(points.X, points.bias_scale)
     return min(value, float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)
 

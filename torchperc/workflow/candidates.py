@@ -24,7 +24,7 @@ from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
-from torchperc.samples.parts import in_parts, rows_as_read
+from torchperc.samples.mapped import chunked, is_chunked
 from torchperc.theory.rates import auto_lr
 
 if TYPE_CHECKING:
@@ -185,11 +185,11 @@ class _Recorder:
     def batches(self, which: int) -> Iterator[tuple[Tensor, Tensor]]:
         """The training (0) or validation (1) set, as one batch or, larger than memory, as several."""
         X, y = self._parts[which]
-        if not in_parts(X):
+        if not is_chunked(X):
             yield X, y
             return
         first = 0
-        for rows in rows_as_read(X).blocks(torch.arange(len(y))):
+        for rows in chunked(X).blocks(torch.arange(len(y))):
             yield _tensor(rows.raw()), y[first : first + len(rows)]
             first += len(rows)
 
@@ -231,7 +231,7 @@ class _Recorder:
 
 def _tensor(X: Any) -> Any:
     """Samples in memory as a tensor, sparse ones in the layout CSR; others as they are."""
-    return X if isinstance(X, Tensor) or in_parts(X) else convert.csr_tensor(X)
+    return X if isinstance(X, Tensor) or is_chunked(X) else convert.csr_tensor(X)
 
 
 def _copied(net: nn.Module) -> dict[str, Tensor]:

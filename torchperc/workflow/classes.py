@@ -13,7 +13,7 @@ from torchperc.nn.heads import head as head_by_name
 from torchperc.reports.budget import moderate
 from torchperc.reports.scores import Tally
 from torchperc.rules.conventions import Verdict
-from torchperc.samples.parts import in_parts
+from torchperc.samples.mapped import is_chunked
 from torchperc.workflow.candidates import Trained, TrainedModule, safe_lr, train_by_descent, train_by_rule
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Classes:
 
     def __init__(self, data: SplitTable, max_epochs: int | None) -> None:
         X, y = data.parts[0]
-        self.data, self._many = data, len(y) >= MANY or in_parts(X)
+        self.data, self._many = data, len(y) >= MANY or is_chunked(X)
         self._epochs = {name: max_epochs or (EPOCHS_OF_MANY if self._many else EPOCHS)[name] for name in EPOCHS}
         self.names = tuple(EPOCHS)
 

@@ -13,7 +13,7 @@ from torchperc.data.tabular import SplitTable
 from torchperc.lightning.outcome import predictions
 from torchperc.nn.heads import RegressionHead
 from torchperc.reports.scores import Fit
-from torchperc.samples.parts import in_parts
+from torchperc.samples.mapped import is_chunked
 from torchperc.workflow.candidates import Trained, TrainedModule, safe_lr, train_by_descent, train_to_minimum
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Quantity:
     task, worse = "regression", "no model has a lower validation RMSE than the mean of the training targets"
 
     def __init__(self, data: SplitTable, max_epochs: int | None) -> None:
-        large = in_parts(data.parts[0][0])
+        large = is_chunked(data.parts[0][0])
         self.data, self._many = data, large or len(data.indices[0]) >= MANY
         self._epochs = max_epochs or (EPOCHS_OF_MANY if self._many else EPOCHS)
         self.names = ("lms",) if large else ("least squares", "ridge", "lms")

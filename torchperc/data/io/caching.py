@@ -17,7 +17,7 @@ from torchperc._files import hidden_folder, hidden_path, remove
 from torchperc.data.io.blocks import Array
 
 if TYPE_CHECKING:
-    from torchperc.samples.parts import CsrParts
+    from torchperc.samples.mapped import CsrParts
 
 
 class DenseFile:
@@ -119,7 +119,7 @@ class Cache:
         finally:
             for part in files.paths:
                 remove(part)
-        from torchperc.samples.parts import CsrParts  # which needs torch, and the survey does without
+        from torchperc.samples.mapped import CsrParts  # which needs torch, and the survey does without
 
         X = CsrParts(complete)
         if self.temporary:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -9,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from torchperc._checks import require_packages
-from torchperc.samples.compiling import free_memory as free_memory
 from torchperc.samples.streams import PACKED, Stream, changed, check_begin
 
 _T = TypeVar("_T")
@@ -119,3 +119,20 @@ def ahead(items: Iterator[_T]) -> Iterator[_T]:
                 yield item  # type: ignore[misc]
         finally:  # without waiting; else its file would stay open until garbage is collected
             coming.add_done_callback(lambda _: getattr(items, "close", bool)())
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping, within what this process is given."""
+    try:
+        words = Path("/proc/meminfo").read_text().split()
+        free = 1024 * int(words[words.index("MemAvailable:") + 1])
+    except (OSError, ValueError):
+        try:
+            free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        except (AttributeError, OSError, ValueError):
+            free = 2**32  # nothing is known; a small machine of today
+    try:
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{what}").read_text()) for what in ("max", "current"))
+        return max(0, min(free, limit - used))
+    except (OSError, ValueError):  # no limit
+        return free

@@ -17,7 +17,7 @@ from torchperc.data.encoding import is_absent, word
 from torchperc.data.io.blocks import Array, Words, cells_of
 from torchperc.data.io.opening import Form, ahead, line_number, threads
 from torchperc.data.task import is_finite
-from torchperc.samples.compiling import cores
+from torchperc.samples.parallel import cores
 from torchperc.samples.streams import Stream
 
 PIECE = 2**24  # bytes of text that are read together

@@ -80,7 +80,7 @@ def recording(
         (('x1', 'x3'), True)
     """
     _check(log)
-    width = log.problem.samples.width
+    width = log.problem.samples.n_features
     names = [f"x{j + 1}" for j in range(width)] if names is None else list(names)
     if len(names) != width:
         raise ValueError(f"names has {len(names)} entries for {width} features; name every feature once")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchperc._checks import Data, check_bool, check_labels, is_sparse
-from torchperc.samples.rows import Rows
+from torchperc.samples.dense import Samples
 from torchperc.theory import verifier
 from torchperc.theory.margins import array_of, class_count, extent, float64_rows
 from torchperc.theory.separability.linear import PRIME, Residues, modular_product
@@ -40,7 +40,7 @@ class Problem:
     the labels were −1/+1.
     """
 
-    samples: Rows  # in float64
+    samples: Samples  # in float64
     own: NDArray[np.int64]
     classes: int
     bias: bool
@@ -63,7 +63,7 @@ class Problem:
     @property
     def features(self) -> int:
         """d."""
-        return self.samples.width
+        return self.samples.n_features
 
     @property
     def width(self) -> int:
@@ -211,7 +211,7 @@ class Problem:
         )
 
     def outside(self, vectors: Residues) -> NDArray[np.bool_]:
-        """Rows z with z·n ≠ 0 modulo a prime for one of some vectors n: (dimension, f) → (N·(K − 1),)."""
+        """Samples z with z·n ≠ 0 modulo a prime for one of some vectors n: (dimension, f) → (N·(K − 1),)."""
         parts = []
         flat = vectors.reshape(self.classes - 1, self.width, -1).transpose(1, 0, 2).reshape(self.width, -1)
         for chunk in self.chunks():

@@ -1,4 +1,4 @@
-"""The processes of torch.distributed: which samples each of them has, and what they tell each other."""
+"""The process group of torch.distributed: what its processes tell each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ProcessError(RuntimeError):
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether an error of torch says that another process has ended or does not answer.
+    """Return whether an error of torch says that another process has ended or does not answer.
 
     Example:
         >>> is_lost(RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1"))
@@ -39,7 +39,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def lost(error: BaseException) -> ProcessError:
-    """The error of a process that cannot go on without another, in plain words.
+    """Return the error of a process that cannot go on without another, in plain words.
 
     Example:
         >>> str(lost(RuntimeError("Connection closed by peer")))[:31]
@@ -47,29 +47,29 @@ def lost(error: BaseException) -> ProcessError:
     """
     if isinstance(error, ProcessError):
         return error
-    rank, size = here()
+    rank, size = rank_and_size()
     return ProcessError(
         f"process {rank} of {size} lost the others: one of them has ended or did not answer in time "
-        f"({said(error)}); look at its output, and resume from the last checkpoint"
+        f"({plain_text(error)}); look at its output, and resume from the last checkpoint"
     )
 
 
-def said(error: BaseException) -> str:
-    """What an error of torch says, without the place in its source and its advice.
+def plain_text(error: BaseException) -> str:
+    """Return the message of an error of torch, without the place in its source and its advice.
 
     Example:
-        >>> said(RuntimeError("[gloo/pair.cc:5] Connection closed by peer [::1]:9. This is typically caused by …"))
+        >>> plain_text(RuntimeError("[gloo/pair.cc:5] Connection closed by peer [::1]:9. This is typically …"))
         'Connection closed by peer [::1]:9'
     """
     first = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().partition("\n")[0])
     return first.partition(". This is typically")[0].rstrip(".")
 
 
-def here() -> tuple[int, int]:
-    """The number of this process and how many there are: (0, 1) without a process group.
+def rank_and_size() -> tuple[int, int]:
+    """Return the number of this process and how many there are: (0, 1) without a process group.
 
     Example:
-        >>> here()
+        >>> rank_and_size()
         (0, 1)
     """
     if "torch.distributed" not in sys.modules or not dist.is_available() or not dist.is_initialized():
@@ -78,7 +78,7 @@ def here() -> tuple[int, int]:
 
 
 def own_slice(count: int, rank: int, size: int) -> slice:
-    """The rows of process ``rank`` out of ``size`` if ``count`` rows are cut into contiguous shards.
+    """Return the rows of process ``rank`` out of ``size`` if ``count`` rows are cut into contiguous shards.
 
     Example:
         >>> [own_slice(7, rank, 3) for rank in range(3)]
@@ -89,67 +89,55 @@ def own_slice(count: int, rank: int, size: int) -> slice:
     return slice(start, start + least + (rank < extra))
 
 
-def summed(values: Tensor) -> Tensor:
-    """The sum of a tensor over all processes.
+def all_reduce(values: Tensor, operation: str = "SUM") -> Tensor:
+    """Return the sum (or ``"MIN"``) of a tensor over all processes.
 
     Example:
-        >>> summed(torch.ones(2))
+        >>> all_reduce(torch.ones(2))
         tensor([1., 1.])
     """
-    return _reduced(values, "SUM")
-
-
-def least(values: Tensor) -> Tensor:
-    """The smallest of each number over all processes.
-
-    Example:
-        >>> least(torch.tensor([3, 1]))
-        tensor([3, 1])
-    """
-    return _reduced(values, "MIN")
-
-
-def _reduced(values: Tensor, operation: str) -> Tensor:
-    if here()[1] == 1:
+    if rank_and_size()[1] == 1:
         return values
-    total = _on_the_wire(values)
+    total = _sendable(values)
     with _losses_in_words():
         dist.all_reduce(total, getattr(dist.ReduceOp, operation))
     return total.to(values.device)
 
 
-def stacked(values: Tensor) -> Tensor:
-    """The tensors of all processes, in their order, which have one shape and type: (processes, …).
+def all_stack(values: Tensor) -> Tensor:
+    """Return the tensors of all processes, of one shape and type, in their order: (processes, …).
 
     Example:
-        >>> stacked(torch.ones(2))
+        >>> all_stack(torch.ones(2))
         tensor([[1., 1.]])
     """
-    if here()[1] == 1:
+    size = rank_and_size()[1]
+    if size == 1:
         return values[None]
-    given = _on_the_wire(values)
-    found = [torch.empty_like(given) for _ in range(here()[1])]
+    given = _sendable(values)
+    found = [torch.empty_like(given) for _ in range(size)]
     with _losses_in_words():
         dist.all_gather(found, given)
     return torch.stack(found).to(values.device)
 
 
-def _on_the_wire(values: Tensor) -> Tensor:
-    """A copy where the process group can send it: nccl sends from GPUs only."""
+def _sendable(values: Tensor) -> Tensor:
+    """Return a copy where the process group can send it: nccl sends from GPUs only."""
     device = torch.device("cuda") if dist.get_backend() == "nccl" else values.device
     return values.detach().to(device, copy=True).contiguous()
 
 
-def gathered(value: T) -> list[T]:
-    """What every process gives, in their order; anything that can be pickled.
+def gather(value: T) -> list[T]:
+    """Return what every process gives, in their order; anything that can be pickled.
 
     Example:
-        >>> gathered("a")
+        >>> gather("a")
         ['a']
     """
-    if here()[1] == 1:
+    size = rank_and_size()[1]
+    if size == 1:
         return [value]
-    found: list[Any] = [None] * here()[1]
+    found: list[Any] = [None] * size
     with _losses_in_words():
         dist.all_gather_object(found, value)
     return found
@@ -163,11 +151,11 @@ def _losses_in_words() -> Iterator[None]:
         raise lost(error) from error
 
 
-def together(check: Callable[[], T]) -> T:
-    """The result of a check, or on every process the error of the first for which it fails: none waits forever.
+def run_on_all_ranks(check: Callable[[], T]) -> T:
+    """Return the result of a check; if it fails in one process, raise its error in all: none waits forever.
 
     Example:
-        >>> together(lambda: 3)
+        >>> run_on_all_ranks(lambda: 3)
         3
     """
     result: Any = None
@@ -176,9 +164,9 @@ def together(check: Callable[[], T]) -> T:
         result = check()
     except (ValueError, TypeError, OSError) as found:
         error = found
-    size = here()[1]
+    size = rank_and_size()[1]
     if size > 1:
-        errors = gathered(None if error is None else (type(error), str(error)))
+        errors = gather(None if error is None else (type(error), str(error)))
         failed = [(number, *found) for number, found in enumerate(errors) if found is not None]
         if failed:
             number, kind, text = failed[0]
@@ -189,13 +177,13 @@ def together(check: Callable[[], T]) -> T:
     return result  # type: ignore[no-any-return]
 
 
-def agreed_options(options: Mapping[str, Any]) -> None:
+def check_same_options(options: Mapping[str, Any]) -> None:
     """Refuse options that differ between processes, naming the first; functions are compared by their names.
 
     Example:
-        >>> agreed_options({"lr": 0.1})
+        >>> check_same_options({"lr": 0.1})
     """
-    every = gathered({name: _named(value) if callable(value) else value for name, value in options.items()})
+    every = gather({name: _named(value) if callable(value) else value for name, value in options.items()})
     for name, value in every[0].items():
         for rank, other in enumerate(every):
             if not _equal(value, other[name]):
@@ -206,23 +194,12 @@ def agreed_options(options: Mapping[str, Any]) -> None:
                 )
 
 
-def agreed(name: str, value: T) -> T:
-    """The value, if all processes have the same.
-
-    Example:
-        >>> agreed("X's width", 3)
-        3
-    """
-    agreed_options({name: value})
-    return value
-
-
 def _named(function: Any) -> str:
     return f"{function.__module__}.{getattr(function, '__qualname__', type(function).__qualname__)}"
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """Whether two values are equal, arrays and tensors element by element."""
+    """Return whether two values are equal, arrays and tensors element by element."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):

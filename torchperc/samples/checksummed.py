@@ -17,7 +17,7 @@ RESERVED = (*_FORMAT, _CHECKSUM)
 """Names of text that the file itself uses."""
 
 
-def write_sealed(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
+def write_checksummed(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping[str, str]) -> None:
     """Write tensors and text to a file, with a checksum of all of it; the same content is the same bytes.
 
     Args:
@@ -27,21 +27,23 @@ def write_sealed(path: str | Path, tensors: Mapping[str, Tensor], texts: Mapping
     """
     from safetensors.torch import save
 
-    header, data = _parts(save(dict(tensors), {**texts, **_FORMAT}))
+    header, data = _split(save(dict(tensors), {**texts, **_FORMAT}))
     header["__metadata__"][_CHECKSUM] = _checksum(header, data)
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors begin at a multiple of eight
     write_atomically(Path(path), b"".join((len(text).to_bytes(8, "little"), text, data)))
 
 
-def read_sealed(path: str | Path, remedy: str = "export it again") -> tuple[dict[str, Tensor], dict[str, str], bool]:
-    """Tensors and text of a safetensors file, and whether it has a checksum; a wrong one is a ``ValueError``.
+def read_checksummed(
+    path: str | Path, remedy: str = "export it again"
+) -> tuple[dict[str, Tensor], dict[str, str], bool]:
+    """Return tensors and text of a safetensors file, and whether it has a checksum; a wrong one is an error.
 
     Example:
         >>> import tempfile, torch
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write_sealed(f"{folder}/a.safetensors", {"x": torch.ones(2)}, {"about": "ones"})
-        ...     read_sealed(f"{folder}/a.safetensors")
+        ...     write_checksummed(f"{folder}/a.safetensors", {"x": torch.ones(2)}, {"about": "ones"})
+        ...     read_checksummed(f"{folder}/a.safetensors")
         ({'x': tensor([1., 1.])}, {'about': 'ones'}, True)
     """
     from safetensors.torch import load
@@ -49,10 +51,10 @@ def read_sealed(path: str | Path, remedy: str = "export it again") -> tuple[dict
     content = Path(path).read_bytes()
     try:
         tensors = load(content)
-        header, data = _parts(content)
+        header, data = _split(content)
         metadata: dict[str, str] = header.get("__metadata__", {})
         found = metadata.pop(_CHECKSUM, None)
-        if found not in (None, _checksum(header, data)) or (found is None and _renamed(header, data)):
+        if found not in (None, _checksum(header, data)) or (found is None and _name_damaged(header, data)):
             raise ValueError("its checksum does not match")
     except Exception as error:  # whatever safetensors and json make of a damaged file
         raise ValueError(f"{path} is not a safetensors file, or is damaged ({error}); {remedy}") from None
@@ -60,8 +62,8 @@ def read_sealed(path: str | Path, remedy: str = "export it again") -> tuple[dict
     return tensors, texts, found is not None
 
 
-def _parts(content: bytes) -> tuple[dict[str, Any], memoryview]:
-    """The header and the tensors' bytes: 8 bytes of length, JSON, then the data."""
+def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
+    """Return the header and the tensors' bytes: 8 bytes of length, JSON, then the data."""
     end = 8 + int.from_bytes(content[:8], "little")
     return json.loads(content[8:end]), memoryview(content)[end:]
 
@@ -70,8 +72,8 @@ def _checksum(header: dict[str, Any], data: memoryview) -> str:
     return checksum(json.dumps(header, sort_keys=True).encode(), data)
 
 
-def _renamed(header: dict[str, Any], data: memoryview) -> bool:
-    """Whether a text is the checksum of all else: then it is its name that was damaged."""
+def _name_damaged(header: dict[str, Any], data: memoryview) -> bool:
+    """Return whether a text is the checksum of all else: then it is its name that was damaged."""
     texts: dict[str, str] = header.get("__metadata__", {})
     for name, text in texts.items():
         rest = {**header, "__metadata__": {other: texts[other] for other in texts if other != name}}

@@ -1,0 +1,311 @@
+"""Samples that are larger than memory, read a chunk at a time; and :func:`as_samples`, the door for all samples."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchperc._checks import Data, as_csr, check_shape, is_sparse
+from torchperc.samples import convert
+from torchperc.samples.dense import Array, Dense, Samples
+from torchperc.samples.sparse import Sparse
+
+CHUNK = 2**26  # bytes of a memory-mapped array that are read together; smaller arrays are read at once
+
+
+class CsrParts:
+    """Sparse samples in several pieces, of which one at a time is in memory.
+
+    Args:
+        pieces: ``.npz`` files that ``scipy.sparse.save_npz`` wrote, or CSR arrays; all with the same number of
+            features. Of a file only the shape is looked at before it is read.
+
+    Example:
+        >>> from scipy.sparse import csr_array
+        >>> import torchperc as tp
+        >>> X = CsrParts([csr_array([[1.0, 0.0], [0.0, 2.0]]), csr_array([[3.0, 1.0]])])
+        >>> X.shape
+        (3, 2)
+        >>> tp.RuleTrainer().fit(tp.Perceptron(2), X, [1, -1, 1]).mistakes
+        2
+    """
+
+    def __init__(self, pieces: Sequence[Any]) -> None:
+        if isinstance(pieces, str | Path) or not len(pieces):
+            raise ValueError(f"pieces must be a list of .npz files or CSR arrays, found {pieces!r}")
+        self.pieces = tuple(pieces)
+        self.folder: object = None  # of pieces that are there as long as this object
+        shapes = [_piece_shape(piece) for piece in self.pieces]
+        if len({shape[1] for shape in shapes}) > 1:
+            widths = ", ".join(str(shape[1]) for shape in shapes)
+            raise ValueError(f"pieces have different numbers of features: {widths}; they must be equal")
+        self.counts = tuple(shape[0] for shape in shapes)
+        self.shape = (sum(self.counts), shapes[0][1])
+
+    def load(self, number: int) -> Any:
+        """Return one piece as a CSR array."""
+        from scipy.sparse import csr_array, load_npz
+
+        piece = self.pieces[number]
+        if not isinstance(piece, str | Path):
+            return as_csr(piece)
+        with _sparse_file(piece):
+            return csr_array(load_npz(piece))
+
+
+def _piece_shape(piece: Any) -> tuple[int, int]:
+    """Return rows and columns of a piece, without reading what is in it."""
+    if not isinstance(piece, str | Path):
+        return piece.shape[0], piece.shape[1]
+    with _sparse_file(piece), np.load(piece, allow_pickle=False) as members:
+        rows, columns = members["shape"].tolist()
+        return int(rows), int(columns)
+
+
+@contextmanager
+def _sparse_file(path: str | Path) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # whatever zip, numpy and scipy make of a damaged file
+        raise ValueError(f"{path} is not a sparse matrix as scipy.sparse.save_npz writes it ({error})") from None
+
+
+class Chunk(NamedTuple):
+    """Samples start to stop, and how to read them."""
+
+    start: int
+    stop: int
+    load: Callable[[], Samples]
+
+
+class Chunked(Samples):
+    """Samples in chunks, one of which is in memory; otherwise like the samples they are chunks of."""
+
+    def __init__(self, chunks: Sequence[Chunk], like: Samples, release: Callable[[], None] = lambda: None) -> None:
+        self.dtype, self.device, self.sparse, self.n_features = like.dtype, like.device, like.sparse, like.n_features
+        self._chunks, self._release = tuple(chunks), release
+        self._starts = torch.tensor([chunk.start for chunk in chunks])
+        self._now: tuple[int, Samples] | None = None
+        self.watch: Callable[[int, int], None] = lambda done, total: None
+
+    def __len__(self) -> int:
+        return self._chunks[-1].stop
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, d)."""
+        return len(self), self.n_features
+
+    @property
+    def bounds(self) -> Tensor:
+        """Where the chunks begin, and where the last ends."""
+        return torch.cat((self._starts, torch.tensor([len(self)])))
+
+    def _chunk(self, number: int) -> Samples:
+        if self._now is None or self._now[0] != number:
+            self._now = None
+            self._release()
+            loaded = self._chunks[number].load()
+            if "longest" in vars(self):
+                vars(loaded)["longest"] = self.longest  # known of all samples, so not looked for in each chunk again
+            self._now = (number, loaded)
+        return self._now[1]
+
+    def all_parts(self) -> Iterator[Samples]:
+        for number in range(len(self._chunks)):
+            yield self._chunk(number)
+
+    def _at(self, i: int) -> tuple[Samples, int]:
+        number = int(torch.searchsorted(self._starts, i, right=True)) - 1
+        return self._chunk(number), i - self._chunks[number].start
+
+    def parts(self, order: Tensor) -> Iterator[tuple[Samples, Tensor]]:
+        done = 0
+        for some in order.split(CHUNK // 64):
+            numbers = torch.searchsorted(self._starts, some, right=True) - 1
+            ends = (*((numbers.diff() != 0).nonzero().squeeze(-1) + 1).tolist(), len(some))
+            begin = 0
+            for end in ends:
+                number = int(numbers[begin])
+                yield self._chunk(number), some[begin:end] - self._chunks[number].start
+                done, begin = done + end - begin, end
+                self.watch(done, len(order))
+
+    def score(self, i: int, weight: Tensor, bias: Tensor) -> Tensor:
+        samples, at = self._at(i)
+        return samples.score(at, weight, bias)
+
+    def add(self, i: int, coef: float, target: Tensor) -> None:
+        samples, at = self._at(i)
+        samples.add(at, coef, target)
+
+    def row(self, i: int) -> tuple[Array | slice, Array]:
+        samples, at = self._at(i)
+        return samples.row(at)
+
+    def scores(self, weight: Tensor, bias: Tensor) -> Tensor:
+        return torch.cat([part.scores(weight, bias) for part in self.all_parts()])
+
+    def weighted_sum(self, coefs: Tensor) -> Tensor:
+        total = torch.zeros(coefs.shape[1], self.n_features, dtype=torch.float64)
+        for chunk, part in zip(self._chunks, self.all_parts(), strict=True):
+            total += part.weighted_sum(coefs[chunk.start : chunk.stop])
+        return total
+
+    def gram(self, other: Samples) -> Tensor:
+        return torch.cat([part.gram(other) for part in self.all_parts()])
+
+    def squared_norms(self) -> Tensor:
+        return torch.cat([part.squared_norms() for part in self.all_parts()])
+
+    def take(self, index: Tensor) -> Samples:
+        numbers = torch.searchsorted(self._starts, index, right=True) - 1
+        parts = [
+            self._chunk(number).take(index[numbers == number] - self._chunks[number].start)
+            for number in numbers.bincount().nonzero().squeeze(-1).tolist() or [0]  # which tells type and width
+        ]
+        return parts[0] if len(parts) == 1 else joined(parts).take(numbers.argsort(stable=True).argsort())
+
+    def double(self) -> Chunked:
+        return self.mapped(lambda samples, _: samples.double(), torch.float64)
+
+    def mapped(self, change: Callable[[Samples, int], Samples], dtype: torch.dtype) -> Chunked:
+        """Return samples that a function makes of a chunk and the number of its first sample, when it is read."""
+        chunks = [
+            chunk._replace(load=lambda chunk=chunk: change(chunk.load(), chunk.start))  # type: ignore[misc]
+            for chunk in self._chunks
+        ]
+        changed = Chunked(chunks, self, self._release)
+        changed.dtype = dtype
+        return changed
+
+    def dense(self) -> Tensor:
+        return torch.cat([part.dense().clone() for part in self.all_parts()])
+
+    def raw(self) -> Any:
+        return self.take(torch.arange(len(self))).raw()
+
+    def loop_arrays(self) -> tuple[Array, ...]:
+        return self.take(torch.arange(len(self))).loop_arrays()
+
+    def kind(self) -> str:
+        return self._chunk(0).kind()
+
+    def arrays(self) -> Iterator[Array]:
+        for part in self.all_parts():
+            yield from part.arrays()
+
+
+def joined(parts: Sequence[Samples]) -> Samples:
+    """Return the samples of several parts, one after the other, in memory."""
+    if not parts[0].sparse:
+        return Dense(torch.cat([part.dense() for part in parts]))
+    from scipy.sparse import csr_array, vstack
+
+    return Sparse(csr_array(vstack([part.raw() for part in parts], format="csr")))
+
+
+def is_chunked(X: object) -> bool:
+    """Return whether samples are read in chunks."""
+    return isinstance(X, CsrParts) or (isinstance(X, np.memmap) and X.nbytes > CHUNK)
+
+
+def chunked(
+    X: Any,
+    dtype: torch.dtype | None = None,
+    *,
+    n_features: int | None = None,
+    name: str = "X",
+    check_first: bool = False,
+) -> Chunked:
+    """Return a mapped array or CSR pieces as samples, checked all before, or each time they are read.
+
+    Args:
+        X: a memory map or :class:`CsrParts`.
+        dtype: the type to compute in; their own by default.
+        n_features: the number of features they must have, if known.
+        name: the parameter's name for error messages.
+        check_first: read and check all samples now.
+    """
+    if dtype is None:
+        own = X.load(0).dtype if isinstance(X, CsrParts) else X.dtype
+        dtype = torch.float32 if own == np.float32 else torch.float64
+    if isinstance(X, CsrParts):
+        bounds = np.cumsum((0, *X.counts)).tolist()
+    else:
+        check_shape(X.shape, n_features, name)
+        bounds = [*range(0, len(X), max(1, CHUNK // max(1, X.shape[1] * X.itemsize))), len(X)]
+    release = _page_release(X)
+
+    def load(number: int, finite: bool) -> Samples:
+        first, last = bounds[number : number + 2]
+        if isinstance(X, CsrParts):
+            piece = X.load(number)
+            return Sparse(convert.sparse_features(piece, dtype=dtype, width=n_features, name=name, first=first))
+        some = np.asarray(X[first:last])
+        return Dense(convert.features(some, dtype=dtype, name=name, first=first, finite=finite))
+
+    used, longest = [k for k in range(len(bounds) - 1) if bounds[k] < bounds[k + 1]], 0.0
+    for number in used if check_first else used[:1]:
+        like = load(number, True)
+        longest = max(longest, like.longest) if check_first else longest
+        release()
+    chunks = [Chunk(bounds[k], bounds[k + 1], lambda k=k: load(k, not check_first)) for k in used]  # type: ignore[misc]
+    samples = Chunked(chunks, like, release)
+    if check_first:
+        samples.longest = longest
+    return samples
+
+
+def _page_release(X: Any) -> Callable[[], None]:
+    """Return a function that gives the pages of a mapped file back; only private changes could be lost."""
+    mapped = getattr(X, "_mmap", None)
+    if mapped is None or getattr(X, "mode", "c") == "c" or not hasattr(mapped, "madvise"):
+        return lambda: None
+    return lambda: mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def as_samples(
+    X: Data,
+    *,
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+    n_features: int | None = None,
+    name: str = "X",
+) -> Samples:
+    """Return checked samples from a tensor, an array, lists, sparse samples, or data larger than memory.
+
+    Nothing else makes :class:`Samples` of data that come from outside. What is of that class is checked already.
+
+    Example:
+        >>> samples = as_samples([[3, 4], [0, 1]], dtype=torch.float32)
+        >>> len(samples), samples.n_features, samples.squared_norms()
+        (2, 2, tensor([25., 1.]))
+    """
+    if isinstance(X, Samples) and X.dtype == dtype and (n_features is None or X.n_features == n_features):
+        return X
+    if is_chunked(X):
+        if device is not None and device.type != "cpu":
+            raise TypeError(f"{name} is read in chunks, which needs a net on the CPU, found {device}; use net.cpu()")
+        return chunked(X, dtype, n_features=n_features, name=name, check_first=True)
+    if is_sparse(X):
+        options: dict[str, Any] = {"dtype": dtype, "width": n_features, "name": name}
+        samples: Samples = Sparse(convert.sparse_features(X, **options, look=False))
+        if not math.isfinite(samples.longest):  # which scipy finds out why, or puts in order
+            samples = Sparse(convert.sparse_features(X, **options))
+        return samples
+    tensor = convert.features(X, dtype=dtype, device=device, width=n_features, name=name, finite=False)
+    samples = Dense(tensor.contiguous())
+    if not math.isfinite(samples.longest):  # one pass looks for both; a square may overflow where no value is infinite
+        convert.features(X, dtype=dtype, name=name)
+    return samples
