@@ -66,7 +66,7 @@ CASES = {
     "order out of range": ({"options": {"order": [0, 4]}}, ValueError, "order names sample 4"),
     "negative order": ({"options": {"order": [0, -1]}}, ValueError, "order names sample -1"),
     "fractional order": ({"options": {"order": [0.5]}}, ValueError, "order must be integer sample numbers"),
-    "empty order": ({"options": {"order": []}}, ValueError, "order must be sample numbers.*found shape"),
+    "empty order": ({"options": {"order": []}}, ValueError, "order must be integer sample numbers.*found shape"),
     "no bias to step": ({"net": tp.Perceptron(2, bias=False), "options": {"bias_step": "unit"}}, ValueError, "bias_step='unit' but the net has no bias"),
     "rate too small for the net": ({"options": {"lr": 1e-50}}, ValueError, "lr=1e-50 makes steps of 1e-50"),
     "weights too large for the net": ({"sample_weight": [1, 1, 1, 1e308]}, ValueError, "sample and class weights makes"),

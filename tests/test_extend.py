@@ -149,8 +149,8 @@ def test_an_engine_of_ones_own_is_refused_where_it_cannot_run() -> None:
         tp.RuleTrainer(engine=engine, kernel="poly")
     with pytest.raises(ValueError, match="engine="):
         tp.lightning.LitRule(tp.Perceptron(2), engine=engine)
-    with pytest.raises(TypeError, match="must make an Engine, found dict"):
-        tp.RuleTrainer(engine=lambda task, start: {}).fit(tp.Perceptron(2), *tp.data.gate("AND"))
+    with pytest.raises(TypeError, match="must return Mistakes, found dict"):
+        tp.RuleTrainer(engine=lambda problem, weights, ids: {}).fit(tp.Perceptron(2), *tp.data.gate("AND"))
     with pytest.raises(ValueError, match="is not for sequences"):
         tp.RuleTrainer(engine=engine).fit(tp.sequences.ChainPerceptron(2, 2), [[[1, 0], [0, 1]]], [[0, 1]])
 

@@ -12,7 +12,7 @@ def passive_aggressive(X, y, epochs=5, largest=float("inf")):
     """w ← w + c·(x, 1) where y·s < 1, with c = y·min(largest, (1 − y·s)/‖(x, 1)‖²); returns the log."""
     samples, y = as_samples(X, dtype=torch.float64), np.asarray(y)
     problem = Problem(samples, y, None, np.ones(len(y)), np.ones(len(y)))  # None: labels −1/+1
-    start = Weights(torch.zeros(1, samples.width, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
+    start = Weights(torch.zeros(1, samples.n_features, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
     weights, found = start.clone(), []
     for step in range(epochs * len(y)):
         i = step % len(y)

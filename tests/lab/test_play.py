@@ -361,7 +361,7 @@ def test_what_is_no_json_is_refused(text):
 
 def test_every_entry_is_needed(tmp_path):
     entries = changed()
-    for name in entries:
+    for name in entries.keys() - {"conventions"}:
         without = {key: value for key, value in entries.items() if key != name}
         with pytest.raises(ValueError, match="not a mistake log"):
             tp.MistakeLog.from_json(json.dumps(without))

@@ -250,7 +250,7 @@ def test_a_clean_epoch_of_batches_is_separated(tmp_path):
         ({"select": "pocket"}, "select='pocket' needs all samples"),
         ({"select": "voted"}, "select='voted' would have to keep all samples"),
         ({"prove": True}, "prove=True would have to keep all samples"),
-        ({"order": "shuffled"}, "partial_fit presents samples as they come; use order='given'"),
+        ({"order": "shuffled"}, "an order other than 'given' needs all samples"),
         ({"bias_step": "radius"}, "bias_step='radius' needs all samples"),
     ],
 )

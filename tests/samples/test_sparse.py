@@ -20,6 +20,7 @@ from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard
 from torchperc.data.partition import whole
 from torchperc.descent.sgd import descend
 from torchperc.samples import convert
+from torchperc.samples.mapped import Chunked
 from torchperc.samples.sparse import Sparse
 
 L = tp.lightning

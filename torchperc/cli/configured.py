@@ -241,8 +241,8 @@ def _made(kind: type[_CLI], words: list[str], trust: bool, **options: Any) -> _C
             raise process_group.lost(error) from None
         address, port = (os.environ.get(name, "?") for name in ("MASTER_ADDR", "MASTER_PORT"))
         raise ValueError(
-            f"the processes did not meet at {address}:{port} in time ({process_group.plain_text(error)}); check MASTER_ADDR "
-            "and MASTER_PORT, and that all processes were started; --trainer.strategy DDPStrategy "
+            f"the processes did not meet at {address}:{port} in time ({process_group.plain_text(error)}); check "
+            "MASTER_ADDR and MASTER_PORT, and that all processes were started; --trainer.strategy DDPStrategy "
             "--trainer.strategy.init_args.timeout 0:10:00 waits ten minutes"
         ) from None
 

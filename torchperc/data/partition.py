@@ -198,7 +198,7 @@ def _written(
         else:
             files.append(DenseFile(folder.path / f"part{number}.npy", (len(index), width), _numpy(dtype)))
     first = 0
-    for part in filled.samples().pieces():
+    for part in filled.samples().all_parts():
         for index, file in zip(indices, files, strict=True):
             low, high = torch.searchsorted(index, torch.tensor([first, first + len(part)])).tolist()
             if high > low:

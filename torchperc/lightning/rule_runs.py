@@ -258,7 +258,7 @@ def _as_at_start(net: Any, resume: dict[str, Any] | None) -> Any:
     """
     if resume is None or "start" not in resume:
         return net
-    begun, nonzero = deepcopy(net), any(bool(values.any()) for values in resume["start"])
+    begun, nonzero = deepcopy(net), any(bool(values.any()) for values in resume["start"].values())
     with torch.no_grad():
         for values in begun.parameters():
             values.fill_(float(nonzero))

@@ -218,7 +218,7 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
         >>> round(float(lower[-1]), 4), round(float(upper[-1]), 4)
         (0.3333, 0.3333)
     """
-    if bool(log.start.weight.any()) or bool(log.start.bias.any()):
+    if log.start.any_nonzero:
         raise ValueError("the run did not start from zero weights, and the bracket holds only then; use init='zeros'")
     used = log.sample_weight.nonzero().squeeze(-1)  # a sample of weight 0 took no part
     rows, y, bounds = log.problem.samples.take(used), log.y[used], []
@@ -238,7 +238,7 @@ def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
         if type(log.problem) is Problem:
             log.problem.replay(weights, log.mistakes.part(before, t))
             before = t
-            yield t, log.problem.model(weights)
+            yield t, log.problem.model(weights.clone())
         else:
             yield t, log.state_at(t)
 

@@ -167,7 +167,7 @@ def _space(bias_step: str, R: float, gamma: float, own: float | None) -> str:
 def _exception(result: RuleResult) -> str | None:
     """Why the bound does not speak of a run."""
     log = result.log
-    if bool(log.start.weight.any()) or bool(log.start.bias.any()):
+    if log.start.any_nonzero:
         return "The bound is for runs from zero weights, and this one started from others."
     if len(log) and float(log.coef.abs().min()) != float(log.coef.abs().max()):
         return "The bound is for updates of one size, and here samples were weighted."

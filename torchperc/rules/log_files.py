@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -28,9 +28,6 @@ from torchperc.samples import digest
 from torchperc.samples.dense import Samples
 from torchperc.samples.mapped import as_samples
 
-if TYPE_CHECKING:
-    from torchperc.rules.log import MistakeLog
-
 NPZ_FORMAT, JSON_FORMAT, JSON_VERSION = 3, "torchperc mistake log", 1
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 _JSON_NAMES = {"sample": "index", "predicted": "wrong", "sample_weight": "cost", "num_classes": "classes",
@@ -42,8 +39,8 @@ class FormatError(ValueError):
     """What is wrong with a file."""
 
 
-def save(log: MistakeLog, path: Path) -> None:
-    """Write a log atomically, in the format that the extension of the file names."""
+def save(log: Any, path: Path) -> None:
+    """Write a ``MistakeLog`` atomically, in the format that the extension of the file names."""
     if path.suffix.lower() == ".json":
         write_atomically(path, f"{to_json(log)}\n".encode())
         return
@@ -114,6 +111,8 @@ def _read_npz(content: bytes) -> tuple[dict[str, Any], dict[str, Array]]:
     if str(arrays.pop("checksum")) != digest.of_named(arrays):
         raise ValueError("its checksum does not match")
     about = json.loads(str(arrays.pop("about")))
+    if not {"kind", "classes"} & about.keys():  # the latter in logs of earlier versions
+        raise ValueError("it is a log of something else")
     _ = about["format"], about["data"]
     return about, arrays
 
@@ -156,7 +155,7 @@ def _check_given(name: str, value: object, needed: bool) -> None:
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
-def to_json(log: MistakeLog) -> str:
+def to_json(log: Any) -> str:
     """Return the log of a linear net with its data as JSON; what has its usual value is left out."""
     problem = log.problem
     about = problem.describe()

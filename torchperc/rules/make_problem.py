@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from torchperc._checks import (
     check_number,
     check_sample_weight,
     is_sparse,
+    numpy_view,
 )
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.decision import PerceptronRule, host
@@ -66,7 +68,10 @@ def weights_of(net: Net, *, to_cpu: bool) -> Weights:
     bias = weight.new_zeros(len(weight)) if net.bias is None else net.bias.detach()
     if to_cpu and weight.dtype in (torch.float32, torch.float64) and not isinstance(net, JointPerceptron):
         weight, bias = weight.cpu(), bias.cpu()
-    return Weights(weight, bias).clone()
+    weights = Weights(weight, bias).clone()
+    if not all(bool(abs(numpy_view(values)).max() < math.inf) for values in weights):
+        raise ValueError("net has weights that are not finite; reset them first")
+    return weights
 
 
 def classes_of(net: Net) -> int | None:
@@ -163,7 +168,7 @@ def check_steps(lr: float, weights: Array, bias_step: float, samples: Samples) -
     low = lr * float(positive.min()) * min(1.0, bias_step or 1.0)
     high = lr * float(positive.max()) * max(1.0, bias_step)
     if not about.tiny <= low <= high <= about.max:
-        what = f"lr={lr:g}" if low == high == lr else f"lr={lr:g} with weights and bias step"
+        what = f"lr={lr:g}" if low == high == lr else f"lr={lr:g} with sample and class weights"
         remedy = "scale it" if dtype == torch.float64 else "scale it, or use net.double()"
         lost = low if low < about.tiny else high
         raise ValueError(f"{what} makes steps of {lost:g}, which {dtype} cannot hold; {remedy}")

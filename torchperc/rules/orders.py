@@ -112,7 +112,7 @@ def _table(order: Any, ids: Array, max_epochs: int) -> Array:
     except (ValueError, TypeError, NotImplementedError) as error:
         raise ValueError(f"order must be integer sample numbers, in rows of equal length: {error}") from None
     if table.ndim not in (1, 2) or not table.size or table.dtype.kind not in "iu":
-        found = f"{table.dtype} of shape {table.shape}"
+        found = f"shape {table.shape} of {table.dtype}"
         raise ValueError(f"order must be integer sample numbers in one or two dimensions, found {found}")
     if table.ndim == 2 and max_epochs > len(table):
         raise ValueError(f"max_epochs={max_epochs}, but order has rows for {len(table)} epochs only")
