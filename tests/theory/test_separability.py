@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from sklearn import datasets
 
 import torchperc as tp
-from torchperc.samples.rows import DenseRows
 from torchperc.theory import verifier
 from torchperc.theory.certificate import Certificate
 from torchperc.theory.separability import decide as separating
@@ -458,7 +457,7 @@ def test_bad_input(name):
 
 
 def problem(X, own, bias):
-    return sep_rows.Problem(DenseRows(torch.from_numpy(np.array(X))), np.array(own), 2, bias)
+    return sep_rows.Problem(np.array(X), np.array(own), 2, bias)
 
 
 FLOATS = st.floats(-1e6, 1e6) | st.sampled_from([0.0, 5e-324, 1e-310, 1e300, -1e300, 1.0, 1 + 2**-52])

@@ -19,8 +19,7 @@ from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel, LinearModel, Model
 from torchperc.rules.run import RuleResult
 from torchperc.rules.spaces import LinearSpace
-from torchperc.theory.bounds import live_bracket
-from torchperc.theory.margins import weights_norm
+from torchperc.theory.weights import live_bracket, weights_norm
 
 Curve = npt.NDArray[np.float64]
 VALUES = {"error": "error in the epoch (%)", "mistakes": "mistakes in the epoch", "total": "mistakes so far"}
@@ -157,7 +156,7 @@ class BracketDisplay(style.Display):
     def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> BracketDisplay:
         """Draw the bracket of a run that started from zero weights, see :func:`bracket_by_epoch`.
 
-        ``gamma`` is γ*, where it is known, drawn as a line: ``max_margin(X, y, bias="counted").margin``.
+        ``gamma`` is γ*, where it is known, drawn as a line: ``max_margin(X, y, regularize_bias=True).margin``.
 
         Example:
             >>> import torchperc as tp

@@ -45,7 +45,7 @@ def margin_of_data(subject: Subject, proof: Certificate | str) -> float | None:
     if math.prod(subject.X.shape) > _MEASURED:
         return None
     bias_step = "none" if subject.bias_step == "none" else "unit"
-    return theory.max_margin(subject.X.cpu(), subject.y, bias="free", bias_step=bias_step).margin or None
+    return theory.max_margin(subject.X.cpu(), subject.y, regularize_bias=False, bias_step=bias_step).margin or None
 
 
 def verdict(subject: Subject, proof: Certificate | str, gamma: float | None) -> Section:
@@ -124,7 +124,7 @@ def bound(subject: Subject, proof: Certificate | str, own: float | None) -> tupl
         return None, [Text(f"{said} {made}." if made else said)]
     bias_step, K = subject.bias_step, subject.classes
     X, y = subject.X.cpu(), subject.y
-    gamma = theory.max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=K).margin
+    gamma = theory.max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=K).margin
     if gamma <= 0:
         return None, [Text("No bound: the largest margin is too small for floating point.")]
     R = theory.radius(X, bias_step=bias_step, num_classes=K)

@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from torchperc._checks import Data, as_tensor, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
-from torchperc.theory.margins import Points, class_count, max_margin, slacks_of, weights_of
-
-
-class Bracket(NamedTuple):
-    """Bounds of the largest margin with the bias counted: lower ≤ γ* ≤ upper.
-
-    Example:
-        >>> Bracket(0.1, 0.4).upper
-        0.4
-    """
-
-    lower: float
-    upper: float
-
-    @classmethod
-    def of(cls, slacks: Tensor, norm: float, moved: float, total: float) -> Bracket:
-        """Bounds min slack/‖w‖ and ‖w − w₀‖/Σ c; −∞ for zero weights, ∞ before the first mistake."""
-        return cls(float(slacks.min()) / norm if norm else -math.inf, moved / total if total else math.inf)
+from torchperc.theory.margins import max_margin, weights_and_labels, weights_of
+from torchperc.theory.points import Points, class_count
+from torchperc.theory.weights import Bracket, live_bracket
 
 
 def mistake_bound(
@@ -52,7 +37,7 @@ def mistake_bound(
         y: labels −1/+1, or class indices with ``num_classes``.
         bias_step: that of the run, see :func:`radius`.
         gamma: a margin that some weights reach, see :func:`margin`; by default the largest, which is that of
-            ``max_margin(X, y, bias="counted")``.
+            ``max_margin(X, y, regularize_bias=True)``.
         num_classes: K, or ``None`` for two classes by one score.
         margin: the margin y·s that the run required of every sample, ``RuleTrainer(margin=)``.
         lr: the learning rate η of the run, which matters with a required margin only.
@@ -66,10 +51,10 @@ def mistake_bound(
         (51.0, inf)
     """
     points = Points.of(X, bias_step)
-    check_labels(y, len(points.rows), class_count(num_classes))
+    check_labels(y, len(points), class_count(num_classes))
     margin, lr = check_number("margin", margin, at_least=0), check_number("lr", lr, above=0)
     if gamma is None:
-        gamma = max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=num_classes).margin
+        gamma = max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=num_classes).margin
     if check_number("gamma", gamma) <= 0:
         return math.inf
     return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
@@ -145,12 +130,12 @@ def inseparable_bound(
         9.0
     """
     points = Points.of(X, bias_step)
-    weight, bias, slacks = slacks_of(weights, points, y)
+    weight, bias, target = weights_and_labels(weights, points, y)
     gamma = check_number("gamma", gamma, above=0)
-    length = points.length(weight, bias)
-    if not length:
+    norm = points.norm(weight, bias)
+    if not norm:
         raise ValueError("the weights are all zero, so they have no direction; give others to compare with")
-    lacking = (gamma - slacks / length).clamp(min=0)
+    lacking = (gamma - tpf.slacks(points.scores(weight, bias), target) / norm).clamp(min=0)
     squared = check_int("passes", passes, at_least=1) * float(lacking.square().sum())
     R = math.sqrt(points.squared_radius(None if len(weight) == 1 else len(weight)))
     return ((R + math.sqrt(squared)) / gamma) ** 2
@@ -161,7 +146,7 @@ def bracket(
 ) -> Bracket:
     """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
 
-    γ* is that of :func:`max_margin` with ``bias="counted"``. The upper bound is half of the proof of
+    γ* is that of :func:`max_margin` with ``regularize_bias=True``. The upper bound is half of the proof of
     :func:`mistake_bound`; it holds for any order, and whatever counted as a mistake.
 
     Args:
@@ -183,30 +168,13 @@ def bracket(
         [0.185695, 0.299176]
     """
     points = Points.of(X, bias_step)
-    weight, bias, slacks = slacks_of(net, points, y)
+    weight, bias, target = weights_and_labels(net, points, y)
     before = (torch.zeros_like(weight), torch.zeros_like(bias)) if start is None else weights_of(start, weight.shape[1])
     if before[0].shape != weight.shape:
         raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equal")
     total = check_number("lr", lr, above=0) * check_number("t", t, at_least=0)
-    moved = points.length(weight - before[0], bias - before[1])
-    return Bracket.of(slacks, points.length(weight, bias), moved, total)
-
-
-def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved: float | None = None) -> Bracket:
-    """The same as :func:`bracket` from what a run has at hand: min slack/‖w_t‖ and ‖w_t − w₀‖/Σ c.
-
-    Args:
-        scores: of the training samples under the weights w_t: (N,), or (N, K).
-        y: their labels −1/+1, or class indices.
-        norm: ‖w_t‖ in the space where the update happens.
-        total: Σ c over the mistakes so far, c = η·(sample weight); η·t if samples have no weights.
-        moved: ‖w_t − w₀‖; ``norm`` by default, as w₀ = 0.
-
-    Example:
-        >>> live_bracket(torch.tensor([-4.0, 2.0]), torch.tensor([-1, 1]), norm=5.0, total=10.0)
-        Bracket(lower=0.4, upper=0.5)
-    """
-    return Bracket.of(tpf.slacks(scores, y), norm, norm if moved is None else moved, total)
+    moved = points.norm(weight - before[0], bias - before[1])
+    return live_bracket(points.scores(weight, bias), target, points.norm(weight, bias), total, moved=moved)
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from torchperc._checks import Data, check_bool, check_labels, is_sparse
-from torchperc.samples.rows import Rows
 from torchperc.theory import verifier
-from torchperc.theory.margins import array_of, class_count, extent, float64_rows
+from torchperc.theory.points import class_count, feature_range, float64_samples
 from torchperc.theory.separability.linear import PRIME, Residues, modular_product
 from torchperc.theory.verifier import Digest, Plane
 
@@ -40,7 +39,7 @@ class Problem:
     the labels were −1/+1.
     """
 
-    samples: Rows  # in float64
+    samples: Any  # in float64
     own: NDArray[np.int64]
     classes: int
     bias: bool
@@ -54,16 +53,16 @@ class Problem:
             raise TypeError(
                 f"X has dtype {X.dtype}, which float64 does not hold exactly; convert it with .astype(float)"
             )
-        samples = float64_rows(X)
+        samples = float64_samples(X)
         found = _different(y) if num_classes is None else 0
         classes = found if found > 2 else class_count(num_classes)
-        codes = check_labels(y, len(samples), classes).cpu().numpy()
+        codes = check_labels(y, samples.shape[0], classes).cpu().numpy()
         return cls(samples, (codes + 1) // 2 if classes is None else codes, classes or 2, bias, classes is None)
 
     @property
     def features(self) -> int:
         """d."""
-        return self.samples.width
+        return int(self.samples.shape[1])
 
     @property
     def width(self) -> int:
@@ -81,12 +80,12 @@ class Problem:
     @cached_property
     def X(self) -> Any:  # noqa: N802
         """The samples as an array, or as a CSR array."""
-        return array_of(self.samples)
+        return self.samples
 
     @cached_property
     def extent(self) -> tuple[Array, Array]:
         """The smallest and the largest value of every feature."""
-        return extent(self.samples)
+        return feature_range(self.samples)
 
     def sample_and_rival(self, key: int) -> tuple[int, int]:
         """The sample and the other class of a row."""
@@ -96,7 +95,7 @@ class Problem:
     def dense(self, samples: Keys | slice) -> Array:
         """Some samples as an array: (n, d)."""
         some = self.X[samples]
-        return np.asarray(some.toarray() if self.samples.sparse else some)
+        return np.asarray(some.toarray() if is_sparse(some) else some)
 
     def sample(self, i: int) -> verifier.Row:
         """The numbers of one sample, and its class."""

@@ -13,6 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
+from torchperc._checks import is_sparse
 from torchperc.theory.separability.linear import Square, Tick, independent
 from torchperc.theory.separability.rows import Array, Keys, Problem
 
@@ -38,7 +39,7 @@ class Space:
         self.keys = np.arange(len(problem)) if keys is None else keys
         low, high = problem.extent
         half, middle = high / 2 - low / 2, low / 2 + high / 2
-        far = (np.abs(middle) > 4 * half) & (problem.bias and not problem.samples.sparse)
+        far = (np.abs(middle) > 4 * half) & (problem.bias and not is_sparse(problem.X))
         self.centre = np.where(far, np.where(half > 0, _few_bits(middle, half), low), 0.0)
         largest = np.maximum(np.abs(high - self.centre), np.abs(low - self.centre))
         self.exponents = np.where(largest > 0, np.frexp(largest)[1], 0)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_number, is_sparse
 from torchperc.nn import heads as tph
 from torchperc.nn.derivatives import curvature_bound
-from torchperc.theory.margins import Points, class_count
+from torchperc.theory.points import Points, class_count
 
 REDUCTIONS = ("mean", "sum")
 _DIRECT = 2000  # the smaller side of X up to which all eigenvalues of a Gram matrix are computed
@@ -53,7 +53,7 @@ def step_limit(
     bend = curvature_bound(code[0], class_count(num_classes) or 1)
     points = _points(X, bias)
     check_choice("reduction", reduction, REDUCTIONS)
-    smallest = largest = len(points.rows)
+    smallest = largest = len(points)
     if isinstance(batch_size, str):
         check_choice("batch_size", batch_size, ("full",))
     else:  # the smallest batch is the last
@@ -63,7 +63,7 @@ def step_limit(
         return math.inf
     curvature = longest = points.squared_radius(None)
     if largest > 1:
-        total = len(points.rows) * _largest(points)
+        total = len(points) * _largest(points)
         curvature = min(longest, total / smallest) if reduction == "mean" else min(largest * longest, total)
     return 2 / (bend * curvature) if curvature else math.inf
 
@@ -124,7 +124,7 @@ def _points(X: Data, bias: bool) -> Points:
 
 
 def _largest(points: Points) -> float:
-    small = min(len(points.rows), points.rows.width) <= _DIRECT
+    small = min(len(points), points.X.shape[1]) <= _DIRECT
     value = (_by_gram if small else _by_lanczos)(points.X, points.bias_scale)
     return min(value, float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)
 
