@@ -198,7 +198,9 @@ def test_a_free_bias_is_the_distance_from_the_hyperplane(bias_step):
     X, y = separable_classes(5)
     many = tp.MulticlassPerceptron(3, 3, init="normal", seed=1, dtype=torch.float64)
     scores, length = many(torch.from_numpy(X)).detach(), many.weight.detach().norm()
-    assert margin(many, X, y, regularize_bias=False) == pytest.approx(float(slack(scores, torch.from_numpy(y)).min() / length))
+    assert margin(many, X, y, regularize_bias=False) == pytest.approx(
+        float(slack(scores, torch.from_numpy(y)).min() / length)
+    )
 
 
 # --- the largest margin -------------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.subject import Subject
 from torchperc.reports.text import exact, number, plural
 from torchperc.rules.run import RuleResult
-from torchperc.theory.certificate import Certificate, Hyperplane
+from torchperc.theory.certificate import Certificate
+from torchperc.theory.verifier import Hyperplane
 
 _LISTED = 20  # features or rows that are listed one by one
 _SECONDS = 30.0  # that a proof may take
@@ -66,8 +67,8 @@ def verdict(subject: Subject, proof: Certificate | str, gamma: float | None) -> 
     if proof.witness is not None:
         blocks += _witness(subject, proof)
     if proof.kind != "undecided":
-        fault = proof.fault()
-        held = "it holds" if fault is None else f"it does NOT hold: {fault}"
+        error = proof.verification_error()
+        held = "it holds" if error is None else f"it does NOT hold: {error}"
         blocks.append(Text(f"verify() checked the proof again, in exact rational arithmetic: {held}."))
     return Section("Verdict and proof", blocks)
 

@@ -4,13 +4,13 @@ from .bounds import mistake_bound as mistake_bound
 from .bounds import mixed_mistakes as mixed_mistakes
 from .bounds import structured_mistake_bound as structured_mistake_bound
 from .certificate import Certificate as Certificate
+from .learning_rate import auto_lr as auto_lr
+from .learning_rate import rate_warning as rate_warning
+from .learning_rate import step_limit as step_limit
 from .margins import MaxMargin as MaxMargin
 from .margins import margin as margin
 from .margins import max_margin as max_margin
 from .margins import radius as radius
-from .learning_rate import auto_lr as auto_lr
-from .learning_rate import rate_warning as rate_warning
-from .learning_rate import step_limit as step_limit
-from .separability.decide import separability as separability
+from .separability import separability as separability
 from .weights import Bracket as Bracket
 from .weights import live_bracket as live_bracket

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from torchperc._checks import Data, check_bool, check_int, check_labels, check_n
 from torchperc.nn import functional as tpf
 from torchperc.nn.modules import MulticlassPerceptron, Perceptron
 from torchperc.samples import convert
-from torchperc.theory.points import Array, Indices, Points, class_count, feature_range
+from torchperc.theory.points import Array, Indices, Points, class_count
 
 EPS = float(np.finfo(np.float64).eps)
 _WORKING_SET = 1000  # rows that are solved together, besides the support found so far
@@ -201,127 +200,100 @@ def max_margin(
     target = check_labels(y, len(points), class_count(num_classes)).cpu()
     check_number("tolerance", tolerance, above=0)
     check_int("max_cycles", max_cycles, at_least=1)
-    rows = _Rows(points, target, num_classes, free=bias_step != "none" and not regularize_bias)
-    weight, bias = rows.class_means()
-    best = MaxMargin(torch.zeros_like(weight), torch.zeros_like(bias), 0.0, math.inf, torch.arange(0))
-    keys = rows.lowest(rows.slacks(weight, bias), np.arange(0))
+    free = bias_step != "none" and not regularize_bias
+    rows = _Rows(replace(points, bias_scale=0.0) if free else points, target.numpy(), num_classes, free)
+    weight, bias = (torch.zeros(num_classes or 1, *width, dtype=torch.float64) for width in (points.X.shape[1:], ()))
+    best = MaxMargin(weight, bias, 0.0, math.inf, torch.arange(0))
+    keys = rows.first()
     for _ in range(max_cycles):
-        table = rows.table(keys)
-        found = _nearest_point(table)
+        Z, E = rows.table(keys)
+        found = _nearest_point(Z, E)
         if found is None:
             break
-        upper = rows.upper_bound(table, found)
+        support, shares, w, b = found
+        upper = min(rows.upper_bound(Z[support], E[support], each) for each in shares)
         if upper < best.upper:
-            best = replace(best, upper=upper, support=torch.from_numpy(rows.samples(keys[found.support])).unique())
-        weight, bias = rows.weights(found)
+            samples = torch.from_numpy(rows.samples(keys[support])).unique()
+            best = replace(best, upper=upper, support=samples)
+        weight, bias = rows.weights(w, b)
         slacks = rows.slacks(weight, bias)
         lower = rows.lower_bound(slacks, bias)
         if lower > best.margin:
-            best = replace(best, weight=weight, bias=rows.finite_bias(weight, bias, slacks), margin=lower)
-        if best.gap <= tolerance * best.upper or best.upper <= 4 * rows.rounding(len(found.support)):
+            best = replace(best, weight=weight, bias=bias, margin=lower)
+        if best.gap <= tolerance * best.upper or best.upper <= 4 * rows.rounding(len(support)):
             break
-        before, keys = keys, rows.lowest(slacks, keys[found.support])
+        before, keys = keys, rows.lowest(slacks, keys[support])
         if np.isin(keys, before).all():  # solved already
             break
     return best
-
-
-class _Table(NamedTuple):
-    """Rows of the hull: their part Z that counts in the norm, and the coefficients E of free biases."""
-
-    Z: Array  # (n, D)
-    E: Array  # (n, number of free biases)
-
-
-class _Solution(NamedTuple):
-    """The nearest point of a hull: the rows that it combines, weights λ ≥ 0 for them, and Z·w + E·b = 1 on them."""
-
-    support: Indices
-    lambdas: list[Array]  # candidates
-    weight: Array
-    bias: Array
 
 
 @dataclass(frozen=True)
 class _Rows:
     """All rows y·φ, or φ(x, y) − φ(x, r) for each wrong class r; a row's key is its sample, or sample·K + r.
 
-    With a free bias, φ is x − ``centre``: moving all samples changes no margin, and shorter rows have smaller rounding
-    errors. Sparse samples are not moved.
+    ``free`` says whether there is a free bias, which is no part of the rows Z and has coefficients E of its own.
     """
 
     points: Points
-    y: Tensor
+    y: Indices
     classes: int | None
     free: bool
 
-    @cached_property
-    def centre(self) -> Array:
-        """What is subtracted from each sample."""
-        low, high = feature_range(self.points.X)
-        return low / 2 + high / 2 if self.free and not is_sparse(self.points.X) else np.zeros_like(low)
-
-    @cached_property
-    def scale(self) -> float:
-        """A length that no row exceeds."""
-        if not self.free:
-            return math.sqrt(self.points.squared_radius(self.classes)) or 1.0
-        low, high = feature_range(self.points.X)
-        longest = float(np.linalg.norm(np.maximum(np.abs(low - self.centre), np.abs(high - self.centre))))
-        return longest * math.sqrt(1 if self.classes is None else 2) or 1.0
-
-    @cached_property
-    def present(self) -> Indices:
-        """The classes that have samples."""
-        return np.unique(self.y.numpy())
+    @property
+    def longest(self) -> float:
+        """The length of the longest row."""
+        return math.sqrt(self.points.squared_radius(self.classes)) or 1.0
 
     def samples(self, keys: Indices) -> Indices:
         """Return the sample of each row."""
         return keys // (self.classes or 1)
 
-    def table(self, keys: Indices) -> _Table:
-        """Return some rows."""
+    def first(self) -> Indices:
+        """Return the keys of the rows to begin with: those that are hardest for the nearest class mean."""
+        member = self.y[:, None] == (np.array([-1, 1]) if self.classes is None else np.arange(self.classes))
+        means = np.asarray((self.points.X.T @ (member / np.maximum(member.sum(axis=0), 1))).T)
+        weight, bias = torch.from_numpy(means), torch.from_numpy(-np.square(means).sum(axis=1) / 2)
+        nearest = (weight.diff(dim=0), bias.diff()) if self.classes is None else (weight, bias)
+        return self.lowest(self.slacks(*nearest), np.arange(0))
+
+    def table(self, keys: Indices) -> tuple[Array, Array]:
+        """Return some rows Z: (n, D), and the coefficients E of the free biases in them."""
         samples = self.samples(keys)
         chosen = self.points.X[samples]
-        phi = (chosen.toarray() if is_sparse(chosen) else chosen) - self.centre
-        if self.points.bias_scale and not self.free:
+        phi = chosen.toarray() if is_sparse(chosen) else chosen
+        if self.points.bias_scale:
             phi = np.column_stack((phi, np.full(len(phi), math.sqrt(self.points.bias_scale))))
         if self.classes is None:
-            signs = self.y.numpy()[samples].astype(np.float64)[:, None]
-            return _Table(signs * phi, signs if self.free else signs[:, :0])
-        signs, every = np.zeros((len(keys), self.classes)), np.arange(len(keys))
-        signs[every, self.y.numpy()[samples]], signs[every, keys % self.classes] = 1.0, -1.0
+            signs = self.y[samples].astype(np.float64)[:, None]
+        else:
+            signs, every = np.zeros((len(keys), self.classes)), np.arange(len(keys))
+            signs[every, self.y[samples]], signs[every, keys % self.classes] = 1.0, -1.0
         Z = (signs[:, :, None] * phi[:, None, :]).reshape(len(keys), -1)
-        return _Table(Z, signs if self.free else signs[:, :0])
+        return Z, signs if self.free else signs[:, :0]
 
-    def class_means(self) -> tuple[Tensor, Tensor]:
-        """Return the weights that decide for the nearest class mean, to start with."""
-        codes = np.array([-1, 1]) if self.classes is None else np.arange(self.classes)
-        member = (self.y.numpy()[:, None] == codes) / np.maximum((self.y.numpy()[:, None] == codes).sum(axis=0), 1)
-        means = np.asarray((self.points.X.T @ member).T)
-        weight, bias = torch.from_numpy(means), torch.from_numpy(-np.square(means).sum(axis=1) / 2)
-        return (weight.diff(dim=0), bias.diff()) if self.classes is None else (weight, bias)
-
-    def weights(self, found: _Solution) -> tuple[Tensor, Tensor]:
-        """Return weight and bias of a solution, as long as γ* asks for."""
-        units = torch.from_numpy(found.weight / (np.linalg.norm(found.weight) or 1.0)).reshape(self.classes or 1, -1)
+    def weights(self, weight: Array, bias: Array) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of a solution, scaled to length 1."""
+        norm = np.linalg.norm(weight) or 1.0
+        units = torch.from_numpy(weight / norm).reshape(self.classes or 1, -1)
         if self.free:
-            bias = torch.from_numpy(found.bias / (np.linalg.norm(found.weight) or 1.0))
-            return units, bias - units @ torch.from_numpy(self.centre)
+            offset = torch.from_numpy(bias / norm)
+            if self.classes is not None:  # classes without samples are never predicted
+                absent = np.setdiff1d(np.arange(self.classes), self.y)
+                offset[absent] = -3 * self.longest - 2 * offset.abs().max()
+            return units, offset
         if self.points.bias_scale:
             return units[:, :-1], units[:, -1] * math.sqrt(self.points.bias_scale)
         return units, units.new_zeros(len(units))
 
     def slacks(self, weight: Tensor, bias: Tensor) -> Array:
-        """Return y·s, or s_y − s_r, of all rows by key; infinite where a row does not limit γ*."""
-        scores = self.points.scores(weight, bias)
+        """Return y·s, or s_y − s_r, of all rows by key; infinite for r = y, which is no row."""
+        scores, labels = self.points.scores(weight, bias).numpy(), self.y[:, None]
         if self.classes is None:
-            return (scores * self.y).numpy()
-        slacks = scores.gather(1, self.y[:, None]) - scores
-        slacks.scatter_(1, self.y[:, None], math.inf)
-        if self.free:  # the bias of a class without samples can be as low as it takes
-            slacks[:, np.setdiff1d(np.arange(self.classes), self.present)] = math.inf
-        return slacks.numpy().reshape(-1)
+            return np.asarray(scores * self.y)
+        slacks = np.take_along_axis(scores, labels, axis=1) - scores
+        np.put_along_axis(slacks, labels, math.inf, axis=1)
+        return np.asarray(slacks.reshape(-1))
 
     def lowest(self, slacks: Array, support: Indices) -> Indices:
         """Return the keys of the rows to solve next: the support, and the rows with the smallest slacks."""
@@ -331,53 +303,42 @@ class _Rows:
 
     def rounding(self, count: int) -> float:
         """Return how far a computed combination of so many rows can be from the hull."""
-        return (count + 8) * EPS * self.scale
+        return (count + 8) * EPS * self.longest
 
-    def upper_bound(self, table: _Table, found: _Solution) -> float:
-        """Return an upper bound on γ* in exact arithmetic: the shortest ‖Σ λ·z‖ with Σ λ = 1.
+    def upper_bound(self, Z: Array, E: Array, shares: Array) -> float:
+        """Return an upper bound on γ* in exact arithmetic: ‖Σ λ·z‖ for Σ λ = 1.
 
-        A free bias adds b·Σ λ·e, which is 0 but for rounding: no separating weights of length 1 have biases that
-        differ by more than the longest row.
+        A free bias adds b·Σ λ·e, which is 0 but for rounding: the biases of separating weights of length 1 differ by
+        no more than the longest row.
         """
-        Z, E = table.Z[found.support], table.E[found.support]
-        lengths = [np.linalg.norm(Z.T @ each) + self.scale * np.abs(E.T @ each).sum() for each in found.lambdas]
-        return float(min(lengths)) * (1 + (Z.shape[1] + 8) * EPS) + 2 * self.rounding(len(Z))
+        distance = float(np.linalg.norm(Z.T @ shares)) + self.longest * float(np.abs(E.T @ shares).sum())
+        return float(distance * (1 + (Z.shape[1] + 8) * EPS) + 2 * self.rounding(len(Z)))
 
     def lower_bound(self, slacks: Array, bias: Tensor) -> float:
-        """Return a lower bound on the margin of unit weights in exact arithmetic."""
-        longest = math.sqrt(self.points.squared_radius(self.classes)) + (float(bias.abs().max()) if self.free else 0.0)
-        return float(slacks.min()) - 2 * (self.points.X.shape[1] + 8) * EPS * longest
-
-    def finite_bias(self, weight: Tensor, bias: Tensor, slacks: Array) -> Tensor:
-        """Return the bias, set for classes without samples so that they win nowhere."""
-        if not self.free or self.classes is None or len(self.present) == self.classes:
-            return bias
-        scores = self.points.scores(weight, bias)
-        own = scores.gather(1, self.y[:, None])
-        absent = np.setdiff1d(np.arange(self.classes), self.present)
-        bias[absent] += (own - scores)[:, absent].min(dim=0).values - 2 * abs(float(slacks.min()))
-        return bias
+        """Return a lower bound on the margin of weights of length 1 in exact arithmetic."""
+        reach = self.longest + (float(bias.abs().max()) if self.free else 0.0)
+        return float(slacks.min() - 2 * (self.points.X.shape[1] + 8) * EPS * reach)
 
 
-def _nearest_point(table: _Table) -> _Solution | None:
-    """Return the nearest point to the origin of the hull of some rows; ``None`` if it was not found.
+def _nearest_point(Z: Array, E: Array) -> tuple[Indices, list[Array], Array, Array] | None:
+    """Return the nearest point to the origin of the hull of rows Z; ``None`` if it was not found.
 
-    The least squares solution μ ≥ 0 of Zᵀμ = 0, 1ᵀμ = 1 (and Eᵀμ = 0, with a large weight) is proportional to λ.
+    The least squares solution μ ≥ 0 of Zᵀμ = 0, 1ᵀμ = 1 (and Eᵀμ = 0, with a large weight) is proportional to the
+    shares λ of the rows. Returned are the rows with a share, one or two approximations of their shares, and w and b
+    with Z·w + E·b = 1 on them.
     """
     from scipy.optimize import nnls
 
-    Z, E = table
     scale = math.sqrt(float(np.einsum("ij,ij->i", Z, Z).max())) or 1.0
     system = np.vstack((_FREE_BIAS * E.T, Z.T / scale, np.ones(len(Z))))
     try:
-        shares = nnls(system, np.append(np.zeros(len(system) - 1), 1.0), maxiter=30 * len(Z))[0]
+        solution = nnls(system, np.append(np.zeros(len(system) - 1), 1.0), maxiter=30 * len(Z))[0]
     except RuntimeError:  # too many iterations
         return None
-    support = np.flatnonzero(shares)
-    weight, bias, lambdas = _solve_on_support(Z[support], E[support])
-    candidates = [shares[support], np.maximum(lambdas, 0.0)]
-    usable = [each / each.sum() for each in candidates if np.isfinite(each).all() and each.sum() > 0]
-    return _Solution(support, usable, np.nan_to_num(weight), np.nan_to_num(bias))
+    support = np.flatnonzero(solution)
+    weight, bias, refined = _solve_on_support(Z[support], E[support])
+    candidates = [np.maximum(each, 0.0) for each in (solution[support], refined) if np.isfinite(each).all()]
+    return support, [each / each.sum() for each in candidates if each.any()], np.nan_to_num(weight), bias
 
 
 def _solve_on_support(Z: Array, E: Array) -> tuple[Array, Array, Array]:
@@ -397,5 +358,5 @@ def _solve_on_support(Z: Array, E: Array) -> tuple[Array, Array, Array]:
     for _ in range(3):
         step = solve_triangular(T, right - reduced @ weight, trans="T", check_finite=False)
         weight, coefs = weight + Q @ step, coefs + solve_triangular(T, step, check_finite=False)
-    bias = np.linalg.lstsq(E, 1 - Z @ weight, rcond=None)[0] if E.shape[1] else np.zeros(0)
-    return weight, bias, N @ coefs
+    bias = np.asarray(np.linalg.lstsq(E, 1 - Z @ weight, rcond=None)[0]) if E.shape[1] else np.zeros(0)
+    return np.asarray(weight), bias, np.asarray(N @ coefs)
