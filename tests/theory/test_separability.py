@@ -307,7 +307,7 @@ ASKED = {
 
 
 def failing(table, zero, seconds):
-    raise separating.LPFailedError("out of order")
+    return None
 
 
 @pytest.mark.parametrize("data", ASKED)
@@ -340,7 +340,6 @@ def test_a_wrong_answer_without_repair_is_no_proof(mistake, data, monkeypatch):
 )
 def test_what_does_not_hold_is_not_returned(wrong, monkeypatch):
     monkeypatch.setattr(separating, "decide", lambda *arguments: wrong)
-    monkeypatch.setattr(separating, "find_weak_separator", lambda *arguments: separating.Weak(null=[]))
     found = tp.theory.separability(*tp.data.gate("AND"))
     assert (found.kind, found.verify()) == ("undecided", False)
     assert "did not hold" in found.reason
@@ -379,7 +378,7 @@ def test_what_is_known_is_not_proved_again(monkeypatch):
     X, y = tp.data.gate("XOR")
     made = tp.RuleTrainer(prove=True).fit(tp.Perceptron(2), X, y).certificate
     undecided = tp.theory.separability(IRIS.data, np.where(IRIS.target == 1, 1, -1), time_limit=1e-9)
-    monkeypatch.setattr(separating, "decide", failing)
+    monkeypatch.setattr(separating, "decide", lambda *arguments: 1 / 0)
     again = tp.theory.separability(X, y, known=made)
     assert (again.witness, again.verify(), again.point()) == (made.witness, True, made.point())
     other = {
@@ -390,7 +389,7 @@ def test_what_is_known_is_not_proved_again(monkeypatch):
         "undecided": {"X": IRIS.data, "y": np.where(IRIS.target == 1, 1, -1), "known": undecided},
     }
     for changed in other.values():
-        with pytest.raises(separating.LPFailedError):
+        with pytest.raises(ZeroDivisionError):
             tp.theory.separability(**{"X": X, "y": y, "known": made, **changed})
 
 

@@ -1,4 +1,4 @@
-"""What theory says of a run by rule: how many mistakes it makes at most, and between which bounds the margin lies."""
+"""Bounds on the mistakes of a run by rule, and bounds on the margin that a run gives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, as_tensor, check_int, check_labels, check_number
+from torchperc._checks import Data, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
 from torchperc.theory.margins import max_margin, weights_and_labels, weights_of
 from torchperc.theory.points import Points, class_count
@@ -25,11 +25,11 @@ def mistake_bound(
     margin: float = 0.0,
     lr: float = 1.0,
 ) -> float:
-    """How many mistakes the rule makes at most from zero weights, over any number of passes in any order: (R/γ)².
+    """Return the maximum number of mistakes of the rule from zero weights, in any order: (R/γ)².
 
     With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c². A run in several
     processes by ``distributed="mix"`` makes Σ μ·k ≤ (R/γ)², each of the k mistakes of a process in a pass counting its
-    mixing weight μ: :func:`mixed_mistakes`. γ is the largest margin with the bias *counted*: with the geometric one,
+    mixing weight μ: :func:`mixed_mistakes`. γ is the largest margin with a regularized bias: with the geometric one,
     which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md.
 
     Args:
@@ -60,42 +60,8 @@ def mistake_bound(
     return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
 
 
-def structured_mistake_bound(squared_radii: Data, margins: Data, *, slack: float = 0.0) -> float:
-    """How many mistakes the rule makes at most on structured outputs from zero weights: (R² + slack)/γ², after Collins.
-
-    The joint features φ(x, y) of an input and an output, such as a sequence of tags, stand for whatever the rule adds
-    and takes away: every mistake moves the weights by φ(x, y) − φ(x, ŷ).
-
-    Args:
-        squared_radii: per sample a bound of ‖φ(x, y) − φ(x, y′)‖² over all outputs y′; R² is the largest.
-        margins: per sample u·φ(x, y) − max u·φ(x, y′) over y′ ≠ y, for one u of length 1; γ is the smallest.
-        slack: 2·m/η for a run that required a margin of at most m with the learning rate η.
-
-    Returns:
-        The bound; infinity if the smallest margin is not positive.
-
-    Example:
-        >>> structured_mistake_bound([8.0, 18.0], [1.5, 2.0])
-        8.0
-    """
-    radii, gaps = (
-        as_tensor(values, name).double() for values, name in ((squared_radii, "squared_radii"), (margins, "margins"))
-    )
-    if radii.dim() != 1 or radii.shape != gaps.shape or not len(radii):
-        raise ValueError(
-            f"squared_radii and margins need one number per sample, found {tuple(radii.shape)} and {tuple(gaps.shape)}"
-        )
-    for name, values in (("squared_radii", radii), ("margins", gaps)):
-        if not torch.isfinite(values).all():
-            raise ValueError(f"{name} holds {values[~torch.isfinite(values)][0].item()}; the numbers must be finite")
-    if radii.min() < 0:
-        raise ValueError(f"squared_radii holds {radii.min().item()}; squares are at least 0")
-    gamma = float(gaps.min())
-    return (float(radii.max()) + check_number("slack", slack, at_least=0)) / gamma**2 if gamma > 0 else math.inf
-
-
 def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
-    """Σ μ·k, which :func:`mistake_bound` bounds for a run by parameter mixing, from the coefficients of its log.
+    """Return Σ μ·k, which :func:`mistake_bound` bounds for a run by parameter mixing.
 
     Args:
         coefs: μ·c per mistake, c = η·y, as in ``result.log.coef`` of a run with ``distributed="mix"``.
@@ -111,7 +77,7 @@ def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
 def inseparable_bound(
     X: Data, y: Data, weights: Any, gamma: float, *, bias_step: str = "unit", passes: int = 1
 ) -> float:
-    """How many mistakes the rule makes at most from zero weights in given passes over any data: ((R + D)/γ)².
+    """Return the maximum number of mistakes from zero weights on any data: ((R + D)/γ)².
 
     For a unit vector u and any γ > 0, d_n = max(0, γ − y_n·u·φ_n) is what sample n lacks of the margin γ, and
     D² = Σ d_n² over all presentations: ``passes`` times the sum over the samples. With K classes y·u·φ is the slack
@@ -144,7 +110,7 @@ def inseparable_bound(
 def bracket(
     net: Any, X: Data, y: Data, t: float, lr: float = 1.0, *, bias_step: str = "unit", start: Any = None
 ) -> Bracket:
-    """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
+    """Return bounds on the largest margin after t mistakes: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
 
     γ* is that of :func:`max_margin` with ``regularize_bias=True``. The upper bound is half of the proof of
     :func:`mistake_bound`; it holds for any order, and whatever counted as a mistake.
@@ -178,7 +144,7 @@ def bracket(
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of the fraction successes/n.
+    """Return Wilson's 95 % interval of the fraction successes/n.
 
     Example:
         >>> tuple(round(bound, 4) for bound in wilson(585, 1000))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -148,11 +147,6 @@ class SearchSpace:
             table[there, blocks[there]] = signed[there]
         return table.reshape(len(keys), self.dimension)
 
-    @cached_property
-    def zero_table(self) -> Array:
-        """The rows that w has to be 0 on: (r, dimension)."""
-        return self.table(np.array(self.zero, dtype=np.int64))
-
     def margins(self, point: Array) -> Array:
         """Return z·w of the rows that w has to be positive on, in floats."""
         blocks = point.reshape(-1, self.problem.width)
@@ -172,21 +166,8 @@ class SearchSpace:
 
     @cached_property
     def _pivots(self) -> list[int]:
-        """As many coordinates as rows to be 0 on, by which these rows can be met, chosen for precision in floats."""
-        from scipy.linalg import qr
-
-        best: list[int] = np.sort(qr(self.zero_table, mode="r", pivoting=True)[1][: len(self.zero)]).tolist()
-        found = len(independent([[row[j] for j in best] for row in self._zero_rows])[0]) == len(self.zero)
-        return best if found else independent(self._zero_rows)[1]
-
-    def corrected(self, point: Array) -> Array:
-        """Return the point with its pivots set so that it is 0 on the rows it has to be 0 on, in floats."""
-        if self.zero:
-            others = np.delete(np.arange(self.dimension), self._pivots)
-            point, right = point.copy(), -self.zero_table[:, others] @ point[others]
-            with suppress(np.linalg.LinAlgError):
-                point[self._pivots] = np.linalg.solve(self.zero_table[:, self._pivots], right)
-        return point
+        """As many coordinates as rows to be 0 on, by which these rows can be met."""
+        return independent(self._zero_rows)[1]
 
     def vector(self, point: Sequence[float]) -> list[Fraction]:
         """Return w of a point: each scale undone, each shift moved into the bias, the pivots set exactly."""
@@ -234,7 +215,7 @@ def exact_dual_simplex(
         row = basis.inverse_row(bad)
         entering = _entering(space, row, basis.keys, by_index=by_index)
         if entering is None:
-            return _rounded(space, row[:-1])
+            return row[:-1]
         report("exchanges in exact arithmetic", step, max_steps)
         basis.exchange(bad, entering)
     return None
@@ -319,14 +300,3 @@ def _entering(space: SearchSpace, row: list[Fraction], basis: Sequence[int], *, 
         if space.problem.exact_margins(sample, plane)[number] + row[-1] < 0:
             return int(key)
     return int(space.keys[limit]) if len(certain) else None
-
-
-def _rounded(space: SearchSpace, vector: list[Fraction]) -> list[Fraction]:
-    """Return a vector rounded to few bits, if it is positive on all rows then too; as it is otherwise."""
-    for bits in () if space.zero else (24, 53):
-        exponents = (value.numerator.bit_length() - value.denominator.bit_length() - bits for value in vector)
-        steps = (Fraction(2) ** exponent for exponent in exponents)
-        rounded = [round(value / step) * step for value, step in zip(vector, steps, strict=True)]
-        if not len(space.wrong_rows(rounded)):
-            return rounded
-    return vector

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -98,7 +98,7 @@ def separability(
             if isinstance(found, list):
                 made = _certificate(problem, "separable", _measured(problem, found))
             else:
-                made = _not_separable(problem, found, clock, report)
+                made = find_weak_separator(problem, found, clock, report)
         except UndecidedError as reason:
             return _certificate(problem, "undecided", reason=str(reason))
         report("checking the proof", 0, 1)
@@ -128,63 +128,42 @@ def _reporting(progress: bool | Callable[[str, int, int], object] | None) -> Ite
 # --- certificates -------------------------------------------------------------------------------------------------
 
 
-class Weak(NamedTuple):
-    """The answer to whether data that are not separable are weakly separable.
+def find_weak_separator(problem: Problem, witness: Weights, clock: Clock, report: Report) -> Certificate:
+    """Return the certificate of a witness, with a weak separator or the proof that there is none.
 
-    ``vector`` is 0 or positive on all rows, and positive on some. Otherwise ``further`` are sums of rows and ``null``
-    vectors orthogonal to all rows that prove that there is none. Without both the question was left open, for the
-    ``reason``.
-    """
-
-    vector: list[Fraction] | None = None
-    further: tuple[Weights, ...] = ()
-    null: list[list[int]] | None = None
-    reason: str = ""
-
-
-def find_weak_separator(problem: Problem, witness: Weights, clock: Clock, report: Report) -> Weak:
-    """Return whether a vector is ≥ 0 on all rows and > 0 on some.
-
-    Such a vector is 0 on the rows of a witness. Among the vectors that are, either one is positive on all rows outside
-    their span, or there is Σ b·z + Σ c·z = 0 with b > 0 on some rows outside and c of any sign on rows of the witness.
-    Then the vector is 0 on these rows too, and the question is asked again, until the span has all rows in it.
+    A weak separator is ≥ 0 on all rows and > 0 on some; it is 0 on the rows of a witness. Among the vectors that are,
+    either one is positive on all rows outside their span, or there is Σ b·z + Σ c·z = 0 with b > 0 on some rows outside
+    and c of any sign on rows of the witness. Then the vector is 0 on these rows too, and the question is asked again,
+    until the span has all rows in it.
     """
     random = np.random.default_rng(0)
-    further: list[Weights] = []
-    zero: list[int] = []
+    sums, zero = [witness], list[int]()
+    evidence, dimension = _sum(problem, witness), problem.dimension
     try:
         while True:
             clock.check()
-            known = [*zero, *(key for key in (further or [witness])[-1] if key not in zero)]
+            known = [*zero, *(key for key in sums[-1] if key not in zero)]
             kept, pivots = independent([problem.exact_row(key)[0] for key in known])
+            if len(kept) == len(zero) and len(sums) > 1:
+                raise UndecidedError("a further sum has no new rows")
             zero = [known[number] for number in kept]
-            free = [j for j in range(problem.dimension) if j not in pivots]
-            if not free:
-                return Weak(further=tuple(further), null=[])
             table = [problem.exact_row(key)[0] for key in zero]
+            free = [j for j in range(dimension) if j not in pivots]
             values = dict(zip(free, random.integers(1, 2**40, len(free)).tolist(), strict=True))
-            (vector,) = null_vectors(table, problem.dimension, [values])  # not orthogonal to rows outside the span
+            (vector,) = null_vectors(table, dimension, [values])  # orthogonal to no row outside the span, but by chance
             outside = np.flatnonzero(problem.nonzero(problem.hyperplane(list(map(Fraction, vector)))))
             if not len(outside):
-                null = null_vectors(table, problem.dimension, [{j: 1} for j in free])
-                return Weak(further=tuple(further), null=null)
+                columns = null_vectors(table, dimension, [{j: 1} for j in free])
+                null = tuple(_centred(problem, list(map(Fraction, column))) for column in columns)
+                evidence = replace(evidence, further=tuple(_sum(problem, part) for part in sums[1:]), null=null)
+                return _certificate(problem, "not separable", None, evidence)
             found = decide(SearchSpace(problem, outside, zero), clock, report)
             if isinstance(found, list):
-                return Weak(vector=found)
-            further.append(found)
+                return _certificate(problem, "weakly separable", _measured(problem, found), evidence)
+            sums.append(found)
     except UndecidedError as error:
-        return Weak(reason=f"whether the data are weakly separable was not decided: {error}")
-
-
-def _not_separable(problem: Problem, witness: Weights, clock: Clock, report: Report) -> Certificate:
-    weak = find_weak_separator(problem, witness, clock, report)
-    evidence = _sum(problem, witness)
-    if weak.null is not None:
-        null = tuple(_centred(problem, list(map(Fraction, column))) for column in weak.null)
-        evidence = replace(evidence, further=tuple(_sum(problem, part) for part in weak.further), null=null)
-    if weak.vector is not None:
-        return _certificate(problem, "weakly separable", _measured(problem, weak.vector), evidence)
-    return _certificate(problem, "not separable", None, evidence, weak.reason)
+        reason = f"whether the data are weakly separable was not decided: {error}"
+        return _certificate(problem, "not separable", None, evidence, reason)
 
 
 def _sum(problem: Problem, weights: Weights) -> Witness:
@@ -235,12 +214,7 @@ def _certificate(
 # --- the search ---------------------------------------------------------------------------------------------------
 
 
-class LPFailedError(Exception):
-    """The linear program has no answer."""
-
-
-@dataclass(frozen=True)
-class LPSolution:
+class LPSolution(NamedTuple):
     """The answer of a linear program: w, t and the dual value of each row."""
 
     point: Array
@@ -248,8 +222,8 @@ class LPSolution:
     duals: Array
 
 
-def linear_program(table: Array, zero: Array, seconds: float) -> LPSolution:
-    """Maximise t with z·w ≥ t and |w_j| ≤ 1, and z·w = 0 on some other rows, by HiGHS."""
+def linear_program(table: Array, zero: Array, seconds: float) -> LPSolution | None:
+    """Maximise t with z·w ≥ t and |w_j| ≤ 1, and z·w = 0 on some other rows, by HiGHS; ``None`` if it fails."""
     from scipy.optimize import linprog
 
     count, width = table.shape
@@ -264,7 +238,7 @@ def linear_program(table: Array, zero: Array, seconds: float) -> LPSolution:
         options={"time_limit": max(seconds, 0.1)} if math.isfinite(seconds) else {},
     )
     if result.x is None or not result.success:
-        raise LPFailedError(str(result.message))
+        return None
     return LPSolution(result.x[:-1], float(result.x[-1]), -np.asarray(result.ineqlin.marginals))
 
 
@@ -307,9 +281,8 @@ def _by_programs(space: SearchSpace, clock: Clock, report: Report) -> list[Fract
     for _ in range(_ROUNDS):
         clock.check()
         table = space.table(working)
-        try:
-            answer = linear_program(table, space.zero_table, clock.left())
-        except LPFailedError:
+        answer = linear_program(table, space.table(np.array(space.zero, dtype=np.int64)), clock.left())
+        if answer is None:
             return likely
         held, likely = _support(working, answer, table)
         if not answer.least > _SMALL:
@@ -382,8 +355,8 @@ def _support(working: Indices, answer: LPSolution, table: Array) -> tuple[Indice
 def _rounded(space: SearchSpace, exact: Array, table: Array) -> Array:
     """Return w with few bits, as long as it separates the working set nearly as well."""
     best = float((table @ exact).min())
-    for bits in _BITS:
-        point = space.corrected(np.ldexp(np.round(np.ldexp(exact, bits)), -bits))
+    for bits in () if space.zero else _BITS:
+        point = np.ldexp(np.round(np.ldexp(exact, bits)), -bits)
         if float((table @ point).min()) >= 0.98 * best:
-            break
-    return point
+            return np.asarray(point)
+    return exact
