@@ -250,24 +250,6 @@ def test_and_has_the_margin_one_over_root_seventeen():
     assert mistake_bound(*AND) == pytest.approx(51, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("X", "y", "bias_step", "squared"),
-    [
-        ([[3, 4], [-3, -4]], [1, -1], "none", Fraction(25)),  # one point, twice
-        ([[1, 0], [0, 1]], [1, 1 - 2], "none", Fraction(1, 2)),  # the middle of (1, 0) and (0, −1)
-        ([[0], [4]], [-1, 1], "unit", Fraction(16, 20)),  # (0, −1) to (4, 1)
-        ([[0], [4]], [-1, 1], "radius", Fraction(16 * 16, 80)),  # (0, −4) to (4, 4)
-        ([[1], [3]], [-1, 1], "unit", Fraction(1, 5)),  # (−1, −1) to (3, 1)
-        ([[5, 0], [-5, 0], [6, 1]], [1, -1, 1], "none", Fraction(25)),
-    ],
-)
-def test_closed_forms(X, y, bias_step, squared):
-    best = largest(X, y, bias_step=bias_step)
-    assert Fraction(best.margin) ** 2 <= squared <= Fraction(best.upper) ** 2
-    assert best.gap <= 1e-13 * best.upper * 10
-    assert best.separable
-
-
 @pytest.mark.parametrize("bias_step", BIAS_STEPS)
 @pytest.mark.parametrize("classes", [None, 3, 4])
 @pytest.mark.parametrize("sparse", [False, True])
@@ -363,16 +345,6 @@ def geometric(best, X, y):
     """The distance of the nearest sample from the hyperplane."""
     X = torch.as_tensor(np.asarray(X, dtype=float))
     return float(tp.functional.geometric_margin(X, torch.as_tensor(y), best.weight, best.bias))
-
-
-def test_and_has_the_geometric_margin_one_over_root_eight():
-    """x₁ + x₂ = 1.5 is half way between (1, 1) and the side from (0, 1) to (1, 0)."""
-    best = max_margin(*AND)
-    assert Fraction(best.margin) ** 2 <= Fraction(1, 8) <= Fraction(best.upper) ** 2
-    assert best.gap < 1e-13
-    assert best.support.tolist() == [1, 2, 3]
-    expected = torch.tensor([1.0, 1.0, -1.5], dtype=torch.float64) / math.sqrt(2)
-    torch.testing.assert_close(torch.cat((best.weight[0], best.bias)), expected, rtol=0, atol=1e-13)
 
 
 def halves(X, y):

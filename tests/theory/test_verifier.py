@@ -202,6 +202,15 @@ def test_a_missing_entry_is_rejected(name, tmp_path):
         assert not accepted_by_the_package(forged(copy), data), path
 
 
+def test_a_file_without_an_entry_names_the_entry(tmp_path):
+    _, proof = proved("AND", tmp_path)
+    content = json.loads(proof.read_text())
+    del content["reason"]
+    proof.write_text(json.dumps(forged(content)))
+    with pytest.raises(ValueError, match="no entry 'reason'"):
+        tp.theory.Certificate.load(proof)
+
+
 DAMAGE = {
     "a value": ("0,1,no", "0,1.0000000000000002,no"),
     "a label": ("0,1,no", "0,1,yes"),
