@@ -323,6 +323,9 @@ def test_breast_cancer_is_separable_by_a_hair():
     weight = torch.cat((best.weight[0], best.bias))
     assert exact_squared_margin(weight, X.tolist(), y) >= Fraction(best.margin) ** 2
     assert 1e16 < mistake_bound(X, y, gamma=best.margin) < 2e16
+    free = max_margin(X, y)
+    assert free.margin == pytest.approx(4.13714e-5, rel=1e-5)
+    assert free.gap <= 1e-5 * free.upper
 
 
 def test_bounds_hold_wherever_the_search_stops():

@@ -24,7 +24,7 @@ from torchperc.theory.points import Array, Indices, Points, class_count
 
 EPS = float(np.finfo(np.float64).eps)
 _WORKING_SET = 1000  # rows that are solved together, besides the support found so far
-_FREE_BIAS = 1e4  # weight of the equations Σ λ·e = 0 in the least squares
+_FREE_BIAS = (1e4, 1e2)  # weights of the equations Σ λ·e = 0 in the least squares, in turn: precise, and stable
 
 
 # --- radius and margin --------------------------------------------------------------------------------------------
@@ -204,10 +204,10 @@ def max_margin(
     rows = _Rows(replace(points, bias_scale=0.0) if free else points, target.numpy(), num_classes, free)
     weight, bias = (torch.zeros(num_classes or 1, *width, dtype=torch.float64) for width in (points.X.shape[1:], ()))
     best = MaxMargin(weight, bias, 0.0, math.inf, torch.arange(0))
-    keys = rows.first()
-    for _ in range(max_cycles):
+    keys, stalled = rows.first(), 0
+    for cycle in range(max_cycles):
         Z, E = rows.table(keys)
-        found = _nearest_point(Z, E)
+        found = _nearest_point(Z, E, _FREE_BIAS[cycle % 2])
         if found is None:
             break
         support, shares, w, b = found
@@ -223,7 +223,8 @@ def max_margin(
         if best.gap <= tolerance * best.upper or best.upper <= 4 * rows.rounding(len(support)):
             break
         before, keys = keys, rows.lowest(slacks, keys[support])
-        if np.isin(keys, before).all():  # solved already
+        stalled = stalled + 1 if np.isin(keys, before).all() else 0
+        if stalled == len(_FREE_BIAS):
             break
     return best
 
@@ -320,17 +321,17 @@ class _Rows:
         return float(slacks.min() - 2 * (self.points.X.shape[1] + 8) * EPS * reach)
 
 
-def _nearest_point(Z: Array, E: Array) -> tuple[Indices, list[Array], Array, Array] | None:
+def _nearest_point(Z: Array, E: Array, free_bias: float) -> tuple[Indices, list[Array], Array, Array] | None:
     """Return the nearest point to the origin of the hull of rows Z; ``None`` if it was not found.
 
-    The least squares solution μ ≥ 0 of Zᵀμ = 0, 1ᵀμ = 1 (and Eᵀμ = 0, with a large weight) is proportional to the
-    shares λ of the rows. Returned are the rows with a share, one or two approximations of their shares, and w and b
-    with Z·w + E·b = 1 on them.
+    The least squares solution μ ≥ 0 of Zᵀμ = 0, 1ᵀμ = 1 (and Eᵀμ = 0, with the weight ``free_bias``) is proportional to
+    the shares λ of the rows. Returned are the rows with a share, one or two approximations of their shares, and w and
+    b with Z·w + E·b = 1 on them.
     """
     from scipy.optimize import nnls
 
     scale = math.sqrt(float(np.einsum("ij,ij->i", Z, Z).max())) or 1.0
-    system = np.vstack((_FREE_BIAS * E.T, Z.T / scale, np.ones(len(Z))))
+    system = np.vstack((free_bias * E.T, Z.T / scale, np.ones(len(Z))))
     try:
         solution = nnls(system, np.append(np.zeros(len(system) - 1), 1.0), maxiter=30 * len(Z))[0]
     except RuntimeError:  # too many iterations
