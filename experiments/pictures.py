@@ -28,7 +28,7 @@ def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
     iris, wrong = _iris()
     X, y = tp.data.gate("AND")
     result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
-    best, bound = tp.theory.max_margin(X, y, bias="counted"), tp.theory.mistake_bound(X, y)
+    best, bound = tp.theory.max_margin(X, y, regularize_bias=True), tp.theory.mistake_bound(X, y)
     path = tp.plots.PathDisplay.from_log(result.log, names=("x₁", "x₂"))
     bracket = tp.plots.BracketDisplay.from_log(result.log, gamma=best.margin)
     pictures: dict[str, Figure] = {

@@ -174,7 +174,7 @@ def xor() -> Finding:
 
 
 def mistake_bound() -> Finding:
-    made, best = learn(X, Y), tp.theory.max_margin(X, Y, bias="counted")
+    made, best = learn(X, Y), tp.theory.max_margin(X, Y, regularize_bias=True)
     squared = tp.theory.radius(X) ** 2
     printed, right = squared / best.margin, tp.theory.mistake_bound(X, Y)
     w = torch.tensor([[3.0, 2.0]], dtype=DOUBLE), torch.tensor([-4.0], dtype=DOUBLE)

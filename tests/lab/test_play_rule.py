@@ -423,7 +423,7 @@ def test_the_mistake_bound_is_the_theorys():
     for question, answer in proved()[::3]:
         data, (step, lr, margin), bound = question["data"], question["conventions"].values(), answer["bound"]
         about = {"bias_step": step, "num_classes": None if data["classes"] == 2 else data["classes"]}
-        best = tp.theory.max_margin(*tensors(data), bias="counted", tolerance=1e-11, **about)
+        best = tp.theory.max_margin(*tensors(data), regularize_bias=True, tolerance=1e-11, **about)
         assert bound["gamma"] == pytest.approx(best.margin, rel=1e-9, abs=1e-9), data
         assert bound["radius"] == pytest.approx(tp.theory.radius(tensors(data)[0], **about), rel=1e-15), data
         if best.separable:

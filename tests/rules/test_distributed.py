@@ -103,7 +103,7 @@ def test_mix_is_parameter_mixing(size, mixing):
 def test_mix_separates_within_its_bound(mixing):
     X = np.random.default_rng(2).integers(-9, 10, (60, 4)).astype(float)
     y = np.where(X @ np.array([3.0, -2.0, 1.0, 2.0]) > 0.5, 1, -1)
-    bound, margin = tp.theory.mistake_bound(X, y), tp.theory.max_margin(X, y, bias="counted").margin
+    bound, margin = tp.theory.mistake_bound(X, y), tp.theory.max_margin(X, y, regularize_bias=True).margin
     options = {"max_epochs": 500, "distributed": "mix", "mixing": mixing, "order": "shuffled"}
     for columns, weight, bias, verdict, theory, _ in processes.run(3, _mix, X, y, options):
         assert verdict is Verdict.SEPARATED

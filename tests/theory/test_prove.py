@@ -113,9 +113,6 @@ def test_lit_rule_ends_with_the_proof():
     assert lit.result.certificate.verify()
 
 
-# --- the bracket ---
-
-
 # --- rates ---
 
 

@@ -16,7 +16,7 @@ import torchperc as tp
 from torchperc.cli import main
 from torchperc.data import read
 from torchperc.theory import verifier
-from torchperc.theory.separability import rows as sep_rows
+from torchperc.theory.problem import digest as digest_of
 
 FILES = {
     "separable": "a,b,label\n0,0,no\n0,1,no\n1,0,no\n1,1.5,yes\n",
@@ -202,6 +202,15 @@ def test_a_missing_entry_is_rejected(name, tmp_path):
         assert not accepted_by_the_package(forged(copy), data), path
 
 
+def test_a_file_without_an_entry_names_the_entry(tmp_path):
+    _, proof = proved("AND", tmp_path)
+    content = json.loads(proof.read_text())
+    del content["reason"]
+    proof.write_text(json.dumps(forged(content)))
+    with pytest.raises(ValueError, match="no entry 'reason'"):
+        tp.theory.Certificate.load(proof)
+
+
 DAMAGE = {
     "a value": ("0,1,no", "0,1.0000000000000002,no"),
     "a label": ("0,1,no", "0,1,yes"),
@@ -252,7 +261,7 @@ def test_weights_have_to_be_positive(weights, tmp_path):
         "null": None,
     }
     content = {**json.loads(proof.read_text()), "kind": "not separable", "hyperplane": None, "witness": fake}
-    part = verifier.Sum(tuple(zip(fake["samples"], fake["rivals"], strict=True)), tuple(map(int, weights)))
+    part = verifier.Witness(tuple(fake["samples"]), tuple(fake["rivals"]), tuple(map(int, weights)))
     rows = dict(enumerate(verifier.read_rows(data, verifier.parse(json.loads(proof.read_text())))))
     assert not any(verifier.combination(part, rows, 2, True))  # the sum alone would pass
     assert not accepted(forged(content), data)
@@ -391,9 +400,9 @@ def test_one_digest_of_dense_sparse_and_written_data():
     sparse.data[0] = 0.0  # an entry that is there and zero
     first = X.copy()
     first[np.nonzero(X)[0][0], np.nonzero(X)[1][0]] = 0.0
-    assert sep_rows.digest(X, own) == sep_rows.digest(csr_array(X), own) == digest.text(7)
-    assert sep_rows.digest(sparse, own) == sep_rows.digest(first, own) != digest.text(7)
-    assert len({sep_rows.digest(X, own), sep_rows.digest(X[:, :6], own), sep_rows.digest(X, own[::-1])}) == 3
+    assert digest_of(X, own) == digest_of(csr_array(X), own) == digest.text(7)
+    assert digest_of(sparse, own) == digest_of(first, own) != digest.text(7)
+    assert len({digest_of(X, own), digest_of(X[:, :6], own), digest_of(X, own[::-1])}) == 3
 
 
 def test_numbers_are_written_exactly():

@@ -62,18 +62,18 @@ def _verify_encoded(arguments: argparse.Namespace) -> int:
     from torchperc.theory.certificate import Certificate
 
     certificate, table = Certificate.load(arguments.verify), inputs.load_dense(arguments)
-    fault = certificate.fault(table.X, table.y)
+    error = certificate.verification_error(table.X, table.y)
     if certificate.labels != table.labels:
-        fault = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
-    inputs.say(f"{certificate.kind}: the proof holds" if fault is None else f"rejected: {fault}")
-    return 0 if fault is None else 1
+        error = f"it is about labels {', '.join(certificate.labels)}, the data have {', '.join(table.labels)}"
+    inputs.say(f"{certificate.kind}: the proof holds" if error is None else f"rejected: {error}")
+    return 0 if error is None else 1
 
 
 def _decide(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         inputs.output_file(arguments.out)
     table = inputs.load_dense(arguments)
-    from torchperc.theory.separability.decide import separability
+    from torchperc.theory import separability
 
     asked = {"bias": not arguments.no_bias, "num_classes": table.classes, "time_limit": arguments.time_limit}
     certificate = replace(separability(table.X, table.y, progress=True, **asked), labels=table.labels)

@@ -20,8 +20,7 @@ from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import LinearModel, Model
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
-from torchperc.theory.bounds import live_bracket
-from torchperc.theory.margins import weights_norm
+from torchperc.theory.weights import live_bracket, weights_norm
 
 Curve = npt.NDArray[np.float64]
 VALUES = {"error": "error in the epoch (%)", "mistakes": "mistakes in the epoch", "total": "mistakes so far"}
@@ -158,7 +157,7 @@ class BracketDisplay(style.Display):
     def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> BracketDisplay:
         """Draw the bracket of a run that started from zero weights, see :func:`bracket_by_epoch`.
 
-        ``gamma`` is γ*, where it is known, drawn as a line: ``max_margin(X, y, bias="counted").margin``.
+        ``gamma`` is γ*, where it is known, drawn as a line: ``max_margin(X, y, regularize_bias=True).margin``.
 
         Example:
             >>> import torchperc as tp

@@ -10,7 +10,8 @@ from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.subject import Subject
 from torchperc.reports.text import exact, number, plural
 from torchperc.rules.run import RuleResult
-from torchperc.theory.certificate import Certificate, Hyperplane
+from torchperc.theory.certificate import Certificate
+from torchperc.theory.verifier import Hyperplane
 
 _LISTED = 20  # features or rows that are listed one by one
 _SECONDS = 30.0  # that a proof may take
@@ -45,7 +46,7 @@ def margin_of_data(subject: Subject, proof: Certificate | str) -> float | None:
     if math.prod(subject.X.shape) > _MEASURED:
         return None
     bias_step = "none" if subject.bias_step == "none" else "unit"
-    return theory.max_margin(subject.X.cpu(), subject.y, bias="free", bias_step=bias_step).margin or None
+    return theory.max_margin(subject.X.cpu(), subject.y, regularize_bias=False, bias_step=bias_step).margin or None
 
 
 def verdict(subject: Subject, proof: Certificate | str, gamma: float | None) -> Section:
@@ -66,8 +67,8 @@ def verdict(subject: Subject, proof: Certificate | str, gamma: float | None) -> 
     if proof.witness is not None:
         blocks += _witness(subject, proof)
     if proof.kind != "undecided":
-        fault = proof.fault()
-        held = "it holds" if fault is None else f"it does NOT hold: {fault}"
+        error = proof.verification_error()
+        held = "it holds" if error is None else f"it does NOT hold: {error}"
         blocks.append(Text(f"verify() checked the proof again, in exact rational arithmetic: {held}."))
     return Section("Verdict and proof", blocks)
 
@@ -124,7 +125,7 @@ def bound(subject: Subject, proof: Certificate | str, own: float | None) -> tupl
         return None, [Text(f"{said} {made}." if made else said)]
     bias_step, K = subject.bias_step, subject.classes
     X, y = subject.X.cpu(), subject.y
-    gamma = theory.max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=K).margin
+    gamma = theory.max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=K).margin
     if gamma <= 0:
         return None, [Text("No bound: the largest margin is too small for floating point.")]
     R = theory.radius(X, bias_step=bias_step, num_classes=K)

@@ -39,7 +39,7 @@ from torchperc.sklearn.base import (
     sample_weights,
     weights_of,
 )
-from torchperc.theory.rates import largest_eigenvalue
+from torchperc.theory.learning_rate import largest_eigenvalue
 
 UPDATES = ("batch", "sample", "optimum")
 QUADRATIC_UP_TO = 1024  # features up to which batch descent on squares keeps their matrix, if samples are more

@@ -1,33 +1,18 @@
-"""What theory says of a run by rule: how many mistakes it makes at most, and between which bounds the margin lies."""
+"""Bounds on the mistakes of a run by rule, and bounds on the margin that a run gives."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from torchperc._checks import Data, as_tensor, check_int, check_labels, check_number
+from torchperc._checks import Data, check_int, check_labels, check_number
 from torchperc.nn import functional as tpf
-from torchperc.theory.margins import Points, class_count, max_margin, slacks_of, weights_of
-
-
-class Bracket(NamedTuple):
-    """Bounds of the largest margin with the bias counted: lower ≤ γ* ≤ upper.
-
-    Example:
-        >>> Bracket(0.1, 0.4).upper
-        0.4
-    """
-
-    lower: float
-    upper: float
-
-    @classmethod
-    def of(cls, slacks: Tensor, norm: float, moved: float, total: float) -> Bracket:
-        """Bounds min slack/‖w‖ and ‖w − w₀‖/Σ c; −∞ for zero weights, ∞ before the first mistake."""
-        return cls(float(slacks.min()) / norm if norm else -math.inf, moved / total if total else math.inf)
+from torchperc.theory.margins import max_margin, weights_and_labels, weights_of
+from torchperc.theory.points import Points, class_count
+from torchperc.theory.weights import Bracket, live_bracket
 
 
 def mistake_bound(
@@ -40,11 +25,11 @@ def mistake_bound(
     margin: float = 0.0,
     lr: float = 1.0,
 ) -> float:
-    """How many mistakes the rule makes at most from zero weights, over any number of passes in any order: (R/γ)².
+    """Return the maximum number of mistakes of the rule from zero weights, in any order: (R/γ)².
 
     With a required ``margin`` it is (R² + 2·margin/η)/γ²; with sample weights c it bounds (Σ c)²/Σ c². A run in several
     processes by ``distributed="mix"`` makes Σ μ·k ≤ (R/γ)², each of the k mistakes of a process in a pass counting its
-    mixing weight μ: :func:`mixed_mistakes`. γ is the largest margin with the bias *counted*: with the geometric one,
+    mixing weight μ: :func:`mixed_mistakes`. γ is the largest margin with a regularized bias: with the geometric one,
     which is larger, a run may make more mistakes than that. The proofs are in docs/concepts/theory.md.
 
     Args:
@@ -52,7 +37,7 @@ def mistake_bound(
         y: labels −1/+1, or class indices with ``num_classes``.
         bias_step: that of the run, see :func:`radius`.
         gamma: a margin that some weights reach, see :func:`margin`; by default the largest, which is that of
-            ``max_margin(X, y, bias="counted")``.
+            ``max_margin(X, y, regularize_bias=True)``.
         num_classes: K, or ``None`` for two classes by one score.
         margin: the margin y·s that the run required of every sample, ``RuleTrainer(margin=)``.
         lr: the learning rate η of the run, which matters with a required margin only.
@@ -66,51 +51,17 @@ def mistake_bound(
         (51.0, inf)
     """
     points = Points.of(X, bias_step)
-    check_labels(y, len(points.rows), class_count(num_classes))
+    check_labels(y, len(points), class_count(num_classes))
     margin, lr = check_number("margin", margin, at_least=0), check_number("lr", lr, above=0)
     if gamma is None:
-        gamma = max_margin(X, y, bias="counted", bias_step=bias_step, num_classes=num_classes).margin
+        gamma = max_margin(X, y, regularize_bias=True, bias_step=bias_step, num_classes=num_classes).margin
     if check_number("gamma", gamma) <= 0:
         return math.inf
     return (points.squared_radius(num_classes) + 2 * margin / lr) / gamma**2
 
 
-def structured_mistake_bound(squared_radii: Data, margins: Data, *, slack: float = 0.0) -> float:
-    """How many mistakes the rule makes at most on structured outputs from zero weights: (R² + slack)/γ², after Collins.
-
-    The joint features φ(x, y) of an input and an output, such as a sequence of tags, stand for whatever the rule adds
-    and takes away: every mistake moves the weights by φ(x, y) − φ(x, ŷ).
-
-    Args:
-        squared_radii: per sample a bound of ‖φ(x, y) − φ(x, y′)‖² over all outputs y′; R² is the largest.
-        margins: per sample u·φ(x, y) − max u·φ(x, y′) over y′ ≠ y, for one u of length 1; γ is the smallest.
-        slack: 2·m/η for a run that required a margin of at most m with the learning rate η.
-
-    Returns:
-        The bound; infinity if the smallest margin is not positive.
-
-    Example:
-        >>> structured_mistake_bound([8.0, 18.0], [1.5, 2.0])
-        8.0
-    """
-    radii, gaps = (
-        as_tensor(values, name).double() for values, name in ((squared_radii, "squared_radii"), (margins, "margins"))
-    )
-    if radii.dim() != 1 or radii.shape != gaps.shape or not len(radii):
-        raise ValueError(
-            f"squared_radii and margins need one number per sample, found {tuple(radii.shape)} and {tuple(gaps.shape)}"
-        )
-    for name, values in (("squared_radii", radii), ("margins", gaps)):
-        if not torch.isfinite(values).all():
-            raise ValueError(f"{name} holds {values[~torch.isfinite(values)][0].item()}; the numbers must be finite")
-    if radii.min() < 0:
-        raise ValueError(f"squared_radii holds {radii.min().item()}; squares are at least 0")
-    gamma = float(gaps.min())
-    return (float(radii.max()) + check_number("slack", slack, at_least=0)) / gamma**2 if gamma > 0 else math.inf
-
-
 def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
-    """Σ μ·k, which :func:`mistake_bound` bounds for a run by parameter mixing, from the coefficients of its log.
+    """Return Σ μ·k, which :func:`mistake_bound` bounds for a run by parameter mixing.
 
     Args:
         coefs: μ·c per mistake, c = η·y, as in ``result.log.coef`` of a run with ``distributed="mix"``.
@@ -126,7 +77,7 @@ def mixed_mistakes(coefs: Tensor, lr: float = 1.0) -> float:
 def inseparable_bound(
     X: Data, y: Data, weights: Any, gamma: float, *, bias_step: str = "unit", passes: int = 1
 ) -> float:
-    """How many mistakes the rule makes at most from zero weights in given passes over any data: ((R + D)/γ)².
+    """Return the maximum number of mistakes from zero weights on any data: ((R + D)/γ)².
 
     For a unit vector u and any γ > 0, d_n = max(0, γ − y_n·u·φ_n) is what sample n lacks of the margin γ, and
     D² = Σ d_n² over all presentations: ``passes`` times the sum over the samples. With K classes y·u·φ is the slack
@@ -145,12 +96,12 @@ def inseparable_bound(
         9.0
     """
     points = Points.of(X, bias_step)
-    weight, bias, slacks = slacks_of(weights, points, y)
+    weight, bias, target = weights_and_labels(weights, points, y)
     gamma = check_number("gamma", gamma, above=0)
-    length = points.length(weight, bias)
-    if not length:
+    norm = points.norm(weight, bias)
+    if not norm:
         raise ValueError("the weights are all zero, so they have no direction; give others to compare with")
-    lacking = (gamma - slacks / length).clamp(min=0)
+    lacking = (gamma - tpf.slacks(points.scores(weight, bias), target) / norm).clamp(min=0)
     squared = check_int("passes", passes, at_least=1) * float(lacking.square().sum())
     R = math.sqrt(points.squared_radius(None if len(weight) == 1 else len(weight)))
     return ((R + math.sqrt(squared)) / gamma) ** 2
@@ -159,9 +110,9 @@ def inseparable_bound(
 def bracket(
     net: Any, X: Data, y: Data, t: float, lr: float = 1.0, *, bias_step: str = "unit", start: Any = None
 ) -> Bracket:
-    """Between which bounds the largest margin γ* lies, after t mistakes of a run: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
+    """Return bounds on the largest margin after t mistakes: margin(w_t) ≤ γ* ≤ ‖w_t‖/(η·t).
 
-    γ* is that of :func:`max_margin` with ``bias="counted"``. The upper bound is half of the proof of
+    γ* is that of :func:`max_margin` with ``regularize_bias=True``. The upper bound is half of the proof of
     :func:`mistake_bound`; it holds for any order, and whatever counted as a mistake.
 
     Args:
@@ -183,34 +134,17 @@ def bracket(
         [0.185695, 0.299176]
     """
     points = Points.of(X, bias_step)
-    weight, bias, slacks = slacks_of(net, points, y)
+    weight, bias, target = weights_and_labels(net, points, y)
     before = (torch.zeros_like(weight), torch.zeros_like(bias)) if start is None else weights_of(start, weight.shape[1])
     if before[0].shape != weight.shape:
         raise ValueError(f"start has {len(before[0])} rows of weights and net {len(weight)}; they must be equal")
     total = check_number("lr", lr, above=0) * check_number("t", t, at_least=0)
-    moved = points.length(weight - before[0], bias - before[1])
-    return Bracket.of(slacks, points.length(weight, bias), moved, total)
-
-
-def live_bracket(scores: Tensor, y: Tensor, norm: float, total: float, *, moved: float | None = None) -> Bracket:
-    """The same as :func:`bracket` from what a run has at hand: min slack/‖w_t‖ and ‖w_t − w₀‖/Σ c.
-
-    Args:
-        scores: of the training samples under the weights w_t: (N,), or (N, K).
-        y: their labels −1/+1, or class indices.
-        norm: ‖w_t‖ in the space where the update happens.
-        total: Σ c over the mistakes so far, c = η·(sample weight); η·t if samples have no weights.
-        moved: ‖w_t − w₀‖; ``norm`` by default, as w₀ = 0.
-
-    Example:
-        >>> live_bracket(torch.tensor([-4.0, 2.0]), torch.tensor([-1, 1]), norm=5.0, total=10.0)
-        Bracket(lower=0.4, upper=0.5)
-    """
-    return Bracket.of(tpf.slacks(scores, y), norm, norm if moved is None else moved, total)
+    moved = points.norm(weight - before[0], bias - before[1])
+    return live_bracket(points.scores(weight, bias), target, points.norm(weight, bias), total, moved=moved)
 
 
 def wilson(successes: int, n: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of the fraction successes/n.
+    """Return Wilson's 95 % interval of the fraction successes/n.
 
     Example:
         >>> tuple(round(bound, 4) for bound in wilson(585, 1000))

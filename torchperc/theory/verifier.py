@@ -6,16 +6,16 @@ The file runs by itself too (``python verifier.py …``): it needs neither torch
 nothing with the solver that found the certificate. A float is a rational number n/2ᵏ, so every sum below is a sum of
 Python integers and nothing is ever rounded. Exit code 0: the proof holds; 1: it does not; 2: the input cannot be read.
 
-What is checked. Every sample i of class yᵢ and every other class k give one row zᵢₖ = φ(xᵢ, yᵢ) − φ(xᵢ, k), where
+What is checked. Each sample i of class yᵢ and each other class k give one row zᵢₖ = φ(xᵢ, yᵢ) − φ(xᵢ, k), where
 φ(x, k) puts (x, 1), or x without a bias, in block k of K; with labels −1/+1 the row is yᵢ·(xᵢ, 1). The blocks of a row
-sum to 0, so the first is given by the others and left out where rows are added up.
+sum to 0, so the first is determined by the others and left out where rows are added up.
 
-- A hyperplane w: z·w for every row; the least of these, and how many are positive, must be what the certificate says.
+- A hyperplane w: z·w for each row; the smallest of these, and how many are positive, must be what the certificate says.
 - A witness a > 0 on some rows: Σ a·z = 0. By Gordan's theorem no w has z·w > 0 for all rows, as 0 = Σ a·(z·w) > 0.
 - That no w has z·w ≥ 0 for all rows and > 0 for one either. Such a w is 0 on the rows of the witness. A further sum
   Σ b·z + Σ c·z = 0, with b > 0 on new rows and c of any sign on rows on which w is 0 already, makes it 0 on the new
   rows too. If all these rows have the rank of all rows there are, w is 0 on all. Their rank is bounded from below
-  modulo a prime, that of all rows from above by independent vectors n with z·n = 0 for every row.
+  modulo a prime, that of all rows from above by independent vectors n with z·n = 0 for each row.
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ import math
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 FORMAT = "torchperc separability certificate"
 VERSION = 1
 KINDS = ("separable", "weakly separable", "not separable", "undecided")
-PRIME = 2**61 - 1  # rank modulo a prime never exceeds the rank
+PRIME = 2**61 - 1  # the rank modulo a prime never exceeds the rank
 
 Row = tuple[Sequence[float], int]
 """A sample's features and its class, counted from 0; −1/+1 are the classes 0 and 1."""
@@ -46,11 +48,132 @@ class RejectedError(Exception):
     """The certificate proves nothing about these data; the message says why."""
 
 
-# --- numbers as text ----------------------------------------------------------------------------------------------
+# --- what a certificate claims ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Hyperplane:
+    """A separating hyperplane in rational numbers.
+
+    ``weight`` has one row for labels −1/+1, else one per class. ``least`` is the smallest y·s of all samples, the
+    smallest s_y − s_k with many classes; 0 if it separates weakly. ``squared_margin`` = least²/‖w‖² is the square of
+    the geometric margin, which is rational while the margin need not be. ``positive`` counts how many of the N·(K − 1)
+    comparisons of a sample's class with another are positive.
+
+    Example:
+        >>> import torchperc as tp
+        >>> plane = tp.theory.separability([[0], [4]], [-1, 1]).hyperplane
+        >>> plane.weight, plane.bias, plane.least, plane.margin
+        (((Fraction(1, 1),),), (Fraction(-2, 1),), Fraction(2, 1), 2.0)
+    """
+
+    weight: tuple[tuple[Fraction, ...], ...]
+    bias: tuple[Fraction, ...] | None
+    least: Fraction = Fraction(0)
+    squared_margin: Fraction = Fraction(0)
+    positive: int = 0
+
+    @property
+    def margin(self) -> float:
+        """The geometric margin (free bias): the distance of the nearest sample from the hyperplane, min y·s/‖w‖."""
+        value = self.squared_margin
+        half = (value.numerator.bit_length() - value.denominator.bit_length()) // 2
+        return math.ldexp(math.sqrt(value / Fraction(4) ** half), half)
+
+    @cached_property
+    def integers(self) -> tuple[list[list[int]], int]:
+        """The weights of each unit, its bias last (0 if there is none), as integers over one denominator."""
+        bias = self.bias or (Fraction(0),) * len(self.weight)
+        units = [(*weight, offset) for weight, offset in zip(self.weight, bias, strict=True)]
+        common = math.lcm(*(value.denominator for unit in units for value in unit))
+        return [[int(value * common) for value in unit] for unit in units], common
+
+    def tensors(self) -> Any:
+        """Return weight (1, d) or (K, d) and bias in float64, as a net takes them; rounded if they have more bits."""
+        import torch
+
+        weight = torch.tensor([[float(value) for value in row] for row in self.weight], dtype=torch.float64)
+        bias = self.bias
+        return weight, None if bias is None else torch.tensor([float(value) for value in bias], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Proof that no hyperplane separates strictly: Σ α·z = 0 with α > 0 and Σ α = 1, for some rows z (Gordan).
+
+    With labels −1/+1 the row of sample i is y·(x, 1), so the two classes' parts of the sum are one point of both convex
+    hulls. With K classes a row φ(x, y) − φ(x, k) belongs to a sample and another class k.
+
+    Args:
+        samples: the sample of each row, from 0.
+        rivals: the other class of each row, from 0; labels −1 and +1 are the classes 0 and 1.
+        weights: the integers that α is proportional to.
+        further: further sums, positive on new rows and of any sign on those of earlier sums; any weak separator is
+            zero on these rows.
+        null: vectors orthogonal to all rows. If not None, the rows of the sums span all rows, so that there is no weak
+            separator either, see :attr:`Claim.weak`.
+
+    Example:
+        >>> import torchperc as tp
+        >>> tp.theory.separability(*tp.data.gate("XOR")).witness.alpha
+        (Fraction(1, 4), Fraction(1, 4), Fraction(1, 4), Fraction(1, 4))
+    """
+
+    samples: tuple[int, ...]
+    rivals: tuple[int, ...]
+    weights: tuple[int, ...]
+    further: tuple[Witness, ...] = ()
+    null: tuple[Hyperplane, ...] | None = None
+
+    @property
+    def alpha(self) -> tuple[Fraction, ...]:
+        """α of each row."""
+        return tuple(Fraction(weight, sum(self.weights)) for weight in self.weights)
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """Sample and other class of each row."""
+        return list(zip(self.samples, self.rivals, strict=True))
+
+    @property
+    def all_rows(self) -> set[tuple[int, int]]:
+        """The rows of this sum and of all further ones."""
+        return {row for part in (self, *self.further) for row in part.rows}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a certificate says: about which data, of which kind, with which evidence."""
+
+    kind: str
+    samples: int
+    features: int
+    labels: tuple[str, ...]  # names of the classes, in the order of their codes
+    signs: bool  # whether the codes are −1/+1; otherwise 0 … K−1
+    bias: bool  # whether hyperplanes may lie off the origin
+    digest: str  # of the data, see Digest
+    hyperplane: Hyperplane | None = None
+    witness: Witness | None = None
+    reason: str = ""
+
+    @property
+    def separable(self) -> bool | None:
+        """True, False, or None if that was not decided. Weakly separable is not separable."""
+        return {"separable": True, "undecided": None}.get(self.kind, False)
+
+    @property
+    def weak(self) -> bool | None:
+        """Whether some hyperplane has y·s ≥ 0 for each sample and > 0 for one; None if that was not decided."""
+        if self.hyperplane is not None:
+            return True
+        return False if self.witness is not None and self.witness.null is not None else None
+
+
+# --- reading a certificate ----------------------------------------------------------------------------------------
 
 
 def write_number(value: Fraction | int) -> str:
-    """A rational number as text: ``"-3/2"``; integers of more than 64 bits in base 16, which has no limit of length.
+    """Return a rational number as text: ``"-3/2"``; integers of more than 64 bits in base 16, of any length.
 
     Example:
         >>> write_number(Fraction(-3, 2)), write_number(2**70)
@@ -62,7 +185,7 @@ def write_number(value: Fraction | int) -> str:
 
 
 def read_number(text: object) -> Fraction:
-    """The inverse of :func:`write_number`."""
+    """Inverse of :func:`write_number`."""
     top, slash, below = _text(text).partition("/")
     return Fraction(_integer(top), _integer(below) if slash else 1)
 
@@ -71,66 +194,19 @@ def _integer(text: str) -> int:
     digits = text.removeprefix("-")
     if digits.startswith("0x"):
         return int(text, 16)
-    _demand(digits.isascii() and digits.isdigit() and len(digits) <= 20, f"{text[:40]!r} is not an integer")
+    _require(digits.isascii() and digits.isdigit() and len(digits) <= 20, f"{text[:40]!r} is not an integer")
     return int(text)
 
 
-# --- what a certificate claims ------------------------------------------------------------------------------------
-
-
-class Plane(NamedTuple):
-    """Weights and biases of every class as integers over one denominator, and what is claimed of them."""
-
-    weight: tuple[tuple[int, ...], ...]
-    bias: tuple[int, ...]
-    denominator: int
-    least: Fraction = Fraction(0)
-    squared_margin: Fraction = Fraction(0)
-    positive: int = 0
-
-
-class Sum(NamedTuple):
-    """Integers on some rows (sample, other class) that are to sum to zero: Σ a·z = 0."""
-
-    rows: tuple[tuple[int, int], ...]
-    weights: tuple[int, ...]
-
-
-class Witness(NamedTuple):
-    """A sum with a > 0, and, if ``null`` is not None, further ones that prove that nothing separates weakly either."""
-
-    sums: tuple[Sum, ...]
-    null: tuple[Plane, ...] | None
-
-    @property
-    def rows(self) -> set[tuple[int, int]]:
-        """The rows of all sums."""
-        return {row for part in self.sums for row in part.rows}
-
-
-class Claim(NamedTuple):
-    """A certificate in numbers."""
-
-    kind: str
-    samples: int
-    features: int
-    labels: tuple[str, ...]
-    signs: bool
-    bias: bool
-    digest: str
-    plane: Plane | None
-    witness: Witness | None
-
-
 def checksum(content: dict[str, Any]) -> str:
-    """Digest of all entries of a certificate but the checksum itself."""
+    """Return the digest of all entries of a certificate but the checksum itself."""
     rest = {name: value for name, value in content.items() if name != "checksum"}
     text = json.dumps(rest, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def read_certificate(path: str | Path) -> dict[str, Any]:
-    """The content of a certificate file, unchecked but for its being a certificate of a version known here."""
+    """Return the content of a certificate file; only its format and version are checked."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -145,77 +221,76 @@ def read_certificate(path: str | Path) -> dict[str, Any]:
 
 
 def parse(content: dict[str, Any]) -> Claim:
-    """The claim of a certificate; :class:`RejectedError` if it is damaged or inconsistent."""
+    """Return the claim of a certificate; :class:`RejectedError` if it is damaged or inconsistent."""
     if content.get("checksum") != checksum(content):
         raise RejectedError("the certificate was changed after it was written: its checksum does not match")
     try:
         return _claim(content)
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
+    except KeyError as error:
+        raise RejectedError(f"the certificate has no entry {error}") from None
+    except (TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
         raise RejectedError(f"the certificate is inconsistent: {error!r}") from None
 
 
 def _claim(content: dict[str, Any]) -> Claim:
-    _demand(isinstance(content["labels"], list), "labels must be a list")
+    _require(isinstance(content["labels"], list), "labels must be a list")
     labels = tuple(_text(label) for label in content["labels"])
     signs, bias = content["signs"], content["bias"]
-    _demand(type(signs) is type(bias) is bool, f"signs {signs!r} and bias {bias!r} must be true or false")
+    _require(type(signs) is type(bias) is bool, f"signs {signs!r} and bias {bias!r} must be true or false")
     samples, features = _count(content["samples"], 1), _count(content["features"], 1)
-    _demand(len(set(labels)) == len(labels) >= 2, "labels must be two or more different names")
-    _demand(not signs or len(labels) == 2, "signs are two labels")
-    _demand(content["kind"] in KINDS, f"kind {content['kind']!r} is unknown")
-    _text(content["reason"])
-    sizes = (1 if signs else len(labels), features, bias)
-    plane = None if content["hyperplane"] is None else _plane(content["hyperplane"], *sizes)
-    witness = None if content["witness"] is None else _witness(content["witness"], samples, len(labels), *sizes)
+    _require(len(set(labels)) == len(labels) >= 2, "labels must be two or more different names")
+    _require(not signs or len(labels) == 2, "signs are two labels")
+    _require(content["kind"] in KINDS, f"kind {content['kind']!r} is unknown")
+    shape = (1 if signs else len(labels), features, bias)
+    plane = None if content["hyperplane"] is None else _hyperplane(content["hyperplane"], *shape)
+    witness = None if content["witness"] is None else _witness(content["witness"], samples, len(labels), *shape)
     given = (plane is not None, witness is not None)
     needed = {"separable": (True, False), "weakly separable": (True, True), "not separable": (False, True)}
-    _demand(given == needed.get(content["kind"], (False, False)), f"{content['kind']} has other evidence")
-    return Claim(content["kind"], samples, features, labels, signs, bias, _text(content["data"]), plane, witness)
+    _require(given == needed.get(content["kind"], (False, False)), f"{content['kind']} has other evidence")
+    digest, reason = _text(content["data"]), _text(content["reason"])
+    return Claim(content["kind"], samples, features, labels, signs, bias, digest, plane, witness, reason)
 
 
-def _plane(content: dict[str, Any], units: int, features: int, bias: bool) -> Plane:
-    weight = [[read_number(value) for value in row] for row in content["weight"]]
-    offset = [read_number(value) for value in content["bias"]] if bias else [Fraction(0)] * units
-    _demand(len(weight) == units and all(len(row) == features for row in weight), "weights of another shape")
-    _demand(len(offset) == units and (bias or content["bias"] is None), "biases of another shape")
+def _hyperplane(content: dict[str, Any], units: int, features: int, bias: bool) -> Hyperplane:
+    null = _null_vector(content, units, features, bias)
     least, squared = read_number(content["least"]), read_number(content["squared_margin"])
-    return as_plane(weight, offset)._replace(
-        least=least, squared_margin=squared, positive=_count(content["positive"], 0)
-    )
+    return Hyperplane(null.weight, null.bias, least, squared, _count(content["positive"], 0))
 
 
-def as_plane(weight: Sequence[Sequence[Fraction]], bias: Sequence[Fraction]) -> Plane:
-    """Rational weights as integers over their common denominator."""
-    common = math.lcm(*(value.denominator for row in (*weight, bias) for value in row))
-    *rows, offsets = (tuple(int(value * common) for value in row) for row in (*weight, bias))
-    return Plane(tuple(rows), offsets, common)
+def _null_vector(content: dict[str, Any], units: int, features: int, bias: bool) -> Hyperplane:
+    weight = tuple(tuple(read_number(value) for value in row) for row in content["weight"])
+    offset = tuple(read_number(value) for value in content["bias"]) if bias else None
+    _require(len(weight) == units and all(len(row) == features for row in weight), "weights of another shape")
+    _require(len(offset) == units if offset else content["bias"] is None, "biases of another shape")
+    return Hyperplane(weight, offset)
 
 
 def _witness(content: dict[str, Any], samples: int, classes: int, units: int, features: int, bias: bool) -> Witness:
     sums = tuple(_sum(part, samples, classes) for part in (content, *content["further"]))
     known: set[tuple[int, int]] = set()
     for part in sums:
-        fresh = [weight for row, weight in zip(part.rows, part.weights, strict=True) if row not in known]
-        _demand(bool(fresh) and all(weight > 0 for weight in fresh), "a witness has weights above 0 on its own rows")
+        new = [weight for row, weight in zip(part.rows, part.weights, strict=True) if row not in known]
+        _require(bool(new) and all(weight > 0 for weight in new), "a witness has weights above 0 on its own rows")
         known.update(part.rows)
+    first, *further = sums
     if content["null"] is None:
-        _demand(len(sums) == 1, "further sums prove nothing by themselves")
-        return Witness(sums, None)
-    nothing = {"least": "0", "squared_margin": "0", "positive": 0}
-    return Witness(sums, tuple(_plane({**entry, **nothing}, units, features, bias) for entry in content["null"]))
+        _require(not further, "further sums prove nothing by themselves")
+        return first
+    null = tuple(_null_vector(entry, units, features, bias) for entry in content["null"])
+    return Witness(first.samples, first.rivals, first.weights, tuple(further), null)
 
 
-def _sum(content: dict[str, Any], samples: int, classes: int) -> Sum:
-    rows = tuple((_count(i, 0), _count(k, 0)) for i, k in zip(content["samples"], content["rivals"], strict=True))
+def _sum(content: dict[str, Any], samples: int, classes: int) -> Witness:
+    rows = [(_count(i, 0), _count(k, 0)) for i, k in zip(content["samples"], content["rivals"], strict=True)]
     weights = tuple(_integer(_text(value)) for value in content["weights"])
-    _demand(len(weights) == len(rows) == len(set(rows)) > 0, "a witness has one weight per row, and no row twice")
-    _demand(all(i < samples and k < classes for i, k in rows), "a witness of samples or classes that are not there")
-    _demand(sum(weights) == _integer(_text(content["total"])), "the weights of the witness have another sum")
-    return Sum(rows, weights)
+    _require(len(weights) == len(rows) == len(set(rows)) > 0, "a witness has one weight per row, and no row twice")
+    _require(all(i < samples and k < classes for i, k in rows), "a witness of samples or classes that do not exist")
+    _require(sum(weights) == _integer(_text(content["total"])), "the weights of the witness have another sum")
+    return Witness(tuple(i for i, _ in rows), tuple(k for _, k in rows), weights)
 
 
 def _text(value: object) -> str:
-    _demand(isinstance(value, str), f"{value!r} is not text")
+    _require(isinstance(value, str), f"{value!r} is not text")
     return str(value)
 
 
@@ -225,7 +300,7 @@ def _count(value: object, least: int) -> int:
     return value
 
 
-def _demand(holds: bool, otherwise: str) -> None:
+def _require(holds: bool, otherwise: str) -> None:
     if not holds:
         raise ValueError(otherwise)
 
@@ -234,62 +309,59 @@ def _demand(holds: bool, otherwise: str) -> None:
 
 
 def integers(values: Sequence[float]) -> tuple[list[int], int]:
-    """Floats as integers over one power of two."""
+    """Return floats as integers over one power of two."""
     ratios = [float(value).as_integer_ratio() for value in values]
     common = max(below for _, below in ratios)
     return [top * (common // below) for top, below in ratios], common
 
 
-def slacks(values: Sequence[float], own: int, plane: Plane) -> tuple[list[int], int]:
-    """z·w of all rows of one sample, in the order of the other classes, as integers over one positive denominator.
+def functional_margins(values: Sequence[float], label: int, plane: Hyperplane) -> tuple[list[int], int]:
+    """Return z·w of all rows of a sample, by other class, as integers over one positive denominator.
 
-    With labels −1/+1 the plane has one unit and z·w = y·(w·x + b); with K classes it is s_y − s_k.
+    With labels −1/+1 the hyperplane has one unit and z·w = y·(w·x + b); with K classes it is s_y − s_k.
     """
     entries, common = integers(values)
-    scores = [
-        sum(w * x for w, x in zip(weight, entries, strict=True) if x) + bias * common
-        for weight, bias in zip(plane.weight, plane.bias, strict=True)
-    ]
-    common *= plane.denominator
+    units, denominator = plane.integers
+    scores = [sum(w * x for w, x in zip(unit, entries, strict=False) if x) + unit[-1] * common for unit in units]
     if len(scores) == 1:
-        return [scores[0] if own else -scores[0]], common
-    return [scores[own] - score for k, score in enumerate(scores) if k != own], common
+        return [scores[0] if label else -scores[0]], common * denominator
+    return [scores[label] - score for k, score in enumerate(scores) if k != label], common * denominator
 
 
-def squared_margin(plane: Plane, least: Fraction) -> Fraction:
-    """(least z·w)²/‖w‖², the square of the geometric margin, a rational number; biases are no part of ‖w‖."""
+def squared_margin(plane: Hyperplane, least: Fraction) -> Fraction:
+    """Return (least z·w)²/‖w‖², the squared geometric margin, a rational number; ‖w‖ has no biases in it."""
     squares = sum(value * value for row in plane.weight for value in row)
-    return least * least * plane.denominator**2 / squares if squares else Fraction(0)
+    return least * least / squares if squares else Fraction(0)
 
 
 def row_vector(row: Row, rival: int, classes: int, bias: bool) -> tuple[list[int], int]:
-    """z of one sample and one other class, without the block of class 0, as integers over a power of two.
+    """Return z of one sample and one other class, without the block of class 0, as integers over a power of two.
 
     Example:
         >>> row_vector(([0.5, 1.0], 0), 1, 2, True)
         ([-1, -2, -2], 2)
     """
-    values, own = row
+    values, label = row
     entries, below = integers([*values, 1.0] if bias else values)
     blocks = [[0] * len(entries) for _ in range(classes)]
-    blocks[own], blocks[rival] = entries, [-entry for entry in entries]
+    blocks[label], blocks[rival] = entries, [-entry for entry in entries]
     return [entry for block in blocks[1:] for entry in block], below
 
 
-def null_vector(plane: Plane, bias: bool) -> list[int]:
-    """The numbers of a plane in the order of :func:`row_vector`; those of class 0 taken off the others."""
-    units = [[*weight, *[offset] * bias] for weight, offset in zip(plane.weight, plane.bias, strict=True)]
+def null_vector(plane: Hyperplane, bias: bool) -> list[int]:
+    """Return the numbers of a hyperplane in the order of :func:`row_vector`, those of class 0 subtracted."""
+    units = [unit if bias else unit[:-1] for unit in plane.integers[0]]
     if len(units) == 1:
         return units[0]
     return [a - b for unit in units[1:] for a, b in zip(unit, units[0], strict=True)]
 
 
-def combination(part: Sum, rows: dict[int, Row], classes: int, bias: bool) -> list[int]:
-    """Σ a·z, times a power of two."""
-    vectors = [row_vector(rows[i], rival, classes, bias) for i, rival in part.rows]
+def combination(witness: Witness, rows: dict[int, Row], classes: int, bias: bool) -> list[int]:
+    """Return Σ a·z of a witness without its further sums, times a power of two."""
+    vectors = [row_vector(rows[i], rival, classes, bias) for i, rival in witness.rows]
     common = max(below for _, below in vectors)
     total = [0] * len(vectors[0][0])
-    for (vector, below), weight in zip(vectors, part.weights, strict=True):
+    for (vector, below), weight in zip(vectors, witness.weights, strict=True):
         factor = weight * (common // below)
         for j, entry in enumerate(vector):
             if entry:
@@ -298,7 +370,7 @@ def combination(part: Sum, rows: dict[int, Row], classes: int, bias: bool) -> li
 
 
 def rank(rows: Iterable[Sequence[int]]) -> int:
-    """Rank of integer vectors modulo a prime, which is at most their rank."""
+    """Return the rank of integer vectors modulo a prime, which is at most their rank."""
     kept: list[tuple[int, list[int]]] = []  # pivot, and a row that is 1 there and 0 at the earlier pivots
     for given in rows:
         row = [value % PRIME for value in given]
@@ -333,17 +405,17 @@ class Digest:
         self.samples = 0
         self.counts, self.columns, self.values, self.labels = (hashlib.blake2b(digest_size=32) for _ in range(4))
 
-    def add(self, values: Sequence[float], own: int) -> None:
-        """The next sample."""
+    def add(self, values: Sequence[float], label: int) -> None:
+        """Add the next sample and its class."""
         columns = [j for j, value in enumerate(values) if value]
         self.samples += 1
         self.counts.update(struct.pack("<q", len(columns)))
         self.columns.update(struct.pack(f"<{len(columns)}I", *columns))
         self.values.update(struct.pack(f"<{len(columns)}d", *(values[j] for j in columns)))
-        self.labels.update(struct.pack("<q", own))
+        self.labels.update(struct.pack("<q", label))
 
     def text(self, features: int) -> str:
-        """The digest of all samples so far."""
+        """Return the digest of all samples so far."""
         whole = hashlib.blake2b(f"{self.samples}x{features}".encode(), digest_size=32)
         for part in (self.counts, self.columns, self.values, self.labels):
             whole.update(part.digest())
@@ -351,7 +423,7 @@ class Digest:
 
 
 def read_rows(path: str | Path, claim: Claim, target: str | None = None) -> Iterator[Row]:
-    """The samples of a CSV file, one after the other, with the classes that the certificate gives their labels."""
+    """Yield the samples of a CSV file, with the classes that the certificate gives their labels."""
     lines = _lines(Path(path))
     first = next(lines)
     header = _is_header(first[1], target)
@@ -430,37 +502,35 @@ def examine(claim: Claim, rows: Iterable[Row]) -> None:
     if claim.kind == "undecided":
         raise RejectedError("the certificate says that the question was not decided; it proves nothing")
     digest, least, positive = Digest(), None, 0
-    needed = {i for i, _ in claim.witness.rows} if claim.witness else set()
+    needed = {i for i, _ in claim.witness.all_rows} if claim.witness else set()
     kept: dict[int, Row] = {}
-    for index, (values, own) in enumerate(rows):
+    for index, (values, label) in enumerate(rows):
         if len(values) != claim.features:
             raise RejectedError(f"the data have {len(values)} features, the certificate has {claim.features}")
-        digest.add(values, own)
-        if claim.plane:
-            tops, below = slacks(values, own, claim.plane)
+        digest.add(values, label)
+        if claim.hyperplane:
+            tops, below = functional_margins(values, label, claim.hyperplane)
             positive += sum(top > 0 for top in tops)
             lowest = Fraction(min(tops), below)
             least = lowest if least is None else min(least, lowest)
         for null in (claim.witness and claim.witness.null) or ():
-            if any(slacks(values, own, null)[0]):
+            if any(functional_margins(values, label, null)[0]):
                 raise RejectedError(f"the witness does not span: sample {index} has a part outside")
         if index in needed:
-            kept[index] = (list(values), own)
+            kept[index] = (list(values), label)
     if digest.samples != claim.samples or digest.text(claim.features) != claim.digest:
         raise RejectedError("the certificate is about other data")
-    if least is not None:
-        check_plane(claim, least, positive)
+    if claim.hyperplane and least is not None:
+        check_hyperplane(claim.hyperplane, claim.kind, least, positive)
     check_witness(claim, kept)
 
 
-def check_plane(claim: Claim, least: Fraction, positive: int) -> None:
-    """Raise :class:`RejectedError` unless the least z·w and the number of positive ones are as claimed."""
-    plane = claim.plane
-    assert plane is not None
-    if least < 0 or positive == 0 or (least == 0 and claim.kind == "separable"):
-        raise RejectedError(f"the hyperplane does not separate: the least y·s is {write_number(least)}")
+def check_hyperplane(plane: Hyperplane, kind: str, least: Fraction, positive: int) -> None:
+    """Raise :class:`RejectedError` unless the smallest z·w and the number of positive ones are as claimed."""
+    if least < 0 or positive == 0 or (least == 0 and kind == "separable"):
+        raise RejectedError(f"the hyperplane does not separate: the smallest y·s is {write_number(least)}")
     if (least, positive) != (plane.least, plane.positive) or plane.squared_margin != squared_margin(plane, least):
-        raise RejectedError(f"the margin is not the certificate's: the least y·s is {write_number(least)}")
+        raise RejectedError(f"the margin is not the certificate's: the smallest y·s is {write_number(least)}")
 
 
 def check_witness(claim: Claim, rows: dict[int, Row]) -> None:
@@ -468,13 +538,13 @@ def check_witness(claim: Claim, rows: dict[int, Row]) -> None:
     witness, classes = claim.witness, len(claim.labels)
     if witness is None:
         return
-    if any(rows[i][1] == rival for i, rival in witness.rows):
+    if any(rows[i][1] == rival for i, rival in witness.all_rows):
         raise RejectedError("the witness compares a sample with its own class")
-    if any(any(combination(part, rows, classes, claim.bias)) for part in witness.sums):
+    if any(any(combination(part, rows, classes, claim.bias)) for part in (witness, *witness.further)):
         raise RejectedError("the witness does not sum to zero")
     if witness.null is not None:
         dimension = (classes - 1) * (claim.features + claim.bias)
-        inside = rank(row_vector(rows[i], rival, classes, claim.bias)[0] for i, rival in witness.rows)
+        inside = rank(row_vector(rows[i], rival, classes, claim.bias)[0] for i, rival in witness.all_rows)
         outside = rank(null_vector(plane, claim.bias) for plane in witness.null)
         if inside + outside < dimension or outside < len(witness.null):
             raise RejectedError(f"the witness does not span: rank {inside} and {outside} in {dimension} dimensions")

@@ -25,7 +25,7 @@ from torchperc.rules.run import RuleResult
 from torchperc.rules.trainer import RuleTrainer
 from torchperc.samples import convert
 from torchperc.samples.mapped import chunked, is_chunked
-from torchperc.theory.rates import auto_lr
+from torchperc.theory.learning_rate import auto_lr
 
 if TYPE_CHECKING:
     from torchperc.reports.subject import Curves

@@ -16,8 +16,7 @@ from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, two_features
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.problem import Problem, Weights
 from torchperc.rules.run import RuleResult
-from torchperc.theory.bounds import live_bracket
-from torchperc.theory.margins import weights_norm
+from torchperc.theory.weights import live_bracket, weights_norm
 
 ENDINGS = ("SEPARATED", "CYCLING", "BUDGET")
 MOST_MISTAKES = 20_000

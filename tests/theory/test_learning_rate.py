@@ -10,7 +10,7 @@ from scipy.sparse import csr_array, diags_array
 
 import torchperc as tp
 from torchperc.nn import functional as tpf
-from torchperc.theory.rates import auto_lr, largest_eigenvalue, rate_warning, step_limit
+from torchperc.theory.learning_rate import auto_lr, largest_eigenvalue, rate_warning, step_limit
 
 
 def data(seed, count=30, width=4, classes=None):

@@ -1,4 +1,4 @@
-"""How large a learning rate gradient descent bears: 2/L, where L bounds the curvature of the loss.
+"""The learning rate below which gradient descent converges: 2/L, where L bounds the curvature of the loss.
 
 With φ = (x, 1) and λmax the largest eigenvalue of mean φ·φᵀ, the curvature of the mean loss is at most L = h·λmax,
 where h bounds the second derivative of the loss in the score, see :func:`torchperc.nn.derivatives.curvature_bound`.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torchperc._checks import Data, check_bool, check_choice, check_int, check_number, is_sparse
 from torchperc.nn import heads as tph
 from torchperc.nn.derivatives import curvature_bound
-from torchperc.theory.margins import Points, class_count
+from torchperc.theory.points import Points, class_count
 
 REDUCTIONS = ("mean", "sum")
 _DIRECT = 2000  # the smaller side of X up to which all eigenvalues of a Gram matrix are computed
@@ -34,7 +34,7 @@ def step_limit(
     reduction: str = "mean",
     batch_size: int | str = "full",
 ) -> float:
-    """The limit 2/L of a head's loss under a linear net; infinity for the perceptron, whose loss has no curvature.
+    """Return the limit 2/L of a head's loss under a linear net; infinity for the perceptron.
 
     Args:
         head: a head, or its name, see :func:`torchperc.heads.head`.
@@ -50,26 +50,26 @@ def step_limit(
         (inf, 2.0)
     """
     code = tph.loss_code(tph.head(head) if isinstance(head, str) else head)
-    bend = curvature_bound(code[0], class_count(num_classes) or 1)
+    second_derivative = curvature_bound(code[0], class_count(num_classes) or 1)
     points = _points(X, bias)
     check_choice("reduction", reduction, REDUCTIONS)
-    smallest = largest = len(points.rows)
+    smallest = largest = len(points)
     if isinstance(batch_size, str):
         check_choice("batch_size", batch_size, ("full",))
     else:  # the smallest batch is the last
         largest = min(check_int("batch_size", batch_size, at_least=1), largest)
         smallest = smallest % largest or largest
-    if not bend:
+    if not second_derivative:
         return math.inf
     curvature = longest = points.squared_radius(None)
     if largest > 1:
-        total = len(points.rows) * _largest(points)
+        total = len(points) * _largest(points)
         curvature = min(longest, total / smallest) if reduction == "mean" else min(largest * longest, total)
-    return 2 / (bend * curvature) if curvature else math.inf
+    return 2 / (second_derivative * curvature) if curvature else math.inf
 
 
 def auto_lr(head: tph.Head | str, X: Data, **options: Any) -> float:
-    """A learning rate that is never too large: 1/L, half of :func:`step_limit`, whose options it has.
+    """Return a learning rate that is never too large: 1/L, half of :func:`step_limit`.
 
     A step of 1/L lowers a loss of curvature at most L by at least ‖gradient‖²/(2L), the most that can be promised for
     any learning rate. Where there is no limit, as for the perceptron, it is 1: from zero weights the perceptron's
@@ -85,7 +85,7 @@ def auto_lr(head: tph.Head | str, X: Data, **options: Any) -> float:
 
 
 def rate_warning(lr: float, head: tph.Head | str, X: Data, **options: Any) -> str | None:
-    """A warning if a learning rate is above :func:`step_limit`, whose options it has; ``None`` if it is not.
+    """Return a warning if a learning rate is above :func:`step_limit`; ``None`` if it is not.
 
     Example:
         >>> rate_warning(3, "lms", [[1.0], [-1.0]])
@@ -104,13 +104,11 @@ def rate_warning(lr: float, head: tph.Head | str, X: Data, **options: Any) -> st
 
 
 def largest_eigenvalue(X: Data, *, bias: bool = True) -> float:
-    """λmax of mean φ·φᵀ, φ = (x, 1) or x, from above: the curvature of LMS.
+    """Return an upper bound on λmax of mean φ·φᵀ, φ = (x, 1) or x: the curvature of LMS.
 
-    Up to 2000 features or samples it is found by a direct method and raised by 10⁻¹² of itself, more than rounding can
-    have taken away. Beyond that it is the value θ that Lanczos' iteration comes to plus the length of its residual,
-    which is not below the eigenvalue next to θ; that this is the largest one holds but for a random start at right
-    angles to it. It is never above mean ‖φ‖², the sum of all eigenvalues, which is also the answer if the iteration
-    does not converge.
+    Up to 2000 features or samples it is computed by a direct method and raised by 10⁻¹² of itself, more than its
+    rounding error. Beyond that it is an upper bound with probability one (Lanczos plus residual norm), and never above
+    mean ‖φ‖², the sum of all eigenvalues, which is the answer if Lanczos does not converge.
 
     Example:
         >>> round(largest_eigenvalue([[1.0], [-1.0]]), 9), round(largest_eigenvalue([[3, 4]], bias=False), 9)
@@ -124,7 +122,7 @@ def _points(X: Data, bias: bool) -> Points:
 
 
 def _largest(points: Points) -> float:
-    small = min(len(points.rows), points.rows.n_features) <= _DIRECT
+    small = min(len(points), points.X.shape[1]) <= _DIRECT
     value = (_by_gram if small else _by_lanczos)(points.X, points.bias_scale)
     return min(value, float(points.squared_norms.mean()) + points.bias_scale) * (1 + _ROUNDING)
 

@@ -1,1 +1,0 @@
-from .decide import separability as separability
