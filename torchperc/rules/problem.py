@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from torchperc.rules.decision import PerceptronRule, RoundingBound, decide_exact
 from torchperc.rules.models import LinearModel, Model
 from torchperc.samples.dense import Samples, compilable
 from torchperc.samples.mapped import as_samples
+from torchperc.theory.weights import column_major, weights_norm
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 CLASSIC = PerceptronRule()
@@ -295,8 +295,7 @@ class Problem:
 
     def norm(self, weights: Weights) -> float:
         """Return √(‖w‖² + b²/β): a bias step of β is a constant feature of √β."""
-        squares, more = (float(np.square(_transposed(values)).sum()) for values in weights)
-        return math.sqrt(squares + (more / self.bias_step if self.bias_step else 0.0))
+        return weights_norm(*weights, self.bias_step)
 
     def digest(self, weights: Weights) -> str:
         """Return a hash of the weights, by which they are recognised when they recur."""
@@ -349,13 +348,8 @@ def digest(tensors: Sequence[Tensor]) -> str:
     """Return a hash of numbers, whatever their type and layout in memory."""
     found = hashlib.sha256()
     for values in tensors:
-        found.update((_transposed(values) + 0.0).data)  # + 0.0 turns −0 into 0
+        found.update((column_major(values) + 0.0).data)  # + 0.0 turns −0 into 0
     return found.hexdigest()
-
-
-def _transposed(values: Tensor) -> Array:
-    """Return weights (K, d) as a contiguous float64 array (d, K): the same sums and bytes for every layout."""
-    return np.ascontiguousarray(host(values).T)
 
 
 def blocks(samples: Samples) -> Iterator[tuple[slice, Samples]]:

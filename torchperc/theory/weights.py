@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from torchperc.nn import functional as tpf
@@ -20,8 +21,13 @@ def weights_norm(weight: Tensor, bias: Tensor, bias_scale: float) -> float:
         >>> weights_norm(torch.tensor([[3.0, 4.0]]), torch.tensor([24.0]), 4.0)
         13.0
     """
-    counted = float(bias.double().norm()) / math.sqrt(bias_scale) if bias_scale else 0.0
-    return math.hypot(float(weight.double().norm()), counted)
+    squares, more = (float(np.square(column_major(values)).sum()) for values in (weight, bias))
+    return math.sqrt(squares + (more / bias_scale if bias_scale else 0.0))
+
+
+def column_major(values: Tensor) -> np.ndarray[Any, Any]:
+    """Return weights (K, d) as a float64 array (d, K): the same sums and bytes however they lie in memory."""
+    return np.ascontiguousarray(values.detach().cpu().double().numpy().T)
 
 
 class Bracket(NamedTuple):
