@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import torchperc as tp
-from torchperc.lab.play import contents
+from torchperc.lab.play import data as contents
 from torchperc.lab.play.page import make_page
 from torchperc.lab.play.widget import PlayWidget
 

@@ -1,4 +1,4 @@
-"""The interactive page as one HTML file: skeleton, styles, scripts and content put together; no network, no build step.
+"""The interactive page as one HTML file: skeleton, styles, scripts and content; no network, no build step.
 
 ``page.html`` has the placeholders ``{{ title }}``, ``{{ style }}``, ``{{ content }}`` (JSON, described at the top of
 ``js/presets.js``, which reads it) and ``{{ scripts }}``. The scripts are joined in the order of :data:`SCRIPTS` into
@@ -7,20 +7,31 @@ one function, so that they share their names with each other and with nobody els
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+import sys
 import tempfile
+import warnings
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torchperc
+from torchperc._checks import check_int
 from torchperc._files import write_atomically
-from torchperc.lab.play import presets
+from torchperc.rules.dialect_table import DIALECTS
+
+if TYPE_CHECKING:
+    from torchperc._checks import Data
+    from torchperc.lab.play.widget import PlayWidget
+    from torchperc.rules.log import MistakeLog
+    from torchperc.rules.run import RuleResult
+    from torchperc.rules.trainer import RuleTrainer
 
 STYLES = ("style.css", "style_gradient.css")
 SCRIPTS = (
@@ -100,6 +111,69 @@ class Play:
         return f'<iframe srcdoc="{escape(self.html)}" sandbox="{SANDBOX}" style="{style}" title="torchperc"></iframe>'
 
 
+def play(
+    X: Data | None = None,
+    y: Data | None = None,
+    *,
+    log: MistakeLog | RuleResult | str | Path | None = None,
+    trainer: RuleTrainer | None = None,
+    features: Sequence[str | int] | None = None,
+    names: Sequence[str] | None = None,
+    samples: int | None = None,
+    out: str | Path | None = None,
+    height: int = HEIGHT,
+) -> Play | PlayWidget:
+    """The interactive page on data of one's own: the rule step by step, conventions, the proof, the gradient.
+
+    In a notebook it returns a widget that shows the page and hands the edited points back as ``.X`` and ``.y``; this
+    needs ``pip install 'torchperc[notebook]'``, without which the page is shown and hands nothing back. Elsewhere the
+    page is written to a temporary folder and opened in the browser. With ``out`` it is written there, and nothing is
+    opened.
+
+    Args:
+        X: samples (N, 2), or more features of which ``features`` names two; an example to begin with if ``None``.
+        y: their labels of any kind, at most four.
+        log: a run to replay: a log or a result, or the path of a ``.json`` log. It has its data itself.
+        trainer: whose conventions the page begins with; also those of a run in ``log`` that does not store them.
+        features: two features by name, or by position from 1.
+        names: of all features; those of a data frame by default.
+        samples: draw so many of them at random.
+        out: the file to write.
+        height: pixels in a notebook.
+
+    Example:
+        >>> import tempfile, torchperc as tp
+        >>> X, y = tp.data.gate("XOR")
+        >>> page = tp.play(X, y, trainer=tp.RuleTrainer(tie="sign"), out=Path(tempfile.mkdtemp(), "xor.html"))
+        >>> "point" in page.html
+        True
+    """
+    from torchperc.lab.play.data import content_of
+
+    given: dict[str, Any] = {"log": log, "trainer": trainer, "features": features, "names": names}
+    made = Play(content_of(X, y, samples=samples, **given), check_int("height", height, at_least=100))
+    if out is None and _in_notebook():
+        if importlib.util.find_spec("anywidget") is not None:
+            from torchperc.lab.play.widget import Coding, PlayWidget
+
+            return PlayWidget(made.content, Coding.of(X, y), height)
+        why = "the page cannot hand points back; install anywidget with: pip install 'torchperc[notebook]'"
+        warnings.warn(why, stacklevel=2)
+        return made
+    if out is None:
+        print(f"the page: {made.open()}")
+    else:
+        made.save(out)
+    return made
+
+
+def _in_notebook() -> bool:
+    """Whether this runs in a kernel of Jupyter, VS Code or the like, which shows what a cell returns."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
 def make_page(start: Mapping[str, Any] | None = None, recorded: Mapping[str, Any] | None = None, **options: Any) -> str:
     """The page as HTML; the same arguments give the same text. They are those of :func:`content`.
 
@@ -133,12 +207,33 @@ def content(
     return {
         "version": torchperc.__version__,
         "title": title,
-        "presets": presets.presets(),
-        "dialects": presets.dialects(),
+        "presets": presets(),
+        "dialects": dialects(),
         "start": dict(start or {"preset": "AND"}),
         "recorded": recorded,
         "widget": widget,
     }
+
+
+def presets() -> list[dict[str, Any]]:
+    """The examples that the page offers; points lie on a grid of 1/64, so that every sum of the rule is exact.
+
+    Example:
+        >>> presets()[0]["labels"]
+        [0, 0, 0, 1]
+    """
+    listed: list[dict[str, Any]] = json.loads(source("presets.json"))
+    return listed
+
+
+def dialects() -> list[dict[str, Any]]:
+    """The conventions of lecture notes and libraries, as the page reads them."""
+    listed = []
+    for row in DIALECTS:
+        conventions = {"tie": row.tie, "biasStep": row.bias_step, "order": row.order, "lr": row.lr}
+        about = {"id": row.id, "name": row.name, "remark": row.remark, "select": row.select}
+        listed.append({**about, "conventions": conventions})
+    return listed
 
 
 def filled(content: Mapping[str, Any]) -> str:
