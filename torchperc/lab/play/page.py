@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 STYLES = ("style.css", "style_gradient.css")
 SCRIPTS = (
-    "texts",
-    "texts_gradient",
     "elements",
     "rational",
     "random",
@@ -265,7 +263,8 @@ def as_block(content: object) -> str:
 def script() -> str:
     """The scripts as one function that is called at once."""
     joined = "\n".join(f"// {name}.js\n{_code(source(f'js/{name}.js'))}" for name in SCRIPTS)
-    return f'(() => {{\n"use strict"; // with comments: torchperc/lab/play/js\n{_whole(joined)}}})();'
+    texts = as_block(json.loads(source("texts.json")))
+    return f'(() => {{\n"use strict"; // with comments: torchperc/lab/play/js\nconst TEXTS = {texts};\n{_whole(joined)}}})();'
 
 
 def _code(source: str) -> str:
