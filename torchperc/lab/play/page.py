@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 STYLES = ("style.css", "style_gradient.css")
 SCRIPTS = (
     "elements",
+    "transport",
     "rational",
     "random",
     "rule",

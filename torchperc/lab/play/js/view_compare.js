@@ -11,7 +11,7 @@ const compareView = {
   mount(element, store) {
     this.summary = el("div", {class: "summary", id: "compare-summary", role: "status"});
     this.table = el("div", {class: "differences-frame"});
-    this.both = transportPanel(store, "both-", ["cursor", "secondCursor"]);
+    this.both = transportPanel(logTrack(store, "compare", "both-", ["cursor", "secondCursor"]));
     this.parts = SIDES.map((side) => this._side(store, side));
     const swap = () => store.set({
       conventions: store.second, second: store.conventions, cursor: store.secondCursor, secondCursor: store.cursor,
@@ -32,8 +32,8 @@ const compareView = {
     return this.parts.map(({plane}) => plane.svg);
   },
 
-  keys(event, store) {
-    return transportKeys(event, store, ["cursor", "secondCursor"]);
+  keys(event) {
+    return this.both.keys(event);
   },
 
   update(store) {
@@ -46,7 +46,7 @@ const compareView = {
   },
 
   _side(store, {name, conventions, cursor, prefix}) {
-    const transport = transportPanel(store, prefix, [cursor]);
+    const transport = transportPanel(logTrack(store, "compare", prefix, [cursor]));
     const form = conventionsPanel(store, conventions, prefix);
     const stage = el("div", {class: "stage"}, el("h2", {}, t(`compare.${name}`)));
     const step = el("div", {});
@@ -59,7 +59,7 @@ const compareView = {
     );
     const plane = createPlane(stage, store, {id: `${name}-plane`, label: t("plane.label")});
     const update = () => {
-      const log = logOf(store, cursor);
+      const log = cursor === "cursor" ? store.log : store.secondLog;
       transport.update();
       form.update();
       const unit = Math.min(...[store.log, store.secondLog].filter(Boolean).map((each) => arrowUnit(each, plane.frame)));

@@ -28,7 +28,7 @@ const gradientView = {
   },
 
   mount(element, store) {
-    this.transport = stepTransport(store, this, 50);
+    this.transport = transportPanel(stepTrack(store, this, 50));
     const pane = (name, attributes) => viewPane(this, name, attributes);
     const left = el("div", {class: "stage"}, el("h2", {}, t("gradient.planeTitle")));
     const right = el("div", {class: "stage"}, el("h2", {}, t("gradient.surfaceTitle")));
@@ -51,8 +51,8 @@ const gradientView = {
     this.plane = createPlane(left, store, {id: "gradient-plane", label: t("plane.label")});
     left.append(pane("ended", {class: "standing", role: "status"}), pane("planeKey", {class: "legend"}));
     const weights = () => ({points: [], labels: [], classes: 2, names: ["w₁", "w₂"]});
-    this.surface = createPicturePlane(right, store, {
-      id: "gradient-surface", label: t("gradient.surface"), points: false, surface: true, data: weights,
+    this.surface = createPlane(right, store, {
+      id: "gradient-surface", label: t("gradient.surface"), editable: false, points: false, surface: true, data: weights,
     });
     this.surface.options.frame = {x: [-2, 2], y: [-2, 2], even: true};
     this.surface.svg.addEventListener("click", (event) => this._startAt(store, this.surface.at(event)));
@@ -79,7 +79,7 @@ const gradientView = {
   },
 
   _change(store, patch) {
-    stepPlayer.stop();
+    player.stop();
     changeState(store, this, patch);
   },
 
@@ -173,7 +173,7 @@ const gradientView = {
     this.numbers.replaceChildren(descentCard(store.data, path, at));
     this._result(path, at);
     this.curves.replaceChildren(...stepCurves(path.losses, path.errors, at));
-    if (changes.has("gradient") && !stepPlayer.playing) announce(this._spoken(path, at));
+    if (changes.has("gradient") && !player.playing) announce(this._spoken(path, at));
     return undefined;
   },
 

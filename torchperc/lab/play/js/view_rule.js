@@ -4,7 +4,7 @@ const ruleView = {
   id: "rule",
 
   mount(element, store) {
-    this.transport = transportPanel(store, "", ["cursor"]);
+    this.transport = transportPanel(logTrack(store, "rule", "", ["cursor"]));
     this.conventions = conventionsPanel(store, "conventions", "");
     this.table = logTable(store);
     const pane = (name) => { this[name] = el("div", {id: `rule-${name}`}); return this[name]; };
@@ -34,8 +34,8 @@ const ruleView = {
     return [this.plane.svg];
   },
 
-  keys(event, store) {
-    return transportKeys(event, store, ["cursor"]);
+  keys(event) {
+    return this.transport.keys(event);
   },
 
   update(store, changes) {
@@ -172,17 +172,6 @@ function throughOrigin(log) {
 
 function ruleProblem(store) {
   return store.problem ? t(store.problem) : t("problem.rule", {error: store.error});
-}
-
-// Arrow keys, space, Home and End walk through the log; true if the key was one of them.
-function transportKeys(event, store, cursors) {
-  const steps = {ArrowRight: 1, ArrowLeft: -1, Home: -1e9, End: 1e9};
-  if (event.key in steps) {
-    player.stop();
-    stepCursors(store, cursors, steps[event.key]);
-  } else if (event.key === " ") player.toggle(store, cursors);
-  else return false;
-  return true;
 }
 
 registerView(ruleView);

@@ -42,7 +42,7 @@ const twolayerView = {
 
   mount(element, store) {
     this._beginWithXor(store);
-    this.transport = stepTransport(store, this, 100);
+    this.transport = transportPanel(stepTrack(store, this, 100));
     const pane = (name, attributes) => viewPane(this, name, attributes);
     const left = el("div", {class: "stage"}, el("h2", {}, t("net.inputTitle")));
     const right = el("div", {class: "stage"}, el("h2", {}, t("net.hiddenTitle")));
@@ -66,10 +66,10 @@ const twolayerView = {
         el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves", {class: "curves"})),
       ),
     );
-    this.plane = createPicturePlane(left, store, {id: "twolayer-plane", label: t("net.input"), editable: true});
+    this.plane = createPlane(left, store, {id: "twolayer-plane", label: t("net.input")});
     left.append(pane("standing", {class: "standing", role: "status"}), pane("inputKey", {class: "legend"}));
-    this.hidden = createPicturePlane(right, store, {
-      id: "twolayer-hiddenPlane", label: t("net.hiddenPlane"), data: () => this.mapped ?? {points: [], labels: [], classes: 2},
+    this.hidden = createPlane(right, store, {
+      id: "twolayer-hiddenPlane", label: t("net.hiddenPlane"), editable: false, data: () => this.mapped ?? {points: [], labels: [], classes: 2},
     });
     right.append(this._axisFields(store), pane("hiddenKey", {class: "legend"}), pane("hiddenText"));
   },
@@ -104,7 +104,7 @@ const twolayerView = {
   },
 
   _change(store, patch) {
-    stepPlayer.stop();
+    player.stop();
     changeState(store, this, patch);
   },
 
@@ -185,7 +185,7 @@ const twolayerView = {
     this.table.replaceChildren(weightsTable(net));
     this.outputs.replaceChildren(...outputsTable(store.data, run.samples, net));
     this.curves.replaceChildren(...stepCurves(run.losses, run.errors, state.at));
-    if (changes.has("twolayer") && !stepPlayer.playing) {
+    if (changes.has("twolayer") && !player.playing) {
       const words = {t: state.at, loss: short(run.losses[state.at]), errors: run.errors[state.at], total: run.samples.points.length};
       announce(t("net.said", words));
     }
@@ -204,8 +204,8 @@ const twolayerView = {
     const {positive} = this.kept;
     const rest = store.data.classes === 2 ? 0 : null; // of many classes only one has a colour here
     const decide = (point) => (netScore(net, point) >= 0 ? positive : rest);
-    const cells = stepPlayer.playing || store.dragging ? 48 : 96;
-    const decisions = {kind: "decisions", decide, cells};
+    const cells = player.playing || store.dragging ? 48 : 96;
+    const decisions = rasterShape(decide, "", cells);
     const boundary = {kind: "segments", segments: contourSegments(scoreGrid(net, frame, cells), 0), className: "boundary"};
     const lines = net.weight1.map((weight, k) => lineShape(weight, net.bias1[k], `unit unit-${k}`));
     const arrows = net.weight1.flatMap((weight, k) => unitArrow(weight, net.bias1[k], frame, k));
