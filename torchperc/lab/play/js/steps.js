@@ -28,6 +28,84 @@ function soundState(defaults, state) {
   return {...defaults, ...Object.fromEntries(Object.entries(state).filter(([name, value]) => name in defaults && allowed(name, value)))};
 }
 
+// What both views do. A view adds `defaults`, whose entries `at`, `bias` and `axes` change the picture and not the path.
+const descentView = {
+  rounds: true,
+
+  reach(store, steps) {
+    return store.problem ? 0 : Math.min(steps, extendPath(this.path(store), Math.min(steps, MAX_STEPS)));
+  },
+
+  made(store) {
+    return store.problem ? 0 : this.path(store).states.length - 1;
+  },
+
+  // The path of the current settings.
+  path(store) {
+    const {at, bias, axes, ...settings} = soundState(this.defaults, store[this.id]);
+    const positive = positiveClass(store.data, settings.positive);
+    const key = JSON.stringify([settings, positive]);
+    if (this.kept?.key !== key || this.kept.data !== store.data) {
+      this.kept = {key, data: store.data, positive, path: startPath(signedSamples(store.data, positive), settings)};
+    }
+    return this.kept.path;
+  },
+
+  picture() {
+    return [this.plane.svg, this.other.svg];
+  },
+
+  keys(event) {
+    return this.transport.keys(event);
+  },
+
+  change(store, patch) {
+    player.stop();
+    changeState(store, this, patch);
+  },
+
+  // Two planes side by side beside transport and settings, and cards below.
+  layOut(element, store, more, titles, ...below) {
+    this.element = element;
+    this.transport = transportPanel(stepTrack(store, this, more));
+    const stage = (key) => el("div", {class: "stage"}, el("h2", {}, t(key)));
+    const [left, right] = [stage(titles[0]), stage(titles[1])];
+    element.append(
+      el(
+        "div", {class: "trio"}, left, right,
+        el(
+          "div", {class: "column"},
+          el("section", {class: "card steps-card"}, this.transport.element, viewPane(this, "result")),
+          el("section", {class: "card"}, el("h2", {}, t(titles[2])), this._fields(store)),
+        ),
+      ),
+      el(
+        "div", {class: "trio"}, el("div", {class: "column double"}, ...below),
+        el("section", {class: "card"}, el("h2", {}, t("curves.title")), viewPane(this, "curves", {class: "curves"})),
+      ),
+    );
+    return [left, right];
+  },
+
+  // Draws the view, or says why there is nothing to draw.
+  update(store, changes) {
+    const {problem} = store;
+    this.element.classList.toggle("without-points", problem !== null);
+    this._showFields(store);
+    this.transport.update();
+    if (problem) {
+      for (const name of this.panes) this[name].replaceChildren();
+      this.standing.replaceChildren(el("p", {class: "hint"}, t(problem)));
+      this.plane.draw();
+      return;
+    }
+    const [path, {at}] = [this.path(store), viewState(store, this)];
+    this.curves.replaceChildren(...stepCurves(path.losses, path.errors, at));
+    this._draw(store, path, at);
+    if (changes.has(this.id) && !player.playing) announce(this._spoken(path, at));
+  },
+};
+
 function changeState(store, view, patch) {
   store.set({[view.id]: {...viewState(store, view), ...patch}});
 }
