@@ -118,7 +118,7 @@ def test_examples_lie_on_the_grid_and_have_names_of_their_own():
         assert all((Fraction(value) * 64).denominator == 1 for point in points for value in point)
         assert set(labels) == set(range(preset["classes"])), preset["id"]
         assert len(points) == len(labels) == len(set(map(tuple, points))), preset["id"]
-        if not preset["group"].startswith("notes"):
+        if "notes" not in preset["group"]:
             assert np.abs(points).max() <= 1.5, preset["id"]
 
 

@@ -8,7 +8,7 @@ function stepCard(log, t0) {
   const j = t0 - 1;
   const i = log.index[j];
   const title = t("step.title", {t: t0, total: log.index.length});
-  const where = t("step.where", {epoch: epochOf(log, j) + 1, sample: i + 1});
+  const where = t("step.where", {epoch: epochOf(log, j) + 1, sample: i});
   const rows = data.classes === 2 ? stepRows(log, j) : stepRowsOfMany(log, j);
   return el(
     "div", {class: "step"},
@@ -150,7 +150,7 @@ function spokenStep(log, t0) {
   const total = log.index.length;
   if (t0 === 0) return t("step.saidStart", {total, weights});
   const score = log.scores[t0 - 1].map((value) => num(value)).join(", ");
-  return t("step.said", {t: t0, total, sample: log.index[t0 - 1] + 1, score, weights});
+  return t("step.said", {t: t0, total, sample: log.index[t0 - 1], score, weights});
 }
 
 // --- the plane's lines ------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ function conventionsPanel(store, name, prefix) {
   const number = (field, limits) => numberField(
     prefix + field, t(`conventions.${field}`), limits, (value) => change({[field]: value}),
   );
-  const dialects = [["", t("conventions.dialectOwn")], ...CONTENT.dialects.map(({id, name: words}) => [id, words])];
+  const dialects = [["", t("conventions.dialectOwn")], ...CONTENT.dialects.map(({id, name: words}) => [id, words.replace(/^note /, "lecture note ")])];
   const fields = {
     dialect: selectField(`${prefix}dialect`, t("conventions.dialect"), dialects, (id) => {
       const dialect = CONTENT.dialects.find((each) => each.id === id);
@@ -356,8 +356,9 @@ function verdictText(log) {
   return t(`verdict.${log.verdict}`);
 }
 
-function verdictBanner(log) {
-  if (!log.verdict) return ""; // a recorded log need not say how it ended
+// How the run ended, told at its end; a recorded log need not say it.
+function verdictBanner(log, t0) {
+  if (!log.verdict || t0 < log.index.length) return "";
   return el(
     "p", {class: `verdict ${log.verdict.toLowerCase()}`, "data-test": "verdict"},
     strong(t(`verdict.name.${log.verdict}`)), " ", verdictText(log),
@@ -452,7 +453,7 @@ function logRow(store, log, j, {weight, bias}) {
       type: "button", class: "go", "aria-label": t("step.title", {t: j + 1, total: log.index.length}),
     }, String(j + 1)),
     epoch: epochOf(log, j) + 1,
-    sample: i + 1,
+    sample: i,
     x: vector(log.data.points[i], 4),
     y: classBadge(log.data, log.data.labels[i]),
     wrong: log.classes === null ? "" : className(log.data, log.wrong[j]),

@@ -42,14 +42,17 @@ function frameOf(data) {
   return {x, y, even};
 }
 
-// The grid that points are put on: 1/64 in the usual frame, another power of two in other frames.
+const COARSE = 16; // fine steps: a quarter in the usual frame
+
+// The fine grid: 1/64 in the usual frame, another power of two in other frames.
 function gridStep([lo, hi]) {
   return 2 ** Math.round(Math.log2((hi - lo) / 192));
 }
 
-function snapped(point, frame) {
+// Where a point is put down: on quarters in the usual frame, so that numbers are short, or on the fine grid.
+function snapped(point, frame, fine = false) {
   return ["x", "y"].map((axis, number) => {
-    const step = gridStep(frame[axis]);
+    const step = gridStep(frame[axis]) * (fine ? 1 : COARSE);
     const [lo, hi] = frame[axis];
     const inside = Math.min(hi, Math.max(lo, point[number]));
     return Math.round(inside / step) * step + 0; // + 0: no −0
@@ -403,7 +406,7 @@ class Plane {
     mark.group.setAttribute("data-label", label);
     mark.shape.setAttribute("d", markerPath(MARKERS[label], this._radius()));
     mark.sign.setAttribute("d", data.classes === 2 && this._radius() > 6 ? signPath(label, this._radius()) : "");
-    const words = {number: index + 1, label: className(data, label), x: num(point[0]), y: num(point[1])};
+    const words = {number: index, label: className(data, label), x: num(point[0]), y: num(point[1])};
     mark.group.setAttribute("aria-label", t("plane.point", words));
   }
 
@@ -426,7 +429,7 @@ class Plane {
   _click(event) {
     if (this.swallow) this.swallow = false; // the end of a drag or a long press
     else if (indexOf(event.target) !== null) return;
-    else if (this.store.mode === "add") addPoint(this.store, snapped(this.at(event), this.frame));
+    else if (this.store.mode === "add") addPoint(this.store, snapped(this.at(event), this.frame, event.shiftKey));
     else notice(t("plane.nothingHere"));
   }
 
@@ -452,7 +455,7 @@ class Plane {
     if (!pressed.moved) this.store.startDrag();
     pressed.moved = true;
     clearTimeout(this.timer);
-    movePoint(this.store, pressed.index, snapped(this.at(event), this.frame), {undo: false});
+    movePoint(this.store, pressed.index, snapped(this.at(event), this.frame, event.shiftKey), {undo: false});
   }
 
   _release() {
@@ -520,7 +523,7 @@ function removePoint(store, index) {
   const {data} = store;
   const without = (list) => list.filter((_, k) => k !== index);
   store.set({data: {...data, points: without(data.points), labels: without(data.labels)}, preset: null});
-  announce(t("plane.removed", {number: index + 1}));
+  announce(t("plane.removed", {number: index}));
 }
 
 function markerPath(kind, r) {

@@ -75,7 +75,7 @@ const descentView = {
         "div", {class: "trio"}, left, right,
         el(
           "div", {class: "column"},
-          el("section", {class: "card steps-card"}, this.transport.element, viewPane(this, "result")),
+          el("section", {class: "card"}, viewPane(this, "result")),
           el("section", {class: "card"}, el("h2", {}, t(titles[2])), this._fields(store)),
         ),
       ),

@@ -55,16 +55,17 @@ const compareView = {
       "div", {class: "column", id: `compare-${name}`},
       stage,
       el("section", {class: "card compact"}, form.element),
-      el("section", {class: "card"}, transport.element, result, step),
+      el("section", {class: "card"}, result, step),
     );
     const plane = createPlane(stage, store, {id: `${name}-plane`, label: t("plane.label")});
+    stage.append(transport.element);
     const update = () => {
       const log = cursor === "cursor" ? store.log : store.secondLog;
       transport.update();
       form.update();
       const unit = Math.min(...[store.log, store.secondLog].filter(Boolean).map((each) => arrowUnit(each, plane.frame)));
       plane.draw(log ? ruleShapes(log, store.state[cursor], plane.frame, {unit}) : {});
-      result.replaceChildren(...(log ? [resultFigures(log, store.state[cursor]), verdictBanner(log)] : []));
+      result.replaceChildren(...(log ? [resultFigures(log, store.state[cursor]), verdictBanner(log, store.state[cursor])] : []));
       step.replaceChildren(...(log ? [stepCard(log, store.state[cursor])] : []));
     };
     return {element, plane, update};
@@ -87,7 +88,7 @@ function comparison(store, first, second) {
   const t0 = firstDifference(first, second);
   if (t0 === null) return el("p", {class: "big"}, t("compare.same", {count: first.index.length}));
   const mistake = (log, side) => (t0 > log.index.length ? t("compare.ended", {side}) : t("compare.mistake", {
-    side, sample: log.index[t0 - 1] + 1, score: log.scores[t0 - 1].map((score) => num(score)).join(", "),
+    side, sample: log.index[t0 - 1], score: log.scores[t0 - 1].map((score) => num(score)).join(", "),
   }));
   const sameSamples = sameJson(first.index, second.index) && sameJson(first.step, second.step);
   const text = sameSamples ? t("compare.bias", {t: t0})

@@ -24,7 +24,7 @@ const gradientView = {
     const titles = ["gradient.planeTitle", "gradient.surfaceTitle", "descent.settings"];
     const [left, right] = this.layOut(element, store, 50, titles, el("section", {class: "card"}, pane("numbers")));
     this.plane = createPlane(left, store, {id: "gradient-plane", label: t("plane.label")});
-    left.append(pane("standing", {class: "standing", role: "status"}), pane("planeKey", {class: "legend"}));
+    left.append(this.transport.element, pane("standing", {class: "standing", role: "status"}), pane("planeKey", {class: "legend"}));
     const weights = () => ({points: [], labels: [], classes: 2, names: ["w₁", "w₂"]});
     this.other = createPlane(right, store, {
       id: "gradient-surface", label: t("gradient.surface"), editable: false, points: false, surface: true, data: weights,
@@ -323,7 +323,7 @@ function sampleRows(data, path, t0) {
   const kink = settings.head === "perceptron" && score === 0 ? ` (${t("gradient.atKink", {tie: settings.tie})})` : "";
   const label = data.classes === 2 ? "" : ` (${className(data, data.labels[i])})`;
   return [
-    [t("step.sample"), line(`${i + 1}:  x = `, vector(x), `,  y = ${signed(sign)}${label}`)],
+    [t("step.sample"), line(`${i}:  x = `, vector(x), `,  y = ${signed(sign)}${label}`)],
     [t("gradient.score"), line(scoreLine("s = w·x + b", weight, bias, x, score))],
     [t("gradient.loss"), line(
       `ℓ = ${LOSS_FORMULAS[settings.head]} = ${lossTerms(settings.head, score, sign)} = `,
@@ -341,7 +341,7 @@ function batchRows(data, path, t0) {
   const {samples, settings, moves} = path;
   const {batch, gradient} = moves[t0];
   const whole = batch.length === samples.points.length;
-  const names = whole ? t("gradient.all", {count: batch.length}) : batch.slice(0, 30).map((i) => i + 1).join(", ");
+  const names = whole ? t("gradient.all", {count: batch.length}) : batch.slice(0, 30).join(", ");
   return [
     [t("gradient.samples"), names],
     [t("gradient.loss"), line(t("gradient.lossMean", {loss: LOSS_FORMULAS[settings.head]}), strong(short(gradient.loss, 5)))],

@@ -18,14 +18,14 @@ const ruleView = {
       ),
       el(
         "div", {class: "column", id: "explanation", tabindex: -1},
-        card("step", null, this.transport.element, pane("step")),
+        card("step", null, pane("step")),
         card("result", "result.title", pane("result")),
         card("conventions", "conventions.title", this.conventions.element, this.changed),
         card("bracket", "bracket.title", pane("bracket")),
       ),
     ));
     this.plane = createPlane(left, store, {id: "rule-plane", label: t("plane.label")});
-    left.append(this._legend(), this._overlays(store));
+    left.append(this.transport.element, this._legend(), this._overlays(store));
     left.prepend(pane("empty"));
     this.previous = store.log;
   },
@@ -50,7 +50,7 @@ const ruleView = {
     this.step.replaceChildren(stepCard(log, cursor));
     const state = stateAt(log, cursor);
     this.result.replaceChildren(
-      resultFigures(log, cursor), verdictBanner(log),
+      resultFigures(log, cursor), verdictBanner(log, cursor),
       el("p", {class: "remark", "data-test": "weights"}, `${t("result.weightsNow")}: ${weightsText(state.weight, state.bias)}`),
     );
     this._draw(store, log);

@@ -28,7 +28,7 @@ const twolayerView = {
     const titles = ["net.inputTitle", "net.hiddenTitle", "net.settings"];
     const [left, right] = this.layOut(element, store, 100, titles, card("net.table", "table"), card("net.outputs", "outputs"));
     this.plane = createPlane(left, store, {id: "twolayer-plane", label: t("net.input")});
-    left.append(pane("standing", {class: "standing", role: "status"}), pane("inputKey", {class: "legend"}));
+    left.append(this.transport.element, pane("standing", {class: "standing", role: "status"}), pane("inputKey", {class: "legend"}));
     this.other = createPlane(right, store, {
       id: "twolayer-hiddenPlane", label: t("net.hiddenPlane"), editable: false, data: () => this.mapped ?? {points: [], labels: [], classes: 2},
     });
@@ -220,7 +220,7 @@ function numberShapes(points, {x, y}) {
   const near = (one, other) => Math.abs(one[0] - other[0]) + Math.abs(one[1] - other[1]) < (x[1] - x[0]) / 40;
   return points.flatMap((point, i) => {
     if (points.slice(0, i).some((earlier) => near(earlier, point))) return [];
-    const numbers = points.flatMap((other, k) => (near(point, other) ? [k + 1] : []));
+    const numbers = points.flatMap((other, k) => (near(point, other) ? [k] : []));
     return [textShape([point[0], point[1] + up], numbers.join(", "), "number")];
   });
 }
@@ -266,7 +266,7 @@ function outputsTable(data, samples, net) {
     const decision = score >= 0 ? 1 : -1;
     const right = decision === samples.signs[i];
     return [
-      String(i + 1), vector(point), classBadge(data, data.labels[i]), `(${outer.map((value) => short(value, 3)).join(", ")})`,
+      String(i), vector(point), classBadge(data, data.labels[i]), `(${outer.map((value) => short(value, 3)).join(", ")})`,
       short(score, 3),
       el("span", {class: right ? "right" : "wrong"}, `${signed(decision)} ${right ? "✓" : "✗"}`),
     ];
