@@ -34,28 +34,9 @@ if TYPE_CHECKING:
     from torchperc.rules.trainer import RuleTrainer
 
 STYLES = ("style.css", "style_gradient.css")
-SCRIPTS = (
-    "elements",
-    "transport",
-    "rational",
-    "random",
-    "rule",
-    "log",
-    "proof",
-    "net",
-    "presets",
-    "store",
-    "plane",
-    "panels",
-    "view_rule",
-    "view_compare",
-    "view_proof",
-    "steps",
-    "view_gradient",
-    "view_twolayer",
-    "export",
-    "main",
-)
+_CORE = "elements transport rational random rule log proof net presets store plane"
+_VIEWS = "panels view_rule view_compare view_proof steps view_gradient view_twolayer export main"
+SCRIPTS = (*_CORE.split(), *_VIEWS.split())
 """The scripts in ``js/``, in the order in which they are read."""
 
 PLACE = "{{ content }}"
@@ -264,7 +245,8 @@ def script() -> str:
     """The scripts as one function that is called at once."""
     joined = "\n".join(f"// {name}.js\n{_code(source(f'js/{name}.js'))}" for name in SCRIPTS)
     texts = as_block(json.loads(source("texts.json")))
-    return f'(() => {{\n"use strict"; // with comments: torchperc/lab/play/js\nconst TEXTS = {texts};\n{_whole(joined)}}})();'
+    head = f'"use strict"; // with comments: torchperc/lab/play/js\nconst TEXTS = {texts};'
+    return f"(() => {{\n{head}\n{_whole(joined)}}})();"
 
 
 def _code(source: str) -> str:
