@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -18,6 +18,7 @@ from torchperc.plots.classifiers import check_log
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.models import KernelModel, Model
 from torchperc.rules.run import RuleResult
+from torchperc.rules.spaces import LinearSpace
 from torchperc.theory.bounds import live_bracket
 from torchperc.theory.margins import weights_norm
 
@@ -190,13 +191,23 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
     used = log.cost.nonzero().squeeze(-1)  # a sample of weight 0 took no part
     rows, y, bounds = log.space.rows.take(used), log.y[used], []
     sums = torch.cat((log.coef.new_zeros(1), log.coef.abs().cumsum(0)))
-    for t in log.mistakes_by_epoch().cumsum(0).tolist():
-        model = log.state_at(t)
+    for t, model in _epoch_models(log):
         scores = model.row_scores(rows).double()
         scores = scores[:, 0] if log.space.classes is None else scores
         bounds.append(live_bracket(scores, y, _length(model, log.space.bias_scale), float(sums[t])))
     lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     return np.where(np.isinf(lower), np.nan, lower), np.where(np.isinf(upper), np.nan, upper)
+
+
+def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
+    """The number of mistakes and the model after each epoch; each update of linear weights is made once."""
+    before, weights = 0, log.start
+    for t in log.mistakes_by_epoch().cumsum(0).tolist():
+        if isinstance(log.space, LinearSpace):
+            before, weights = t, log.space.moved(weights, log.entries.part(before, t))
+            yield t, log.space.model(weights)
+        else:
+            yield t, log.state_at(t)
 
 
 def _length(model: Model, bias_scale: float) -> float:

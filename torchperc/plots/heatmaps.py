@@ -83,11 +83,7 @@ class WeightsDisplay(style.Display):
 
 
 def _shape(shape: object, width: int) -> tuple[int, int]:
-    if shape is None:
-        side = math.isqrt(width)
-        if side * side != width:
-            raise ValueError(f"the model has {width} weights, which make no square; give shape=(rows, columns)")
-        return side, side
+    shape = (math.isqrt(width), math.isqrt(width)) if shape is None else shape
     if not isinstance(shape, Sequence) or len(shape) != 2:
         raise TypeError(f"shape={shape!r} must be two integers, rows and columns, such as (8, 8)")
     rows, columns = (check_int("shape", side, at_least=1) for side in shape)
