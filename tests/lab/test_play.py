@@ -568,7 +568,7 @@ def notebook(monkeypatch):
 
 
 def test_a_notebook_without_anywidget_shows_the_page(notebook, monkeypatch):
-    monkeypatch.setattr(page.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(contents.importlib.util, "find_spec", lambda name: None)
     with pytest.warns(
         UserWarning,
         match=r"pip install 'torchperc\[notebook\]'",
