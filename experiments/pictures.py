@@ -39,7 +39,7 @@ def main(folder: Path = FOLDER, quick: bool = False) -> dict[str, float]:
     }
     for name, figure in pictures.items():
         figure.savefig(folder / f"{name}.png")
-    path.animate(folder / "path.gif", most=3 if quick else 200)
+    path.animate(folder / "path.gif", max_frames=3 if quick else 200)
     lower, upper = (float(line.get_ydata()[-1]) for line in (bracket.lower_, bracket.upper_))
     figures = {
         "iris, samples": float(len(iris.y)),

@@ -23,7 +23,8 @@ def node():
 
 def run_node(scripts, program, questions):
     """Run the scripts of these names and then the program, which reads ``questions`` and sets ``answer``; return that."""
-    source = "\n".join((SCRIPTS / name).read_text("utf-8") for name in scripts)
+    texts = (SCRIPTS.parent / "texts.json").read_text("utf-8")
+    source = f"const TEXTS = {texts};\n" + "\n".join((SCRIPTS / name).read_text("utf-8") for name in scripts)
     wrapped = f"""(() => {{"use strict";
 const questions = {json.dumps(questions)};
 let answer = null;

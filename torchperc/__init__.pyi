@@ -15,7 +15,7 @@ from . import workflow as workflow
 from .descent.minimise import Optimum as Optimum
 from .descent.minimise import minimise as minimise
 from .descent.sgd import descend as descend
-from .lab.play.show import play as play
+from .lab.play.data import play as play
 from .model.export import save_exported as save_exported
 from .model.fitted import FittedModel as FittedModel
 from .model.onnx import save_onnx as save_onnx

@@ -84,7 +84,7 @@ def test_data_by_name(call, tmp_path):
         (["--data", "fruit.csv", "--features", "1", "weight"], "--features 1 weight is one feature twice; choose two of weight, length, colour"),
         (["--data", "fruit.csv", "--features", "1"], "argument --features: expected 2 arguments"),
         (["--data", "diabetes", "--features", "1", "2"], "torchperc play needs classes; to predict numbers: torchperc learn"),
-        (["--data", "digits", "--features", "1", "2"], "10 classes are more than the page shows, 4; compare one with the rest by --positive 0"),
+        (["--data", "digits", "--features", "1", "2"], "10 classes; at most 4 are shown. Compare one with the rest by --positive 0"),
         (["--data", "noisy-blobs.csv"], "noisy-blobs.csv"),
         (["--data", "breast-cancer", "--features", "1", "2", "--samples", "1"], "--samples 1 must be at least 2"),
         (["--data", "XOR", "--target", "y"], "--target y needs a file; XOR is a gate"),
@@ -116,7 +116,7 @@ def test_too_many_samples_name_the_remedy(call, tmp_path):
     path.write_text("a,b,c\n" + "".join(f"{i},{i % 7},{'yn'[i % 2]}\n" for i in range(1200)))
     code, _, error = call("play", "--data", path, "--out", tmp_path / "a.html")
     assert code == 2
-    assert "1,200 samples are more than the page can show, 1,000; draw some at random by --samples 500" in error
+    assert "1,200 samples; at most 1,000 are shown. Draw some at random by --samples 500" in error
     assert call("play", "--data", path, "--samples", "500", "--out", tmp_path / "a.html")[0] == 0
     made = content(tmp_path / "a.html")["start"]["data"]
     assert len(made["points"]) == 500

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import types
 import webbrowser
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from node import run_node
 from scipy.sparse import csr_array
 
 import torchperc as tp
-from torchperc.lab.play import contents, page, points, presets, recorded, show
+from torchperc.lab.play import data as contents
+from torchperc.lab.play import page, recorded
 from torchperc.lab.play.widget import Coding, PlayWidget
 
 FOLDER = Path(page.__file__).parent
@@ -67,7 +69,9 @@ def test_every_file_is_packaged(request):
     project = tomllib.loads((request.config.rootpath / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["torchperc.lab.play"]
     files = [
-        path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.suffix in (".js", ".css", ".html")
+        path.relative_to(FOLDER).as_posix()
+        for path in FOLDER.rglob("*")
+        if path.suffix in (".js", ".css", ".html", ".json")
     ]
     assert len(files) > 20
     assert [name for name in files if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)] == []
@@ -87,9 +91,8 @@ def test_names_cannot_break_out_of_the_page(name):
         assert html.count(tag) == plain.count(tag), tag
 
 
-@pytest.mark.browser  # Node
 def test_every_key_that_the_scripts_use_has_a_text():
-    known = run_node(["texts.js", "texts_gradient.js"], "answer = Object.keys(TEXTS);", None)
+    known = json.loads(page.source("texts.json"))
     for name in page.SCRIPTS:
         for key in re.findall(r'(?<![\w.])t\("([\w.-]+)"[),]', page.source(f"js/{name}.js")):
             assert key in known, (name, key)
@@ -98,33 +101,35 @@ def test_every_key_that_the_scripts_use_has_a_text():
 # --- examples and dialects ----------------------------------------------------------------------------------------
 
 
+PRESETS = page.presets()
+
+
 def test_gates_are_those_of_the_data_package():
+    listed = {preset["id"]: preset for preset in PRESETS}
     for name in ("AND", "OR", "NAND", "NOR", "XOR", "XNOR"):
         X, y = tp.data.gate(name)
-        preset = presets.preset(name)
-        assert preset.points == X.tolist()
-        assert [2 * label - 1 for label in preset.labels] == y.tolist()
+        assert listed[name]["points"] == X.tolist()
+        assert [2 * label - 1 for label in listed[name]["labels"]] == y.tolist()
 
 
 def test_examples_lie_on_the_grid_and_have_names_of_their_own():
-    assert len({preset.id for preset in presets.PRESETS}) == len(presets.PRESETS) >= 20
-    assert len({preset.name for preset in presets.PRESETS}) == len(presets.PRESETS)
-    for preset in presets.PRESETS:
-        assert all((Fraction(value) * 64).denominator == 1 for point in preset.points for value in point)
-        assert set(preset.labels) == set(range(max(preset.labels) + 1)), preset.id
-        assert len(preset.points) == len(preset.labels) == len(set(map(tuple, preset.points))), preset.id
-        if preset.group != "notes":
-            assert np.abs(preset.points).max() <= 1.5, preset.id
+    assert len({preset["id"] for preset in PRESETS}) == len({preset["name"] for preset in PRESETS}) == 25
+    for preset in PRESETS:
+        points, labels = preset["points"], preset["labels"]
+        assert all((Fraction(value) * 64).denominator == 1 for point in points for value in point)
+        assert set(labels) == set(range(preset["classes"])), preset["id"]
+        assert len(points) == len(labels) == len(set(map(tuple, points))), preset["id"]
+        if "notes" not in preset["group"]:
+            assert np.abs(points).max() <= 1.5, preset["id"]
 
 
 def test_whether_a_line_separates_an_example_is_what_its_sentence_says():
-    for preset in presets.PRESETS:
-        X, labels = torch.tensor(preset.points, dtype=torch.float64), torch.tensor(preset.labels)
-        classes = max(preset.labels) + 1
-        y = labels if classes > 2 else 2 * labels - 1
-        certificate = tp.theory.separability(X, y, num_classes=classes if classes > 2 else None)
-        no_line = re.search("no line|cube|XOR", f"{preset.remark} {preset.name}")
-        assert certificate.separable is not bool(no_line), preset.id
+    for preset in PRESETS:
+        X, labels = torch.tensor(preset["points"], dtype=torch.float64), torch.tensor(preset["labels"])
+        classes = None if preset["classes"] == 2 else preset["classes"]
+        certificate = tp.theory.separability(X, labels if classes else 2 * labels - 1, num_classes=classes)
+        no_line = re.search("no line|cube|XOR", f"{preset['remark']} {preset['name']}")
+        assert certificate.separable is not bool(no_line), preset["id"]
 
 
 def test_dialects_are_those_of_the_rules():
@@ -159,12 +164,12 @@ def test_labels_of_any_kind_are_shown_by_their_names():
 
 def test_samples_are_drawn_in_their_order():
     table = tp.data.load("separable-blobs", samples=300)
-    drawn = points.data_of(table, samples=50)
+    drawn = contents.content_of_data(table, samples=50)["start"]["data"]
     rows = [table.X.tolist().index(point) for point in drawn["points"]]
     assert len(rows) == 50
     assert rows == sorted(rows) != list(range(50))
     assert drawn["description"] == "50 of 300 samples were drawn at random."
-    assert "description" not in points.data_of(table, samples=400)
+    assert "description" not in contents.content_of_data(table, samples=400)["start"]["data"]
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_what_would_have_no_effect_is_refused(options, found):
 )
 def test_wrong_features_are_refused(features, found):
     with pytest.raises(ValueError, match=f"{found}.*a, b, c, d"):
-        points.two_features(("a", "b", "c", "d"), features)
+        recorded.two_features(("a", "b", "c", "d"), features)
 
 
 def test_conventions_of_a_trainer():
@@ -376,7 +381,7 @@ REPLAY = """
 answer = questions.map((entries) => {
   const log = logFromJson(entries);
   return {
-    states: [...log.sample.keys(), log.sample.length].map((t) => stateAt(log, t)), averaged: averaged(log), scores: log.scores,
+    states: [...log.index.keys(), log.index.length].map((t) => stateAt(log, t)), averaged: averaged(log), scores: log.scores,
     errors: errorsOfStates(log), pocket: pocketIndex(log), brackets: bestBrackets(log).map(({lower, upper}) => [lower, upper]),
     json: logToJson(log), voted: log.data.points.map(voted(log)),
   };
@@ -387,7 +392,7 @@ answer = questions.map((entries) => {
 @pytest.mark.browser  # Node
 def test_the_page_replays_a_run_of_two_features_exactly():
     results = [a_run(seed, **options)[0] for seed, options in enumerate(RUNS[:-1])]
-    shown = [recorded.recording(result.log, conventions={}).entries for result in results]
+    shown = [recorded.recording(result.log, conventions={})[0] for result in results]
     for result, answer in zip(results, run_node(CORE, REPLAY, shown), strict=True):
         log = result.log
         for t, state in enumerate(answer["states"]):
@@ -403,15 +408,15 @@ def test_the_page_replays_a_run_of_two_features_exactly():
 def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(classes):
     result, _ = a_run(3, classes=classes, features=4, count=16)  # a mean of 16 samples on a grid is exact
     log = result.log
-    made = recorded.recording(log, ("a", "b", "c", "d"), ("d", 2))
-    assert made.feature_names == ("d", "b")
+    entries, names = recorded.recording(log, ("a", "b", "c", "d"), ("d", 2))
+    assert names == ("d", "b")
     X = log.problem.samples.dense()
-    assert made.entries["points"] == X[:, [3, 1]].tolist()
+    assert entries["points"] == X[:, [3, 1]].tolist()
     assert (
         "A run with 4 features, seen in d and b: the boundary is exact where every other feature is at the mean"
-        in made.entries["description"]
+        in entries["description"]
     )
-    (answer,) = run_node(CORE, REPLAY, [made.entries])
+    (answer,) = run_node(CORE, REPLAY, [entries])
     mean = X[:, [0, 2]].mean(0)
     plane = torch.stack([mean[0].expand(16), X[:, 1], mean[1].expand(16), X[:, 3]], 1)
     for t, state in enumerate(answer["states"]):
@@ -439,12 +444,20 @@ def test_a_run_with_more_features_is_shown_where_the_others_are_at_their_mean(cl
 def test_a_log_without_conventions_says_so():
     trainer = tp.RuleTrainer(order="shuffled", seed=5, max_epochs=5)
     result = a_run(2, order="shuffled", seed=5)[0]
-    made = contents.content_of(log=result.log)["recorded"]
+    made = contents.content_of(log=replace(result.log, conventions={}))["recorded"]
     assert "does not say how ties were decided" in made["description"]
     assert (made["verdict"], made["conventions"]["bias_step"]) == (None, "unit")
     told = contents.content_of(log=result, trainer=trainer)["recorded"]
     assert "description" not in told
     assert (told["conventions"]["order"], told["conventions"]["seed"], told["verdict"]) == ("shuffled", 5, "BUDGET")
+
+
+def test_conventions_that_a_log_stores_are_told():
+    chosen = {"tie": "sign", "bias_step": "radius", "order": "shuffled", "seed": 7}
+    made = contents.content_of(log=a_run(2, **chosen)[0].log)["recorded"]
+    assert "description" not in made
+    for name, value in chosen.items():
+        assert made["conventions"][name] == value
 
 
 LONG = """
@@ -453,14 +466,14 @@ const points = Array.from({length: 400}, (_, k) => [(k % 20) / 16, Math.floor(k 
 const labels = points.map((_, k) => (k * k + (k >> 3)) % 2);
 const conventions = {tie: "update", biasStep: "unit", order: "shuffled", seed: 0, lr: 1, margin: 0, start: null, maxEpochs: 800};
 const log = runRule({points, labels, classes: 2}, conventions);
-const drawn = bracketChart(log, log.sample.length, null);
-answer = [log.sample.length, bestBrackets(log).length];
+const drawn = bracketChart(log, log.index.length, null);
+answer = [log.index.length, bestBrackets(log).length];
 """
 
 
 @pytest.mark.browser  # Node
 def test_a_long_run_has_its_chart_of_bounds():
-    scripts = ["texts.js", "elements.js", *CORE, "plane.js", "panels.js"]
+    scripts = ["elements.js", *CORE, "plane.js", "panels.js"]
     mistakes, shown = run_node(scripts, LONG, None)
     assert shown - 1 == mistakes > 125_000
 
@@ -553,7 +566,7 @@ def notebook(monkeypatch):
 
 
 def test_a_notebook_without_anywidget_shows_the_page(notebook, monkeypatch):
-    monkeypatch.setattr(show.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(contents.importlib.util, "find_spec", lambda name: None)
     with pytest.warns(
         UserWarning,
         match=r"pip install 'torchperc\[notebook\]'",

@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 import torchperc as tp
-from torchperc.lab.play import contents
+from torchperc.lab.play import data as contents
 from torchperc.lab.play.page import make_page
 from torchperc.lab.play.widget import PlayWidget
 
@@ -159,6 +159,8 @@ def test_points_are_put_down_dragged_and_deleted(opened):
 
 def test_a_run_follows_its_points_while_they_are_dragged(opened):
     page = opened("preset=XOR")
+    expect(page.locator("[data-test=verdict]")).to_have_count(0)  # what will happen is not told before it happens
+    page.locator("#end").click()
     expect(page.locator("[data-test=verdict]")).to_contain_text("cycling")
     drag(page, (1, 1), (1, 1.25))
     drag(page, (1, 1.25), (-0.5, 0.5))  # now a line does it
@@ -166,6 +168,26 @@ def test_a_run_follows_its_points_while_they_are_dragged(opened):
     X = torch.tensor([[x, y] for x, y, _ in points(page)])
     labels = torch.tensor([2 * label - 1 for *_, label in points(page)])
     compared(page, *run(X, labels))
+
+
+def test_points_are_put_on_quarters_and_with_shift_on_the_fine_grid(opened):
+    page = opened()
+    put(page, -0.59, 0.7)
+    assert points(page)[-1][:2] == (-0.5, 0.75)
+    page.keyboard.down("Shift")
+    put(page, -1.09, -0.7)
+    page.keyboard.up("Shift")
+    x, y, _ = points(page)[-1]
+    assert (x, y) == (round(64 * x) / 64, round(64 * y) / 64) != (round(4 * x) / 4, round(4 * y) / 4)
+
+
+def test_on_a_phone_plane_and_transport_are_seen_at_once(opened):
+    page = opened()
+    page.set_viewport_size({"width": 390, "height": 844})
+    for view, button in (("rule", "#play"), ("gradient", "#gradient-play"), ("twolayer", "#twolayer-play")):
+        page.locator(f"#tab-{view}").click()
+        box = page.locator(button).bounding_box()
+        assert box["y"] + box["height"] <= 844, view
 
 
 def test_classes_are_added_and_removed(opened):
@@ -198,6 +220,7 @@ def test_every_example_is_shown_with_its_conventions(opened):
         page.locator("#preset").select_option(name)
         assert len(points(page)) >= 2
         expect(page.locator("#rule-step .step-title")).to_have_text("Start")
+        page.locator("#end").click()
         expect(page.locator("[data-test=verdict]")).not_to_be_empty()
 
 
@@ -219,9 +242,9 @@ def test_the_sixth_mistake_of_and_word_by_word(opened):
         "w ← w + c·x = (2, 1) + (−1)·(0, 1) = (2, 0)",
         "b ← b + c = −1 + (−1) = −2",
     ]
-    expect(page.locator("#live")).to_contain_text("Mistake 6 of 18: sample 2, score 0")
+    expect(page.locator("#live")).to_contain_text("Mistake 6 of 18: sample 1, score 0")
     cells = page.locator("#log-table tr[aria-current=step] td").all_inner_texts()
-    assert (cells[2], cells[6:9]) == ("2", ["−1", "(2, 0)", "−2"])
+    assert (cells[2], cells[6:9]) == ("1", ["−1", "(2, 0)", "−2"])
     assert page.locator("#rule-plane .ring.mistake").count() == 1
     assert page.locator("#rule-plane .line.before").count() == 1
 
@@ -304,17 +327,17 @@ def test_conventions_are_switched(opened):
     page.locator("#lr").press("Enter")
     expect(page.locator("#notice")).to_contain_text("not possible")
     compared(page, *run(*AND, **given))
-    page.locator("#dialect").select_option(label="note E")
+    page.locator("#dialect").select_option(label="lecture note E")
     expect(page.locator("[data-test=verdict]")).to_contain_text("nothing ever moves")
 
 
 def test_two_conventions_side_by_side(opened):
     page = opened("view=compare")
     expect(page.locator("#compare-summary")).to_contain_text(
-        "part at mistake 12: Left corrects sample 4 (score 0); Right has ended"
+        "part at mistake 12: Left corrects sample 3 (score 0); Right has ended"
     )
     differences = page.locator("[data-test=differences]").inner_text()
-    assert re.search(r"mistakes\s+18\s+11", differences)
+    assert re.search(r"mistakes in all\s+18\s+11", differences)
     page.locator("#second-order").select_option("shuffled")
     page.locator("#second-biasStep").select_option("radius")
     result, _ = run(*AND, tie="sign", order="shuffled", bias_step="radius")
@@ -569,7 +592,7 @@ def test_everything_by_keyboard(opened):
     page.keyboard.press("c")
     assert points(page)[4] == (3 / 64, 8 / 64, 1)
     focused = page.evaluate("document.activeElement.getAttribute('aria-label')")
-    assert focused == "point 5, class +1, at 0.046875, 0.125"
+    assert focused == "point 4, class +1, at 0.046875, 0.125"
     page.keyboard.press("Delete")
     assert len(points(page)) == 4
     page.evaluate("document.activeElement.blur()")

@@ -12,7 +12,7 @@ import torchperc as tp
 
 pytestmark = pytest.mark.browser  # whose package has the Node that runs the scripts
 
-CORE = ("random.js", "descent.js", "twolayer.js")
+CORE = ("random.js", "net.js")
 HEADS = {"perceptron": tp.PerceptronHead, "lms": tp.LMSHead, "logistic": tp.LogisticHead}
 TIES = ("update", "sign", "strict")
 MODES = ({"mode": "batch"}, {"mode": "stochastic"}, {"mode": "minibatch", "batchSize": 3})
@@ -32,16 +32,16 @@ const inner = (name) => ({
     return {states, losses, errors, moves, ended};
   },
   run: ({samples, settings, steps}) => {
-    const run = startRun(samples, settings);
-    extendRun(run, steps);
-    const net = run.nets[0];
+    const path = startPath(samples, settings);
+    extendPath(path, steps);
+    const net = path.states[0];
     const first = netGradient(net, samples, settings.head, settings.tie, everyNumber(samples.points.length));
-    return {first, net, last: run.nets[run.nets.length - 1], losses: run.losses, errors: run.errors, ended: run.ended};
+    return {first, net, last: path.states.at(-1), losses: path.losses, errors: path.errors, ended: path.ended};
   },
   starts: (samples) => NET_STARTS.map((start) => {
-    const run = startRun(samples, {...start, head: "logistic", tie: "update", mode: "batch", order: "given"});
-    const steps = extendRun(run, 600);
-    return [start.standing, runStanding(run, steps), run.errors[steps]];
+    const path = startPath(samples, {...start, head: "logistic", tie: "update", mode: "batch", order: "given"});
+    const steps = extendPath(path, 600);
+    return [start.standing, pathStanding(path, steps), path.errors[steps]];
   }),
   limit: ({head, points, size}) => stepLimit(head, points, size),
   optimum: ({samples, bias}) => lmsOptimum(samples, bias),
@@ -153,7 +153,7 @@ def ending_cases():
         {
             "samples": as_json(X, y),
             "settings": {**common, "head": "logistic", "tie": "update", "lr": 0.01},
-            "steps": 9000,
+            "steps": 11000,
         },
     ]
 
@@ -261,7 +261,7 @@ def test_a_path_says_how_it_ended(answers):
     assert all(map(math.isfinite, diverged["losses"]))
     assert diverged["losses"][-1] > 1e6
     assert (still["ended"], len(still["states"])) == ("still", 2)
-    assert (limit["ended"], len(limit["states"])) == ("limit", 5001)
+    assert (limit["ended"], len(limit["states"])) == ("limit", 10001)
 
 
 def two_layers(settings):
@@ -273,7 +273,7 @@ def numbers(net):
     """Parameters of a net of ours, or the same out of the page, as one list."""
     if isinstance(net, nn.Module):
         return torch.cat([parameter.detach().flatten() for parameter in net.parameters()]).tolist()
-    return [*chain(*net["weight1"]), *net["bias1"], *net["weight2"], net["bias2"]]
+    return [*chain(*net["hidden"]["weight"]), *net["hidden"]["bias"], *net["weight"], net["bias"]]
 
 
 def test_a_seed_gives_the_start_of_mlp_to_the_bit(answers):

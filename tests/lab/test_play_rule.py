@@ -30,7 +30,7 @@ const shown = ({lower, upper}) => [String(lower), String(upper)];
 answer = questions.map(({data, conventions, asked}) => {
   const log = runRule(data, conventions);
   const again = logFromJson(JSON.parse(JSON.stringify(logToJson(log))));
-  const count = log.sample.length;
+  const count = log.index.length;
   const [moments, vote] = [[0, count >> 1, count], voted(log)];
   return {
     json: logToJson(log), scores: log.scores, again: [logToJson(again), again.scores],
@@ -271,7 +271,7 @@ def test_one_class_and_no_points_are_fine_and_bad_conventions_are_refused():
     answer = {
       runs: [questions.one, questions.none].flatMap((data) => ORDERS.map((order) => {
         const log = runRule(data, {order});
-        return [log.verdict, log.sample, log.steps, pocketIndex(log), averaged(log).bias, voted(log)([0, 0])];
+        return [log.verdict, log.index, log.steps, pocketIndex(log), averaged(log).bias, voted(log)([0, 0])];
       })),
       refused: questions.refused.map(message),
     };"""

@@ -124,13 +124,14 @@ def test_other_loggers_get_the_curves_too(tmp_path):
 
 def draw_with(monkeypatch, folder, data, **options):
     """Train for one epoch; return what was handed to the picture."""
-    drawn, real = [], plots.decision_boundary
+    drawn, real = [], plots.DecisionRegionDisplay.from_model
 
-    def noted(score, X, y, **more):
-        drawn.append((X, y, more))
-        return real(score, X, y, **more)
+    def noted(model, X, y, **more):
+        display = real(model, X, y, **more)
+        drawn.append((X, y, display))
+        return display
 
-    monkeypatch.setattr(plots, "decision_boundary", noted)
+    monkeypatch.setattr(plots.DecisionRegionDisplay, "from_model", noted)
     found = run(
         folder, options.pop("lit", None) or logistic(tp.Perceptron(2)), data, options.pop("epochs", 1), **options
     )
@@ -148,9 +149,9 @@ def test_the_margin_is_drawn_through_the_nearest_sample_and_only_if_there_is_one
     data = TabularDataModule("AND")
     drawn, found = draw_with(monkeypatch, tmp_path / "run", data, lit=LitRule(tp.Perceptron(2)), epochs=20)
     X, y = data.parts[0]
-    assert [more["title"] for *_, more in drawn] == ["epoch 1", "epoch 9"]
-    assert drawn[0][2]["margin"] is None
-    assert drawn[1][2]["margin"] == pytest.approx(float((y * found.lit.net(X)).min().detach()))
+    assert [display.title for *_, display in drawn] == ["epoch 1", "epoch 9"]
+    assert drawn[0][2].margin is None
+    assert drawn[1][2].margin == pytest.approx(float((y * found.lit.net(X)).min().detach()))
 
 
 # --- layout, pictures, histograms, graph ---
@@ -269,4 +270,4 @@ def test_a_diverging_run_is_pictured_and_ends_by_itself(tmp_path, lr):
 def test_the_run_s_head_is_the_picture_s(tmp_path, monkeypatch):
     lit = LitClassifier(tp.Perceptron(2), tp.LMSHead("0/1"), lr=0.1)
     [(*_, more)], _ = draw_with(monkeypatch, tmp_path / "run", TabularDataModule("AND"), lit=lit)
-    assert more["head"] == tp.LMSHead("0/1")
+    assert more.head == tp.LMSHead("0/1")

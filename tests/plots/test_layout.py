@@ -76,8 +76,8 @@ CASES = {
     "regions, large numbers": lambda: regions(50, 3, scale=1e9, shift=-3e9),
     "regions, small numbers": lambda: regions(50, 3, scale=1e-7),
     "path": lambda: plots.PathDisplay.from_log(run().log),
-    "path, one panel": lambda: path(3, most=1, labels=LONG[:3]),
-    "path, 10 classes with long names": lambda: path(10, most=12, labels=LONG[:10], names=LONG[:2]),
+    "path, one panel": lambda: path(3, max_panels=1, labels=LONG[:3]),
+    "path, 10 classes with long names": lambda: path(10, max_panels=12, labels=LONG[:10], names=LONG[:2]),
     "curves": lambda: plots.LearningCurveDisplay.from_result(run(), bound=51),
     "curves, one epoch": lambda: plots.LearningCurveDisplay([0.5], [0.25], [3], 51).plot(),
     "curves, 5,000 epochs": lambda: plots.LearningCurveDisplay(

@@ -96,7 +96,7 @@ def test_equal_targets_and_many_samples():
         (lambda: ResidualDisplay.from_predictions(Y, BEST[1:]), ValueError, "predicted has 29 values for 30 samples"),
         (lambda: ResidualDisplay.from_predictions(Y, BEST * np.nan), ValueError, "predicted must hold finite numbers"),
         (lambda: ResidualDisplay.from_predictions([[1.0]], [1.0]), ValueError, "y must have one dimension"),
-        (lambda: ResidualDisplay.from_estimator(3, X, Y), TypeError, "estimator must be a fitted regressor"),
+        (lambda: ResidualDisplay.from_estimator(3, X, Y), TypeError, "estimator .*found int"),
         (lambda: ResidualDisplay.from_estimator(torch.nn.Linear(2, 2), X, Y), ValueError, "one dimension"),
         (lambda: ResidualDisplay.from_predictions(Y, BEST, ax=3), TypeError, "ax must be matplotlib axes"),
     ],

@@ -61,11 +61,11 @@ def _content(arguments: argparse.Namespace) -> dict[str, Any]:
         from torchperc.lab.play.page import content
 
         return content()
-    from torchperc.lab.play import contents
+    from torchperc.lab.play import data
 
     table = None if arguments.data is None else inputs.load(arguments)
     if arguments.log is not None:
-        log, told = contents.load_log(Path(arguments.log), table)
-        return contents.content_of_log(log, table=table, features=arguments.features, **told)
+        log, told = data.load_log(Path(arguments.log), table)
+        return data.content_of_log(log, table=table, features=arguments.features, **told)
     assert table is not None
-    return contents.content_of_data(table, features=arguments.features, samples=arguments.samples)
+    return data.content_of_data(table, features=arguments.features, samples=arguments.samples)

@@ -62,8 +62,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lr", type=float, default=[1.0], **many, help="learning rates (default: 1.0)")
     parser.add_argument("--steps", type=int, default=5000, help="full-batch steps (default: %(default)s)")
     parser.add_argument("--inputs", choices=_INPUTS, default="0/1", help="the truth values (default: %(default)s)")
-    jobs = "processes that share the seeds, -1 for all cores (default: one)"
-    parser.add_argument("--n-jobs", type=int, metavar="N", help=jobs)
     parser.add_argument("--out", default="runs/xor", help="folder of the pictures (default: %(default)s)")
 
 
@@ -119,7 +117,6 @@ def _train(settings: list[tuple[int, str, str, float]], arguments: argparse.Name
                 steps=arguments.steps,
                 inputs=arguments.inputs,
                 progress=partial(_advance, progress, task),
-                n_jobs=arguments.n_jobs,
             )
             rows.append(_Row(hidden, activation, loss, lr, result, time.perf_counter() - start))
     return rows

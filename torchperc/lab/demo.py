@@ -13,7 +13,7 @@ from torchperc import data
 from torchperc.lightning import LitClassifier, LitRule, TabularDataModule, make_trainer
 from torchperc.lightning.trainer import wrong_decisions
 from torchperc.nn.modules import MLP, Perceptron
-from torchperc.plots import decision_boundary
+from torchperc.plots import DecisionRegionDisplay
 from torchperc.reports import Report, Text, runs
 from torchperc.reports.folders import curves_of
 from torchperc.reports.text import figures, percent, weights
@@ -85,8 +85,8 @@ def _train(run: _Run, folder: Path) -> tuple[list[str], Report]:
     trainer = make_trainer(folder, run.epochs, picture_every=run.epochs // 2, **quiet)
     trainer.fit(lit, data)
     train, _, test = (percent(wrong_decisions(lit, X, y) / len(y), ".1f") if len(y) else "" for X, y in data.parts)
-    figure = decision_boundary(lit, *data.parts[0], title=folder.name)
-    figure.savefig(folder.parent / f"{folder.name}.png", dpi=100)
+    display = DecisionRegionDisplay.from_model(lit, *data.parts[0], title=folder.name)
+    display.figure_.get_figure(root=True).savefig(folder.parent / f"{folder.name}.png", dpi=100)
     shown = lit.result.verdict.name if isinstance(lit, LitRule) and lit.result is not None else run.shown
     if isinstance(lit.net, Perceptron) and lit.net.bias is not None:
         shown = f"{shown} {weights(lit.net.weight, lit.net.bias, 3)}".strip()

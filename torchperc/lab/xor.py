@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -109,7 +108,6 @@ def train(
     record_every: int | None = None,
     progress: Callable[[int], object] | None = None,
     device: torch.device | str = "cpu",
-    n_jobs: int | None = None,
 ) -> LabResult:
     """Train a 2-h-1 net on XOR from every seed, by full-batch gradient descent: w ← w − η·∇L, L the mean over 4 rows.
 
@@ -130,8 +128,6 @@ def train(
         record_every: steps between two points of the loss curves; by default about 200 points are kept.
         progress: called with the number of steps made, whenever the loss is recorded.
         device: where to train, such as ``"cuda"``, which never waits for the host; the result is on the CPU.
-        n_jobs: spread the members by joblib: over so many processes, −1 for all cores, or as a context says, such as
-            ``joblib.parallel_config("dask")`` for many machines. ``progress`` is then called at the end only.
 
     Example:
         >>> result = train(range(50), hidden=4, steps=1000)
@@ -143,34 +139,11 @@ def train(
     """
     members = _seeds(seeds)
     hidden = check_int("hidden", hidden, at_least=1)
-    _task(activation, head, inputs, dtype, device)  # checks its arguments
+    task = _task(activation, head, inputs, dtype, device)
     lr = check_rate("lr", lr, dtype)
     steps = check_int("steps", steps, at_least=1)
     every = max(1, steps // 200) if record_every is None else check_int("record_every", record_every, at_least=1)
-    setting = (hidden, activation, head, lr, steps, inputs, dtype, device, every)
     watch = progress or (lambda step: None)
-    if not parallel.joblib_workers(n_jobs):
-        return _trained(members, *setting, watch)
-    found = parallel.joblib_map(_trained, members, n_jobs, *setting)
-    watch(steps)
-    return _joined(found)
-
-
-def _trained(
-    members: tuple[int, ...],
-    hidden: int,
-    activation: str,
-    head: Head,
-    lr: float,
-    steps: int,
-    inputs: str,
-    dtype: torch.dtype,
-    device: torch.device | str,
-    every: int,
-    watch: Callable[[int], object] = lambda step: None,
-) -> LabResult:
-    """The members with these seeds; the arguments are those of :func:`train`, checked."""
-    task = _task(activation, head, inputs, dtype, device)
     # with copies of the last up to whole vectors, as torch computes the rest with other last bits
     padded = members + members[-1:] * (-len(members) % _VECTORS)
     weights = _stack([_fresh(seed, hidden, activation, dtype) for seed in padded], device)
@@ -182,16 +155,6 @@ def _trained(
     setting = (members, hidden, activation, head, lr, steps, inputs)
     kinds = task.kinds(accuracy, loss, norm, dead)
     return LabResult(*setting, recorded, curves, weight1, bias1, weight2, bias2, accuracy, loss, norm, dead, kinds)
-
-
-def _joined(results: Sequence[LabResult]) -> LabResult:
-    """The members of several runs that differ in their seeds alone."""
-    all_of: dict[str, Any] = {}
-    for name in ("weight1", "bias1", "weight2", "bias2", "accuracy", "loss", "gradient_norm", "dead"):
-        all_of[name] = torch.cat([getattr(result, name) for result in results])
-    for name in ("seeds", "kinds"):
-        all_of[name] = tuple(chain.from_iterable(getattr(result, name) for result in results))
-    return replace(results[0], curves=torch.cat([result.curves for result in results], dim=1), **all_of)
 
 
 @dataclass(frozen=True, eq=False)

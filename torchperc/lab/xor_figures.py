@@ -14,7 +14,7 @@ from torchperc.lab.xor import INPUTS, KINDS, LabResult
 from torchperc.nn.heads import Head, LogisticHead
 from torchperc.nn.modules import MLP
 from torchperc.plots import planes
-from torchperc.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, label_names, legend, new_figure
+from torchperc.plots.style import BLUE, GREEN, ORANGE, PURPLE, RED, legend, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +51,7 @@ def plot_curves(result: LabResult) -> Figure:
     axes.set_xscale("symlog", linthresh=float(steps[1]))  # 0 has no logarithm: evenly up to the first step recorded
     axes.set(yscale="log", ylim=(low, high), xlim=(0, result.steps), xlabel="full-batch steps", ylabel="mean loss")
     axes.grid(alpha=0.25)
-    legend(axes, own=True, columns=3)
+    legend(axes, True, 3)
     return figure
 
 
@@ -80,13 +80,13 @@ def plot_boundary(net: MLP, *, inputs: str = "0/1", head: Head = _LOGISTIC) -> F
     with torch.no_grad():
         scores = net(grid.points)
     planes.draw_regions(axes, grid, scores, head)
-    planes.draw_lines(axes, grid, planes.fields(grid, scores, head.threshold), [0.0], "boundary of the net")
+    planes.draw_lines(axes, grid, scores, head, [0.0], "boundary of the net")
     _draw_units(axes, net)
-    planes.draw_points(axes, X, y, (-1, 1), [f"XOR = {name}" for name in label_names(None, (-1, 1), many=False)], 120)
+    planes.draw_points(axes, X, y, (-1, 1), ["XOR = −1", "XOR = +1"], 120)
     low, high, *_ = grid.extent
     ticks = X.unique().tolist()
     axes.set(xlim=(low, high), ylim=(low, high), xticks=ticks, yticks=ticks, xlabel="x₁", ylabel="x₂", aspect="equal")
-    legend(axes, own=True, columns=2)
+    legend(axes, True, 2)
     return figure
 
 

@@ -11,9 +11,7 @@ from torchperc._checks import check_int, is_sparse, require_packages
 from torchperc.data.tabular import SplitTable
 from torchperc.lightning._pl import pl
 from torchperc.lightning.metrics import ONCE_PER_EPOCH
-from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
-from torchperc.nn.modules import resting
 
 SAMPLES = 2000  # at most so many in a picture of the boundary
 
@@ -130,23 +128,11 @@ class Board(pl.Callback):
                 board.experiment.add_figure("boundary", figure, epoch, close=False)
 
     def _boundary(self, trainer: pl.Trainer, pl_module: pl.LightningModule, epoch: int) -> Any:
-        from torchperc.plots import decision_boundary
+        from torchperc.plots import DecisionRegionDisplay
 
         X, y = (torch.cat(parts) for parts in zip(*self._batches, strict=True))
-        head = pl_module.head
-        assert isinstance(head, Head)
-
-        def score(x: Tensor) -> Tensor:
-            scores: Tensor = pl_module(x.to(pl_module.device)).cpu()
-            return scores
-
-        with torch.no_grad(), resting(pl_module):
-            scores = score(X)
-            linear = scores.dim() == 1 and hasattr(_net(pl_module), "weight")
-            slack = float(tpf.slacks(scores - head.threshold, y).min()) if linear else 0.0
-            margin = slack if slack > 0 else None
-            look = {"title": f"epoch {epoch}", "margin": margin, "head": head, **_names(trainer)}
-            return decision_boundary(score, X, y, **look)
+        look = {"title": f"epoch {epoch}", **_names(trainer)}
+        return DecisionRegionDisplay.from_model(pl_module, X, y, **look).figure_
 
 
 def _names(trainer: pl.Trainer) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a picture asks of a classifier, whatever it is: a net, a model out of a log, a run's result, a function."""
+"""Adapter from models to displays: scores, decisions and weights of a net, a model, a result or a function."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from torchperc.samples import convert
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """Scores, how they are decided, and what else is known."""
+    """Scores and how they are decided, with the weights of a linear classifier."""
 
     score: Callable[[Tensor], Any]  # from samples (N, d) to scores (N,) or (N, K)
     head: Head
@@ -61,13 +61,13 @@ class Classifier:
         """Checked labels: −1/+1 for one score per sample, class indices for K."""
         return check_labels(y, len(scores), scores.shape[1] if scores.dim() > 1 else None, both=False).cpu()
 
-    def slack(self, scores: Tensor, y: Tensor) -> Tensor:
-        """How far each score is on the right side: y·(s − threshold), or s_y − s_r against the strongest other."""
+    def functional_margins(self, scores: Tensor, y: Tensor) -> Tensor:
+        """y·(s − threshold), or s_y − s_r against the strongest other class: (N,)."""
         return tpf.slacks(scores.double() - (self.head.threshold if scores.dim() == 1 else 0.0), y)
 
 
 def classifier(model: Any, head: Head | None = None) -> Classifier:
-    """What a picture needs to know of a model; see :class:`torchperc.plots.style.Display` for what models are."""
+    """The adapter of a model; see :class:`torchperc.plots.style.Display` for what models are."""
     if isinstance(model, RuleResult):
         model = model.model
     if isinstance(model, nn.Module):
@@ -78,9 +78,8 @@ def classifier(model: Any, head: Head | None = None) -> Classifier:
         own = weight.detach().cpu() if plain else None
         return Classifier(model.scores, head, weight.dtype, weight.device, own, graded=plain)
     if isinstance(model, KernelModel | VotedModel):
-        graded = isinstance(model, KernelModel)
         rows = model.support if isinstance(model, KernelModel) else model.logs[0].problem.samples
-        return Classifier(model.scores, head, rows.dtype, rows.device, graded=graded)
+        return Classifier(model.scores, head, rows.dtype, rows.device, graded=isinstance(model, KernelModel))
     if isinstance(model, Model) or callable(model):
         return Classifier(model.scores if isinstance(model, Model) else model, head)
     raise TypeError(
@@ -89,11 +88,16 @@ def classifier(model: Any, head: Head | None = None) -> Classifier:
 
 
 def check_log(log: object) -> MistakeLog:
-    """Refuse what is not a log; a result's log stands for the result."""
+    """The log, or that of a result; anything else raises."""
     found = log.log if isinstance(log, RuleResult) else log
     if not isinstance(found, MistakeLog):
         raise TypeError(f"log must be a MistakeLog, such as result.log, found {type(found).__name__}")
     return found
+
+
+def codes_of(scores: Tensor) -> list[int]:
+    """The labels that scores stand for: −1/+1 for one per sample, else class indices."""
+    return [-1, 1] if scores.dim() == 1 else list(range(scores.shape[1]))
 
 
 def _of_module(module: nn.Module, head: Head | None) -> Classifier:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from torchperc._checks import check_choice, check_number, require_packages
+from torchperc._checks import check_choice, check_number
 from torchperc.plots import style
 from torchperc.plots.classifiers import check_log
 from torchperc.rules.kernel import KernelModel
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.models import LinearModel, Model
+from torchperc.rules.models import Model
 from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
 from torchperc.theory.weights import live_bracket, weights_norm
@@ -54,20 +54,10 @@ class LearningCurveDisplay(style.Display):
     def from_result(
         cls, result: RuleResult, *, bound: float | None = None, ax: style.AnyAxes = None
     ) -> LearningCurveDisplay:
-        """Draw the curves of a run by rule.
+        """Draw the curves of a run by rule, of which the log alone has no validation error.
 
-        The train error is what the log gives for nothing: the mistakes made in an epoch, as a fraction of the samples
-        presented in it. The validation error is measured after the epoch, if the run had validation data.
-
-        The log alone will do, but knows no validation error. ``bound`` is one on the number of mistakes, such as
-        (R/γ)²; with it there is a second panel.
-
-        Example:
-            >>> import torchperc as tp
-            >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND"))
-            >>> display = LearningCurveDisplay.from_result(result, bound=120)
-            >>> display.mistakes_.get_ydata().tolist()
-            [2, 5, 8, 10, 12, 15, 17, 18, 18]
+        The train error is the mistakes made in an epoch, as a fraction of the samples presented in it; the validation
+        error is measured after the epoch. ``bound`` is one on the number of mistakes, such as (R/γ)².
         """
         log = check_log(result)
         history = result.history if isinstance(result, RuleResult) else ()
@@ -75,36 +65,32 @@ class LearningCurveDisplay(style.Display):
         if bound is not None:
             bound = check_number("bound", bound, at_least=0)
         made = log.mistakes_by_epoch().cumsum(0).cpu().numpy()
-        known = held if held and not all(map(math.isnan, held)) else None
-        return cls(errors_by_epoch(log), known, made, bound).plot(ax=ax)
+        return cls(errors_by_epoch(log), None if all(map(math.isnan, held)) else held, made, bound).plot(ax=ax)
 
     def _place(self, ax: Any) -> style.Place:
         return style.canvas(ax) if self.bound is None else style.panels(ax, 2, 2, (6.4, 3.8))
 
     def _draw(self, own: bool) -> None:
-        self.validation_: style.Line2D | None = None
-        self.mistakes_: style.Line2D | None = None
-        self.bound_: style.Line2D | None = None
+        self.validation_ = self.mistakes_ = self.bound_ = None
         axes = [self.ax_] if self.bound is None else self.ax_
+        self.train_ = _draw_curve(axes[0], 100 * np.asarray(self.train), "training, during the epoch")
+        if self.validation is not None:
+            values, look = 100 * np.asarray(self.validation), {"color": style.RED, "marker": "s", "linestyle": "--"}
+            self.validation_ = _draw_curve(axes[0], values, "validation, after the epoch", **look)
+        axes[0].set(ylabel="error (%)", title="Error")
         if self.bound is not None:
             if self.mistakes is None:
                 raise ValueError(f"bound={self.bound} needs mistakes, found None; give the mistakes by epoch")
-            look: dict[str, Any] = {"color": style.GREEN, "marker": "^"}
-            self.mistakes_ = draw_curve(axes[1], self.mistakes, f"mistakes: {self.mistakes[-1]:,.0f}", **look)
-            look = {"color": "black", "linestyle": "--", "linewidth": 1.6}
-            self.bound_ = axes[1].axhline(self.bound, label=f"bound: {style.figure_of(self.bound, 4)}", **look)
+            name, look = f"mistakes: {self.mistakes[-1]:,.0f}", {"color": style.GREEN, "marker": "^"}
+            self.mistakes_ = _draw_curve(axes[1], self.mistakes, name, **look)
+            name, look = f"bound: {style.format_number(self.bound, 4)}", {"color": style.ink(), "linestyle": "--"}
+            self.bound_ = axes[1].axhline(self.bound, label=name, linewidth=1.6, **look)
             axes[1].set(ylabel="mistakes so far", title="Mistakes and their bound")
-            style.counts(axes[1].yaxis)
-        self.train_ = draw_curve(axes[0], 100 * np.asarray(self.train), "training, during the epoch")
-        if self.validation is not None:
-            look = {"color": style.RED, "marker": "s", "linestyle": "--"}
-            values = 100 * np.asarray(self.validation)
-            self.validation_ = draw_curve(axes[0], values, "validation, after the epoch", **look)
-        axes[0].set(ylabel="error (%)", title="Error")
+            style.integer_ticks(axes[1].yaxis)
         for ax in axes:
             style.from_zero(ax)
             style.epoch_axis(ax)
-        style.legends(axes, own)
+        style.legend(axes, own)
 
 
 def errors_by_epoch(log: MistakeLog) -> Curve:
@@ -121,8 +107,8 @@ def errors_by_epoch(log: MistakeLog) -> Curve:
     return fractions
 
 
-def draw_curve(ax: style.Axes, values: Any, name: str, epochs: Any = None, **look: Any) -> style.Line2D:
-    """A curve by epoch; markers tell lines apart without colour, on long curves every so often."""
+def _draw_curve(ax: style.Axes, values: Any, name: str, epochs: Any = None, **look: Any) -> style.Line2D:
+    """Draw a curve by epoch; markers tell lines apart without colour, a dozen of them on long curves."""
     look = {"color": style.BLUE, "marker": "o", "markevery": max(1, len(values) // 12), **look}
     epochs = np.arange(1, len(values) + 1) if epochs is None else epochs
     (line,) = ax.plot(epochs, values, label=name, markersize=5, linewidth=1.8, **look)
@@ -131,17 +117,12 @@ def draw_curve(ax: style.Axes, values: Any, name: str, epochs: Any = None, **loo
 
 @dataclass(eq=False, repr=False)
 class BracketDisplay(style.Display):
-    """The bracket that a run puts around the largest margin γ*, epoch by epoch: margin(w) ≤ γ* ≤ ‖w‖/Σ|c|.
+    """The bracket that a run puts around the largest margin γ*, by epoch: margin(w) ≤ γ* ≤ ‖w‖/Σ|c|.
 
-    Args:
-        lower: the margin of the weights after each epoch; NaN where there is none.
-        upper: their length over the sum of the coefficients of the mistakes, η·t for t mistakes at learning rate η;
-            NaN before the first mistake.
-        gamma: γ* itself, where it is known.
-
-    Lines are the best bounds so far, which only ever close; the values of the epochs are faint beside them.
-    After :meth:`plot`, ``lower_`` and ``upper_`` are the best bounds, ``lower_points_`` and ``upper_points_`` the
-    values, ``between_`` the area and ``gamma_`` the line of γ*.
+    ``lower`` and ``upper`` are the bounds of each epoch, NaN where there is none; ``gamma`` is γ* where it is known.
+    Lines are the best bounds so far; the values of the epochs are faint beside them. After :meth:`plot`, ``lower_`` and
+    ``upper_`` are the best bounds, ``lower_points_`` and ``upper_points_`` the values, ``between_`` the area and
+    ``gamma_`` the line of γ*.
 
     Example:
         >>> display = BracketDisplay([-0.5, 0.1, 0.05], [1.0, 0.7, 0.8]).plot()
@@ -157,14 +138,7 @@ class BracketDisplay(style.Display):
     def from_log(cls, log: MistakeLog, *, gamma: float | None = None, ax: style.AnyAxes = None) -> BracketDisplay:
         """Draw the bracket of a run that started from zero weights, see :func:`bracket_by_epoch`.
 
-        ``gamma`` is γ*, where it is known, drawn as a line: ``max_margin(X, y, regularize_bias=True).margin``.
-
-        Example:
-            >>> import torchperc as tp
-            >>> log = tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate("AND")).log
-            >>> display = BracketDisplay.from_log(log)
-            >>> display.ax_.get_xlabel()
-            'epoch'
+        ``gamma`` is γ*, where it is known: that of ``max_margin`` with the bias counted as a weight.
         """
         if gamma is not None:
             gamma = check_number("gamma", gamma)
@@ -176,20 +150,18 @@ class BracketDisplay(style.Display):
         if lower.ndim != 1 or lower.shape != upper.shape:
             raise ValueError(f"lower has shape {lower.shape} and upper {upper.shape}; both need a value for each epoch")
         best = np.fmax.accumulate(lower), np.fmin.accumulate(upper)
-        epochs = np.arange(1, len(lower) + 1)
-        faint: dict[str, Any] = {"linestyle": "", "markersize": 5, "alpha": 0.6}
-        # a bound holds from its epoch on, so lines are steps
+        epochs, self.gamma_ = np.arange(1, len(lower) + 1), None
         area: dict[str, Any] = {"color": style.SKY, "alpha": 0.25, "linewidth": 0, "label": "γ* is here"}
         self.between_ = axes.fill_between(epochs, *best, step="post", **area)
-        bold: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 2}
+        bold: dict[str, Any] = {"drawstyle": "steps-post", "linewidth": 2}  # a bound holds from its epoch on
         (self.upper_,) = axes.plot(epochs, best[1], "--", color=style.RED, label="upper bound: ‖w‖/(η·t)", **bold)
         (self.lower_,) = axes.plot(epochs, best[0], color=style.BLUE, label="lower bound: min y·s/‖w‖", **bold)
+        faint: dict[str, Any] = {"linestyle": "", "markersize": 5, "alpha": 0.6}
         (self.upper_points_,) = axes.plot(epochs, upper, marker="v", color=style.RED, **faint)
         (self.lower_points_,) = axes.plot(epochs, lower, marker="^", color=style.BLUE, **faint)
-        self.gamma_: style.Line2D | None = None
         if self.gamma is not None:
-            name = f"γ* = {style.figure_of(self.gamma, 4)}"
-            self.gamma_ = axes.axhline(self.gamma, color="black", linestyle=":", linewidth=1.6, label=name)
+            name = f"γ* = {style.format_number(self.gamma, 4)}"
+            self.gamma_ = axes.axhline(self.gamma, color=style.ink(), linestyle=":", linewidth=1.6, label=name)
         axes.set(ylabel="γ*", title="Bounds on γ*, the margin with the bias as a weight")
         style.epoch_axis(axes)
         top = np.nanmax(upper) if np.isfinite(upper).any() else math.nan
@@ -200,15 +172,12 @@ class BracketDisplay(style.Display):
 
 @torch.no_grad()
 def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
-    """Bounds of the largest margin γ* that the weights after each epoch of a run from zero weights give.
+    """Lower and upper bound of the largest margin γ* after each epoch of a run from zero weights.
 
     From zero weights, w = Σ cⱼ·x_{iⱼ}. Any unit vector u of margin γ* has u·w ≥ γ*·Σ|cⱼ|, and u·w ≤ ‖w‖, so
     margin(w) ≤ γ* ≤ ‖w‖/Σ|cⱼ|; the sum is η·t after t mistakes of weight 1. The bias counts as the weight of a constant
-    feature √(bias step). With K classes the margin is min (s_y − s_r)/‖w‖, over all weight vectors together.
-
-    Returns:
-        The lower bound per epoch (NaN for zero weights) and the upper one (NaN before the first mistake; 0 if the
-        weights came back to zero, which proves that nothing separates the data).
+    feature √(bias step). With K classes the margin is min (s_y − s_r)/‖w‖, over all weight vectors together. A bound is
+    NaN where there is none; an upper one of 0 proves that nothing separates the data.
 
     Example:
         >>> import torchperc as tp
@@ -223,15 +192,15 @@ def bracket_by_epoch(log: MistakeLog) -> tuple[Curve, Curve]:
     rows, y, bounds = log.problem.samples.take(used), log.y[used], []
     sums = torch.cat((log.coef.new_zeros(1), log.coef.abs().cumsum(0)))
     for t, model in _epoch_models(log):
-        length, scores = _length(model, log.problem.bias_step), model.row_scores(rows).double()
+        scores = model.row_scores(rows).double()
         scores = scores[:, 0] if log.problem.num_classes is None else scores
-        bounds.append(live_bracket(scores, y, length, float(sums[t])))
+        bounds.append(live_bracket(scores, y, _length(model, log.problem.bias_step), float(sums[t])))
     lower, upper = np.array(bounds, dtype=np.float64).reshape(-1, 2).T
     return np.where(np.isinf(lower), np.nan, lower), np.where(np.isinf(upper), np.nan, upper)
 
 
 def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
-    """The number of mistakes and the model after each epoch, every update made once."""
+    """The number of mistakes and the model after each epoch; each update of linear weights is made once."""
     before, weights = 0, log.start.clone()
     for t in log.mistakes_by_epoch().cumsum(0).tolist():
         if type(log.problem) is Problem:
@@ -244,24 +213,19 @@ def _epoch_models(log: MistakeLog) -> Iterator[tuple[int, Model]]:
 
 def _length(model: Model, bias_scale: float) -> float:
     """‖w‖ where the updates are made: a bias step β adds to the weight of a constant feature √β."""
-    if isinstance(model, KernelModel):
-        coefs = model.coefs.double()
-        products = model.kernel.gram(model.support, model.support).double() + bias_scale
-        return math.sqrt(max(0.0, float((coefs * (products @ coefs)).sum())))
-    assert isinstance(model, LinearModel)
-    return weights_norm(model.weight, model.bias, bias_scale)
+    if not isinstance(model, KernelModel):
+        return weights_norm(model.weight, model.bias, bias_scale)  # type: ignore[attr-defined]  # a LinearModel
+    coefs = model.coefs.double()
+    products = model.kernel.gram(model.support, model.support).double() + bias_scale
+    return math.sqrt(max(0.0, float((coefs * (products @ coefs)).sum())))
 
 
 @dataclass(eq=False, repr=False)
 class ComparisonDisplay(style.Display):
     """One curve of several runs, by epoch.
 
-    Args:
-        curves: epochs and values, by the name of the run.
-        ylabel: what the values are.
-        logarithmic: whether the values are drawn on a logarithmic scale.
-
-    After :meth:`plot`, ``lines_`` has the lines by name.
+    ``curves`` has epochs and values by the name of the run, ``ylabel`` says what the values are, ``logarithmic``
+    whether they are drawn on a logarithmic scale. After :meth:`plot`, ``lines_`` has the lines by name.
 
     Example:
         >>> display = ComparisonDisplay({"a": ([1, 2], [3, 1]), "b": ([1, 2], [2, 0])}, "mistakes").plot()
@@ -286,79 +250,35 @@ class ComparisonDisplay(style.Display):
 
         ``value`` is ``"error"`` for the fraction of mistakes among the samples of an epoch, ``"mistakes"`` for their
         number, ``"total"`` for the number so far.
-
-        Example:
-            >>> import torchperc as tp
-            >>> logs = {gate: tp.RuleTrainer().fit(tp.Perceptron(2), *tp.data.gate(gate)).log for gate in ("AND", "OR")}
-            >>> ComparisonDisplay.from_logs(logs, value="total").lines_["OR"].get_ydata().tolist()
-            [3.0, 4.0, 6.0, 8.0, 9.0, 9.0]
         """
         check_choice("value", value, tuple(VALUES))
+        if not isinstance(logs, Mapping):
+            raise TypeError(f"logs must be a mapping from names to runs, found {type(logs).__name__}")
+        if not logs:
+            raise ValueError("logs is empty; give at least one run")
         curves = {}
-        for name, log in _named(logs).items():
+        for name, log in logs.items():
             values: Curve = check_log(log).mistakes_by_epoch().double().cpu().numpy()
-            if value == "error":
-                values = 100 * errors_by_epoch(check_log(log))
-            elif value == "total":
-                values = values.cumsum()
+            if value != "mistakes":
+                values = 100 * errors_by_epoch(check_log(log)) if value == "error" else values.cumsum()
             curves[str(name)] = (np.arange(1.0, len(values) + 1), values)
         return cls(curves, VALUES[value], logarithmic).plot(ax=ax)
 
     def _draw(self, own: bool) -> None:
         axes: style.Axes = self.ax_
         self.lines_ = {}
-        looks = style.line_styles(len(self.curves))
-        for number, ((name, (steps, values)), look) in enumerate(zip(self.curves.items(), looks, strict=True)):
+        looks = zip(cycle(style.COLOURS[:-1]), cycle(("-", "--", "-.", ":")), cycle(style.MARKERS), strict=False)
+        for number, ((name, (steps, values)), look) in enumerate(zip(self.curves.items(), looks, strict=False)):
             every = max(1, len(steps) // 10)
-            drawn = {"color": look.colour, "linestyle": look.dashes, "marker": look.marker}
             places = (number % every, every)  # lines that lie on one another show their markers in turn
-            self.lines_[name] = draw_curve(axes, values, name, steps, markevery=places, **drawn)
+            drawn = dict(zip(("color", "linestyle", "marker"), look, strict=True))
+            self.lines_[name] = _draw_curve(axes, values, name, steps, markevery=places, **drawn)
         axes.set_ylabel(self.ylabel)
         if self.ylabel.startswith("mistakes"):
-            style.counts(axes.yaxis)
+            style.integer_ticks(axes.yaxis)
         style.epoch_axis(axes)
-        if self.ylabel.endswith("(%)") and not self.logarithmic:
-            style.from_zero(axes)
         if self.logarithmic:
             axes.set_yscale("log")
+        elif self.ylabel.endswith("(%)"):
+            style.from_zero(axes)
         style.legend(axes, own, columns=4)
-
-
-def _named(logs: object) -> Mapping[str, Any]:
-    if not isinstance(logs, Mapping):
-        raise TypeError(f"logs must be a mapping from names to runs, found {type(logs).__name__}")
-    if not logs:
-        raise ValueError("logs is empty; give at least one run")
-    return logs
-
-
-def read_events(folder: Path) -> Any:
-    """The event files of a folder, as TensorBoard reads them."""
-    require_packages("reading event files", "tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
-
-    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
-    events.Reload()
-    return events
-
-
-def curve_of(events: Any, tag: str) -> tuple[Curve, Curve]:
-    """Epochs and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
-    values = {event.step: event.value for event in events.Scalars(tag)}
-    steps = sorted(values)
-    return _epochs(events, steps), np.array([values[step] for step in steps], dtype=np.float64)
-
-
-def _epochs(events: Any, steps: Sequence[int]) -> Curve:
-    """Where steps are among epochs; of several within one, each is as far as its number among them.
-
-    A Trainer counts batches, and logs how many epochs are complete beside them; without that, steps are epochs.
-    """
-    scalars = events.Tags()["scalars"]
-    tests = {event.step for tag in scalars if tag.endswith("/test") for event in events.Scalars(tag)}
-    logged = events.Scalars("epoch") if "epoch" in scalars else ()
-    known = {event.step: event.value + (event.step not in tests) for event in logged}  # a test follows its epoch's end
-    if not all(step in known for step in steps):
-        return np.array(steps, dtype=np.float64)
-    epochs, first, own, counts = np.unique([known[step] for step in steps], True, True, True)
-    return np.asarray(epochs[own] - 1 + (np.arange(1, len(steps) + 1) - first[own]) / counts[own], dtype=np.float64)

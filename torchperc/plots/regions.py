@@ -1,8 +1,8 @@
-"""Decision regions: what a classifier says of every point of a plane, and the samples it says it of."""
+"""Decision regions of a classifier over a plane, with the samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +12,9 @@ from torch import Tensor
 from torchperc._checks import Data, check_bool, check_choice, is_sparse
 from torchperc.nn.heads import Head
 from torchperc.plots import planes, style
-from torchperc.plots.classifiers import Classifier, check_log, classifier
-from torchperc.rules.kernel import KernelModel
+from torchperc.plots.classifiers import Classifier, check_log, classifier, codes_of
 from torchperc.rules.log import MistakeLog
 from torchperc.rules.run import RuleResult
-
-RINGS = ("mistakes", "support")
 
 
 @dataclass(eq=False, repr=False)
@@ -63,7 +60,7 @@ class DecisionRegionDisplay(style.Display):
         labels: style.Labels = None,
         title: str | None = None,
     ) -> DecisionRegionDisplay:
-        """Draw what a model makes of data.
+        """Draw the decision regions of a model and the samples.
 
         With more than two features, a linear model of two or three classes is drawn in a projection onto w and the
         first principal direction of the rest; axes and title say so. The regions are exact there.
@@ -76,17 +73,9 @@ class DecisionRegionDisplay(style.Display):
                 weights are a sum of, which are the ones it was ever wrong about; ``None`` for no rings.
             margin: draw lines through the samples nearest to the boundary, if a linear or kernel model of two classes
                 has them all on the right side.
-
-        Example:
-            >>> import torchperc as tp
-            >>> X, y = tp.data.gate("AND")
-            >>> result = tp.RuleTrainer().fit(tp.Perceptron(2), X, y)
-            >>> display = DecisionRegionDisplay.from_model(result, X, y)
-            >>> display.ax_.get_xlabel(), display.ring_ is None
-            ('feature 1', True)
         """
         if ring is not None:
-            check_choice("ring", ring, RINGS)
+            check_choice("ring", ring, ("mistakes", "support"))
         if log is None and isinstance(model, RuleResult):
             log = model.log
         log = None if log is None else check_log(log)
@@ -98,12 +87,13 @@ class DecisionRegionDisplay(style.Display):
         if ring == "mistakes":
             ringed = known.head.decide(scores) != target
         elif ring == "support":
-            ringed[_support(model, log, samples.cpu())] = True
+            ringed[_support(log, samples.cpu())] = True
         level, name = _margin(known, scores, target) if check_bool("margin", margin) else (None, "")
         plane = planes.plane_of(known, samples, names)
-        style.label_names(labels, planes.codes_of(scores), scores.dim() > 1)  # refused before anything is drawn
+        style.label_names(labels, codes_of(scores))  # raises before anything is drawn
         if title is None:
-            title = f"{samples.shape[1]} features, projected onto two directions" if plane.projected else ""
+            width = samples.shape[1]
+            title = f"{width} features, projected onto two directions" if width > 2 else ""
         points = plane.project(samples.cpu())
         grid = planes.grid_of(plane, points, samples)
         ring_name = "support vector" if ring == "support" else "mistake"
@@ -114,90 +104,34 @@ class DecisionRegionDisplay(style.Display):
         return style.canvas(ax, (6.0, 4.6))
 
     def _draw(self, own: bool) -> None:
-        ax: style.Axes = self.ax_
-        codes, size = planes.codes_of(self.grid_scores), planes.point_size(len(self.y))
-        names = style.label_names(self.labels, codes, self.grid_scores.dim() > 1)
-        self.regions_ = planes.draw_regions(ax, self.grid, self.grid_scores, self.head)
-        over = planes.fields(self.grid, self.grid_scores, self.head.threshold)
-        self.boundary_ = planes.draw_lines(ax, self.grid, over, [0.0], "boundary")
+        ax, codes, over = self.ax_, codes_of(self.grid_scores), (self.grid, self.grid_scores, self.head)
+        count, names = len(self.y), style.label_names(self.labels, codes)
+        size = 45.0 if count <= 200 else 18.0 if count <= 2000 else 5.0
+        self.regions_ = planes.draw_regions(ax, *over)
+        self.boundary_ = planes.draw_lines(ax, *over, [0.0], "boundary")
         levels = [] if self.margin is None else [-self.margin, self.margin]
-        self.margin_ = planes.draw_lines(ax, self.grid, over, levels, self.margin_name, linestyles="dashed")
+        self.margin_ = planes.draw_lines(ax, *over, levels, self.margin_name, linestyles="dashed")
         self.points_ = planes.draw_points(ax, self.points, self.y, codes, names, size)
         self.ring_ = planes.draw_rings(ax, self.points[self.ringed], self.ring_name, size)
         ax.set(xlabel=self.plane.names[0], ylabel=self.plane.names[1], title=self.title)
         style.legend(ax, own)
 
 
-def decision_boundary(
-    score: Callable[[Tensor], Tensor],
-    X: Tensor,
-    y: Tensor,
-    *,
-    title: str = "",
-    margin: float | None = None,
-    head: Head | None = None,
-    names: Sequence[str] | None = None,
-    labels: style.Labels = None,
-) -> style.Figure:
-    """Decision regions over two features: the small form of :class:`DecisionRegionDisplay`, for boards and the demo.
-
-    Args:
-        score: the classifier, from (N, 2) to scores (N,), or (N, K).
-        X: samples (N, 2).
-        y: labels −1/+1, or class indices.
-        title: above the picture.
-        margin: draw lines where the score is this far from the boundary; none if ``None`` or with K classes.
-        head: how scores are decided; a module's own by default, else a perceptron's.
-        names: of the two features.
-        labels: names of the classes, in the order −1, +1 or 0 … K−1.
-
-    Example:
-        >>> import torchperc as tp
-        >>> X, y = tp.data.gate("AND")
-        >>> type(decision_boundary(tp.Perceptron(2), X, y)).__name__
-        'Figure'
-    """
-    if X.dim() != 2 or X.shape[1] != 2:
-        raise ValueError(f"X has shape {tuple(X.shape)}; a decision boundary is drawn over 2 features: (N, 2)")
-    known = classifier(score, head)
-    scores = known.scores(X)
-    plane = planes.plane_of(known, X, names)
-    grid = planes.grid_of(plane, X.cpu(), X)
-    level = None if not margin or scores.dim() > 1 else margin
-    drawn = (plane, grid, known.scores(grid.points), X.cpu(), y.cpu(), known.head)
-    wrong = known.head.decide(scores) != y.cpu()
-    display = DecisionRegionDisplay(*drawn, wrong, margin=level, labels=labels, title=title)
-    figure = style.new_figure((5.0, 4.0))
-    display.figure_, display.ax_ = figure, figure.add_subplot()
-    display._draw(own=True)
-    style.plain_numbers(display.ax_)
-    return figure
-
-
 def _margin(known: Classifier, scores: Tensor, y: Tensor) -> tuple[float | None, str]:
     """The score of the nearest sample and a name for it, if all samples are on the right side."""
-    slack = float(known.slack(scores, y).min()) if scores.dim() == 1 and known.graded else 0.0
-    if not slack > 0:
+    least = float(known.functional_margins(scores, y).min()) if scores.dim() == 1 and known.graded else 0.0
+    if not least > 0:
         return None, ""
-    if known.weight is None:
-        return slack, "nearest sample"
-    return slack, f"nearest sample: {style.figure_of(slack / float(known.weight.double().norm()))}"
+    length = 0.0 if known.weight is None else float(known.weight.double().norm())
+    return least, f"nearest sample: {style.format_number(least / length)}" if length else "nearest sample"
 
 
-def _support(model: Any, log: MistakeLog | None, X: Tensor) -> Tensor:
-    """The numbers of the samples that the weights are a sum of."""
-    inner = model.model if isinstance(model, RuleResult) else model
-    own: Tensor | None = None
-    index: Tensor
-    if log is not None:
-        index, support = log.sample.unique().cpu(), log.problem.samples
-        own = support.dense().cpu() if len(support) == len(X) else None
-    elif isinstance(inner, KernelModel):
-        index = inner.index.cpu()
-        if len(index) and int(index.max()) < len(X) and torch.equal(inner.support.dense().cpu(), X[index]):
-            own = X
-    else:
+def _support(log: MistakeLog | None, X: Tensor) -> Tensor:
+    """The indices of the samples that the weights are a sum of."""
+    if log is None:
         raise ValueError("ring='support' needs the log of the run; pass log=result.log, or the result as the model")
-    if own is None or own.shape != X.shape or not torch.equal(own, X.to(own.dtype)):
+    trained = log.problem.samples.dense().cpu()
+    if trained.shape != X.shape or not torch.equal(trained, X.to(trained.dtype)):
         raise ValueError("ring='support' marks samples of the training data, and X is not what the log was made on")
+    index: Tensor = log.sample.unique().cpu()
     return index

@@ -1,7 +1,7 @@
-"""What all pictures share: colours, markers and line styles, where axes come from, where legends go.
+"""What all displays share: the base class, colours and markers, axes, numbers at ticks, legends.
 
-Figures are made without pyplot: no display is looked for, nothing is shown, nothing stays open. To draw into a figure
-of your own, pyplot's or any other, hand over its axes as ``ax``.
+Figures are made without pyplot: no screen is needed and nothing stays open. To draw into a figure of your own, pass its
+axes as ``ax``.
 """
 
 from __future__ import annotations
@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from io import BytesIO
-from itertools import chain, cycle, islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for all displays: matplotlib is imported on first use
     from typing import Self, TypeAlias
 
     from matplotlib.axes import Axes as Axes
     from matplotlib.axis import Axis
-    from matplotlib.colorbar import Colorbar
     from matplotlib.figure import Figure as Figure
     from matplotlib.figure import SubFigure
-    from matplotlib.gridspec import GridSpecBase
     from matplotlib.lines import Line2D as Line2D
 
     AnyAxes: TypeAlias = Axes | Sequence[Axes] | None
@@ -29,28 +26,23 @@ if TYPE_CHECKING:  # for all displays: matplotlib is imported on first use
     Place: TypeAlias = tuple[AnyFigure, Any]
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-"""Okabe and Ito's palette, told apart by every kind of eye."""
+"""Okabe and Ito's palette, which colour-blind readers can tell apart."""
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED, YELLOW = COLOURS
 MARKERS = "os^vDP*X<>"
-LINES = ("-", "--", "-.", ":")
-WIDE = (6.0, 4.0)
-"""Inches, at 100 dots each: numbers can still be read where a phone shrinks it."""
-LONGEST = 28
-"""Characters of a name in a legend or at a tick."""
-_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_CHARACTER = 0.095  # inches that a character of a tick takes, with what must be free beside it
+_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_CHARACTER = 0.095  # inches per character of a tick label, with the space beside it
 
 
 class Display:
-    """What all displays do: :meth:`plot` draws on given axes or in a new figure, kept as ``ax_`` and ``figure_``.
+    """Base of all displays: :meth:`plot` draws on given axes or in a new figure, kept as ``ax_`` and ``figure_``.
 
-    What their ``from_…`` methods have in common:
+    The ``from_…`` methods share these arguments:
 
-    - ``model``: a net, a Lightning module with one, a model out of a log, a ``RuleResult``, or a function from samples
-      to scores, such as an estimator's ``decision_function``;
+    - ``model``: a net, a Lightning module, a model out of a log, a ``RuleResult``, or a function from samples to
+      scores, such as an estimator's ``decision_function``;
     - ``X``, ``y``: samples (N, d), and their labels −1/+1 or class indices;
-    - ``log``: of a run by rule; its ``RuleResult`` will do;
+    - ``log``: the mistake log of a run, or its ``RuleResult``;
     - ``head``: decides; the module's own by default, else a perceptron's;
     - ``names`` of the features; ``labels``, names of the classes in the order −1, +1 or 0 … K−1;
     - ``ax``: axes to draw on, a new figure by default. Displays of several panels take as many axes, or divide the
@@ -61,6 +53,7 @@ class Display:
 
     ax_: Any
     figure_: AnyFigure
+    _own = False
 
     def plot(self, *, ax: AnyAxes = None) -> Self:
         """Draw on axes, or in a new figure."""
@@ -72,8 +65,8 @@ class Display:
         return self
 
     def _repr_png_(self) -> bytes | None:
-        """The picture in a notebook; one on the user's axes is left to their figure, which is shown anyway."""
-        if not getattr(self, "_own", False):
+        """The picture in a notebook; ``None`` on the user's axes, whose figure is shown anyway."""
+        if not self._own:
             return None
         self.figure_.get_figure(root=True).savefig(file := BytesIO(), format="png")
         return file.getvalue()
@@ -86,16 +79,8 @@ class Display:
         raise NotImplementedError
 
 
-class LineStyle(NamedTuple):
-    """How one of several lines looks."""
-
-    colour: str
-    dashes: str
-    marker: str
-
-
 def class_colours(count: int) -> list[str]:
-    """A colour for each of ``count`` classes: the palette while it lasts, else a scale of as many steps."""
+    """A colour for each of ``count`` classes: the palette, or steps of viridis if it is too short."""
     if count <= len(COLOURS):
         return list(COLOURS[:count])
     from matplotlib import colormaps
@@ -104,89 +89,70 @@ def class_colours(count: int) -> list[str]:
     return [to_hex(colormaps["viridis"](k / (count - 1))) for k in range(count)]
 
 
-def line_styles(count: int) -> list[LineStyle]:
-    """Styles for ``count`` lines, which differ in dashes and markers as well as in colour; yellow is lost on white.
+def ink() -> str:
+    """The colour of boundaries and rings: black, or that of axes in the user's matplotlib style."""
+    from matplotlib import rcParams
 
-    Example:
-        >>> line_styles(2)
-        [LineStyle(colour='#0072B2', dashes='-', marker='o'), LineStyle(colour='#E69F00', dashes='--', marker='s')]
-    """
-    styles = zip(cycle(COLOURS[:-1]), cycle(LINES), cycle(MARKERS), strict=False)
-    return [LineStyle(*style) for style in islice(styles, count)]
+    return str(rcParams["axes.edgecolor"])
 
 
-def label_text(label: int, many: bool) -> str:
-    """A label as it is written in legends.
-
-    Example:
-        >>> label_text(-1, many=False), label_text(1, many=False), label_text(1, many=True)
-        ('−1', '+1', '1')
-    """
-    return str(label) if many else f"{label:+d}".replace("-", "−")
-
-
-def label_names(labels: Labels, codes: Sequence[int], many: bool) -> list[str]:
+def label_names(labels: Labels, codes: Sequence[int]) -> list[str]:
     """The user's names of the classes, or their codes as text.
 
     Example:
-        >>> label_names(None, (-1, 1), many=False), label_names(("no", "yes"), (-1, 1), many=False)
-        (['−1', '+1'], ['no', 'yes'])
+        >>> label_names(None, (-1, 1)), label_names(None, (0, 1)), label_names(("no", "yes"), (-1, 1))
+        (['−1', '+1'], ['0', '1'], ['no', 'yes'])
     """
     if labels is None:
-        return [label_text(code, many) for code in codes]
+        return ["−1", "+1"] if list(codes) == [-1, 1] else [str(code) for code in codes]
     if isinstance(labels, str) or len(labels) != len(codes):
         raise ValueError(f"labels={labels!r} must name {len(codes)} classes, in the order {', '.join(map(str, codes))}")
     return [str(label) for label in labels]
 
 
-def shortened(name: str, most: int = LONGEST) -> str:
-    """A name of so many characters at most: of a longer one the middle is left out, as the ends tell names apart.
-
-    A formula between dollars stays as it is.
+def shortened(name: str, longest: int = 28) -> str:
+    """A name of at most ``longest`` characters: a longer one loses its middle; formulas between dollars stay.
 
     Example:
         >>> shortened("sepal length (cm)"), shortened("a label with a long name, number 12", 16)
         ('sepal length (cm)', 'a label w…ber 12')
     """
-    if len(name) <= most or _is_formula(name):
-        return name
-    tail = (most - 1) * 2 // 5
-    return f"{name[: most - 1 - tail].rstrip(chr(92))}…{name[len(name) - tail :]}"
-
-
-def _is_formula(name: str) -> bool:
     from matplotlib.cbook import is_math_text
 
-    return bool(is_math_text(name))
+    if len(name) <= longest or is_math_text(name):
+        return name
+    tail = (longest - 1) * 2 // 5
+    return f"{name[: longest - 1 - tail].rstrip(chr(92))}…{name[len(name) - tail :]}"
 
 
 def tick(value: float, position: float | None = None, written: float = 1e9) -> str:
-    """A number at a tick: written out below 10⁹, or another limit, with six figures at most, else as a power of ten.
+    """A number at a tick: six digits at most, and a power of ten from ``written`` on.
 
     Example:
         >>> tick(-0.25), tick(20000.0), tick(2.5e9), tick(1e-7)
         ('−0.25', '20,000', '2.5×10⁹', '10⁻⁷')
     """
     digits, _, power = (f"{value:,.0f}" if 1e4 <= abs(value) < written else f"{value + 0.0:.6g}").partition("e")
-    times = "" if not power else "10" if digits in ("1", "-1") else "×10"
-    digits = digits.removesuffix("1") if times == "10" else digits
-    return f"{digits}{times}".replace("-", "−") + (str(int(power)).translate(_RAISED) if power else "")
+    if power:
+        mantissa = {"1": "", "-1": "-"}.get(digits, f"{digits}×")
+        digits = f"{mantissa}10{str(int(power)).translate(_SUPERSCRIPT)}"
+    return digits.replace("-", "−")
 
 
-def figure_of(value: float, digits: int = 3) -> str:
-    """A number in a legend, of so many figures.
+def format_number(value: float, digits: int = 3) -> str:
+    """A number in a legend, rounded to so many significant digits.
 
     Example:
-        >>> figure_of(0.27735), figure_of(-6.5179e9, 4)
+        >>> format_number(0.27735), format_number(-6.5179e9, 4)
         ('0.277', '−6.518×10⁹')
     """
     return tick(float(f"{value:.{digits}g}"))
 
 
 def plain_numbers(ax: Axes) -> None:
-    """Write the numbers of axes out at their ticks, which are as few as their length needs: no "1e9" in a corner.
+    """Write tick labels out, without "1e9" in a corner, and no more of them than the axis has room for.
 
-    Where all ticks are nearly the same number, matplotlib's way of writing what differs remains.
+    Where all ticks are nearly equal, matplotlib's offset notation remains.
     """
     from matplotlib.ticker import FuncFormatter, MaxNLocator, ScalarFormatter
 
@@ -201,102 +167,123 @@ def plain_numbers(ax: Axes) -> None:
         if axis is ax.xaxis and isinstance(locator, MaxNLocator) and len(ticks):
             longest = max(len(tick(value)) for value in ticks) + 1
             width = ax.get_position().width * ax.get_figure(root=True).get_figwidth()  # type: ignore[union-attr]
-            if len(ticks) > (most := max(2, int(width / (_CHARACTER * longest)))):
-                locator.set_params(nbins=most)
+            if len(ticks) > (fitting := max(2, int(width / (_CHARACTER * longest)))):
+                locator.set_params(nbins=fitting)
 
 
-def canvas(ax: Axes | None, size: tuple[float, float] = WIDE) -> tuple[AnyFigure, Axes]:
-    """The axes to draw on and their figure: a new one if ``ax`` is ``None``."""
-    if ax is None:
-        figure = new_figure(size)
-        return figure, figure.add_subplot()
-    check_axes(ax)
-    return ax.figure, ax
+# --- axes ---
 
 
-def new_figure(size: tuple[float, float] = WIDE) -> Figure:
-    """A figure that pyplot knows nothing of."""
+def new_figure(size: tuple[float, float] = (6.0, 4.0)) -> Figure:
+    """A figure that pyplot does not manage; ``size`` in inches of 100 dots."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=size, dpi=100, layout="constrained")
 
 
+def canvas(ax: Any, size: tuple[float, float] = (6.0, 4.0)) -> tuple[AnyFigure, Axes]:
+    """The axes to draw on and their figure: a new one if ``ax`` is ``None``."""
+    from matplotlib.axes import Axes
+
+    if ax is None:
+        figure = new_figure(size)
+        return figure, figure.add_subplot()
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax must be matplotlib axes or None, found {type(ax).__name__}; make some with subplots()")
+    return ax.figure, ax
+
+
 def panels(
-    ax: AnyAxes,
-    count: int,
-    columns: int,
-    size: tuple[float, float],
-    widths: Sequence[float] | None = None,
-    **options: Any,
+    ax: Any, count: int, columns: int, size: tuple[float, float], widths: Sequence[float] | None = None, **options: Any
 ) -> tuple[AnyFigure, list[Axes]]:
-    """Axes for ``count`` panels and their figure: new, in place of the given axes, or as many as were given.
+    """Axes for ``count`` panels and their figure: new, in place of one axes, or those that were given.
 
     ``widths`` of the columns are in proportion; ``options`` are for ``add_subplot``, a list has one entry per panel.
     """
-    rows = -(-count // columns)
-    each = [{name: v[k] if isinstance(v, list) else v for name, v in options.items()} for k in range(count)]
+    shape = -(-count // columns), columns
     if ax is None:
         figure: AnyFigure = new_figure(size)
-        grid: GridSpecBase = figure.add_gridspec(rows, columns, width_ratios=widths)
+        grid: Any = figure.add_gridspec(*shape, width_ratios=widths)
     elif hasattr(ax, "get_subplotspec"):
-        figure, whole = canvas(ax)  # type: ignore[arg-type]  # one Axes
-        grid = _divided(whole, rows, columns, widths)
+        figure, _ = canvas(ax)
+        if (place := ax.get_subplotspec()) is None:
+            raise ValueError("ax is not part of a grid, so its place cannot be divided; make it with subplots()")
+        ax.set_axis_off()
+        grid = place.subgridspec(*shape, width_ratios=widths)
     else:
-        return _given(ax, count)
+        flat = getattr(ax, "flat", ax)  # an array of axes, as subplots() returns it, or a sequence
+        given = [canvas(one) for one in (flat if hasattr(flat, "__iter__") else [ax])]
+        if len(given) != count:
+            raise ValueError(
+                f"ax has {len(given)} axes for {count} panels; give as many, or one, whose place is divided"
+            )
+        return given[0][0], [one for _, one in given]
+    each = [{name: v[k] if isinstance(v, list) else v for name, v in options.items()} for k in range(count)]
     return figure, [figure.add_subplot(grid[k // columns, k % columns], **each[k]) for k in range(count)]
 
 
-def _divided(ax: Axes, rows: int, columns: int, widths: Sequence[float] | None) -> GridSpecBase:
-    from matplotlib.gridspec import GridSpecFromSubplotSpec
+def few_ticks(ax: Any, count: int) -> None:
+    """At most ``count`` intervals between the ticks of each axis."""
+    from matplotlib.ticker import MaxNLocator
 
-    place = ax.get_subplotspec()
-    if place is None:
-        raise ValueError("ax is not part of a grid, so its place cannot be divided; make it with subplots()")
-    ax.set_axis_off()
-    return GridSpecFromSubplotSpec(rows, columns, subplot_spec=place, width_ratios=widths)
+    for axis in (ax.xaxis, ax.yaxis, *([ax.zaxis] if hasattr(ax, "zaxis") else [])):
+        axis.set_major_locator(MaxNLocator(count))
 
 
-def _given(ax: Any, count: int) -> tuple[AnyFigure, list[Axes]]:
-    flat = getattr(ax, "flat", ax)  # an array of axes, as subplots() returns it, or a sequence
-    axes = list(flat) if hasattr(flat, "__iter__") else [ax]
-    for one in axes:
-        check_axes(one)
-    if len(axes) != count:
-        raise ValueError(f"ax has {len(axes)} axes for {count} panels; give as many, or one, whose place is divided")
-    return axes[0].figure, axes
+def integer_ticks(axis: Axis) -> None:
+    """Ticks of an axis at integers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
 
 
-def check_axes(ax: object) -> None:
-    """Refuse what is not matplotlib axes."""
-    from matplotlib.axes import Axes
-
-    if not isinstance(ax, Axes):
-        raise TypeError(f"ax must be matplotlib axes or None, found {type(ax).__name__}; make some with subplots()")
-
-
-def legend(ax: Axes, own: bool, columns: int = 5) -> None:
-    """Put the legend below the picture if the figure is ``own``, else into the user's axes."""
-    legends([ax], own, columns)
+def epoch_axis(ax: Axes) -> None:
+    """Name the axis of epochs, with ticks at integers only, over a faint grid."""
+    ax.set_xlabel("epoch")
+    first, last = ax.dataLim.intervalx
+    if math.isfinite(last - first):
+        room = max(0.5, 0.02 * (last - first))
+        ax.set_xlim(max(first - room, 0.5), last + room)
+    integer_ticks(ax.xaxis)
+    ax.grid(alpha=0.3)
 
 
-def legends(axes: Sequence[Axes], own: bool, columns: int = 5) -> None:
+def from_zero(ax: Axes) -> None:
+    """Let the vertical axis begin a little below 0, so that markers there are whole, and end at 1 or above."""
+    top = max(ax.get_ylim()[1], 1.0)
+    ax.set_ylim(-0.03 * top, top)
+
+
+def logarithmic_epochs(ax: Axes) -> None:
+    """Draw epochs on a logarithmic scale."""
+    ax.set_xscale("log")
+    ax.set_xlabel("epoch (logarithmic)")
+    ax.xaxis.set_major_formatter(tick)
+
+
+# --- legends ---
+
+
+def legend(axes: Axes | Sequence[Axes], own: bool, columns: int = 5) -> None:
     """One legend for all panels below the picture if the figure is ``own``, else one in each of the user's axes."""
-    found = [ax.get_legend_handles_labels() for ax in axes]
-    if own and any(names for _, names in found):
-        handles, names = ([*chain(*both)] for both in zip(*found, strict=True))
-        legend_below(axes[0].figure, handles, names, columns)
-    for ax, (_, names) in zip(axes, found, strict=True) if not own else ():
+    every = list(axes) if isinstance(axes, Sequence) else [axes]
+    found = [ax.get_legend_handles_labels() for ax in every]
+    if own:
+        handles, names = ([item for part in side for item in part] for side in zip(*found, strict=True))
+        if names:
+            legend_below(every[0].figure, handles, names, columns)
+        return
+    for ax, (_, names) in zip(every, found, strict=True):
         if names:
             ax.legend(fontsize=8, framealpha=0.85)
 
 
 def legend_below(figure: AnyFigure, handles: Sequence[Any], names: Sequence[str], columns: int = 5) -> None:
-    """Put a legend below all axes, where it covers nothing, in as many columns as fit; the figure grows with it."""
+    """Put a legend below all axes, in as many columns as fit; the figure grows with its rows."""
     look: dict[str, Any] = {"fontsize": 9, "frameon": False, "handletextpad": 0.4, "columnspacing": 1.2}
-    look["loc"] = "outside lower center"
     short = [shortened(name) for name in names]
     for count in range(min(columns, len(short)), 0, -1):
-        made = figure.legend(list(handles), short, ncols=count, **look)
+        made = figure.legend(list(handles), short, ncols=count, loc="outside lower center", **look)
         extent = made.get_window_extent()
         if count == 1 or extent.width <= figure.bbox.width:
             break
@@ -305,41 +292,3 @@ def legend_below(figure: AnyFigure, handles: Sequence[Any], names: Sequence[str]
         width, height = whole.get_size_inches()
         rows = -(-len(short) // count)
         whole.set_size_inches(width, height + extent.height / whole.dpi * (rows - 1) / rows)
-
-
-def weight_bar(figure: AnyFigure, image: Any, axes: Any, **look: Any) -> Colorbar:
-    """The scale of colours of weights."""
-    bar = figure.colorbar(image, ax=axes, format=tick, pad=0.02, aspect=25, **look)
-    bar.set_label("weight (+ for, − against)", fontsize=9)
-    return bar
-
-
-def epoch_axis(ax: Axes) -> None:
-    """Name the axis of epochs, from the first to the last, with ticks at integers only, over a faint grid."""
-    ax.set_xlabel("epoch")
-    first, last = ax.dataLim.intervalx
-    if math.isfinite(last - first):
-        room = max(0.5, 0.02 * (last - first))
-        ax.set_xlim(max(first - room, 0.5), last + room)
-    counts(ax.xaxis)
-    ax.grid(alpha=0.3)
-
-
-def from_zero(ax: Axes) -> None:
-    """Let percentages or counts begin a little below 0, so that markers there are whole, and end at 1 or above."""
-    top = max(ax.get_ylim()[1], 1.0)
-    ax.set_ylim(-0.03 * top, top)
-
-
-def logarithmic_epochs(ax: Axes) -> None:
-    """Draw epochs on a logarithmic scale, where the first are not squeezed to the edge."""
-    ax.set_xscale("log")
-    ax.set_xlabel("epoch (logarithmic)")
-    ax.xaxis.set_major_formatter(tick)
-
-
-def counts(axis: Axis) -> None:
-    """Ticks of an axis at integers only."""
-    from matplotlib.ticker import MaxNLocator
-
-    axis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))

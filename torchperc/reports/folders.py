@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import csv
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from torchperc._checks import require_packages
 from torchperc._files import write_atomically
 from torchperc.reports.page import Block, Code, Text
 
 if TYPE_CHECKING:
+    from torchperc.plots.curves import Curve
     from torchperc.reports.subject import Curves
 
 CONFIG = "config.yaml"
@@ -58,10 +61,40 @@ def curves_of(folder: Path) -> Curves:
         except (ValueError, OSError) as error:
             raise ValueError(f"{path} is not what `torchperc learn` writes ({error}); run it again") from None
         return {name: (table[:, 0], table[:, j]) for j, name in enumerate(names) if j}
-    from torchperc.plots.curves import curve_of, read_events
+    events = _read_events(folder)
+    return {tag: _curve_of(events, tag) for tag in events.Tags()["scalars"]}
 
-    events = read_events(folder)
-    return {tag: curve_of(events, tag) for tag in events.Tags()["scalars"]}
+
+def _read_events(folder: Path) -> Any:
+    """The event files of a folder, as TensorBoard reads them."""
+    require_packages("reading event files", "tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
+
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 1, "histograms": 1})
+    events.Reload()
+    return events
+
+
+def _curve_of(events: Any, tag: str) -> tuple[Curve, Curve]:
+    """Epochs and values of a scalar; of a step that was logged twice, as by a run that was resumed, the later one."""
+    values = {event.step: event.value for event in events.Scalars(tag)}
+    steps = sorted(values)
+    return _epochs(events, steps), np.array([values[step] for step in steps], dtype=np.float64)
+
+
+def _epochs(events: Any, steps: Sequence[int]) -> Curve:
+    """Where steps are among epochs; of several within one, each is as far as its number among them.
+
+    A Trainer counts batches, and logs how many epochs are complete beside them; without that, steps are epochs.
+    """
+    scalars = events.Tags()["scalars"]
+    tests = {event.step for tag in scalars if tag.endswith("/test") for event in events.Scalars(tag)}
+    logged = events.Scalars("epoch") if "epoch" in scalars else ()
+    known = {event.step: event.value + (event.step not in tests) for event in logged}  # a test follows its epoch's end
+    if not all(step in known for step in steps):
+        return np.array(steps, dtype=np.float64)
+    epochs, first, own, counts = np.unique([known[step] for step in steps], True, True, True)
+    return np.asarray(epochs[own] - 1 + (np.arange(1, len(steps) + 1) - first[own]) / counts[own], dtype=np.float64)
 
 
 def command_and_config(folder: Path, text: str) -> list[Block]:

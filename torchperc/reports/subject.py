@@ -11,9 +11,8 @@ from torch import Tensor
 
 from torchperc.nn.heads import Head
 from torchperc.nn.modules import MLP
-from torchperc.plots.classifiers import classifier
+from torchperc.plots.classifiers import classifier, codes_of
 from torchperc.plots.curves import Curve
-from torchperc.plots.planes import codes_of
 from torchperc.plots.style import label_names
 from torchperc.reports.page import Block
 from torchperc.reports.text import percent
@@ -64,7 +63,7 @@ class Subject:
         self.feature_names = [f"x{k + 1}" for k in range(width)] if self.names is None else list(map(str, self.names))
         self.classes = scores.shape[1] if scores.dim() > 1 else None  # of labels −1/+1 none
         self.codes = codes_of(scores)
-        self.class_names = label_names(self.labels, self.codes, self.classes is not None)
+        self.class_names = label_names(self.labels, self.codes)
         if self.result is not None and not self.sentence:
             self.sentence = self.result.sentence
         if self.certificate is None and self.result is not None:

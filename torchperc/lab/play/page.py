@@ -1,4 +1,4 @@
-"""The interactive page as one HTML file: skeleton, styles, scripts and content put together; no network, no build step.
+"""The interactive page as one HTML file: skeleton, styles, scripts and content; no network, no build step.
 
 ``page.html`` has the placeholders ``{{ title }}``, ``{{ style }}``, ``{{ content }}`` (JSON, described at the top of
 ``js/presets.js``, which reads it) and ``{{ scripts }}``. The scripts are joined in the order of :data:`SCRIPTS` into
@@ -20,33 +20,12 @@ from typing import Any
 
 import torchperc
 from torchperc._files import write_atomically
-from torchperc.lab.play import presets
+from torchperc.rules.dialect_table import DIALECTS
 
 STYLES = ("style.css", "style_gradient.css")
-SCRIPTS = (
-    "texts",
-    "texts_gradient",
-    "elements",
-    "rational",
-    "random",
-    "rule",
-    "log",
-    "proof",
-    "descent",
-    "twolayer",
-    "presets",
-    "store",
-    "plane",
-    "panels",
-    "view_rule",
-    "view_compare",
-    "view_proof",
-    "steps",
-    "view_gradient",
-    "view_twolayer",
-    "export",
-    "main",
-)
+_CORE = "elements transport rational random rule log proof net presets store plane"
+_VIEWS = "panels view_rule view_compare view_proof steps view_gradient view_twolayer export main"
+SCRIPTS = (*_CORE.split(), *_VIEWS.split())
 """The scripts in ``js/``, in the order in which they are read."""
 
 PLACE = "{{ content }}"
@@ -133,12 +112,33 @@ def content(
     return {
         "version": torchperc.__version__,
         "title": title,
-        "presets": presets.presets(),
-        "dialects": presets.dialects(),
+        "presets": presets(),
+        "dialects": dialects(),
         "start": dict(start or {"preset": "AND"}),
         "recorded": recorded,
         "widget": widget,
     }
+
+
+def presets() -> list[dict[str, Any]]:
+    """The examples that the page offers; points lie on a grid of 1/64, so that every sum of the rule is exact.
+
+    Example:
+        >>> presets()[0]["labels"]
+        [0, 0, 0, 1]
+    """
+    listed: list[dict[str, Any]] = json.loads(source("presets.json"))
+    return listed
+
+
+def dialects() -> list[dict[str, Any]]:
+    """The conventions of lecture notes and libraries, as the page reads them."""
+    listed = []
+    for row in DIALECTS:
+        conventions = {"tie": row.tie, "biasStep": row.bias_step, "order": row.order, "lr": row.lr}
+        about = {"id": row.id, "name": row.name, "remark": row.remark, "select": row.select}
+        listed.append({**about, "conventions": conventions})
+    return listed
 
 
 def filled(content: Mapping[str, Any]) -> str:
@@ -170,7 +170,9 @@ def as_block(content: object) -> str:
 def script() -> str:
     """The scripts as one function that is called at once."""
     joined = "\n".join(f"// {name}.js\n{_code(source(f'js/{name}.js'))}" for name in SCRIPTS)
-    return f'(() => {{\n"use strict"; // with comments: torchperc/lab/play/js\n{_whole(joined)}}})();'
+    texts = as_block(json.loads(source("texts.json")))
+    head = f'"use strict"; // with comments: torchperc/lab/play/js\nconst TEXTS = {texts};'
+    return f"(() => {{\n{head}\n{_whole(joined)}}})();"
 
 
 def _code(source: str) -> str:

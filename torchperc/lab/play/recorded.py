@@ -1,25 +1,24 @@
-"""A recorded run for the page to replay: as it was if it has two features, else what it looks like in two of them."""
+"""A log for the page to replay: as it is if it has two features, else as seen in two of them."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from torchperc.lab.play.points import MOST_CLASSES, MOST_POINTS, two_features
+from torchperc._checks import Option, ParameterError
 from torchperc.rules.log import MistakeLog
-from torchperc.rules.problem import Problem, Weights
+from torchperc.rules.problem import Problem
 from torchperc.rules.run import RuleResult
 from torchperc.theory.weights import live_bracket, weights_norm
 
 ENDINGS = ("SEPARATED", "CYCLING", "BUDGET")
-MOST_MISTAKES = 20_000
+MAX_CLASSES, MAX_POINTS, MAX_MISTAKES = 4, 1000, 20_000
+_STORED = ("tie", "margin", "bias_step", "order", "seed", "lr", "max_epochs")
 _RENAMED = {"biasStep": "bias_step", "maxEpochs": "max_epochs"}
 _PROJECTED = (
     "A run with {count} features, seen in {first} and {second}: the boundary is exact where every other feature is at "
@@ -30,21 +29,6 @@ _PROJECTED = (
 _UNKNOWN = "The log does not say how ties were decided and in which order the samples came."
 
 
-@dataclass(frozen=True)
-class Recording:
-    """A log as the page reads it, and the two features it is shown in."""
-
-    entries: dict[str, Any]
-    feature_names: tuple[str, str]
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The points of the log, as data to begin with."""
-        labels, classes = self.entries["labels"], self.entries["classes"]
-        indices = labels if classes else [(label + 1) // 2 for label in labels]
-        return {"points": self.entries["points"], "labels": indices, "classes": classes or 2}
-
-
 def recording(
     log: MistakeLog,
     names: Sequence[str] | None = None,
@@ -53,8 +37,8 @@ def recording(
     conventions: dict[str, Any] | None = None,
     verdict: str | None = None,
     cycle: tuple[int, int] | None = None,
-) -> Recording:
-    """A run to be replayed; one with more than two features is shown where the others are at their mean.
+) -> tuple[dict[str, Any], tuple[str, str]]:
+    """The entries of a run to be replayed, and the names of the two features that are shown.
 
     With features a and b chosen, x̄ the mean of the samples and w, b₀ a state of the run, the page draws
 
@@ -66,7 +50,7 @@ def recording(
         log: of a linear net.
         names: of the features.
         features: two of them, by name or by position from 1, where there are more.
-        conventions: of the run, as the page has them; if ``None``, the page says that they are unknown.
+        conventions: of the run, as the page has them; those that the log stores by default.
         verdict: how the run ended, if that is known.
         cycle: the epochs between which it went round, if it did.
 
@@ -74,8 +58,8 @@ def recording(
         >>> import torchperc as tp
         >>> X, y = tp.data.separable_blobs(20, features=3, seed=1)
         >>> log = tp.RuleTrainer().fit(tp.Perceptron(3).double(), X, y).log
-        >>> shown = recording(log, features=(1, 3))
-        >>> shown.feature_names, shown.entries["index"] == log.sample.tolist()
+        >>> entries, shown = recording(log, features=(1, 3))
+        >>> shown, entries["index"] == log.sample.tolist()
         (('x1', 'x3'), True)
     """
     _check(log)
@@ -83,19 +67,21 @@ def recording(
     names = [f"x{j + 1}" for j in range(width)] if names is None else list(names)
     if len(names) != width:
         raise ValueError(f"names has {len(names)} entries for {width} features; name every feature once")
-    chosen = two_features(names, features)
+    first, second = two_features(names, features)
     entries = json.loads(log.to_json())
-    entries |= {"conventions": _conventions(log, conventions), "verdict": verdict or _verdict(log)}
+    stored = entries.pop("conventions", {})
+    stored = {name: value for name, value in stored.items() if name in _STORED and value != "explicit"}
+    given = {_RENAMED.get(name, name): value for name, value in (conventions or {}).items()}
+    entries |= {"conventions": _conventions(log) | stored | given, "verdict": verdict or _verdict(log)}
     entries |= {"cycle": None if cycle is None else list(cycle)}
-    told = [] if conventions is not None else [_UNKNOWN]
-    if chosen != tuple(range(len(names))):
-        entries |= _restricted(log, chosen)
-        first, second = (names[j] for j in chosen)
-        about = _PROJECTED if len(names) > 2 else "The axes are {first} and {second}."
-        told.insert(0, about.format(count=len(names), first=first, second=second))
+    told = [] if conventions is not None or "tie" in stored else [_UNKNOWN]
+    if (first, second) != (0, 1) or width > 2:
+        entries |= _restricted(log, (first, second))
+        about = _PROJECTED if width > 2 else "The axes are {first} and {second}."
+        told.insert(0, about.format(count=width, first=names[first], second=names[second]))
     if told:
         entries["description"] = " ".join(told)
-    return Recording(entries, (names[chosen[0]], names[chosen[1]]))
+    return entries, (names[first], names[second])
 
 
 def _check(log: MistakeLog) -> None:
@@ -103,21 +89,52 @@ def _check(log: MistakeLog) -> None:
         raise TypeError(f"log must be a MistakeLog, such as result.log, found {type(log).__name__}")
     if type(log.problem) is not Problem:
         raise ValueError("the page replays linear runs; a run with a kernel or joint features has no line to draw")
-    if (log.problem.num_classes or 2) > MOST_CLASSES:
-        raise ValueError(f"the log has {log.problem.num_classes} classes, and the page shows {MOST_CLASSES} at most")
-    for what, count, most in (("samples", len(log.y), MOST_POINTS), ("mistakes", len(log), MOST_MISTAKES)):
+    found = {"classes": (log.problem.num_classes or 2, MAX_CLASSES), "samples": (len(log.y), MAX_POINTS)}
+    for what, (count, most) in (found | {"mistakes": (len(log), MAX_MISTAKES)}).items():
         if count > most:
             raise ValueError(
                 f"the log has {count:,} {what}, and the page replays {most:,} at most; record a smaller run"
             )
 
 
-def _conventions(log: MistakeLog, given: dict[str, Any] | None) -> dict[str, Any]:
-    """As arguments of ``RuleTrainer``, which is how a log in JSON has them."""
+def two_features(names: Sequence[str], features: Sequence[str | int] | None) -> tuple[int, int]:
+    """Which two features, by name or by position from 1; both if there are two.
+
+    Example:
+        >>> two_features(("age", "height", "weight"), ("weight", 1))
+        (2, 0)
+    """
+    listed = ", ".join(map(str, names[:12])) + (", …" if len(names) > 12 else "")
+    if features is None and len(names) != 2:
+        if len(names) < 2:
+            raise ValueError(f"the page needs two features, and the data have {len(names)}: {listed}; add a column")
+        why = f"the page shows two features, and the data have {len(names)}: {listed}; choose two by "
+        raise ParameterError(why, Option("features", list(names[:2])))
+    wanted = tuple(names) if features is None else tuple(features)
+    if isinstance(features, str) or len(wanted) != 2:
+        raise ParameterError(Option("features", features), " must be two of the features: ", listed)
+    first, second = (_feature(list(names), each, listed) for each in wanted)
+    if first == second:
+        raise ParameterError(Option("features", list(wanted)), " is one feature twice; choose two of ", listed)
+    return first, second
+
+
+def _feature(names: list[str], wanted: str | int, listed: str) -> int:
+    text = str(wanted)
+    if text in names:
+        return names.index(text)
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= len(names):
+        return int(text) - 1
+    raise ParameterError(
+        Option("features", wanted), f" is no feature; choose two of {listed}, or their positions from 1"
+    )
+
+
+def _conventions(log: MistakeLog) -> dict[str, Any]:
+    """The conventions of a log that does not store them, as far as its numbers show them."""
     step, sizes = {0.0: "none", 1.0: "unit"}.get(log.problem.bias_step, "radius"), log.coef.abs().unique().tolist()
     known: dict[str, Any] = {"tie": "update", "bias_step": step, "order": "given", "seed": 0, "margin": 0}
-    known |= {"lr": sizes[0] if len(sizes) == 1 else 1.0, "max_epochs": max(len(log.epoch_ends), 1)}
-    return known | {_RENAMED.get(name, name): value for name, value in (given or {}).items()}
+    return known | {"lr": sizes[0] if len(sizes) == 1 else 1.0, "max_epochs": max(len(log.epoch_ends), 1)}
 
 
 def ending_of(result: RuleResult) -> str:
@@ -134,58 +151,39 @@ def _verdict(log: MistakeLog) -> str | None:
 
 
 def _restricted(log: MistakeLog, chosen: tuple[int, int]) -> dict[str, Any]:
-    """What changes in the entries of a log when all but two features are held at their mean."""
-    X = log.problem.samples.double().dense().cpu()
+    """The entries of a log that change when all but two features are held at their mean."""
+    X, columns, beta = log.problem.samples.double().dense().cpu(), list(chosen), log.problem.bias_step
     rest = [j for j in range(X.shape[1]) if j not in chosen]
-    mean, columns = X[:, rest].mean(0), list(chosen)
-    start = Weights(log.start.weight.double().cpu(), log.start.bias.double().cpu())
-    scores, brackets = [], []
-    for t, (state, total) in enumerate(_states(log, start, X)):
-        every = X @ state.weight.T + state.bias
+    mean = X[:, rest].mean(0)
+    start_weight, start_bias = log.start.weight.double().cpu(), log.start.bias.double().cpu()
+    weight, bias, total, y = start_weight.clone(), start_bias.clone(), 0.0, log.y.cpu()
+    signed = torch.from_numpy(log.problem.signed(log.mistakes)) * log.problem.scale
+    scores, lower, upper = [], [], []
+    for t in range(len(log) + 1):
+        every = X @ weight.T + bias
+        plain, moved = every if log.problem.num_classes else every[:, 0], (weight - start_weight, bias - start_bias)
+        length = weights_norm(weight, bias, beta)
+        bracket = live_bracket(plain, y, length, total, moved=weights_norm(*moved, beta))
+        lower.append(bracket.lower)
+        upper.append(bracket.upper)
         if t < len(log):
-            scores.append(every[int(log.sample[t])].tolist())
-        brackets.append(_bracket(log, start, state, every, total))
+            i = int(log.sample[t])
+            scores.append(every[i].tolist())
+            weight, bias = weight + signed[t][:, None] * X[i], bias + signed[t] * beta
+            total += abs(float(log.coef[t]))
+    best = zip(accumulate(lower, max), accumulate(upper, min), strict=True)
     return {
         "points": X[:, columns].tolist(),
         "start": {
-            "weight": start.weight[:, columns].tolist(),
-            "bias": (start.bias + start.weight[:, rest] @ mean).tolist(),
+            "weight": start_weight[:, columns].tolist(),
+            "bias": (start_bias + start_weight[:, rest] @ mean).tolist(),
         },
         "projection": {
             "features": X.shape[1],
-            "offsets": (log.problem.bias_step + X[:, rest] @ mean).tolist(),
+            "offsets": (beta + X[:, rest] @ mean).tolist(),
             "scores": scores,
             "errors": log.errors().tolist(),
             "pocket": log.pocket_index(),
-            "brackets": _best(brackets),
+            "brackets": [[bound if math.isfinite(bound) else None for bound in pair] for pair in best],
         },
     }
-
-
-def _states(log: MistakeLog, start: Weights, X: Tensor) -> Iterator[tuple[Weights, float]]:
-    """The weights of every state, in double precision, with the sum of coefficients so far; one after the other."""
-    state, total, signed = start.clone(), 0.0, torch.from_numpy(log.problem.signed(log.mistakes))
-    yield state, total
-    for j, entry in enumerate(log):
-        coefs = signed[j] * log.problem.scale
-        state.weight.add_(coefs[:, None] * X[entry.sample])
-        state.bias.add_(coefs * log.problem.bias_step)
-        total += abs(entry.coef)
-        yield state, total
-
-
-def _bracket(log: MistakeLog, start: Weights, state: Weights, scores: Tensor, total: float) -> tuple[float, float]:
-    """What the weights say of the largest margin in all features, see :func:`torchperc.theory.bracket`."""
-    beta = log.problem.bias_step
-    moved = weights_norm(state.weight - start.weight, state.bias - start.bias, beta)
-    plain = scores.squeeze(-1) if log.problem.num_classes is None else scores
-    found = live_bracket(plain, log.y.cpu(), weights_norm(state.weight, state.bias, beta), total, moved=moved)
-    return found.lower, found.upper
-
-
-def _best(brackets: Sequence[tuple[float, float]]) -> list[list[float | None]]:
-    """The largest lower and the smallest upper bound so far; ``None`` where there is none."""
-    lower, upper = (
-        list(accumulate(side, best)) for side, best in zip(zip(*brackets, strict=True), (max, min), strict=True)
-    )
-    return [[bound if math.isfinite(bound) else None for bound in pair] for pair in zip(lower, upper, strict=True)]

@@ -22,13 +22,8 @@ from torchperc.lab.play.page import HEIGHT, SANDBOX, Play
 class Coding:
     """How samples and labels are handed back: as tensors or arrays, of the types and label values that were given.
 
-    A class that was added on the page has a label that follows: of −1/+1, all become class indices 0 … K − 1, as
-    torchperc has them with more than two classes; other numbers go on after the largest; words go on with "class 3".
-
-    Args:
-        values: the label of each class, in the order of the page.
-        samples: an empty tensor like the samples, if they were a tensor.
-        labels: one like the labels, if they were.
+    A class that was added on the page has a label that follows: of −1/+1, all become class indices 0 … K − 1; other
+    numbers go on after the largest; words go on with "class 3".
 
     Example:
         >>> coding = Coding.of(np.zeros((2, 2)), ["yes", "no"])
@@ -36,9 +31,9 @@ class Coding:
         array(['no', 'yes', 'yes', 'class 3'], dtype='<U7')
     """
 
-    values: tuple[Any, ...] = (-1, 1)
-    samples: Data = None
-    labels: Data = None
+    values: tuple[Any, ...] = (-1, 1)  # the label of each class, in the order of the page
+    X: Data = None  # the samples and labels that were given
+    y: Data = None
 
     @classmethod
     def of(cls, X: Data | None, y: Data | None) -> Coding:
@@ -48,35 +43,28 @@ class Coding:
         table = Dataset.of(X, y)
         codes = table.y if table.classes else (table.y + 1) // 2
         given = y.detach().cpu().numpy() if isinstance(y, torch.Tensor) else np.asarray(y)
-        values = tuple(given[int((codes == k).nonzero()[0, 0])] for k in range(len(table.labels)))
-        return cls(
-            values, X[:0] if isinstance(X, torch.Tensor) else None, y[:0] if isinstance(y, torch.Tensor) else None
-        )
+        return cls(tuple(given[int((codes == k).nonzero()[0, 0])] for k in range(len(table.labels))), X, y)
 
     def samples_of(self, points: Any) -> Data:
         """Points (N, 2) as samples of the type that was given."""
         array = np.array(points, dtype=np.float64).reshape(-1, 2)
-        if isinstance(self.samples, torch.Tensor):
-            floating = self.samples.dtype if self.samples.is_floating_point() else torch.get_default_dtype()
-            return torch.from_numpy(array).to(self.samples.device, floating)
-        return array
+        if not isinstance(self.X, torch.Tensor):
+            return array
+        floating = self.X.dtype if self.X.is_floating_point() else torch.get_default_dtype()
+        return torch.from_numpy(array).to(self.X.device, floating)
 
     def labels_of(self, classes: Any) -> Data:
         """Class indices (N,) as labels of the coding that was given."""
-        indices = np.array(classes, dtype=np.int64)
-        array = self._labels(int(indices.max(initial=0)) + 1)[indices]
-        return torch.from_numpy(array).to(self.labels.device) if isinstance(self.labels, torch.Tensor) else array
-
-    def _labels(self, count: int) -> np.ndarray[Any, Any]:
-        """The label of each class, so many at least."""
-        more = max(count - len(self.values), 0)
-        if not more:
-            return np.array(self.values)
-        if set(self.values) == {-1, 1}:
-            return np.arange(count)
-        if all(isinstance(value, int | float | np.integer | np.floating) for value in self.values):
-            return np.array([*self.values, *(max(self.values) + k for k in range(1, more + 1))])
-        return np.array([*map(str, self.values), *(f"class {len(self.values) + k + 1}" for k in range(more))])
+        indices, values = np.array(classes, dtype=np.int64), list(self.values)
+        added = range(len(values), int(indices.max(initial=0)) + 1)
+        if added and set(values) == {-1, 1}:
+            values = list(range(added.stop))
+        elif added and all(isinstance(value, int | float | np.number) for value in values):
+            values += [max(values) + k + 1 for k in range(len(added))]
+        elif added:
+            values = [*map(str, values), *(f"class {k + 1}" for k in added)]
+        array = np.array(values)[indices]
+        return torch.from_numpy(array).to(self.y.device) if isinstance(self.y, torch.Tensor) else array
 
 
 class PlayWidget(anywidget.AnyWidget):

@@ -1,4 +1,9 @@
-// Small helpers that every view uses: elements, controls with labels, numbers as text, notices.
+// Small helpers that every view uses: texts, elements, controls with labels, numbers as text, notices.
+
+// A text of texts.json by its key, with {name} replaced by a value; Python puts TEXTS in front of the scripts.
+function t(key, values = {}) {
+  return (TEXTS[key] ?? key).replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+}
 
 const SVG = "http://www.w3.org/2000/svg";
 

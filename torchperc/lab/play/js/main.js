@@ -160,8 +160,8 @@ function toolBar(store) {
   const preset = selectField("preset", t("tools.preset"), presetOptions(), (id) => choosePreset(store, id));
   const undo = iconButton("undo", "↶", t("tools.undo"), () => store.undo());
   const redo = iconButton("redo", "↷", t("tools.redo"), () => store.redo());
-  const more = iconButton("more-classes", "+", t("tools.moreClasses"), () => changeClasses(store, 1));
-  const fewer = iconButton("fewer-classes", "−", t("tools.fewerClasses"), () => changeClasses(store, -1));
+  const more = iconButton("more-classes", t("tools.more"), t("tools.moreClasses"), () => changeClasses(store, 1));
+  const fewer = iconButton("fewer-classes", t("tools.fewer"), t("tools.fewerClasses"), () => changeClasses(store, -1));
   const about = el("p", {class: "about", id: "about"});
   const copyLink = button("copy-link", t("tools.copyLink"), () => giveLink(store));
   const element = el(
@@ -345,7 +345,7 @@ function openCsv(store) {
 function openHelp() {
   const keys = [
     [["→", "←"], "step"], [[t("help.space")], "play"], [["Home", "End"], "ends"], [["1", "2", "3", "4"], "class"], [["A"], "add"],
-    [["Tab"], "tab"], [["←", "↑", "→", "↓"], "move"], [["C"], "change"], [["Del"], "remove"], [["Ctrl+Z", "Ctrl+Y"], "undo"], [["?"], "help"],
+    [["Tab"], "tab"], [["←", "↑", "→", "↓"], "move"], [["Shift"], "snap"], [["C"], "change"], [["Del"], "remove"], [["Ctrl+Z", "Ctrl+Y"], "undo"], [["?"], "help"],
   ];
   openDialog(
     "help-dialog", t("help.title"),

@@ -1,119 +1,5 @@
 // What the views of the rule are made of: transport, the step written out, the result, conventions, the table, charts.
 
-// Symbols on buttons are drawn, because not every font has them.
-const ICONS = {
-  play: "M 5 3 L 17 10 L 5 17 Z",
-  pause: "M 4 3 H 8.5 V 17 H 4 Z M 11.5 3 H 16 V 17 H 11.5 Z",
-  back: "M 13 4 L 5 10 L 13 16 Z M 15 4 H 17 V 16 H 15 Z",
-  step: "M 7 4 L 15 10 L 7 16 Z M 3 4 H 5 V 16 H 3 Z",
-  rewind: "M 2 4 H 4.5 V 16 H 2 Z M 11 4 L 4.5 10 L 11 16 Z M 18 4 L 11.5 10 L 18 16 Z",
-  end: "M 15.5 4 H 18 V 16 H 15.5 Z M 9 4 L 15.5 10 L 9 16 Z M 2 4 L 8.5 10 L 2 16 Z",
-};
-
-function icon(name) {
-  return svgEl("svg", {class: "symbol", viewBox: "0 0 20 20", "aria-hidden": "true"}, svgEl("path", {d: ICONS[name]}));
-}
-
-// --- playing --------------------------------------------------------------------------------------------------------
-
-const SPEEDS = [0.5, 1, 2, 5, 20, 100];
-
-// Moves cursors on at a pace; `cursors` are names of entries of the store with the logs they walk through.
-const player = {
-  playing: false, speed: 2, timer: null, store: null, cursors: ["cursor"],
-
-  toggle(store, cursors) {
-    if (this.playing) this.stop();
-    else this.start(store, cursors);
-  },
-
-  start(store, cursors) {
-    Object.assign(this, {store, cursors, playing: true});
-    if (this._left() === 0) store.set(Object.fromEntries(cursors.map((name) => [name, 0])));
-    this._next();
-  },
-
-  stop() {
-    clearTimeout(this.timer);
-    if (!this.playing) return;
-    this.playing = false;
-    this.store.tell(new Set(["playing"]));
-  },
-
-  _left() {
-    return Math.max(...this.cursors.map((name) => lengthOfLog(this.store, name) - this.store.state[name]));
-  },
-
-  _next() {
-    this.store.tell(new Set(["playing"]));
-    clearTimeout(this.timer);
-    this.timer = setTimeout(() => {
-      if (!this.playing) return;
-      stepCursors(this.store, this.cursors, 1);
-      if (this._left() > 0) this._next();
-      else this.stop();
-    }, 1000 / this.speed);
-  },
-};
-
-function logOf(store, cursor) {
-  return cursor === "secondCursor" ? store.secondLog : store.log;
-}
-
-function lengthOfLog(store, cursor) {
-  return logOf(store, cursor)?.index.length ?? 0;
-}
-
-function stepCursors(store, cursors, by) {
-  store.set(Object.fromEntries(cursors.map((name) => [
-    name, Math.max(0, Math.min(lengthOfLog(store, name), store.state[name] + by)),
-  ])));
-}
-
-// The buttons that walk through the log, with a slider.
-function transportPanel(store, prefix, cursors) {
-  const go = (by) => () => { player.stop(); stepCursors(store, cursors, by); };
-  const all = 1e9;
-  const play = iconButton(`${prefix}play`, icon("play"), t("transport.play"), () => player.toggle(store, cursors), {class: "icon main"});
-  const slider = el("input", {
-    type: "range", min: 0, step: 1, id: `${prefix}scrub`, "data-test": `${prefix}scrub`, "aria-label": t("transport.scrub"),
-    oninput: () => { player.stop(); store.set({[cursors[0]]: Number(slider.value)}); },
-  });
-  const place = el("output", {class: "place", for: `${prefix}scrub`, id: `${prefix}place`});
-  const speeds = SPEEDS.map((count) => [count, t("transport.perSecond", {count: num(count)})]);
-  const speed = selectField(`${prefix}speed`, t("transport.speed"), speeds, (value) => { player.speed = Number(value); });
-  const element = el(
-    "div", {class: "transport", role: "group", "aria-label": t("transport.label")},
-    el(
-      "div", {class: "buttons"},
-      iconButton(`${prefix}rewind`, icon("rewind"), t("transport.rewind"), go(-all)),
-      iconButton(`${prefix}back`, icon("back"), t("transport.back"), go(-1)),
-      play,
-      iconButton(`${prefix}step`, icon("step"), t("transport.step"), go(1)),
-      iconButton(`${prefix}end`, icon("end"), t("transport.end"), go(all)),
-      speed.field,
-    ),
-    el("div", {class: "scrub"}, slider, place),
-  );
-  const update = () => {
-    const total = lengthOfLog(store, cursors[0]);
-    const at = store.state[cursors[0]];
-    slider.max = total;
-    slider.value = at;
-    slider.disabled = total === 0;
-    slider.setAttribute("aria-valuetext", t("transport.at", {t: at, total}));
-    place.textContent = t("transport.at", {t: at, total});
-    const playing = player.playing && player.cursors.some((name) => cursors.includes(name));
-    const words = t(playing ? "transport.pause" : "transport.play");
-    play.replaceChildren(icon(playing ? "pause" : "play"));
-    play.title = words;
-    play.setAttribute("aria-label", words);
-    play.setAttribute("aria-pressed", String(playing));
-    show(speed.input, player.speed);
-  };
-  return {element, update};
-}
-
 // --- a step, with its numbers -----------------------------------------------------------------------------------------
 
 function stepCard(log, t0) {
@@ -122,7 +8,7 @@ function stepCard(log, t0) {
   const j = t0 - 1;
   const i = log.index[j];
   const title = t("step.title", {t: t0, total: log.index.length});
-  const where = t("step.where", {epoch: epochOf(log, j) + 1, sample: i + 1});
+  const where = t("step.where", {epoch: epochOf(log, j) + 1, sample: i});
   const rows = data.classes === 2 ? stepRows(log, j) : stepRowsOfMany(log, j);
   return el(
     "div", {class: "step"},
@@ -264,7 +150,7 @@ function spokenStep(log, t0) {
   const total = log.index.length;
   if (t0 === 0) return t("step.saidStart", {total, weights});
   const score = log.scores[t0 - 1].map((value) => num(value)).join(", ");
-  return t("step.said", {t: t0, total, sample: log.index[t0 - 1] + 1, score, weights});
+  return t("step.said", {t: t0, total, sample: log.index[t0 - 1], score, weights});
 }
 
 // --- the plane's lines ------------------------------------------------------------------------------------------------
@@ -360,7 +246,7 @@ function conventionsPanel(store, name, prefix) {
   const number = (field, limits) => numberField(
     prefix + field, t(`conventions.${field}`), limits, (value) => change({[field]: value}),
   );
-  const dialects = [["", t("conventions.dialectOwn")], ...CONTENT.dialects.map(({id, name: words}) => [id, words])];
+  const dialects = [["", t("conventions.dialectOwn")], ...CONTENT.dialects.map(({id, name: words}) => [id, words.replace(/^note /, "lecture note ")])];
   const fields = {
     dialect: selectField(`${prefix}dialect`, t("conventions.dialect"), dialects, (id) => {
       const dialect = CONTENT.dialects.find((each) => each.id === id);
@@ -470,8 +356,9 @@ function verdictText(log) {
   return t(`verdict.${log.verdict}`);
 }
 
-function verdictBanner(log) {
-  if (!log.verdict) return ""; // a recorded log need not say how it ended
+// How the run ended, told at its end; a recorded log need not say it.
+function verdictBanner(log, t0) {
+  if (!log.verdict || t0 < log.index.length) return "";
   return el(
     "p", {class: `verdict ${log.verdict.toLowerCase()}`, "data-test": "verdict"},
     strong(t(`verdict.name.${log.verdict}`)), " ", verdictText(log),
@@ -566,7 +453,7 @@ function logRow(store, log, j, {weight, bias}) {
       type: "button", class: "go", "aria-label": t("step.title", {t: j + 1, total: log.index.length}),
     }, String(j + 1)),
     epoch: epochOf(log, j) + 1,
-    sample: i + 1,
+    sample: i,
     x: vector(log.data.points[i], 4),
     y: classBadge(log.data, log.data.labels[i]),
     wrong: log.classes === null ? "" : className(log.data, log.wrong[j]),

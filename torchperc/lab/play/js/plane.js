@@ -12,7 +12,9 @@
 //   dotShape(at, className, text), textShape(at, text, className)
 //   regionShapes(weight, bias, className)    what the weights decide for each class, as polygons class-0 … class-3
 //   {kind: "strip", weight, bias, className} where |w·x + b| < 1
-//   rasterShape(decide, className)           the same for any function from [x1, x2] to a class
+//   rasterShape(decide, className, cells)    the same for any function from [x1, x2] to a class, or null
+//   {kind: "heat", surface}                  a loss surface in colours; {kind: "mark", at, className} a diamond
+//   {kind: "path", points, className}        a line through points; {kind: "segments", segments, className} many short ones
 // `editable: false` makes a plane to look at; `points: false` leaves the points out; `frame` is a fixed frame, and
 // `data` (a function) other data to draw than the store's.
 
@@ -40,14 +42,17 @@ function frameOf(data) {
   return {x, y, even};
 }
 
-// The grid that points are put on: 1/64 in the usual frame, another power of two in other frames.
+const COARSE = 16; // fine steps: a quarter in the usual frame
+
+// The fine grid: 1/64 in the usual frame, another power of two in other frames.
 function gridStep([lo, hi]) {
   return 2 ** Math.round(Math.log2((hi - lo) / 192));
 }
 
-function snapped(point, frame) {
+// Where a point is put down: on quarters in the usual frame, so that numbers are short, or on the fine grid.
+function snapped(point, frame, fine = false) {
   return ["x", "y"].map((axis, number) => {
-    const step = gridStep(frame[axis]);
+    const step = gridStep(frame[axis]) * (fine ? 1 : COARSE);
     const [lo, hi] = frame[axis];
     const inside = Math.min(hi, Math.max(lo, point[number]));
     return Math.round(inside / step) * step + 0; // + 0: no −0
@@ -170,8 +175,8 @@ function rasterShape(decide, className, cells = 120) {
   return {kind: "raster", decide, className, cells};
 }
 
-function createPlane(element, store, {id, label, editable = true, points = true, frame = null, data = null}) {
-  const plane = new Plane(store, {id, label, editable, points, frame, data});
+function createPlane(element, store, options) {
+  const plane = new Plane(store, {editable: true, points: true, frame: null, data: null, ...options});
   element.append(plane.svg);
   new ResizeObserver(() => plane.resize()).observe(plane.svg);
   return plane;
@@ -236,6 +241,9 @@ class Plane {
     this.groups.below.replaceChildren(...below.flatMap((shape) => this._shape(shape)));
     this.groups.above.replaceChildren(...above.flatMap((shape) => this._shape(shape)));
     if (this.options.points) this._points();
+    if (!this.options.surface) return;
+    this.svg.classList.add("surface"); // on which names and numbers of the axes are written above the colours
+    this.groups.above.prepend(...[...this.groups.grid.children].filter((child) => child.tagName === "text"));
   }
 
   _grid() {
@@ -306,6 +314,16 @@ class Plane {
       }
       case "raster":
         return [this._raster(shape)];
+      case "heat":
+        return [this._heat(shape.surface)];
+      case "path":
+        return [svgEl("path", {...css, d: `M ${joined(shape.points)}`})];
+      case "segments":
+        return [svgEl("path", {...css, d: shape.segments.map((ends) => `M ${joined(ends)}`).join(" ")})];
+      case "mark": {
+        const [x, y] = this.place(shape.at);
+        return [svgEl("path", {...css, d: `M ${x - 7} ${y} L ${x} ${y - 7} L ${x + 7} ${y} L ${x} ${y + 7} Z`})];
+      }
       default:
         throw new Error(`no such shape: ${shape.kind}`);
     }
@@ -329,28 +347,28 @@ class Plane {
     ];
   }
 
-  // Colours a small canvas by class and stretches it over the plane.
   // A picture of what a function decides; kept while function, frame and colours are the same, as it takes long.
   _raster({decide, className, cells}) {
     const colours = Array.from({length: MOST_CLASSES}, (_, k) => colourOf(k));
     const key = JSON.stringify([this.frame, cells, colours]);
     if (this.raster?.decide !== decide || this.raster.key !== key) {
-      this.raster = {decide, key, picture: this._pictureOf(decide, cells, colours)};
+      const along = ([from, to]) => Array.from({length: cells}, (_, k) => from + ((k + 0.5) / cells) * (to - from));
+      const [xs, ys] = [along(this.frame.x), along(this.frame.y).reverse()];
+      const classes = decide.raster ? decide.raster(xs, ys) : ys.flatMap((y) => xs.map((x) => decide([x, y])));
+      this.raster = {decide, key, picture: pixelPicture(cells, classes.map((label) => colours[label]))};
     }
     const whole = {x: 0, y: 0, width: this.size, height: this.size, preserveAspectRatio: "none"};
     return svgEl("image", {class: `raster ${className}`, href: this.raster.picture, ...whole});
   }
 
-  _pictureOf(decide, cells, colours) {
-    const canvas = el("canvas", {width: cells, height: cells});
-    const context = canvas.getContext("2d");
-    const image = context.createImageData(cells, cells);
-    const along = ([from, to]) => Array.from({length: cells}, (_, k) => from + ((k + 0.5) / cells) * (to - from));
-    const [xs, ys] = [along(this.frame.x), along(this.frame.y).reverse()];
-    const classes = decide.raster ? decide.raster(xs, ys) : ys.flatMap((y) => xs.map((x) => decide([x, y])));
-    classes.forEach((label, k) => image.data.set([...colours[label], 255], 4 * k));
-    context.putImageData(image, 0, 0);
-    return canvas.toDataURL();
+  // A pixel per value, stretched so that the middle of each pixel is where its value belongs.
+  _heat(surface) {
+    const {values, low, high} = surface;
+    const colour = (value) => heatColour(Math.sqrt((value - low) / (high - low || 1)));
+    surface.picture ??= pixelPicture(values.length, [...values].reverse().flatMap((row) => row.map(colour)));
+    const cell = this.size / (values.length - 1);
+    const whole = {x: -cell / 2, y: -cell / 2, width: this.size + cell, height: this.size + cell, preserveAspectRatio: "none"};
+    return svgEl("image", {class: "heat", href: surface.picture, ...whole});
   }
 
   _radius() {
@@ -388,7 +406,7 @@ class Plane {
     mark.group.setAttribute("data-label", label);
     mark.shape.setAttribute("d", markerPath(MARKERS[label], this._radius()));
     mark.sign.setAttribute("d", data.classes === 2 && this._radius() > 6 ? signPath(label, this._radius()) : "");
-    const words = {number: index + 1, label: className(data, label), x: num(point[0]), y: num(point[1])};
+    const words = {number: index, label: className(data, label), x: num(point[0]), y: num(point[1])};
     mark.group.setAttribute("aria-label", t("plane.point", words));
   }
 
@@ -411,7 +429,7 @@ class Plane {
   _click(event) {
     if (this.swallow) this.swallow = false; // the end of a drag or a long press
     else if (indexOf(event.target) !== null) return;
-    else if (this.store.mode === "add") addPoint(this.store, snapped(this.at(event), this.frame));
+    else if (this.store.mode === "add") addPoint(this.store, snapped(this.at(event), this.frame, event.shiftKey));
     else notice(t("plane.nothingHere"));
   }
 
@@ -437,7 +455,7 @@ class Plane {
     if (!pressed.moved) this.store.startDrag();
     pressed.moved = true;
     clearTimeout(this.timer);
-    movePoint(this.store, pressed.index, snapped(this.at(event), this.frame), {undo: false});
+    movePoint(this.store, pressed.index, snapped(this.at(event), this.frame, event.shiftKey), {undo: false});
   }
 
   _release() {
@@ -505,7 +523,7 @@ function removePoint(store, index) {
   const {data} = store;
   const without = (list) => list.filter((_, k) => k !== index);
   store.set({data: {...data, points: without(data.points), labels: without(data.labels)}, preset: null});
-  announce(t("plane.removed", {number: index + 1}));
+  announce(t("plane.removed", {number: index}));
 }
 
 function markerPath(kind, r) {
@@ -528,4 +546,25 @@ function signPath(label, r) {
 function colourOf(label) {
   const text = getComputedStyle(document.documentElement).getPropertyValue(`--class-${label}`).trim();
   return [1, 3, 5].map((start) => parseInt(text.slice(start, start + 2), 16));
+}
+
+// Viridis, in ten colours: dark is low; every kind of eye sees the order.
+const HEAT = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"]
+  .map((code) => [1, 3, 5].map((start) => parseInt(code.slice(start, start + 2), 16)));
+
+// The colour of a fraction from 0 to 1 as [red, green, blue].
+function heatColour(fraction) {
+  const place = Math.min(1, Math.max(0, fraction)) * (HEAT.length - 1);
+  const low = Math.min(HEAT.length - 2, Math.floor(place));
+  return HEAT[low].map((value, k) => Math.round(value + (place - low) * (HEAT[low + 1][k] - value)));
+}
+
+// A square picture as an address; colours are [red, green, blue] row by row from the top, or undefined for nothing there.
+function pixelPicture(width, colours) {
+  const canvas = el("canvas", {width, height: colours.length / width});
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(width, colours.length / width);
+  colours.forEach((colour, k) => { if (colour) image.data.set([...colour, 255], 4 * k); });
+  context.putImageData(image, 0, 0);
+  return canvas.toDataURL();
 }

@@ -20,7 +20,41 @@
 //    With K > 2 the two kinds are not told apart: "not separable".
 function prove(data) {
   if (new Set(data.labels).size < 2) return { kind: "empty", separable: true };
-  return data.classes === 2 ? proveTwo(data) : proveMany(data);
+  const rows = separationRows(data, Rational.of(1));
+  const found = nearestToOrigin(rows);
+  if (found.squared.isZero()) return overlapProof(data, rows, found.fractions);
+  return data.classes === 2 ? stripProof(data) : weightsProof(data, rows, found);
+}
+
+// --- for every K: the rows' hull ----------------------------------------------------------------------------------------
+
+// Every sample asks for s_y > s_k for all other classes k: w·z > 0 for the rows z = φ(x, y) − φ(x, k), where w holds the
+// weights of all classes and φ(x, k) is (x, 1) in block k; with K = 2 a row is y·(x, 1). The point of the rows' hull that is
+// nearest to the origin decides (Gordan): if it is 0, it is a mean of rows that no w can be positive on; else it is such a w.
+
+// A mean of rows that is 0. With K = 2, its halves of either class are one point in both hulls, of at most four samples.
+function overlapProof(data, rows, fractions) {
+  const two = data.classes === 2;
+  const weights = fractions.map(({ row, fraction }) => ({ ...rows.about[row], fraction: two ? fraction.times(2) : fraction }));
+  const proof = { kind: "not separable", separable: false, point: null, weights, weight: null, bias: null };
+  if (!two) return proof;
+  weights.sort((one, other) => one.index - other.index);
+  const own = weights.filter(({ index }) => data.labels[index] === 1);
+  proof.point = [0, 1].map((j) => own.reduce((sum, { index, fraction }) => sum.plus(fraction.times(data.points[index][j])), new Rational(0n)));
+  return { ...proof, ...weakLine(data) };
+}
+
+function weightsProof(data, rows, { fractions, squared }) {
+  // divided by the squared distance, the least w·z is 1
+  const { weight, bias } = weightsOf(data, rows, fractions.map((each) => ({ ...each, fraction: each.fraction.over(squared) })));
+  const length = weight.flat().reduce((sum, value) => sum.plus(value.times(value)), new Rational(0n));
+  return separableProofOf(data, weight, bias, new Rational(1n).over(length), null);
+}
+
+function separableProofOf(data, weight, bias, gammaSquared, nearest) {
+  const supports = supportsOf(data, weight, bias);
+  const gamma = Math.sqrt(gammaSquared.toNumber());
+  return { kind: "separable", separable: true, weight, bias, least: new Rational(1n), gammaSquared, gamma, supports, nearest };
 }
 
 // --- whole numbers ----------------------------------------------------------------------------------------------------
@@ -84,103 +118,13 @@ function sidesOf(hull) {
   return hull.map((corner, n) => [corner, hull[(n + 1) % hull.length]]);
 }
 
-function proveTwo(data) {
-  const { whole, unit } = wholePoints(data.points);
-  const hulls = hullsOf(data, whole);
-  const shared = commonPoint(data, whole, hulls);
-  return shared ? overlapProof(data, whole, hulls, unit, shared) : stripProof(data, whole, hulls, unit);
-}
-
-// --- two classes: a point in both hulls -------------------------------------------------------------------------------
-
-// Points of both classes, with positive fractions, whose means are the same point; null if the hulls have none in common.
-// Hulls with a common point have a corner of one in the other, or sides that cross: four points are always enough.
-function commonPoint(data, whole, hulls) {
-  const found = [
-    equalPoints(data, whole),
-    ...hulls.flatMap((hull, n) => hull.map((corner) => cornerInside(whole, corner, hulls[1 - n]))),
-  ].filter((weights) => weights !== null);
-  if (found.length) return found.reduce((fewest, weights) => (weights.length < fewest.length ? weights : fewest));
-  for (const side of sidesOf(hulls[0])) {
-    for (const other of sidesOf(hulls[1])) {
-      const crossing = sidesCross(whole, side, other);
-      if (crossing) return crossing;
-    }
-  }
-  return null;
-}
-
-// Two samples of different classes at one place.
-function equalPoints(data, whole) {
-  const seen = [new Map(), new Map()];
-  for (let i = 0; i < whole.length; i++) {
-    const [own, other] = [seen[data.labels[i]], seen[1 - data.labels[i]]];
-    const place = whole[i].join(" ");
-    if (other.has(place)) return withFractions([[i, 1n], [other.get(place), 1n]], [1n, 1n]);
-    own.set(place, i);
-  }
-  return null;
-}
-
-// A corner as a mean of at most three corners of the other hull, which is cut into triangles; null if it is outside.
-function cornerInside(whole, corner, hull) {
-  const p = whole[corner];
-  const inside = (mean) => (mean ? [{ index: corner, fraction: new Rational(1n) }, ...mean] : null);
-  if (hull.length < 3) return inside(sidesOf(hull).map(([a, b]) => onSegment(whole, a, b, p)).find(Boolean));
-  for (let n = 1; n + 1 < hull.length; n++) {
-    const [a, b, c] = [hull[0], hull[n], hull[n + 1]];
-    // the share of a corner is the area of the triangle that p makes with the two others
-    const areas = [[b, c], [c, a], [a, b]].map(([from, to]) => turn(whole[from], whole[to], p));
-    if (areas.every((area) => area >= 0n)) {
-      const all = areas[0] + areas[1] + areas[2];
-      return inside(withFractions([[a, areas[0]], [b, areas[1]], [c, areas[2]]], [all, all, all]));
-    }
-  }
-  return null;
-}
-
-// A point as a mean of the ends of a segment, null if it is not on it.
-function onSegment(whole, a, b, p) {
-  const along = difference(whole[b], whole[a]);
-  const [part, all] = [dot(difference(p, whole[a]), along), dot(along, along)];
-  if (turn(whole[a], whole[b], p) !== 0n || part < 0n || part > all) return null;
-  return withFractions([[a, all - part], [b, part]], [all, all]);
-}
-
-// The point where two sides cross, as a mean of the ends of either; null if they do not.
-function sidesCross(whole, [a, b], [c, d]) {
-  const [fromA, fromB] = [a, b].map((i) => turn(whole[c], whole[d], whole[i]));
-  const [fromC, fromD] = [c, d].map((i) => turn(whole[a], whole[b], whole[i]));
-  const apart = (one, two) => signOfWhole(one) * signOfWhole(two) < 0;
-  if (!apart(fromA, fromB) || !apart(fromC, fromD)) return null;
-  // the nearer end has the larger share: shares are as the distances of the opposite ends from the other side
-  const [first, second] = [fromA - fromB, fromC - fromD];
-  return withFractions([[a, -fromB], [b, fromA], [c, -fromD], [d, fromC]], [first, first, second, second]);
-}
-
-// [[index, part], ...] and what each is a part of, as {index, fraction}, without those of 0.
-function withFractions(parts, wholes) {
-  return parts
-    .map(([index, part], n) => ({ index, fraction: new Rational(part, wholes[n]) }))
-    .filter(({ fraction }) => !fraction.isZero());
-}
-
-function overlapProof(data, whole, hulls, unit, shared) {
-  const own = shared.filter(({ index }) => data.labels[index] === 1);
-  const point = [0, 1].map((j) =>
-    own.reduce((sum, { index, fraction }) => sum.plus(fraction.times(new Rational(whole[index][j], unit))), new Rational(0n)),
-  );
-  const weights = [...shared]
-    .sort((one, two) => one.index - two.index)
-    .map(({ index, fraction }) => ({ index, rival: 1 - data.labels[index], fraction }));
-  const line = weakLine(data, whole, hulls, unit);
-  const kind = line ? "weakly separable" : "not separable";
-  return { kind, separable: false, point, weights, weight: line && line.weight, bias: line && line.bias };
-}
+// --- two classes: a line that separates weakly ------------------------------------------------------------------------
 
 // A line with every point on its side or on itself, and not all on itself; null if there is none. Such a line can be
 // turned until a side of a hull lies on it; if all points are on one line, it stands at right angles to a side.
-function weakLine(data, whole, hulls, unit) {
+function weakLine(data) {
+  const { whole, unit } = wholePoints(data.points);
+  const hulls = hullsOf(data, whole);
   const corners = hulls.flat();
   for (const [a, b] of hulls.flatMap(sidesOf)) {
     const along = difference(whole[b], whole[a]);
@@ -199,54 +143,34 @@ function weakLine(data, whole, hulls, unit) {
 // w·x + b in the units of the points: w = side·normal, and 0 at the given point.
 function lineThrough(normal, through, side, unit) {
   const bias = new Rational(-side * dot(normal, through), unit);
-  return { weight: [normal.map((value) => new Rational(side * value))], bias: [bias] };
+  return { kind: "weakly separable", weight: [normal.map((value) => new Rational(side * value))], bias: [bias] };
 }
 
 // --- two classes: the widest strip ------------------------------------------------------------------------------------
 
 // The strip between the hulls is widest at right angles to the way between their nearest points p and q, the line half
 // way. With w = 2·(q − p)/‖q − p‖² the scores at p and q are −1 and +1, and the half-width is 1/‖w‖ = ‖q − p‖/2.
-function stripProof(data, whole, hulls, unit) {
-  const { p, q } = nearestPoints(whole, hulls);
-  const [start, end] = [p, q].map((x) => x.map((value) => value.over(unit)));
+function stripProof(data) {
+  const [start, end] = nearestPoints(data);
   const way = end.map((value, j) => value.minus(start[j]));
   const squared = way[0].times(way[0]).plus(way[1].times(way[1]));
   const weight = way.map((value) => value.times(2).over(squared));
   const middle = start.map((value, j) => value.plus(end[j]).over(2));
   const bias = weight[0].times(middle[0]).plus(weight[1].times(middle[1])).negated();
-  const gammaSquared = squared.over(4);
-  return {
-    kind: "separable", separable: true, weight: [weight], bias: [bias], least: new Rational(1n), gammaSquared,
-    gamma: Math.sqrt(gammaSquared.toNumber()), supports: supportsOf(data, [weight], [bias]), nearest: [start, end],
-  };
+  return separableProofOf(data, [weight], [bias], squared.over(4), [start, end]);
 }
 
-// The nearest points p and q of two hulls that have none in common: a corner of one and a point of a side of the other.
-function nearestPoints(whole, hulls) {
-  let best = null;
-  for (const n of [0, 1]) {
-    const sides = hulls[1 - n].length === 1 ? [[hulls[1 - n][0], hulls[1 - n][0]]] : sidesOf(hulls[1 - n]);
-    for (const corner of hulls[n]) {
-      for (const [a, b] of sides) {
-        const found = fromPointToSide(whole[corner], whole[a], whole[b]);
-        const nearer = best === null || found.above * best.below < best.above * found.below;
-        if (nearer) best = { ...found, n, corner, a, b };
-      }
-    }
-  }
-  const foot = whole[best.a].map((value, j) =>
-    new Rational(best.part * (whole[best.b][j] - value), best.all).plus(value));
-  const corner = whole[best.corner].map((value) => new Rational(value));
-  return best.n === 0 ? { p: corner, q: foot } : { p: foot, q: corner };
-}
-
-// The squared distance above/below of x from the segment a, b, and where its nearest point is: a + (part/all)·(b − a).
-function fromPointToSide(x, a, b) {
-  const [along, to] = [difference(b, a), difference(x, a)];
-  const [part, all] = [dot(to, along), dot(along, along)];
-  if (part <= 0n) return { above: dot(to, to), below: 1n, part: 0n, all: 1n };
-  if (part >= all) return { above: dot(difference(x, b), difference(x, b)), below: 1n, part: 1n, all: 1n };
-  return { above: cross(along, to) ** 2n, below: all, part, all };
+// The nearest points of the hulls of class 0 and class 1: their difference is that of two corners which is nearest to the
+// origin, or a mean of some.
+function nearestPoints(data) {
+  const { whole, unit } = wholePoints(data.points);
+  const hulls = hullsOf(data, whole);
+  const about = hulls[0].flatMap((p) => hulls[1].map((q) => [p, q]));
+  const way = about.map(([p, q]) => difference(whole[q], whole[p]));
+  const { fractions } = nearestToOrigin({ about, product: (i, j) => dot(way[i], way[j]), unit });
+  return [0, 1].map((side) => [0, 1].map((j) => fractions.reduce(
+    (sum, { row, fraction }) => sum.plus(fraction.times(new Rational(whole[about[row][side]][j], unit))), new Rational(0n),
+  )));
 }
 
 // The samples whose y·s, or least s_y − s_r, is 1. Doubles rule out those that are clearly farther away.
@@ -264,28 +188,6 @@ function exactSlacks(weight, bias, x, label) {
   const scores = weight.map((row, k) => row[0].times(x[0]).plus(row[1].times(x[1])).plus(bias[k]));
   if (scores.length === 1) return [scores[0].times(signOfClass(label))];
   return scores.filter((_, k) => k !== label).map((score) => scores[label].minus(score));
-}
-
-// --- many classes -----------------------------------------------------------------------------------------------------
-
-// Every sample asks for s_y > s_k for all other classes k: w·z > 0 for the rows z = φ(x, y) − φ(x, k), where w holds the
-// weights of all classes and φ(x, k) is (x, 1) in block k. The point of the rows' hull that is nearest to the origin
-// decides (Gordan): if it is 0, it is a mean of rows that no w can be positive on; else it is such a w itself.
-function proveMany(data) {
-  const rows = separationRows(data, Rational.of(1));
-  const { fractions, squared } = nearestToOrigin(rows);
-  if (squared.isZero()) {
-    const weights = fractions.map(({ row, fraction }) => ({ ...rows.about[row], fraction }));
-    return { kind: "not separable", separable: false, point: null, weights, weight: null, bias: null };
-  }
-  // divided by the squared distance, the least w·z is 1
-  const { weight, bias } = weightsOf(data, rows, fractions.map((each) => ({ ...each, fraction: each.fraction.over(squared) })));
-  const length = weight.flat().reduce((sum, value) => sum.plus(value.times(value)), new Rational(0n));
-  const gammaSquared = new Rational(1n).over(length);
-  return {
-    kind: "separable", separable: true, weight, bias, least: new Rational(1n), gammaSquared,
-    gamma: Math.sqrt(gammaSquared.toNumber()), supports: supportsOf(data, weight, bias), nearest: null,
-  };
 }
 
 // Σ fraction·z as weights and biases per class.

@@ -2,9 +2,6 @@
 
 // --- steps that are made when asked for ------------------------------------------------------------------------------
 
-const STEP_SPEEDS = [1, 2, 5, 20, 100, 500];
-const FRAME = 40; // milliseconds between two pictures at least
-
 // Either view keeps its state under its id in the store, on top of its `defaults`; state.at is the current step.
 // reach(store, t) makes steps up to t and says how far it came: less than t if the descent has ended before.
 function viewState(store, view) {
@@ -31,99 +28,86 @@ function soundState(defaults, state) {
   return {...defaults, ...Object.fromEntries(Object.entries(state).filter(([name, value]) => name in defaults && allowed(name, value)))};
 }
 
-function changeState(store, view, patch) {
-  store.set({[view.id]: {...viewState(store, view), ...patch}});
-}
+// What both views do. A view adds `defaults`, whose entries `at`, `bias` and `axes` change the picture and not the path.
+const descentView = {
+  rounds: true,
 
-const stepPlayer = {
-  playing: false, speed: 5, timer: null, store: null, view: null,
-
-  toggle(store, view) {
-    if (this.playing) this.stop();
-    else this.start(store, view);
+  reach(store, steps) {
+    return store.problem ? 0 : Math.min(steps, extendPath(this.path(store), Math.min(steps, MAX_STEPS)));
   },
 
-  start(store, view) {
-    Object.assign(this, {store, view, playing: true});
-    const {at} = viewState(store, view);
-    if (at > 0 && view.reach(store, at + 1) === at) changeState(store, view, {at: 0}); // at the end: once more
-    store.tell(new Set(["playing"]));
-    this._wait();
+  made(store) {
+    return store.problem ? 0 : this.path(store).states.length - 1;
   },
 
-  stop() {
-    clearTimeout(this.timer);
-    if (!this.playing) return;
-    this.playing = false;
-    this.store.tell(new Set(["playing"]));
+  // The path of the current settings.
+  path(store) {
+    const {at, bias, axes, ...settings} = soundState(this.defaults, store[this.id]);
+    const positive = positiveClass(store.data, settings.positive);
+    const key = JSON.stringify([settings, positive]);
+    if (this.kept?.key !== key || this.kept.data !== store.data) {
+      this.kept = {key, data: store.data, positive, path: startPath(signedSamples(store.data, positive), settings)};
+    }
+    return this.kept.path;
   },
 
-  _wait() {
-    this.timer = setTimeout(() => this._next(), Math.max(FRAME, 1000 / this.speed));
+  picture() {
+    return [this.plane.svg, this.other.svg];
   },
 
-  _next() {
-    const {store, view} = this;
-    if (store.view !== view.id) return this.stop();
-    const {at} = viewState(store, view);
-    const wanted = at + Math.max(1, Math.round((this.speed * FRAME) / 1000));
-    const reached = view.reach(store, wanted);
-    if (reached > at) changeState(store, view, {at: reached});
-    if (reached < wanted) this.stop();
-    else this._wait();
-    return undefined;
+  keys(event) {
+    return this.transport.keys(event);
+  },
+
+  change(store, patch) {
+    player.stop();
+    changeState(store, this, patch);
+  },
+
+  // Two planes side by side beside transport and settings, and cards below.
+  layOut(element, store, more, titles, ...below) {
+    this.element = element;
+    this.transport = transportPanel(stepTrack(store, this, more));
+    const stage = (key) => el("div", {class: "stage"}, el("h2", {}, t(key)));
+    const [left, right] = [stage(titles[0]), stage(titles[1])];
+    element.append(
+      el(
+        "div", {class: "trio"}, left, right,
+        el(
+          "div", {class: "column"},
+          el("section", {class: "card"}, viewPane(this, "result")),
+          el("section", {class: "card"}, el("h2", {}, t(titles[2])), this._fields(store)),
+        ),
+      ),
+      el(
+        "div", {class: "trio"}, el("div", {class: "column double"}, ...below),
+        el("section", {class: "card"}, el("h2", {}, t("curves.title")), viewPane(this, "curves", {class: "curves"})),
+      ),
+    );
+    return [left, right];
+  },
+
+  // Draws the view, or says why there is nothing to draw.
+  update(store, changes) {
+    const {problem} = store;
+    this.element.classList.toggle("without-points", problem !== null);
+    this._showFields(store);
+    this.transport.update();
+    if (problem) {
+      for (const name of this.panes) this[name].replaceChildren();
+      this.standing.replaceChildren(el("p", {class: "hint"}, t(problem)));
+      this.plane.draw();
+      return;
+    }
+    const [path, {at}] = [this.path(store), viewState(store, this)];
+    this.curves.replaceChildren(...stepCurves(path.losses, path.errors, at));
+    this._draw(store, path, at);
+    if (changes.has(this.id) && !player.playing) announce(this._spoken(path, at));
   },
 };
 
-// Buttons and slider, which goes over the steps made so far, view.made(store).
-function stepTransport(store, view, more) {
-  const id = (part) => `${view.id}-${part}`;
-  const go = (at) => { stepPlayer.stop(); changeState(store, view, {at: Math.max(0, at)}); };
-  const at = () => viewState(store, view).at;
-  const play = iconButton(id("play"), icon("play"), t("steps.play"), () => stepPlayer.toggle(store, view), {class: "icon main"});
-  const slider = el("input", {
-    type: "range", min: 0, step: 1, id: id("scrub"), "data-test": id("scrub"), "aria-label": t("steps.scrub"),
-    oninput: () => go(Number(slider.value)),
-  });
-  const place = el("output", {class: "place", for: id("scrub"), id: id("place"), "data-test": id("place")});
-  const speeds = STEP_SPEEDS.map((count) => [count, t("steps.perSecond", {count})]);
-  const speed = selectField(id("speed"), t("steps.speed"), speeds, (value) => { stepPlayer.speed = Number(value); });
-  const element = el(
-    "div", {class: "transport", role: "group", "aria-label": t("steps.label")},
-    el(
-      "div", {class: "buttons"},
-      iconButton(id("rewind"), icon("rewind"), t("steps.rewind"), () => go(0)),
-      iconButton(id("back"), icon("back"), t("steps.back"), () => go(at() - 1)),
-      play,
-      iconButton(id("step"), icon("step"), t("steps.step"), () => go(at() + 1)),
-      iconButton(id("more"), `+${more}`, t("steps.more", {count: more}), () => go(at() + more)),
-      speed.field,
-    ),
-    el("div", {class: "scrub"}, slider, place),
-  );
-  const update = () => {
-    const made = view.made(store);
-    slider.max = made;
-    slider.value = at();
-    slider.disabled = made === 0;
-    place.textContent = t("steps.at", {t: at(), total: made});
-    slider.setAttribute("aria-valuetext", place.textContent);
-    const playing = stepPlayer.playing && stepPlayer.view === view;
-    const words = t(playing ? "steps.pause" : "steps.play");
-    play.replaceChildren(icon(playing ? "pause" : "play"));
-    play.title = words;
-    play.setAttribute("aria-label", words);
-    play.setAttribute("aria-pressed", String(playing));
-    show(speed.input, stepPlayer.speed);
-  };
-  const keys = (event) => {
-    const targets = {ArrowRight: at() + 1, ArrowLeft: at() - 1, Home: 0, End: at() + more};
-    if (event.key in targets) go(targets[event.key]);
-    else if (event.key === " ") stepPlayer.toggle(store, view);
-    else return false;
-    return true;
-  };
-  return {element, update, keys};
+function changeState(store, view, patch) {
+  store.set({[view.id]: {...viewState(store, view), ...patch}});
 }
 
 // --- fields that both views have -------------------------------------------------------------------------------------
@@ -272,91 +256,6 @@ function short(value, digits = 4) {
   if (value === 0 || (Math.abs(value) >= 1e-4 && Math.abs(value) < 1e6)) return num(value, digits);
   const [digit, power] = value.toExponential(digits - 1).split("e");
   return `${num(Number(digit))}·10${superscript(Number(power))}`;
-}
-
-// --- a plane that shows more than points -----------------------------------------------------------------------------
-
-// Viridis, in ten colours: dark is low; every kind of eye sees the order.
-const HEAT = ["#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#b5de2b", "#fde725"]
-  .map((code) => [1, 3, 5].map((start) => parseInt(code.slice(start, start + 2), 16)));
-
-// The colour of a fraction from 0 to 1 as [red, green, blue].
-function heatColour(fraction) {
-  const place = Math.min(1, Math.max(0, fraction)) * (HEAT.length - 1);
-  const low = Math.min(HEAT.length - 2, Math.floor(place));
-  return HEAT[low].map((value, k) => Math.round(value + (place - low) * (HEAT[low + 1][k] - value)));
-}
-
-// A picture of so many pixels as an address; colourAt(column, row) is [red, green, blue], or null for nothing there.
-function pixelPicture(width, height, colourAt) {
-  const canvas = el("canvas", {width, height});
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(width, height);
-  for (let row = 0; row < height; row++) {
-    for (let column = 0; column < width; column++) {
-      const colour = colourAt(column, row);
-      if (colour) image.data.set([...colour, 255], 4 * (row * width + column));
-    }
-  }
-  context.putImageData(image, 0, 0);
-  return canvas.toDataURL();
-}
-
-// More kinds of shape: {kind: "heat", surface} colours a loss surface; "path" is a line through points, "segments" many
-// short lines, "mark" a diamond; {kind: "decisions", decide, cells} shades what a function from [x1, x2] decides for,
-// a class or null.
-class PicturePlane extends Plane {
-  _shape(shape) {
-    const joined = (points) => points.map((point) => this.place(point).map((value) => value.toFixed(1)).join(" ")).join(" L ");
-    const css = {class: shape.className};
-    switch (shape.kind) {
-      case "heat": return [this._heat(shape.surface)];
-      case "decisions": return [this._decisions(shape)];
-      case "path": return [svgEl("path", {...css, d: `M ${joined(shape.points)}`})];
-      case "segments": return [svgEl("path", {...css, d: shape.segments.map((ends) => `M ${joined(ends)}`).join(" ")})];
-      case "mark": {
-        const [x, y] = this.place(shape.at);
-        return [svgEl("path", {...css, d: `M ${x - 7} ${y} L ${x} ${y - 7} L ${x + 7} ${y} L ${x} ${y + 7} Z`})];
-      }
-      default: return super._shape(shape);
-    }
-  }
-
-  // On a surface the names and numbers of the axes are written above the colours.
-  draw(shapes) {
-    super.draw(shapes);
-    if (!this.options.surface) return;
-    this.svg.classList.add("surface");
-    this.groups.above.prepend(...[...this.groups.grid.children].filter((child) => child.tagName === "text"));
-  }
-
-  // A pixel per value, stretched so that the middle of each pixel is where its value belongs.
-  _heat(surface) {
-    const {first, values, low, high} = surface;
-    const last = first.length - 1;
-    const colourAt = (column, row) => heatColour(Math.sqrt((values[last - row][column] - low) / (high - low || 1)));
-    const cell = this.size / last;
-    const whole = {x: -cell / 2, y: -cell / 2, width: this.size + cell, height: this.size + cell, preserveAspectRatio: "none"};
-    surface.picture ??= pixelPicture(last + 1, last + 1, colourAt);
-    return svgEl("image", {class: "heat", href: surface.picture, ...whole});
-  }
-
-  _decisions({decide, cells}) {
-    const {x: [x0, x1], y: [y0, y1]} = this.frame;
-    const colours = everyNumber(MOST_CLASSES).map(colourOf);
-    const colourAt = (column, row) => colours[decide([
-      x0 + ((column + 0.5) / cells) * (x1 - x0), y1 - ((row + 0.5) / cells) * (y1 - y0),
-    ])];
-    const whole = {x: 0, y: 0, width: this.size, height: this.size, preserveAspectRatio: "none"};
-    return svgEl("image", {class: "raster", href: pixelPicture(cells, cells, colourAt), ...whole});
-  }
-}
-
-function createPicturePlane(element, store, options) {
-  const plane = new PicturePlane(store, {editable: false, points: true, frame: null, data: null, ...options});
-  element.append(plane.svg);
-  new ResizeObserver(() => plane.resize()).observe(plane.svg);
-  return plane;
 }
 
 function keyEntry(mark, text) {

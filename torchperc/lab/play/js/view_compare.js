@@ -11,7 +11,7 @@ const compareView = {
   mount(element, store) {
     this.summary = el("div", {class: "summary", id: "compare-summary", role: "status"});
     this.table = el("div", {class: "differences-frame"});
-    this.both = transportPanel(store, "both-", ["cursor", "secondCursor"]);
+    this.both = transportPanel(logTrack(store, "compare", "both-", ["cursor", "secondCursor"]));
     this.parts = SIDES.map((side) => this._side(store, side));
     const swap = () => store.set({
       conventions: store.second, second: store.conventions, cursor: store.secondCursor, secondCursor: store.cursor,
@@ -32,8 +32,8 @@ const compareView = {
     return this.parts.map(({plane}) => plane.svg);
   },
 
-  keys(event, store) {
-    return transportKeys(event, store, ["cursor", "secondCursor"]);
+  keys(event) {
+    return this.both.keys(event);
   },
 
   update(store) {
@@ -46,7 +46,7 @@ const compareView = {
   },
 
   _side(store, {name, conventions, cursor, prefix}) {
-    const transport = transportPanel(store, prefix, [cursor]);
+    const transport = transportPanel(logTrack(store, "compare", prefix, [cursor]));
     const form = conventionsPanel(store, conventions, prefix);
     const stage = el("div", {class: "stage"}, el("h2", {}, t(`compare.${name}`)));
     const step = el("div", {});
@@ -55,16 +55,17 @@ const compareView = {
       "div", {class: "column", id: `compare-${name}`},
       stage,
       el("section", {class: "card compact"}, form.element),
-      el("section", {class: "card"}, transport.element, result, step),
+      el("section", {class: "card"}, result, step),
     );
     const plane = createPlane(stage, store, {id: `${name}-plane`, label: t("plane.label")});
+    stage.append(transport.element);
     const update = () => {
-      const log = logOf(store, cursor);
+      const log = cursor === "cursor" ? store.log : store.secondLog;
       transport.update();
       form.update();
       const unit = Math.min(...[store.log, store.secondLog].filter(Boolean).map((each) => arrowUnit(each, plane.frame)));
       plane.draw(log ? ruleShapes(log, store.state[cursor], plane.frame, {unit}) : {});
-      result.replaceChildren(...(log ? [resultFigures(log, store.state[cursor]), verdictBanner(log)] : []));
+      result.replaceChildren(...(log ? [resultFigures(log, store.state[cursor]), verdictBanner(log, store.state[cursor])] : []));
       step.replaceChildren(...(log ? [stepCard(log, store.state[cursor])] : []));
     };
     return {element, plane, update};
@@ -87,7 +88,7 @@ function comparison(store, first, second) {
   const t0 = firstDifference(first, second);
   if (t0 === null) return el("p", {class: "big"}, t("compare.same", {count: first.index.length}));
   const mistake = (log, side) => (t0 > log.index.length ? t("compare.ended", {side}) : t("compare.mistake", {
-    side, sample: log.index[t0 - 1] + 1, score: log.scores[t0 - 1].map((score) => num(score)).join(", "),
+    side, sample: log.index[t0 - 1], score: log.scores[t0 - 1].map((score) => num(score)).join(", "),
   }));
   const sameSamples = sameJson(first.index, second.index) && sameJson(first.step, second.step);
   const text = sameSamples ? t("compare.bias", {t: t0})

@@ -16,61 +16,28 @@ function niceCeiling(value) {
 
 const gradientView = {
   id: "gradient",
-  rounds: true,
   defaults: DESCENT_DEFAULTS,
-
-  reach(store, steps) {
-    return store.problem ? 0 : Math.min(steps, extendPath(this._path(store), Math.min(steps, MAX_DESCENT_STEPS)));
-  },
-
-  made(store) {
-    return store.problem ? 0 : this._path(store).states.length - 1;
-  },
+  ...descentView,
 
   mount(element, store) {
-    this.transport = stepTransport(store, this, 50);
     const pane = (name, attributes) => viewPane(this, name, attributes);
-    const left = el("div", {class: "stage"}, el("h2", {}, t("gradient.planeTitle")));
-    const right = el("div", {class: "stage"}, el("h2", {}, t("gradient.surfaceTitle")));
-    this.element = element;
-    element.append(
-      el(
-        "div", {class: "trio"}, left, right,
-        el(
-          "div", {class: "column"},
-          el("section", {class: "card steps-card"}, this.transport.element, pane("result")),
-          el("section", {class: "card"}, el("h2", {}, t("descent.settings")), this._fields(store)),
-        ),
-      ),
-      el(
-        "div", {class: "trio"},
-        el("section", {class: "card double"}, pane("numbers")),
-        el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves", {class: "curves"})),
-      ),
-    );
+    const titles = ["gradient.planeTitle", "gradient.surfaceTitle", "descent.settings"];
+    const [left, right] = this.layOut(element, store, 50, titles, el("section", {class: "card"}, pane("numbers")));
     this.plane = createPlane(left, store, {id: "gradient-plane", label: t("plane.label")});
-    left.append(pane("ended", {class: "standing", role: "status"}), pane("planeKey", {class: "legend"}));
+    left.append(this.transport.element, pane("standing", {class: "standing", role: "status"}), pane("planeKey", {class: "legend"}));
     const weights = () => ({points: [], labels: [], classes: 2, names: ["w₁", "w₂"]});
-    this.surface = createPicturePlane(right, store, {
-      id: "gradient-surface", label: t("gradient.surface"), points: false, surface: true, data: weights,
+    this.other = createPlane(right, store, {
+      id: "gradient-surface", label: t("gradient.surface"), editable: false, points: false, surface: true, data: weights,
     });
-    this.surface.options.frame = {x: [-2, 2], y: [-2, 2], even: true};
-    this.surface.svg.addEventListener("click", (event) => this._startAt(store, this.surface.at(event)));
+    this.other.options.frame = {x: [-2, 2], y: [-2, 2], even: true};
+    this.other.svg.addEventListener("click", (event) => this._startAt(store, this.other.at(event)));
     right.append(this._scaleBar(), this._holdFields(store), pane("surfaceKey", {class: "legend"}));
-  },
-
-  picture() {
-    return [this.plane.svg, this.surface.svg];
-  },
-
-  keys(event) {
-    return this.transport.keys(event);
   },
 
   python(store) {
     const state = viewState(store, this);
     const {weight, bias} = state.start;
-    return pythonDescent(t("python.gradient"), this._path(store).samples, state, [
+    return pythonDescent(t("python.gradient"), this.path(store).samples, state, [
       "net = tp.Perceptron(2, dtype=torch.float64)",
       "with torch.no_grad():",
       `    net.weight.copy_(torch.tensor([${pythonValue(weight)}], dtype=torch.float64))`,
@@ -78,38 +45,21 @@ const gradientView = {
     ]);
   },
 
-  _change(store, patch) {
-    stepPlayer.stop();
-    changeState(store, this, patch);
-  },
-
   _startAt(store, [w1, w2]) {
-    const {x} = this.surface.frame;
+    const {x} = this.other.frame;
     const step = gridStep(x);
     const weight = [w1, w2].map((value) => Math.round(value / step) * step + 0);
-    if (!store.problem) this._change(store, {start: {weight, bias: this._heldBias(store)}, at: 0});
+    if (!store.problem) this.change(store, {start: {weight, bias: this._heldBias(store)}, at: 0});
   },
 
   // The bias of the slice: that of the current step unless another was chosen.
   _heldBias(store) {
     const {bias, at} = viewState(store, this);
-    return bias ?? this._path(store).states[at].bias;
-  },
-
-  // The path of the current settings; what only changes the picture does not start it anew.
-  _path(store) {
-    const {at, bias, ...settings} = soundState(this.defaults, store.gradient);
-    const positive = positiveClass(store.data, settings.positive);
-    const key = JSON.stringify([settings, positive]);
-    if (this.kept?.key !== key || this.kept.data !== store.data) {
-      this.kept = {key, data: store.data, path: startPath(signedSamples(store.data, positive), settings)};
-      this.kept.positive = positive;
-    }
-    return this.kept.path;
+    return bias ?? this.path(store).states[at].bias;
   },
 
   _fields(store) {
-    const change = (patch) => this._change(store, patch);
+    const change = (patch) => this.change(store, patch);
     this.fields = descentFields("gradient", ["head", "mode", "batchSize", "order", "seed", "lr", "tie"], change);
     this.positive = positiveField("gradient", change);
     this.startInputs = ["w₁", "w₂", "b"].map((name, k) => numberField(`gradient-start-${k}`, name, {}, (value) => {
@@ -160,21 +110,13 @@ const gradientView = {
     );
   },
 
-  update(store, changes) {
-    const {problem} = store;
-    this.element.classList.toggle("without-points", problem !== null);
-    this._showFields(store);
-    if (problem) return this._clear(problem);
-    const path = this._path(store);
-    const {at} = viewState(store, this);
-    this.transport.update();
+  panes: ["numbers", "result", "curves", "planeKey"],
+
+  _draw(store, path, at) {
     this._drawPlane(store, path, at);
     this._drawSurface(store, path, at);
     this.numbers.replaceChildren(descentCard(store.data, path, at));
     this._result(path, at);
-    this.curves.replaceChildren(...stepCurves(path.losses, path.errors, at));
-    if (changes.has("gradient") && !stepPlayer.playing) announce(this._spoken(path, at));
-    return undefined;
   },
 
   _spoken(path, at) {
@@ -183,13 +125,6 @@ const gradientView = {
       t: at, loss: short(path.losses[at]), errors: path.errors[at], total: path.samples.points.length,
       weights: weightsText([state.weight], [state.bias]),
     });
-  },
-
-  _clear(problem) {
-    for (const name of ["numbers", "result", "curves", "planeKey"]) this[name].replaceChildren();
-    this.ended.replaceChildren(el("p", {class: "hint"}, t(problem)));
-    this.transport.update();
-    this.plane.draw();
   },
 
   _showFields(store) {
@@ -251,7 +186,7 @@ const gradientView = {
     const slice = this._slice(store, path);
     const box = this._box(path, slice);
     const surface = this._surfaceOf(store, path, slice.bias, box);
-    this.surface.options.frame = {x: [box.low[0], box.high[0]], y: [box.low[1], box.high[1]], even: true};
+    this.other.options.frame = {x: [box.low[0], box.high[0]], y: [box.low[1], box.high[1]], even: true};
     const weights = path.states.slice(0, at + 1).map(({weight}) => weight);
     const above = [{kind: "path", points: weights, className: "descent-halo"}, {kind: "path", points: weights, className: "descent-path"}];
     if (at > 0) above.push(segmentShape(weights[at - 1], weights[at], "descent-last"));
@@ -261,7 +196,7 @@ const gradientView = {
     surface.contours ??= contourLevels(surface, 9).map((level) => (
       {kind: "segments", segments: contourSegments(surface, level), className: "contour"}
     ));
-    this.surface.draw({below: [{kind: "heat", surface}, ...surface.contours], above});
+    this.other.draw({below: [{kind: "heat", surface}, ...surface.contours], above});
     this._surfaceWords(store, path, at, surface, slice);
   },
 
@@ -277,7 +212,7 @@ const gradientView = {
   // Downhill from where we are, in the slice that is shown; longer where it is steeper.
   _gradientArrow(path, state, bias, box) {
     const {head, tie} = path.settings;
-    const {weight} = lossGradient(path.samples, {weight: state.weight, bias}, head, tie, everyNumber(path.samples.points.length));
+    const {weight} = netGradient({weight: state.weight, bias}, path.samples, head, tie, everyNumber(path.samples.points.length));
     const length = Math.hypot(...weight);
     if (length < 1e-12) return [];
     const reach = ((box.high[0] - box.low[0]) * (0.06 + (0.16 * length) / (1 + length))) / length;
@@ -302,7 +237,7 @@ const gradientView = {
     this.lowest.textContent = t("gradient.low", {value: short(surface.low, 3)});
     this.highest.textContent = short(surface.high, 3);
     const words = {bias: short(slice.bias), low: short(surface.low), weight: vector(weight), loss: short(path.losses[at])};
-    this.surface.svg.setAttribute("aria-label", t("gradient.surfaceNow", words));
+    this.other.svg.setAttribute("aria-label", t("gradient.surfaceNow", words));
     const keys = [
       keyEntry(lineSwatch("descent-halo", "descent-path"), t("gradient.key.path")),
       keyEntry(lineSwatch("descent-last"), t("gradient.key.last")), keyEntry(arrowSwatch(), t("gradient.key.arrow")),
@@ -316,7 +251,7 @@ const gradientView = {
   _result(path, at) {
     const {samples, settings, states, losses, errors} = path;
     const state = states[at];
-    const gradient = lossGradient(samples, state, settings.head, settings.tie, everyNumber(samples.points.length));
+    const gradient = netGradient(state, samples, settings.head, settings.tie, everyNumber(samples.points.length));
     const pairs = [
       [t("gradient.figure.loss"), short(losses[at], 5), "gradient-loss"],
       [t("gradient.figure.errors"), `${errors[at]} / ${samples.points.length}`, "gradient-errors"],
@@ -330,13 +265,13 @@ const gradientView = {
     );
     const text = path.ended && at === states.length - 1 ? endedText(path, at) : "";
     const kind = path.ended === "still" && errors[at] === 0 ? "separated" : "budget";
-    this.ended.replaceChildren(...(text ? [el("p", {class: `verdict ${kind}`}, text)] : []));
+    this.standing.replaceChildren(...(text ? [el("p", {class: `verdict ${kind}`}, text)] : []));
   },
 };
 
 function endedText(path, at) {
   const errors = path.errors[at];
-  if (path.ended === "limit") return t("gradient.ended.limit", {count: MAX_DESCENT_STEPS});
+  if (path.ended === "limit") return t("gradient.ended.limit", {count: MAX_STEPS});
   if (path.ended === "diverged") return t("gradient.ended.diverged");
   const zero = path.losses[at] === 0 && path.states[at].weight.every((value) => value === 0);
   if (zero && path.settings.tie === "strict") return t("gradient.ended.stillStrict");
@@ -383,12 +318,12 @@ function sampleRows(data, path, t0) {
   const {samples, settings, states, moves} = path;
   const [i] = moves[t0].batch;
   const [x, sign, {weight, bias}] = [samples.points[i], samples.signs[i], states[t0]];
-  const score = linearScore(states[t0], x);
+  const score = netScore(states[t0], x);
   const slope = sampleSlope(settings.head, score, sign, settings.tie);
   const kink = settings.head === "perceptron" && score === 0 ? ` (${t("gradient.atKink", {tie: settings.tie})})` : "";
   const label = data.classes === 2 ? "" : ` (${className(data, data.labels[i])})`;
   return [
-    [t("step.sample"), line(`${i + 1}:  x = `, vector(x), `,  y = ${signed(sign)}${label}`)],
+    [t("step.sample"), line(`${i}:  x = `, vector(x), `,  y = ${signed(sign)}${label}`)],
     [t("gradient.score"), line(scoreLine("s = w·x + b", weight, bias, x, score))],
     [t("gradient.loss"), line(
       `ℓ = ${LOSS_FORMULAS[settings.head]} = ${lossTerms(settings.head, score, sign)} = `,
@@ -406,7 +341,7 @@ function batchRows(data, path, t0) {
   const {samples, settings, moves} = path;
   const {batch, gradient} = moves[t0];
   const whole = batch.length === samples.points.length;
-  const names = whole ? t("gradient.all", {count: batch.length}) : batch.slice(0, 30).map((i) => i + 1).join(", ");
+  const names = whole ? t("gradient.all", {count: batch.length}) : batch.slice(0, 30).join(", ");
   return [
     [t("gradient.samples"), names],
     [t("gradient.loss"), line(t("gradient.lossMean", {loss: LOSS_FORMULAS[settings.head]}), strong(short(gradient.loss, 5)))],

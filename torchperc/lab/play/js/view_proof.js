@@ -131,7 +131,7 @@ function separableProof(store, data, proof) {
 }
 
 function sampleChip(data, index) {
-  return el("span", {class: "chip"}, markerIcon(data.labels[index]), `${index + 1}: ${vector(data.points[index])}`);
+  return el("span", {class: "chip"}, markerIcon(data.labels[index]), `${index}: ${vector(data.points[index])}`);
 }
 
 // The strip |w·x + b| < 1 between the classes, its middle line and its supports.
@@ -156,7 +156,7 @@ function slackTable(data, proof) {
   const rows = data.points.slice(0, MOST_ROWS).map((point, index) => {
     const slack = leastFraction(exactSlacks(proof.weight, proof.bias, point, data.labels[index]));
     const css = proof.supports.includes(index) ? "current" : "";
-    return el("tr", {class: css}, el("td", {}, String(index + 1)), el("td", {}, vector(point)), el("td", {}, classBadge(data, data.labels[index])), el("td", {}, fractionText(slack)));
+    return el("tr", {class: css}, el("td", {}, String(index)), el("td", {}, vector(point)), el("td", {}, classBadge(data, data.labels[index])), el("td", {}, fractionText(slack)));
   });
   return [
     el("h2", {}, t(two ? "proof.slacks" : "proof.slacksMany", {least: proof.least.toString()})),

@@ -4,7 +4,7 @@ const ruleView = {
   id: "rule",
 
   mount(element, store) {
-    this.transport = transportPanel(store, "", ["cursor"]);
+    this.transport = transportPanel(logTrack(store, "rule", "", ["cursor"]));
     this.conventions = conventionsPanel(store, "conventions", "");
     this.table = logTable(store);
     const pane = (name) => { this[name] = el("div", {id: `rule-${name}`}); return this[name]; };
@@ -18,14 +18,14 @@ const ruleView = {
       ),
       el(
         "div", {class: "column", id: "explanation", tabindex: -1},
-        card("step", null, this.transport.element, pane("step")),
+        card("step", null, pane("step")),
         card("result", "result.title", pane("result")),
         card("conventions", "conventions.title", this.conventions.element, this.changed),
         card("bracket", "bracket.title", pane("bracket")),
       ),
     ));
     this.plane = createPlane(left, store, {id: "rule-plane", label: t("plane.label")});
-    left.append(this._legend(), this._overlays(store));
+    left.append(this.transport.element, this._legend(), this._overlays(store));
     left.prepend(pane("empty"));
     this.previous = store.log;
   },
@@ -34,8 +34,8 @@ const ruleView = {
     return [this.plane.svg];
   },
 
-  keys(event, store) {
-    return transportKeys(event, store, ["cursor"]);
+  keys(event) {
+    return this.transport.keys(event);
   },
 
   update(store, changes) {
@@ -50,7 +50,7 @@ const ruleView = {
     this.step.replaceChildren(stepCard(log, cursor));
     const state = stateAt(log, cursor);
     this.result.replaceChildren(
-      resultFigures(log, cursor), verdictBanner(log),
+      resultFigures(log, cursor), verdictBanner(log, cursor),
       el("p", {class: "remark", "data-test": "weights"}, `${t("result.weightsNow")}: ${weightsText(state.weight, state.bias)}`),
     );
     this._draw(store, log);
@@ -172,17 +172,6 @@ function throughOrigin(log) {
 
 function ruleProblem(store) {
   return store.problem ? t(store.problem) : t("problem.rule", {error: store.error});
-}
-
-// Arrow keys, space, Home and End walk through the log; true if the key was one of them.
-function transportKeys(event, store, cursors) {
-  const steps = {ArrowRight: 1, ArrowLeft: -1, Home: -1e9, End: 1e9};
-  if (event.key in steps) {
-    player.stop();
-    stepCursors(store, cursors, steps[event.key]);
-  } else if (event.key === " ") player.toggle(store, cursors);
-  else return false;
-  return true;
 }
 
 registerView(ruleView);

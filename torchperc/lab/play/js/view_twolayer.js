@@ -18,58 +18,19 @@ function hiddenFrame(activation, points) {
 
 const twolayerView = {
   id: "twolayer",
-  rounds: true,
   defaults: NET_DEFAULTS,
-
-  reach(store, steps) {
-    return store.problem ? 0 : Math.min(steps, extendRun(this._run(store), Math.min(steps, MAX_NET_STEPS)));
-  },
-
-  made(store) {
-    return store.problem ? 0 : this._run(store).nets.length - 1;
-  },
-
-  // The run of the current settings; the seed gives the start and the order of shuffled samples.
-  _run(store) {
-    const {at, axes, ...settings} = soundState(this.defaults, store.twolayer);
-    const key = JSON.stringify(settings);
-    if (this.kept?.key !== key || this.kept.data !== store.data) {
-      const positive = positiveClass(store.data, settings.positive);
-      this.kept = {key, data: store.data, positive, run: startRun(signedSamples(store.data, positive), settings)};
-    }
-    return this.kept.run;
-  },
+  ...descentView,
 
   mount(element, store) {
     this._beginWithXor(store);
-    this.transport = stepTransport(store, this, 100);
     const pane = (name, attributes) => viewPane(this, name, attributes);
-    const left = el("div", {class: "stage"}, el("h2", {}, t("net.inputTitle")));
-    const right = el("div", {class: "stage"}, el("h2", {}, t("net.hiddenTitle")));
-    this.element = element;
-    element.append(
-      el(
-        "div", {class: "trio"}, left, right,
-        el(
-          "div", {class: "column"},
-          el("section", {class: "card steps-card"}, this.transport.element, pane("result")),
-          el("section", {class: "card"}, el("h2", {}, t("net.settings")), this._fields(store)),
-        ),
-      ),
-      el(
-        "div", {class: "trio"},
-        el(
-          "div", {class: "column double"},
-          el("section", {class: "card"}, el("h2", {}, t("net.table")), pane("table")),
-          el("section", {class: "card"}, el("h2", {}, t("net.outputs")), pane("outputs")),
-        ),
-        el("section", {class: "card"}, el("h2", {}, t("curves.title")), pane("curves", {class: "curves"})),
-      ),
-    );
-    this.plane = createPicturePlane(left, store, {id: "twolayer-plane", label: t("net.input"), editable: true});
-    left.append(pane("standing", {class: "standing", role: "status"}), pane("inputKey", {class: "legend"}));
-    this.hidden = createPicturePlane(right, store, {
-      id: "twolayer-hiddenPlane", label: t("net.hiddenPlane"), data: () => this.mapped ?? {points: [], labels: [], classes: 2},
+    const card = (key, name) => el("section", {class: "card"}, el("h2", {}, t(key)), pane(name));
+    const titles = ["net.inputTitle", "net.hiddenTitle", "net.settings"];
+    const [left, right] = this.layOut(element, store, 100, titles, card("net.table", "table"), card("net.outputs", "outputs"));
+    this.plane = createPlane(left, store, {id: "twolayer-plane", label: t("net.input")});
+    left.append(this.transport.element, pane("standing", {class: "standing", role: "status"}), pane("inputKey", {class: "legend"}));
+    this.other = createPlane(right, store, {
+      id: "twolayer-hiddenPlane", label: t("net.hiddenPlane"), editable: false, data: () => this.mapped ?? {points: [], labels: [], classes: 2},
     });
     right.append(this._axisFields(store), pane("hiddenKey", {class: "legend"}), pane("hiddenText"));
   },
@@ -87,31 +48,18 @@ const twolayerView = {
     notice(t("net.xorNow"));
   },
 
-  picture() {
-    return [this.plane.svg, this.hidden.svg];
-  },
-
-  keys(event) {
-    return this.transport.keys(event);
-  },
-
   python(store) {
     const state = viewState(store, this);
     const {hidden, activation, seed} = state;
-    return pythonDescent(t("python.twolayer"), this._run(store).samples, state, [
+    return pythonDescent(t("python.twolayer"), this.path(store).samples, state, [
       `net = tp.MLP(2, (${hidden},), activation="${activation}", init="uniform", seed=${seed}, dtype=torch.float64)`,
     ]);
-  },
-
-  _change(store, patch) {
-    stepPlayer.stop();
-    changeState(store, this, patch);
   },
 
   // --- fields ---
 
   _fields(store) {
-    const change = (patch) => this._change(store, patch);
+    const change = (patch) => this.change(store, patch);
     const starts = [["", t("net.start.own")], ...NET_STARTS.map(({id}) => [id, t(`net.start.${id}`)])];
     this.start = selectField("twolayer-start", t("net.start"), starts, (id) => this._begin(store, id));
     const names = ACTIVATIONS.map((name) => [name, name]);
@@ -139,7 +87,7 @@ const twolayerView = {
     const found = NET_STARTS.find((start) => start.id === id);
     if (!found) return;
     const {activation, hidden, seed, lr} = found;
-    this._change(store, {activation, hidden, seed, lr, head: "logistic", mode: "batch", axes: [0, 1], at: 0});
+    this.change(store, {activation, hidden, seed, lr, head: "logistic", mode: "batch", axes: [0, 1], at: 0});
     if (store.preset !== "XOR" && presetOf("XOR")) this._useXor(store);
   },
 
@@ -170,33 +118,19 @@ const twolayerView = {
 
   // --- drawing ---
 
-  update(store, changes) {
-    const {problem} = store;
-    this.element.classList.toggle("without-points", problem !== null);
-    this._showFields(store);
-    if (problem) return this._clear(problem);
-    const run = this._run(store);
-    const state = viewState(store, this);
-    const net = run.nets[state.at];
-    this.transport.update();
+  panes: ["result", "table", "outputs", "curves", "inputKey"],
+
+  _draw(store, path, at) {
+    const net = path.states[at];
     this._drawInput(store, net);
-    this._drawHidden(store, run, net, state);
-    this._figures(run, state.at);
+    this._drawHidden(store, path, net, viewState(store, this));
+    this._figures(path, at);
     this.table.replaceChildren(weightsTable(net));
-    this.outputs.replaceChildren(...outputsTable(store.data, run.samples, net));
-    this.curves.replaceChildren(...stepCurves(run.losses, run.errors, state.at));
-    if (changes.has("twolayer") && !stepPlayer.playing) {
-      const words = {t: state.at, loss: short(run.losses[state.at]), errors: run.errors[state.at], total: run.samples.points.length};
-      announce(t("net.said", words));
-    }
-    return undefined;
+    this.outputs.replaceChildren(...outputsTable(store.data, path.samples, net));
   },
 
-  _clear(problem) {
-    for (const name of ["result", "table", "outputs", "curves", "inputKey"]) this[name].replaceChildren();
-    this.standing.replaceChildren(el("p", {class: "hint"}, t(problem)));
-    this.transport.update();
-    this.plane.draw();
+  _spoken({samples, losses, errors}, at) {
+    return t("net.said", {t: at, loss: short(losses[at]), errors: errors[at], total: samples.points.length});
   },
 
   _drawInput(store, net) {
@@ -204,14 +138,14 @@ const twolayerView = {
     const {positive} = this.kept;
     const rest = store.data.classes === 2 ? 0 : null; // of many classes only one has a colour here
     const decide = (point) => (netScore(net, point) >= 0 ? positive : rest);
-    const cells = stepPlayer.playing || store.dragging ? 48 : 96;
-    const decisions = {kind: "decisions", decide, cells};
+    const cells = player.playing || store.dragging ? 48 : 96;
+    const decisions = rasterShape(decide, "", cells);
     const boundary = {kind: "segments", segments: contourSegments(scoreGrid(net, frame, cells), 0), className: "boundary"};
-    const lines = net.weight1.map((weight, k) => lineShape(weight, net.bias1[k], `unit unit-${k}`));
-    const arrows = net.weight1.flatMap((weight, k) => unitArrow(weight, net.bias1[k], frame, k));
+    const lines = net.hidden.weight.map((weight, k) => lineShape(weight, net.hidden.bias[k], `unit unit-${k}`));
+    const arrows = net.hidden.weight.flatMap((weight, k) => unitArrow(weight, net.hidden.bias[k], frame, k));
     this.plane.draw({below: [decisions, boundary, ...lines], above: [...arrows, ...numberShapes(store.data.points, frame)]});
     const unitKey = (_, k) => keyEntry(lineSwatch(`line unit unit-${k}`), t("net.key.unit", {k: unitName(k)}));
-    this.inputKey.replaceChildren(keyEntry(lineSwatch("boundary"), t("net.key.boundary")), ...net.bias1.map(unitKey));
+    this.inputKey.replaceChildren(keyEntry(lineSwatch("boundary"), t("net.key.boundary")), ...net.hidden.bias.map(unitKey));
   },
 
   _drawHidden(store, run, net, {axes, hidden}) {
@@ -221,14 +155,14 @@ const twolayerView = {
     };
     const names = axes.map(unitName);
     this.mapped = {...store.data, points: run.samples.points.map(map), names};
-    this.hidden.options.frame = hiddenFrame(net.activation, this.mapped.points);
+    this.other.options.frame = hiddenFrame(net.hidden.activation, this.mapped.points);
     const below = [];
     if (hidden === 2) {
-      const weight = axes.map((k) => net.weight2[k]);
-      below.push(...signRegions(store.data, this.kept.positive, weight, net.bias2, this.hidden.frame), lineShape(weight, net.bias2, "now"));
+      const weight = axes.map((k) => net.weight[k]);
+      below.push(...signRegions(store.data, this.kept.positive, weight, net.bias, this.other.frame), lineShape(weight, net.bias, "now"));
     }
     below.push(...mappedGrid(this.plane.frame, map));
-    this.hidden.draw({below, above: numberShapes(this.mapped.points, this.hidden.frame)});
+    this.other.draw({below, above: numberShapes(this.mapped.points, this.other.frame)});
     const keys = [keyEntry(lineSwatch("mapped"), t("net.key.grid"))];
     if (hidden === 2) keys.unshift(keyEntry(lineSwatch("line now"), t("net.key.output")));
     this.hiddenKey.replaceChildren(...keys);
@@ -242,9 +176,9 @@ const twolayerView = {
       [t("gradient.figure.loss"), short(losses[at], 5), "twolayer-loss"],
       [t("gradient.figure.errors"), `${errors[at]} / ${total}`, "twolayer-errors"],
     ]));
-    const standing = runStanding(run, at);
-    const units = deadUnits(run.nets[at], samples).map(unitName).join(", ");
-    const ended = run.ended && at === run.nets.length - 1 ? t(`gradient.ended.${run.ended}`, {count: MAX_NET_STEPS}) : null;
+    const standing = pathStanding(run, at);
+    const units = deadUnits(run.states[at], samples).map(unitName).join(", ");
+    const ended = run.ended && at === run.states.length - 1 ? t(`gradient.ended.${run.ended}`, {count: MAX_STEPS}) : null;
     const kind = standing === "solved" ? "separated" : standing === "learning" && !ended ? "budget" : "cycling";
     this.standing.replaceChildren(
       el(
@@ -286,7 +220,7 @@ function numberShapes(points, {x, y}) {
   const near = (one, other) => Math.abs(one[0] - other[0]) + Math.abs(one[1] - other[1]) < (x[1] - x[0]) / 40;
   return points.flatMap((point, i) => {
     if (points.slice(0, i).some((earlier) => near(earlier, point))) return [];
-    const numbers = points.flatMap((other, k) => (near(point, other) ? [k + 1] : []));
+    const numbers = points.flatMap((other, k) => (near(point, other) ? [k] : []));
     return [textShape([point[0], point[1] + up], numbers.join(", "), "number")];
   });
 }
@@ -315,13 +249,13 @@ function plainTable(id, label, heads, rows) {
 
 function weightsTable(net) {
   const heads = ["unit", "w1", "w2", "bias", "out"].map((name) => t(`net.table.${name}`));
-  const rows = net.weight1.map(([w1, w2], k) => [
+  const rows = net.hidden.weight.map(([w1, w2], k) => [
     el("span", {class: "unit-name"}, lineSwatch(`line unit unit-${k}`), unitName(k)),
-    ...[w1, w2, net.bias1[k], net.weight2[k]].map((value) => short(value)),
+    ...[w1, w2, net.hidden.bias[k], net.weight[k]].map((value) => short(value)),
   ]);
   return el(
     "div", {}, plainTable("twolayer-weights", t("net.table"), heads, rows),
-    el("p", {class: "remark"}, `${t("net.table.output")} = ${short(net.bias2)};  ${t("net.formula", {activation: net.activation})}`),
+    el("p", {class: "remark"}, `${t("net.table.output")} = ${short(net.bias)};  ${t("net.formula", {activation: net.hidden.activation})}`),
   );
 }
 
@@ -332,7 +266,7 @@ function outputsTable(data, samples, net) {
     const decision = score >= 0 ? 1 : -1;
     const right = decision === samples.signs[i];
     return [
-      String(i + 1), vector(point), classBadge(data, data.labels[i]), `(${outer.map((value) => short(value, 3)).join(", ")})`,
+      String(i), vector(point), classBadge(data, data.labels[i]), `(${outer.map((value) => short(value, 3)).join(", ")})`,
       short(score, 3),
       el("span", {class: right ? "right" : "wrong"}, `${signed(decision)} ${right ? "✓" : "✗"}`),
     ];

@@ -1,25 +1,36 @@
-// Gradient descent on a linear score s = w·x + b with three heads, and the loss surface over (w1, w2). No DOM here.
+// Gradient descent on nets 2 → 1 and 2 → H → 1 with three heads, and the loss surface over (w1, w2). No DOM here.
 //
-// Samples are {points: [[x1, x2], ...], signs: [-1 | +1, ...]}, a state is {weight: [w1, w2], bias: b}.
+// Samples are {points: [[x1, x2], ...], signs: [-1 | +1, ...]}. A net is {weight, bias}, with s = weight·h + bias, and
+// {hidden: {activation, weight: [[..2], ...H], bias: [..H]}} if there is a hidden layer; without one, h is the point.
+// These are the numbers that tp.Perceptron(2) and tp.MLP(2, hidden=(H,), activation=...) keep. A gradient has the same entries.
 // Settings are {head, tie, lr, mode, batchSize, order, seed, start}, with the names that torchperc uses:
 // head "perceptron" | "lms" | "logistic", tie "update" | "sign" | "strict" (the derivative at the kink),
-// mode "batch" | "stochastic" | "minibatch", order "given" | "shuffled" (a new permutation per epoch).
+// mode "batch" | "stochastic" | "minibatch", order "given" | "shuffled" (a new permutation per epoch). A start without
+// weights is drawn by {activation, hidden, seed}.
 
 const HEADS = ["perceptron", "lms", "logistic"];
 const DESCENT_MODES = ["batch", "stochastic", "minibatch"];
-const MAX_DESCENT_STEPS = 5000;
+const ACTIVATIONS = ["tanh", "sigmoid", "relu"];
+const MAX_STEPS = 10000;
 const DIVERGED = 1e9; // a loss that has grown so many times will not come back
 const STILL = 1e-9; // a gradient this short is zero but for rounding
+const PLATEAU = 100; // steps in which the loss fell by less than 1 %
+
+// Starts on XOR and how they stand after 600 steps of batch descent on the logistic loss.
+const NET_STARTS = [
+  {id: "tanh", activation: "tanh", hidden: 2, seed: 0, lr: 1, standing: "solved"},
+  {id: "slow", activation: "tanh", hidden: 2, seed: 10, lr: 1, standing: "solved"},
+  {id: "stuck", activation: "tanh", hidden: 2, seed: 3, lr: 1, standing: "plateau"},
+  {id: "sigmoid", activation: "sigmoid", hidden: 2, seed: 2, lr: 5, standing: "solved"},
+  {id: "relu", activation: "relu", hidden: 2, seed: 4, lr: 1, standing: "solved"},
+  {id: "dead", activation: "relu", hidden: 2, seed: 1, lr: 1, standing: "dead"},
+];
 
 // --- samples, scores, losses ---------------------------------------------------------------------------------------
 
 // Labels −1/+1 out of class numbers: one class is +1, all others are −1.
 function signedSamples(data, positive = 1) {
   return {points: data.points, signs: data.labels.map((label) => (label === positive ? 1 : -1))};
-}
-
-function linearScore(state, point) {
-  return state.weight[0] * point[0] + state.weight[1] * point[1] + state.bias;
 }
 
 // Whether the criterion's derivative is −y (and not 0) at this score; at y·s = 0 that is a choice, the tie.
@@ -44,43 +55,107 @@ function sampleSlope(head, score, sign, tie = "update") {
   return -sign * (sign * score > 0 ? small / (1 + small) : 1 / (1 + small));
 }
 
-function meanLoss(samples, state, head) {
-  let total = 0;
-  samples.points.forEach((point, i) => (total += sampleLoss(head, linearScore(state, point), samples.signs[i])));
-  return total / samples.points.length;
+function activate(name, value) {
+  if (name === "tanh") return Math.tanh(value);
+  if (name === "relu") return Math.max(0, value);
+  return value >= 0 ? 1 / (1 + Math.exp(-value)) : Math.exp(value) / (1 + Math.exp(value));
 }
 
-// How many decisions are wrong, where s ≥ 0 decides for +1.
-function wrongDecisions(samples, state) {
-  return samples.points.filter((point, i) => (linearScore(state, point) >= 0 ? 1 : -1) !== samples.signs[i]).length;
+// The derivative, from what goes into the activation and what comes out; 0 at the kink of relu, as in torch.
+function activationSlope(name, inner, outer) {
+  if (name === "tanh") return 1 - outer * outer;
+  return name === "relu" ? Number(inner > 0) : outer * (1 - outer);
 }
 
-// Mean loss over a batch of sample numbers and its gradient (1/|B|) Σ ℓ'(s)·(x, 1).
-function lossGradient(samples, state, head, tie, batch) {
-  const sum = {loss: 0, weight: [0, 0], bias: 0};
+// The start of tp.MLP(2, hidden=(H,), init="uniform", seed=seed, dtype=torch.float64): every weight from U(−1, 1).
+function startNet({hidden, activation, seed}) {
+  const random = new TorchGenerator(seed);
+  const draw = (count) => everyNumber(count).map(() => 2 * uniformDraw(random) - 1);
+  const flat = draw(2 * hidden);
+  const weight = everyNumber(hidden).map((k) => flat.slice(2 * k, 2 * k + 2));
+  const layer = {activation, weight, bias: draw(hidden)};
+  return {hidden: layer, weight: draw(hidden), bias: draw(1)[0]};
+}
+
+// The next number from U(0, 1) as torch draws it in float64: the lower 53 of 64 random bits.
+function uniformDraw(random) {
+  const upper = random.next() & 0x1fffff;
+  return (upper * 2 ** 32 + random.next()) * 2 ** -53;
+}
+
+// --- forward and backward ------------------------------------------------------------------------------------------
+
+// What goes into the hidden units, what comes out of them (the point itself without any), and the score.
+function forwardNet({hidden, weight, bias}, point) {
+  if (!hidden) return {outer: point, score: weight[0] * point[0] + weight[1] * point[1] + bias};
+  const inner = hidden.weight.map((row, k) => row[0] * point[0] + row[1] * point[1] + hidden.bias[k]);
+  const outer = inner.map((value) => activate(hidden.activation, value));
+  return {inner, outer, score: outer.reduce((sum, value, k) => sum + value * weight[k], 0) + bias};
+}
+
+function netScore(net, point) {
+  return forwardNet(net, point).score;
+}
+
+// The mean loss over all samples, and how many decisions are wrong, where s ≥ 0 decides for +1.
+function netFigures(net, samples, head) {
+  let [loss, errors] = [0, 0];
+  samples.points.forEach((point, i) => {
+    const score = netScore(net, point);
+    loss += sampleLoss(head, score, samples.signs[i]);
+    errors += Number((score >= 0 ? 1 : -1) !== samples.signs[i]);
+  });
+  return {loss: loss / samples.points.length, errors};
+}
+
+function meanLoss(samples, net, head) {
+  return netFigures(net, samples, head).loss;
+}
+
+// A net with every number changed: change(own) or change(own, other's), layer by layer.
+function mapNet(net, change, other = null) {
+  const vectors = (own, theirs) => own.map((value, k) => change(value, theirs?.[k]));
+  const made = {weight: vectors(net.weight, other?.weight), bias: change(net.bias, other?.bias)};
+  if (!net.hidden) return made;
+  const {activation, weight, bias} = net.hidden;
+  const rows = weight.map((row, k) => vectors(row, other?.hidden.weight[k]));
+  return {...made, hidden: {activation, weight: rows, bias: vectors(bias, other?.hidden.bias)}};
+}
+
+// Mean loss over a batch of sample numbers and its gradient by the chain rule: with e = ℓ'(s)/|B| and h the outputs of the
+// hidden layer, ∂L/∂v_k = e·h_k, ∂L/∂c = e, ∂L/∂b_k = e·v_k·f'(a_k), ∂L/∂w_k = e·v_k·f'(a_k)·x, summed over the batch.
+function netGradient(net, samples, head, tie, batch) {
+  const sum = mapNet(net, () => 0);
+  let loss = 0;
   for (const i of batch) {
     const point = samples.points[i];
-    const score = linearScore(state, point);
+    const {inner, outer, score} = forwardNet(net, point);
     const slope = sampleSlope(head, score, samples.signs[i], tie);
-    sum.loss += sampleLoss(head, score, samples.signs[i]);
-    sum.weight[0] += slope * point[0];
-    sum.weight[1] += slope * point[1];
+    loss += sampleLoss(head, score, samples.signs[i]);
     sum.bias += slope;
+    outer.forEach((value, k) => {
+      sum.weight[k] += slope * value;
+      if (!net.hidden) return;
+      const back = slope * net.weight[k] * activationSlope(net.hidden.activation, inner[k], value);
+      sum.hidden.bias[k] += back;
+      sum.hidden.weight[k][0] += back * point[0];
+      sum.hidden.weight[k][1] += back * point[1];
+    });
   }
-  const count = batch.length;
-  return {loss: sum.loss / count, weight: sum.weight.map((value) => value / count), bias: sum.bias / count};
+  return {...mapNet(sum, (value) => value / batch.length), loss: loss / batch.length};
+}
+
+function netNumbers({hidden, weight, bias}) {
+  return [...(hidden ? [...hidden.weight.flat(), ...hidden.bias] : []), ...weight, bias];
 }
 
 function gradientNorm(gradient) {
-  return Math.hypot(gradient.weight[0], gradient.weight[1], gradient.bias);
+  return Math.hypot(...netNumbers(gradient));
 }
 
 // w ← w − η·∇L
-function descended(state, gradient, lr) {
-  return {
-    weight: state.weight.map((value, j) => value - lr * gradient.weight[j]),
-    bias: state.bias - lr * gradient.bias,
-  };
+function descended(net, gradient, lr) {
+  return mapNet(net, (value, slope) => value - lr * slope, gradient);
 }
 
 // --- batches -------------------------------------------------------------------------------------------------------
@@ -113,21 +188,22 @@ function batchFeeder(count, settings) {
 
 // --- the path of a run ---------------------------------------------------------------------------------------------
 
-// A path: states[t] after t steps with the mean loss and the wrong decisions over all samples, and moves[t], the
-// batch and gradient that lead from states[t] to states[t + 1]. `ended` is null, "still" (a whole epoch without any gradient),
-// "diverged" or "limit".
+// A path: states[t] is the net after t steps, with the mean loss and the wrong decisions over all samples, and moves[t] the
+// batch and gradient that lead from states[t] to states[t + 1]. `ended` is null, "still" (a whole epoch without any gradient,
+// in a linear net), "diverged" or "limit".
 function startPath(samples, settings) {
   const path = {samples, settings, states: [], losses: [], errors: [], moves: [], ended: null};
   path.feed = batchFeeder(samples.points.length, settings);
   path.quiet = 0; // steps since the weights last moved
-  recordState(path, {weight: [...settings.start.weight], bias: settings.start.bias});
+  const net = settings.start ? mapNet(settings.start, (value) => value) : startNet(settings);
+  recordState(path, net, netFigures(net, samples, settings.head));
   return path;
 }
 
-function recordState(path, state) {
-  path.states.push(state);
-  path.losses.push(meanLoss(path.samples, state, path.settings.head));
-  path.errors.push(wrongDecisions(path.samples, state));
+function recordState(path, net, {loss, errors}) {
+  path.states.push(net);
+  path.losses.push(loss);
+  path.errors.push(errors);
 }
 
 // Steps are made when they are asked for; returns how far the path reaches.
@@ -138,21 +214,37 @@ function extendPath(path, steps) {
 
 function pathStep(path) {
   const {samples, settings} = path;
-  const state = path.states[path.states.length - 1];
+  const net = path.states[path.states.length - 1];
   const batch = path.feed();
-  const gradient = lossGradient(samples, state, settings.head, settings.tie, batch);
-  const next = descended(state, gradient, settings.lr);
-  const loss = meanLoss(samples, next, settings.head);
-  if (!Number.isFinite(loss) || loss > DIVERGED * Math.max(1, path.losses[0])) {
+  const gradient = netGradient(net, samples, settings.head, settings.tie, batch);
+  const next = descended(net, gradient, settings.lr);
+  const figures = netFigures(next, samples, settings.head);
+  if (!Number.isFinite(figures.loss) || figures.loss > DIVERGED * Math.max(1, path.losses[0])) {
     path.ended = "diverged";
     return;
   }
   path.moves.push({batch, gradient});
-  recordState(path, next);
+  recordState(path, next, figures);
   path.quiet = gradientNorm(gradient) <= STILL ? path.quiet + 1 : 0;
   const epoch = stepsPerEpoch(settings, samples.points.length);
-  if (path.moves.length % epoch === 0 && path.quiet >= epoch) path.ended = "still";
-  else if (path.states.length > MAX_DESCENT_STEPS) path.ended = "limit";
+  if (!net.hidden && path.moves.length % epoch === 0 && path.quiet >= epoch) path.ended = "still";
+  else if (path.states.length > MAX_STEPS) path.ended = "limit";
+}
+
+// --- how a net stands ----------------------------------------------------------------------------------------------
+
+// Hidden units whose output and slope are 0 at every sample: no gradient reaches their weights any more.
+function deadUnits(net, samples) {
+  const passes = samples.points.map((point) => forwardNet(net, point));
+  const silent = ({inner, outer}, k) => outer[k] === 0 && activationSlope(net.hidden.activation, inner[k], outer[k]) === 0;
+  return everyNumber(net.hidden.bias.length).filter((k) => passes.every((pass) => silent(pass, k)));
+}
+
+// "solved", "dead" (a unit is dead), "plateau" (the loss hardly falls any more, and decisions are wrong) or "learning".
+function pathStanding(path, t) {
+  if (path.errors[t] === 0) return "solved";
+  if (deadUnits(path.states[t], path.samples).length) return "dead";
+  return t >= PLATEAU && path.losses[t] > 0.99 * path.losses[t - PLATEAU] ? "plateau" : "learning";
 }
 
 // --- what theory says ----------------------------------------------------------------------------------------------
