@@ -205,6 +205,16 @@ def test_plain_data_are_decided_by_rounded_scores(monkeypatch):
     assert len(result.log.errors()) == result.mistakes + 1
 
 
+def test_random_mistakes_of_tiny_samples_are_looked_for_in_double_precision(monkeypatch):
+    """Scores in float32 would leave every sample to exact arithmetic, in every step."""
+    rng, calls = np.random.default_rng(0), []
+    X, y = (rng.standard_normal((200, 5)) * 1e-20).astype(np.float32), np.where(rng.random(200) < 0.5, 1, -1)
+    exact = decide_exactly
+    monkeypatch.setattr("torchperc.rules.problem.decide_exactly", lambda *args: calls.append(1) or exact(*args))
+    result, _ = fit("reference", X, y, dtype=torch.float32, order="random-mistake", max_epochs=1)
+    assert len(calls) < 3 * result.log.steps  # one per step, and few more
+
+
 # --- what follows from it ---
 
 
