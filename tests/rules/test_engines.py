@@ -78,8 +78,9 @@ def run(engine, case, seed, dtype=torch.float64):
             values.copy_(torch.tensor(case["start"] * rng.integers(-2, 3, size=values.shape)))
     tie, margin = case["tie and margin"]
     options = {name: case[name] for name in ("order", "bias_step", "lr")} | {"tie": tie, "margin": margin}
-    if case["kind"] == "subnormal" and case["bias_step"] == "radius":
-        options["bias_step"] = "unit"  # a bias step of R² would be 0, which is refused
+    if case["kind"] == "subnormal":  # a bias step of R² would be 0 and smaller steps vanish: both are refused
+        options |= {"bias_step": "unit" if case["bias_step"] == "radius" else case["bias_step"], "lr": 1.0}
+        weights["floats"] = weights["integers"]
     options["max_epochs"] = 1 if case["order"] == "random-mistake" else int(rng.integers(1, 6))
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="tie='strict' updates only")
