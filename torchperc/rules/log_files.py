@@ -32,6 +32,7 @@ NPZ_FORMAT, JSON_FORMAT, JSON_VERSION = 3, "torchperc mistake log", 1
 DTYPES = ("float32", "float64", "float16", "bfloat16")
 _JSON_NAMES = {"sample": "index", "predicted": "wrong", "sample_weight": "cost", "num_classes": "classes",
                "bias_step": "bias_scale", "weight": "start.weight", "bias": "start.bias"}  # fmt: skip
+_INTEGER_COLUMNS = ("sample", "step", "predicted", "epoch_ends")
 _Parts = tuple[Problem, Any, Mistakes, Tensor, dict[str, Any]]
 
 
@@ -238,14 +239,12 @@ def _parse_json(text: str | bytes) -> tuple[dict[str, Any], dict[str, Array], Ar
              "scale": entries["scale"], "steps": entries["steps"], "dtype": entries.get("dtype", "float64"),
              "conventions": entries.get("conventions") or {}}  # fmt: skip
     _validate_about(about)
-    points = _table(entries, "points")
-    labels = _column(entries, "labels", np.int64)
-    cost = entries.get("cost", [1] * len(points))
-    columns = {"sample": ("index", np.int64), "step": ("step", np.int64), "coef": ("coef", np.float64),
-               "predicted": ("wrong", np.int64), "epoch_ends": ("epoch_ends", np.int64)}  # fmt: skip
-    arrays = {name: _column(entries, given, dtype) for name, (given, dtype) in columns.items()}
-    arrays |= {"sample_weight": _column({"cost": cost}, "cost", np.float64), "weight": _table(entries, "start.weight")}
-    arrays["bias"] = _column(entries, "start.bias", np.float64)
+    points = _array(entries, "points", np.float64, 2)
+    labels = _array(entries, "labels", np.int64)
+    entries.setdefault("cost", [1] * len(points))
+    arrays = {name: _array(entries, _JSON_NAMES.get(name, name), np.int64) for name in _INTEGER_COLUMNS}
+    arrays |= {name: _array(entries, _JSON_NAMES.get(name, name), np.float64) for name in ("coef", "sample_weight")}
+    arrays |= {"weight": _array(entries, "start.weight", np.float64, 2), "bias": _array(entries, "start.bias", float)}
     known = (-1, 1) if about["num_classes"] is None else range(about["num_classes"])
     if len(labels) != len(points):
         _fail("labels", f"has {len(labels)} entries where {len(points)} are needed")
@@ -262,28 +261,16 @@ def _parse_json(text: str | bytes) -> tuple[dict[str, Any], dict[str, Array], Ar
     return about, arrays, points, labels
 
 
-def _column(entries: dict[str, Any], name: str, dtype: type[Any]) -> Array:
-    """Return a list of numbers as an array; integers must be written as such."""
-    values, kinds = entries[name], (int,) if dtype is np.int64 else (int, float)
-    if not isinstance(values, list):
-        _fail(name, f"must be a list, found {type(values).__name__}")
-    for value in values:
-        if type(value) not in kinds:
-            _fail(name, f"must hold {'integers' if dtype is np.int64 else 'numbers'}, found {value!r}")
+def _array(entries: dict[str, Any], name: str, dtype: type[Any], ndim: int = 1) -> Array:
+    """Return a list of numbers, or of rows of numbers, as an array; integers must be written as such."""
     try:
-        return np.array(values, dtype)
-    except OverflowError:
-        _fail(name, "holds a number that is too large")
-
-
-def _table(entries: dict[str, Any], name: str) -> Array:
-    rows = entries[name]
-    if not isinstance(rows, list) or not rows or not isinstance(rows[0], list) or not rows[0]:
-        _fail(name, "must be a list of rows of numbers")
-    columns = [_column({name: row}, name, np.float64) for row in rows]
-    if len({len(column) for column in columns}) > 1:
+        found = np.asarray(entries[name])
+    except ValueError:
         _fail(name, "must have rows of equal length")
-    return np.array(columns)
+    if found.ndim != ndim or (found.size and found.dtype.kind not in ("i" if dtype is np.int64 else "if")):
+        what = "integers" if dtype is np.int64 else "numbers"
+        _fail(name, f"must be a list of {what}, found {found.dtype} of shape {found.shape}")
+    return found.astype(dtype)
 
 
 # --- one validator ------------------------------------------------------------------------------------------------

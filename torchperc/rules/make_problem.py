@@ -26,7 +26,7 @@ from torchperc._checks import (
 from torchperc.nn.modules import JointPerceptron, MulticlassPerceptron, Perceptron
 from torchperc.rules.decision import PerceptronRule, host
 from torchperc.rules.joint import JointProblem
-from torchperc.rules.kernel import Kernel, KernelProblem
+from torchperc.rules.kernel import KernelProblem
 from torchperc.rules.models import Net
 from torchperc.rules.problem import Array, Problem, Weights
 from torchperc.samples.dense import Samples
@@ -295,10 +295,3 @@ def _prove(problem: Problem, ids: Array) -> Certificate:
     data = samples.cpu() if isinstance(samples, Tensor) else samples
     labels = torch.from_numpy(problem.y[ids])
     return separability(data, labels, bias=bool(problem.bias_step), num_classes=problem.num_classes)
-
-
-__all__ = [
-    "Kernel", "balanced_weights", "check_class_weight", "check_net", "check_steps", "check_validation",
-    "chunk_bounds", "dtype_of", "kernel_samples", "make_problem", "prover", "sample_weights", "samples_for",
-    "warn_if_stuck", "weights_of", "zero_net",
-]  # fmt: skip
