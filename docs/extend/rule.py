@@ -24,4 +24,4 @@ def passive_aggressive(X, y, epochs=5, largest=float("inf")):
             problem.update(weights, i, -label, size)
             found.append(Mistake(i, step, label * size, -label))
     ends = torch.arange(1, epochs + 1) * len(y)
-    return tp.MistakeLog(problem, start, Mistakes.of(found), ends)
+    return tp.MistakeLog(problem, start, (Mistakes.of(found),), ends)

@@ -289,7 +289,7 @@ def _compare(sides: _Sides, steps: Iterator[Step], mode: str) -> CrossCheck:
             weights = step.rule_weights.clone(), step.gradient_weights.clone()
             first = Difference(step.epoch, step.sample, step.rule.scores, step.gradient.scores, *weights)
     every = torch.tensor(ends, dtype=torch.int64)
-    rule, gradient = (MistakeLog(sides.problem, sides.start, Mistakes.of(each), every) for each in logs)
+    rule, gradient = (MistakeLog(sides.problem, sides.start, (Mistakes.of(each),), every) for each in logs)
     return CrossCheck(first is None, worst == 0.0, worst, rule, gradient, first)
 
 

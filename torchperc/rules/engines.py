@@ -73,7 +73,7 @@ def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
     learn = loops.learn_two if problem.num_classes is None else loops.learn_classes
     data = (problem.samples.loop_arrays(), ids, problem.y, problem.steps)
     state = (*problem.loop_weights(weights), LoopSettings.of(problem))
-    at, predicted = np.empty((2, len(ids)), np.int64)
+    at, predicted = problem.scratch if len(ids) <= len(problem.y) else np.empty((2, len(ids)), np.int64)
     position, made = 0, 0
     while True:
         position, made = learn(*data, *state, position, at, predicted, made)
@@ -85,7 +85,8 @@ def compiled(problem: Problem, weights: Weights, ids: Array) -> Mistakes:
             made += 1
         position += 1
     sample = ids[at[:made]]
-    return Mistakes(sample, at[:made].copy(), problem.coef(sample), predicted[:made].copy())
+    taken, size = predicted[:made].copy(), problem.steps[sample]
+    return Mistakes(sample, at[:made].copy(), -size * taken if problem.num_classes is None else size, taken)
 
 
 def choose_engine(engine: str | Engine, problem: Problem) -> Engine:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,9 @@ class MistakeLog:
     Args:
         problem: the training samples, which are not copied, their labels, and what an update is.
         start: the weights before the first sample.
-        mistakes: the columns ``sample``, ``step`` (how many samples were presented before it), ``coef``
-            (η·y·(sample weight), or η·(sample weight) with K classes) and ``predicted`` (the class it was taken for);
-            coefficients without the problem's scale.
+        parts: the mistakes in one or several parts: columns ``sample``, ``step`` (how many samples were presented
+            before it), ``coef`` (η·y·(sample weight), or η·(sample weight) with K classes, without the problem's scale)
+            and ``predicted`` (the class it was taken for).
         epoch_ends: how many samples had been presented by the end of each epoch.
         conventions: the names of the choices that were made: tie, bias step, order, selection.
 
@@ -49,12 +50,17 @@ class MistakeLog:
 
     problem: Problem
     start: Any
-    mistakes: Mistakes
+    parts: tuple[Mistakes, ...]
     epoch_ends: Tensor
     conventions: dict[str, Any] = field(default_factory=dict)
 
+    @cached_property
+    def mistakes(self) -> Mistakes:
+        """All mistakes as columns."""
+        return Mistakes.joined(self.parts)
+
     def __len__(self) -> int:
-        return len(self.mistakes.step)
+        return sum(len(part.step) for part in self.parts)
 
     def __repr__(self) -> str:
         return f"MistakeLog({len(self)} mistakes in {self.steps} steps, {len(self.epoch_ends)} epochs)"

@@ -33,7 +33,7 @@ DTYPES = ("float32", "float64", "float16", "bfloat16")
 _JSON_NAMES = {"sample": "index", "predicted": "wrong", "sample_weight": "cost", "num_classes": "classes",
                "bias_step": "bias_scale", "weight": "start.weight", "bias": "start.bias"}  # fmt: skip
 _INTEGER_COLUMNS = ("sample", "step", "predicted", "epoch_ends")
-_Parts = tuple[Problem, Any, Mistakes, Tensor, dict[str, Any]]
+_Parts = tuple[Problem, Any, tuple[Mistakes, ...], Tensor, dict[str, Any]]
 
 
 class FormatError(ValueError):
@@ -133,7 +133,7 @@ def _assemble(
     given = (samples, labels, about["num_classes"], arrays["sample_weight"], steps)
     rule = PerceptronRule(about.get("tie", "update"), about.get("margin", 0.0))
     common = (*given, rule, about["bias_step"], about["scale"])
-    rest = mistakes, torch.from_numpy(arrays["epoch_ends"]), about.get("conventions", {})
+    rest = (mistakes,), torch.from_numpy(arrays["epoch_ends"]), about.get("conventions", {})
     if about["kind"] == "kernel":
         own = Kernel(kernel or about["kernel"], about["degree"], about["gamma"])
         problem = KernelProblem(*common, kernel=own)

@@ -193,7 +193,7 @@ class MixedRun(RuleRun):
         )
         of_all = (samples, y, problem.num_classes, weights, weights, problem.rule, problem.bias_step)
         ends = torch.tensor(self._ends, dtype=torch.int64)
-        return MistakeLog(MixedProblem(*of_all), self.start, made, ends, self._conventions)
+        return MistakeLog(MixedProblem(*of_all), self.start, (made,), ends, self._conventions)
 
     def _averaged(self) -> Model:
         return self._mean(lambda step: self._ends[-1] - step, self._ends[-1])

@@ -55,7 +55,7 @@ class Stream:
             upper = norm / float(steps) if steps and not start.any_nonzero else None
             record = EpochRecord(1, len(found.sample), norm * problem.scale, None, upper)
             verdict = _verdict(problem, start, weights, found)
-            log = MistakeLog(problem, start, found, torch.tensor([len(ids)]))
+            log = MistakeLog(problem, start, (found,), torch.tensor([len(ids)]))
             cycle = (0, 1) if verdict is Verdict.CYCLING else None
             if self._total is not None and problem.scale != self.scale:
                 self._total = self._total.scaled(self.scale / problem.scale)
@@ -113,4 +113,4 @@ def compact(log: MistakeLog) -> MistakeLog:
     problem = log.problem
     columns = {name: getattr(problem, name)[index] for name in ("y", "sample_weight", "steps")}
     few = replace(problem, samples=problem.samples.take(torch.from_numpy(index)), **columns)
-    return replace(log, problem=few, mistakes=log.mistakes._replace(sample=place))
+    return replace(log, problem=few, parts=(log.mistakes._replace(sample=place),))

@@ -61,7 +61,8 @@ class Mistakes(NamedTuple):
 
     def moved(self, samples: int, steps: int) -> Mistakes:
         """Return the same mistakes with larger sample numbers and later steps."""
-        return self._replace(sample=self.sample + samples, step=self.step + steps)
+        sample = self.sample + samples if samples else self.sample
+        return self._replace(sample=sample, step=self.step + steps if steps else self.step)
 
 
 class Weights(NamedTuple):
@@ -148,6 +149,11 @@ class Problem:
     def largest_step(self) -> float:
         """The largest step size."""
         return float(self.steps.max())
+
+    @cached_property
+    def scratch(self) -> Array:
+        """Memory in which the compiled loops record mistakes; kept, because fresh memory takes its time."""
+        return np.empty((2, len(self.y)), np.int64)
 
     def parts(self, ids: Array) -> Iterator[tuple[Problem, int, Array]]:
         """Yield parts of the problem that fit into memory: the part, its first sample, the sample numbers in it."""

@@ -216,9 +216,8 @@ class RuleRun:
 
     def log(self) -> MistakeLog:
         """Return the mistakes so far."""
-        self._found = [Mistakes.joined(self._found)]
         ends = torch.tensor(self._ends, dtype=torch.int64)
-        return MistakeLog(self.problem, self.start, self._found[0], ends, self._conventions)
+        return MistakeLog(self.problem, self.start, tuple(self._found), ends, self._conventions)
 
     def current(self) -> Model:
         """Return the model with the weights as they are now."""
@@ -333,13 +332,13 @@ class RuleRun:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to resume exactly, as tensors and plain types."""
-        mistakes = self.log().mistakes
+        self._found = [Mistakes.joined(self._found)]
         return {
             "data": self._data,
             "about": self.problem.describe(),
             "start": self.start.state_dict(),
             "weights": self.weights.state_dict(),
-            "mistakes": {name: torch.from_numpy(column) for name, column in mistakes._asdict().items()},
+            "mistakes": {name: torch.from_numpy(column) for name, column in self._found[0]._asdict().items()},
             "ends": list(self._ends),
             "history": [astuple(record) for record in self.history],
             "seen": dict(self._seen),
