@@ -196,8 +196,8 @@ def plain(**changes):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: load("irises"), ValueError, "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n, separable-blobs, noisy-blobs, moons, circles, iris, wine, breast-cancer, digits, diabetes, or the path of a .csv file"),
-        (lambda: load(3), TypeError, "source must be a name or a path, found int 3"),
+        (lambda: load("irises"), ValueError, "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n, separable-blobs, noisy-blobs, moons, circles, iris, wine, breast-cancer, digits, diabetes, or the path of a file"),
+        (lambda: load(3), TypeError, "found int 3"),
         (lambda: load("AND", seed=1), ValueError, "seed=1 is not an option of source 'AND'; it takes none"),
         (lambda: load("moons", margin=1), ValueError, "margin=1 is not an option of source 'moons'; it takes samples, noise, seed"),
         (lambda: load("iris", target="x"), ValueError, "target='x' is not an option of source 'iris'; it takes positive"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from torchperc._checks import Data, check_choice, check_int, is_sparse
-from torchperc.data.dataset import Dataset
+from torchperc.data.datasets import Dataset
 from torchperc.lab.play import page
 from torchperc.lab.play.points import MOST_CLASSES, conventions_of, data_of, named, start_of
 from torchperc.lab.play.recorded import ENDINGS, ending_of, recording

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from torchperc._checks import Option, ParameterError, check_int, is_sparse
-from torchperc.data.dataset import Dataset
+from torchperc.data.datasets import Dataset
 from torchperc.rules.trainer import RuleTrainer
 
 MOST_POINTS = 1000

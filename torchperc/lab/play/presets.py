@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from torchperc.data.gates import truth_table
+from torchperc.data.example_data import truth_table
 from torchperc.rules.dialect_table import DIALECTS
 
 Point: TypeAlias = tuple[float, float]
