@@ -81,6 +81,13 @@ def in_some_order(X, y):
     return sorted((round(a, 9) + 0.0, round(b, 9) + 0.0, int(sign)) for (a, b), sign in zip(X.tolist(), y, strict=True))
 
 
+def test_wrong_labels_are_in_random_rows():
+    (_, clean), (_, noisy) = data.separable_blobs(400, seed=1), data.noisy_blobs(400, noise=0.1, seed=1)
+    wrong = (clean != noisy).nonzero().flatten()
+    assert len(wrong) == 40
+    assert 140 < wrong.double().mean() < 260  # the first forty would have about 20
+
+
 @pytest.mark.parametrize("samples", [2, 7, 30])
 def test_moons_and_circles_are_those_of_sklearn(samples):
     X, y = sklearn.datasets.make_moons(samples, shuffle=False)

@@ -323,7 +323,7 @@ BAD = {
     "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is not a CSV file in UTF-8: line 3 holds the byte 0xe9; if it comes from Windows or an old Excel, read it with encoding='cp1252'"),
     "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different values in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier: ignore it (ignore='id')"),
     "identifier as label": ("a,y\n" + "".join(f"1,n{i}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity or an identifier"),
-    "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; ignore it with ignore=1"),
+    "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; name it, or ignore it with ignore=1"),
     "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "has the column 'a' twice, in positions 1 and 2"),
     "no such target": ("a,c\n1,x\n", {"target": "label"}, "it has 'a', 'c'"),
     "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore names column 'c'"),
@@ -612,6 +612,7 @@ def test_svmlight_is_read_as_by_sklearn(tmp_path, pieces, parser, zero_based):
 @given(
     st.lists(st.lists(st.tuples(st.integers(1, 50), shown), max_size=5), min_size=2, max_size=20), st.integers(8, 200)
 )
+@pytest.mark.filterwarnings("ignore:overflow encountered in reduce")
 def test_svmlight_numbers_come_back_to_the_bit(tmp_path_factory, rows, size):
     rows = [sorted(dict(row).items()) for row in [*rows, [(1, "1")]]]
     lines = [f"{'ab'[i % 2]} " + " ".join(f"{j}:{value}" for j, value in row) for i, row in enumerate(rows)]

@@ -168,7 +168,7 @@ def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed:
     if noise > 0.5:
         raise ValueError(f"noise={noise} must be at most 0.5, the fraction at which labels say nothing any more")
     X, y = separable_blobs(samples, features, seed=seed)
-    order = torch.randperm(len(y), generator=_generator(seed))
+    order = torch.rand(len(y), generator=_generator(seed)).argsort()
     turned = torch.cat([order[y[order] == sign][: round(noise * len(y) / 2)] for sign in (-1, 1)])
     y[turned] = -y[turned]
     return X, y
@@ -296,7 +296,7 @@ def _path(name: str, file: str) -> Path:
 
 # --- by name ---
 
-_SYNTHETIC = {
+_SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
     "separable-blobs": separable_blobs,
     "noisy-blobs": noisy_blobs,
     "moons": moons,

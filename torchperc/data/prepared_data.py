@@ -147,7 +147,7 @@ class PreparedData:
 
     @cached_property
     def _means(self) -> Tensor | None:
-        """The mean of each feature over the training samples that have it, NaN where none has; if values are missing."""
+        """The mean of each feature over the training samples that have it, NaN where none has."""
         from torchperc.data.scaling import in_chunks
 
         encoder, missing, train = self.dataset.encoder, self.dataset.missing_positions, self.indices[0]
@@ -158,7 +158,7 @@ class PreparedData:
         absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=len(zeros))
         chunks = in_chunks(self._imputed(zeros), train)()
         total = sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks)
-        return total / (len(train) - absent)  # type: ignore[operator]
+        return total / (len(train) - absent)
 
     def _imputed(self, means: Tensor | None) -> Any:
         """All samples, unscaled, with missing values replaced; rows that are read in parts if they are many."""
@@ -239,7 +239,7 @@ class PreparedData:
         same = len(index) == len(X) and self.scaler.kind == "none" and self.dataset.missing_positions is None
         if same and isinstance(whole, np.memmap) and whole.dtype == dtype:
             return whole
-        if len(index) * X.row_bytes <= PART:
+        if len(index) * (X.row_bytes if X.sparse else X.width * np.dtype(dtype).itemsize) <= PART:
             return X.take(index).raw()
         chunks = (some.raw() for some in X.blocks(index))
         with ArrayFolder(self.options.get("cache"), temporary=True) as folder:

@@ -152,6 +152,13 @@ def parse_dates(texts: Sequence[str], order: str) -> Array:
     return found
 
 
+def date_orders(texts: Collection[str]) -> list[str]:
+    """The orders of day, month and year in which all of some texts are dates."""
+    if not texts or not all(map(_DATE.fullmatch, texts)):
+        return []
+    return [order for order in _DATE_ORDERS if not np.isnat(parse_dates(list(texts), order)).any()]
+
+
 def _date_parts(dates: Array) -> dict[str, Array]:
     """Numbers of dates: days since 1970, year, month and weekday (1 is Monday); NaN where there is none."""
     day, month = dates.astype("datetime64[D]"), dates.astype("datetime64[M]")
@@ -339,20 +346,20 @@ class TableEncoder:
             out: where to write features (N, d).
             unknown: ``"ignore"`` encodes a level that training did not have as zeros.
         """
-        starts, wrong = self._starts(), list[tuple[int, int, bool]]()
+        starts, means, wrong = self._starts(), self.imputed_values, list[tuple[int, int, bool]]()
         blocks, gaps = [], [np.empty((0, 2), np.int64)]
         for k, (column, position) in enumerate(zip(self.columns, positions, strict=True)):
             cells = batch.columns[position]
             (block, bad), absent = column.encode(cells), missing_in(cells)
             if bad.any() and (column.levels is None or unknown == "error"):
                 wrong.append((int(np.argmax(bad)), k, False))
-            if absent is not None and self.imputed_values is None:
+            if absent is not None and means is None:
                 wrong.append((int(np.argmax(absent)), k, True))
-            elif absent is not None and column.vocabulary is None:
+            elif absent is not None and means is not None and column.vocabulary is None:
                 rows, features = np.flatnonzero(absent), np.arange(starts[k], starts[k + 1])
                 gaps.append(np.stack([np.repeat(rows, len(features)), np.tile(features, len(rows))], 1))
                 block = np.array(block)
-                block[rows] = self.imputed_values[starts[k] : starts[k + 1]]
+                block[rows] = means[starts[k] : starts[k + 1]]
             blocks.append(block)
         if wrong:
             raise self._unknown(batch, positions, *min(wrong))
@@ -373,9 +380,8 @@ class TableEncoder:
         if absent:
             return ParameterError(f"{at}the value is missing; fill it in, or train with ", _MEAN, ", which imputes it")
         if column.levels is not None:
-            known = f"known are {listed(column.levels)}"
-            said = f"{at}{spot.cell!r} did not occur in training; {known}: correct it, or encode such values as zeros with "
-            return ParameterError(said, Option("unknown", "ignore"))
+            said = f"{at}{spot.cell!r} did not occur in training; known are {listed(column.levels)}"
+            return ParameterError(said, ": correct it, or accept unknown levels with ", Option("unknown", "ignore"))
         what = "a finite number" if is_number(spot.cell) else "a number" if column.date is None else "a date"
         return ValueError(f"{at}{spot.cell!r} is not {what}, as it was in training; correct it")
 
@@ -496,13 +502,11 @@ class _Seen:
     others: int = 0
     first_other: tuple[TableBatch, int] | None = None
     missing: int = 0
-    levels: Counter[str] = field(default_factory=Counter)
+    levels: Counter[str] = field(default_factory=Counter)  # no further ones if they are too many
     total: Any = 0.0  # of the numbers, in the widest type, so that those of huge ones do not overflow
     as_numbers: bool = False
     words: int = 0  # in all values together
     counts: Counts | None = None  # of a column of text, whose levels are forgotten
-    orders: tuple[str, ...] | None = None  # in which all values so far are dates, whose levels are forgotten
-    dates: dict[str, Counter[float]] = field(default_factory=dict)
     counting: float | None = math.nan  # the next number, if the column counts the rows
 
     def read_as_text(self) -> Counts:
@@ -514,11 +518,11 @@ class _Seen:
 
 
 class _Problem(NamedTuple):
-    """Something that only the user can decide: in short, in full, and an option that settles it."""
+    """Something that only the user can decide: what it is, what to do about it, and an option that settles it."""
 
-    short: str
-    full: tuple[str | Option, ...]
-    remedy: Option | None
+    what: str
+    advice: tuple[str | Option, ...]
+    settled_by: Option | None
 
 
 class TableFit:
@@ -553,19 +557,17 @@ class TableFit:
             raise ValueError(f"ignore leaves no column of {path} but the labels; a feature is needed")
         self.categories, self.text = self._positions("categories"), self._positions("text")
         self._named = self.categories | self.text
+        both = self.categories & self.text
+        if both:
+            raise ValueError(f"categories and text both name column {names[min(both)]!r} of {path}; choose one")
         for option, chosen in (("categories", self.categories), ("text", self.text)):
-            if not chosen <= set(self.features):
-                wrong = names[min(chosen - set(self.features))]
-                raise ValueError(f"{option} names column {wrong!r} of {path}, which is no feature; leave it out")
-        if self.categories & self.text:
-            wrong = names[min(self.categories & self.text)]
-            raise ValueError(f"categories and text both name column {wrong!r} of {path}; choose one")
+            others = sorted(chosen - set(self.features))
+            if others:
+                raise ValueError(f"{option} names column {names[others[0]]!r} of {path}, which is no feature")
         for j in sorted((*self.features, self.target)):
             if not names[j]:
-                why = (
-                    f"{path}: column {j + 1} has no name in the header, as an index that pandas wrote; ignore it with "
-                )
-                raise ParameterError(why, Option("ignore", j + 1), ", or give it a name")
+                why = f"{path}: column {j + 1} has no name in the header, as an index that pandas wrote; name it, or "
+                raise ParameterError(why, "ignore it with ", Option("ignore", j + 1))
             if names[j] in names[:j] and names.index(names[j]) not in ignored:
                 twice = f"twice, in positions {names.index(names[j]) + 1} and {j + 1}"
                 why = f"{path} has the column {names[j]!r} {twice}; rename one of them, or ignore it with "
@@ -580,9 +582,7 @@ class TableFit:
         """Where a column is, from 0, by its name or its position from 1."""
         names = self.table.names
         if names.count(name) > 1:
-            raise ValueError(
-                f"{self.table.path} has {names.count(name)} columns {name!r}; give {option} by position from 1"
-            )
+            raise ValueError(f"{self.table.path} has {names.count(name)} columns {name!r}; name it by position from 1")
         if name in names:
             return names.index(name)
         if name.isascii() and name.isdigit() and 1 <= int(name) <= len(names):
@@ -648,28 +648,11 @@ class TableFit:
             seen.first_other = given, int(np.argmax(~numeric[cells.codes]))
         seen.numbers, seen.others = seen.numbers + int(counts.sum()) - others, seen.others + others
         found = {level: count for level, count in zip(those.levels, those.counts(), strict=True) if count}
-        if j not in self._named:
-            seen.words += sum(count * word_count(level) for level, count in found.items())
-            if self._look_for_dates(seen, found):
-                return
-        seen.levels.update(found)
+        seen.words += sum(count * word_count(level) for level, count in found.items())
+        if len(seen.levels) <= LEVELS or j in self._named or all(map(_DATE.fullmatch, found)):
+            seen.levels.update(found)
         if j in self.text or seen.counts is not None or (len(seen.levels) > LEVELS and self._is_text(j)):
             seen.read_as_text()
-
-    def _look_for_dates(self, seen: _Seen, found: dict[str, int]) -> bool:
-        """Whether all values of a column so far are dates."""
-        if seen.orders is None and not seen.levels:
-            seen.orders = _DATE_ORDERS if all(map(_DATE.fullmatch, list(found)[:20])) else ()
-        for order in seen.orders or ():
-            dates = parse_dates(list(found), order)
-            if np.isnat(dates).any():
-                seen.orders = tuple(each for each in seen.orders or () if each != order)
-                continue
-            for part, values in _date_parts(dates).items():
-                of_part = seen.dates.setdefault(f"{order} {part}", Counter())
-                for value, count in zip(values.tolist(), found.values(), strict=True):
-                    of_part[value] += count
-        return bool(seen.orders) and bool(found)
 
     def _look_at_target(self, batch: TableBatch) -> None:
         """Learn which labels there are; of a quantity, whether all are finite numbers, and two of them different."""
@@ -722,43 +705,35 @@ class TableFit:
         self._check_missing()
         columns = [self._column(j) for j in self.features]
         self._check_target()
-        if len(self._problems) == 1:
-            raise ParameterError(*self._problems[0].full)
         if self._problems:
             raise self._all_problems()
-        means = (
-            tuple(value for j in self.features for value in self._means(j)) if self.options.missing == "mean" else None
-        )
+        pairs = zip(self.features, filter(None, columns), strict=True) if self.options.missing == "mean" else ()
+        means = tuple(value for j, column in pairs for value in self._means(j, column))
         return TableEncoder(
             tuple(column for column in columns if column is not None),
             names[self.target],
             () if self.quantity else in_order(self._labels),
             self.options.missing,
-            means,
+            means or None,
             n_columns=None if self.table.named else len(names),
             options=self.options.of_new_files(decimal="," if self.table.decimal == "," else None),
         )
 
     def _all_problems(self) -> ParameterError:
-        """One error that names all problems, and the options that settle those that options can."""
-        remedies: dict[str, list[object]] = {}
-        for problem in self._problems:
-            if problem.remedy is not None:
-                remedies.setdefault(problem.remedy.name, []).append(problem.remedy.value)
-        settled = [
-            Option(name, values[0] if name == "missing" or len(values) == 1 else values)
-            for name, values in remedies.items()
-        ]
-        spaced = [part for option in settled for part in (" ", option)]
-        said = "; ".join(problem.short for problem in self._problems)
-        lead = "; this settles" + (
-            ":"
-            if len(settled) and sum(p.remedy is not None for p in self._problems) == len(self._problems)
-            else " what options can:"
-        )
-        return ParameterError(
-            f"{self.table.path} has {len(self._problems)} problems: {said}", *([lead, *spaced] if settled else [])
-        )
+        """One error that names all problems, and the options that settle them."""
+        problems, settled = self._problems, dict[str, list[object]]()
+        if len(problems) == 1:
+            return ParameterError(problems[0].what, *problems[0].advice)
+        for option in [each.settled_by for each in problems if each.settled_by is not None]:
+            settled.setdefault(option.name, []).append(option.value)
+        said = f"{len(problems)} problems: {'; '.join(each.what for each in problems)}"
+        remedy = [Option(name, values[0] if name == "missing" else values) for name, values in settled.items()]
+        lead = "; correct them, or use" if remedy else "; correct them"
+        return ParameterError(said, lead, *(part for option in remedy for part in (" ", option)))
+
+    def _problem(self, what: str, *advice: str | Option, settled_by: Option | None = None) -> Column | None:
+        self._problems.append(_Problem(what, advice, settled_by))
+        return None
 
     def _check_missing(self) -> None:
         if self._first_missing is None:
@@ -767,49 +742,32 @@ class TableFit:
         spot = batch.spot(row, j)
         at, written = f"{spot.place}, column {self.table.names[j]!r}: ", f", written {spot.cell!r}" if spot.cell else ""
         if j == self.target:
-            what = "target" if self.options.task == "regression" else "label"
-            full: tuple[str | Option, ...] = (
-                f"{at}the {what} is missing{written}; fill it in, or drop such rows with ",
-                _DROP,
-            )
-            self._problems.append(_Problem(f"{at}the {what} is missing", full, _DROP))
+            what = f"{at}the {'target' if self.options.task == 'regression' else 'label'} is missing{written}"
+            self._problem(what, "; fill it in, or drop such rows with ", _DROP, settled_by=_DROP)
             return
         counts = {self.table.names[k]: seen.missing for k, seen in self._seen.items() if seen.missing}
         several = f" (in all: {_counted(counts)})" if sum(counts.values()) > 1 else ""
-        remedy = "; correct it, or say what to do about such rows: ", _DROP, " drops them, ", _MEAN, " imputes means"
-        full = (f"{at}the value is missing{written}{several}", *remedy)
-        self._problems.append(_Problem(f"{_counted(counts)} missing, the first in {spot.place}", full, _MEAN))
+        advice = "; correct it, or say what to do about such rows: ", _DROP, " drops them, ", _MEAN, " imputes means"
+        self._problem(f"{at}the value is missing{written}{several}", *advice, settled_by=_MEAN)
 
     def _column(self, j: int) -> Column | None:
         """What a column is; ``None``, and a problem, if that cannot be said."""
         seen, name = self._seen[j], self.table.names[j]
-        short = f"column {name!r}"
-        where, ignored = f"{self.table.path}, {short} ", Option("ignore", name)
+        where, ignored = f"{self.table.path}, column {name!r} ", Option("ignore", name)
         if not seen.numbers + seen.others:
-            full = f"{where}has no values at all; ignore it (", ignored, ")"
-            return self._problem(f"{short} has no values", full, ignored)
+            return self._problem(f"{where}has no values at all", "; ignore it (", ignored, ")", settled_by=ignored)
         if self._is_text(j):
             if seen.others:
                 return Column(name, vocabulary=seen.read_as_text().vocabulary())
-            return self._problem(
-                f"{short} holds numbers, no text",
-                (f"{where}holds numbers, no text; leave out ", Option("text", name)),
-                None,
-            )
-        if seen.orders and not seen.levels:
-            if len(seen.orders) > 1:
-                full = (
-                    f"{where}may have the day or the month first; write dates as 2024-01-31, or ignore it (",
-                    ignored,
-                    ")",
-                )
-                return self._problem(f"{short} has dates with the day or the month first", full, ignored)
-            order = seen.orders[0]
-            parts = [part for part in ("days", "year", "month", "weekday") if len(seen.dates[f"{order} {part}"]) > 1]
-            return Column(name, date=(order, *(parts or ["days"])))
-        if seen.orders is not None and seen.dates:  # which its first rows were taken for
-            dates = max((each for key, each in seen.dates.items() if key.endswith("days")), key=len)
-            seen.levels.update({str(value): count for value, count in dates.items()})
+            return self._problem(f"{where}holds numbers, no text", "; leave out ", Option("text", name))
+        orders = date_orders(seen.levels) if j not in self.categories else []
+        if len(orders) > 1:
+            advice = "; write 2024-01-31, or ignore it (", ignored, ")"
+            return self._problem(f"{where}has dates with the day or the month first", *advice, settled_by=ignored)
+        if orders:
+            parts = _date_parts(parse_dates(list(seen.levels), orders[0]))
+            vary = [part for part, values in parts.items() if values.min() < values.max()]
+            return Column(name, date=(orders[0], *(vary or ["days"])))
         if not self._is_words(j):
             return Column(name) if seen.first_other is None else self._no_number(j)
         if j not in self.categories:
@@ -820,42 +778,39 @@ class TableFit:
                 return self._no_number(j)
         return Column(name, in_order(seen.levels))
 
-    def _problem(self, short: str, full: tuple[str | Option, ...], remedy: Option | None) -> None:
-        self._problems.append(_Problem(short, full, remedy))
-
-    def _identifier(self, j: int) -> None:
+    def _identifier(self, j: int) -> Column | None:
         seen, name = self._seen[j], self.table.names[j]
-        count = len(seen.levels) if seen.counts is None else f"more than {LEVELS}"
+        count = len(seen.levels) if 0 < len(seen.levels) <= LEVELS else f"more than {LEVELS}"
         first = [] if seen.first_other is None else [seen.first_other[0].spot(seen.first_other[1], j).cell]
         some = [value if len(value) <= 60 else f"{value[:60]}…" for value in list(seen.levels)[:3] or first]
         what = f"has {count} different values in {self.rows} rows, such as {', '.join(map(repr, some))}"
-        full = (
-            f"{self.table.path}, column {name!r} {what}; it looks like an identifier: ignore it (",
-            Option("ignore", name),
+        ignored, category, text = (Option(option, name) for option in ("ignore", "categories", "text"))
+        advice = (
+            ": ignore it (",
+            ignored,
             "), make every value a feature (",
-            Option("categories", name),
-            "), or, if it is free text, its words (",
-            Option("text", name),
-            ")",
+            category,
+            "), or, if it is free text, its ",
         )
-        self._problem(f"column {name!r} looks like an identifier", full, Option("ignore", name))
+        what = f"{self.table.path}, column {name!r} {what}; it looks like an identifier"
+        return self._problem(what, *advice, "words (", text, ")", settled_by=ignored)
 
-    def _no_number(self, j: int) -> None:
+    def _no_number(self, j: int) -> Column | None:
         seen, name = self._seen[j], self.table.names[j]
         assert seen.first_other is not None
-        batch, row = seen.first_other
+        what, comma = self._not_a_number(*seen.first_other, j)
+        category, decimal = Option("categories", name), Option("decimal", ",")
+        if comma:
+            return self._problem(what, "; if that is a decimal comma, say ", decimal, settled_by=decimal)
+        if seen.others <= _TYPOS * (seen.numbers + seen.others):
+            return self._problem(what, "; correct it or drop the row")
+        return self._problem(what, "; correct it, or make the column a category (", category, ")", settled_by=category)
+
+    def _not_a_number(self, batch: TableBatch, row: int, j: int) -> tuple[str, bool]:
+        """Where a cell is that is no number, and whether it has a decimal comma."""
         spot = batch.spot(row, j)
-        said = f"{spot.place}, column {name!r}: {spot.cell!r} is not a {'finite ' * is_number(spot.cell)}number"
-        comma = _COMMA.fullmatch(spot.cell) is not None
-        remedy = Option("decimal", ",") if comma else Option("categories", name)
-        rare = seen.others <= _TYPOS * (seen.numbers + seen.others)
-        other = (
-            ("; correct it or drop the row",)
-            if rare
-            else ("; correct it, or make the column a category (", remedy, ")")
-        )
-        full = (said, *(("; if that is a decimal comma, say ", remedy) if comma else other))
-        self._problem(said, full, None if rare and not comma else remedy)
+        what = f"{spot.cell!r} is not a {'finite ' * is_number(spot.cell)}number"
+        return f"{spot.place}, column {self.table.names[j]!r}: {what}", bool(_COMMA.fullmatch(spot.cell))
 
     def _check_target(self) -> None:
         path, name, task = self.table.path, self.table.names[self.target], self.options.task
@@ -863,30 +818,24 @@ class TableFit:
             numbers = [label for label in self._labels if is_finite(label)]
             others = sum(count for label, count in self._labels.items() if not is_finite(label))
             if task == "regression" or (others <= _TYPOS * self.rows and is_quantity(numbers, self.rows)):
-                batch, row = self._odd_target
-                spot = batch.spot(row, self.target)
-                said = f"{spot.place}, column {name!r}: {spot.cell!r} is not a {'finite ' * is_number(spot.cell)}number"
-                comma = ", or say ", Option("decimal", ",") if _COMMA.fullmatch(spot.cell) else ()
+                what, comma = self._not_a_number(*self._odd_target, self.target)
+                decimal = (", or say ", Option("decimal", ",")) if comma else ()
                 classes = ", or learn the values as classes with ", Option("task", "classification")
-                self._problem(
-                    said, (f"{said}; correct it or drop the row", *(comma if comma[1] else ()), *classes), None
-                )
+                self._problem(what, "; correct it or drop the row", *decimal, *classes)
                 return
         if self._labels and not self._problems:
             check_classes(
                 f"{path}, column {name!r}", self._labels, self.rows, task, "name the column of classes as the target"
             )
 
-    def _means(self, j: int) -> list[float]:
+    def _means(self, j: int, column: Column) -> list[float]:
         """The mean of each feature of a column over the rows that have it."""
         seen = self._seen[j]
-        column = self._column(j)
-        assert column is not None
         if column.vocabulary is not None:
             return [0.0] * len(column.features)  # a missing text has no words
         if column.date is not None:
-            counters = [seen.dates[f"{column.date[0]} {part}"] for part in column.date[1:]]
-            return [sum(value * count for value, count in each.items()) / each.total() for each in counters]
+            parts = _date_parts(parse_dates(list(seen.levels), column.date[0]))
+            return [float(np.average(parts[part], weights=list(seen.levels.values()))) for part in column.date[1:]]
         if column.levels is not None:
             return [seen.levels[level] / seen.levels.total() for level in column.levels]
         if not seen.as_numbers:
@@ -902,7 +851,7 @@ class TableFit:
         for j, column in zip(self.features, columns, strict=True):
             name = f"column {column.name!r}"
             if column.date is not None:
-                found.append(f"{name} is a date; its features are {', '.join(column.date[1:])}, days since 1970")
+                found.append(f"{name} is a date; its features are {', '.join(column.date[1:])} (days since 1970)")
             elif column.vocabulary is not None and j not in self.text:
                 found.append(f"{name} is free text; its {len(column.features):,} words and pairs of words are features")
             elif column.kind == "number" and self._seen[j].counting is not None and self.rows > 2:

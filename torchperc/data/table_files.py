@@ -11,7 +11,8 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -362,6 +363,7 @@ class JoinedTable(FileTable):
                 raise ValueError(f"{theirs}, but {ours}; several files need the same columns in the same order")
 
     def batches(self, wanted: Mapping[int, str], raw: Sequence[int] = ()) -> Iterator[TableBatch]:
+        """The rows of each table."""
         for table in self.tables:
             yield from table.batches(wanted, raw)
 
@@ -408,7 +410,7 @@ class TextTable(FileTable):
         self._strings: set[int] = set()  # columns that Arrow cannot read as numbers
         self._by_python = False
         head = self._head(options.encoding)
-        self.delimiter = options.delimiter or (like.delimiter if like else _delimiter(head))
+        self.delimiter: str = options.delimiter or (like.delimiter if like else _delimiter(head))
         first = [(end, cells) for end, cells in _records(head, self.delimiter) if any(cells)]
         if not first:
             raise ValueError(f"{path} is empty")
@@ -473,8 +475,7 @@ class TextTable(FileTable):
                 if column is not None:
                     self._strings |= {int(column[1])} if attempts < 4 else set(numbers)
                 else:
-                    for _ in self._rows():  # which raises an error that names the line
-                        pass
+                    deque(self._rows(), maxlen=0)  # which raises an error that names the line
                     self._by_python = True  # it can be read after all
 
     def _by_arrow(self, positions: Sequence[int], numbers: Collection[int]) -> Iterator[Any]:
@@ -505,8 +506,8 @@ class TextTable(FileTable):
                     if pc.any(pc.starts_with(pc.utf8_ltrim_whitespace(batch.column(str(j))), '"')).as_py():
                         raise pa.ArrowInvalid("a blank before a quote, which Arrow takes for a part of the cell")
                 yield batch
-            if source.quotes % 2:
-                self._check_quotes()
+            if source.quotes % 2:  # maybe the file ends within quotes, which no reader minds
+                deque(self._lines(strict=True), maxlen=0)
 
     def _by_csv(self, positions: Sequence[int]) -> Iterator[Any]:
         """The rows as Python's reader finds them."""
@@ -516,55 +517,52 @@ class TextTable(FileTable):
             while some := [cells for _, cells in islice(rows, 4096)]:
                 yield pa.record_batch({str(j): pa.array([row[j] for row in some], pa.string()) for j in positions})
 
-    def _rows(self) -> Iterator[tuple[int, list[str]]]:
-        """The line and the cells of each row; one of another width is an error."""
-        width, end = len(self.names), 0
+    def _lines(self, skip: int = 0, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+        """The line in which each record begins, and its cells, as Python's reader finds them."""
+        end = skip
         try:
             with io.TextIOWrapper(io.BufferedReader(self._source()), self._encoding, newline="") as text:
-                for end, cells in _records(islice(text, self._skip, None), self.delimiter):
-                    line = self._skip + end - sum(cell.count("\n") for cell in cells)
-                    if len(cells) == width:
-                        yield line, [cell.strip() for cell in cells]
-                    elif any(cell.strip() for cell in cells):
-                        quote = f"; {_QUOTE}" if any("\n" in cell for cell in cells) else ""
-                        found = f"{len(cells)} column{'s' * (len(cells) != 1)}"
-                        raise ValueError(f"{self.path}, line {line}: {found} where the first line has {width}{quote}")
+                for line, cells in _records(islice(text, skip, None), self.delimiter, strict):
+                    yield end + 1, cells
+                    end = skip + line
         except UnicodeError:
             raise self._wrong_encoding() from None
         except csv.Error as error:
-            raise ValueError(f"{self.path} is not a CSV file, line {self._skip + end + 1}: {error}; {_QUOTE}") from None
+            if not strict or "unexpected end" in str(error):
+                what = "a quote is opened and not closed" if strict else error
+                raise ValueError(f"{self.path} is not a CSV file, line {end + 1}: {what}; {_QUOTE}") from None
 
-    def _check_quotes(self) -> None:
-        """Refuse a file that ends within quotes, which no reader minds."""
-        end = 0
-        try:
-            with io.TextIOWrapper(io.BufferedReader(self._source()), self._encoding, newline="") as text:
-                for end, _ in _records(text, self.delimiter, strict=True):
-                    pass
-        except csv.Error as error:
-            if "unexpected end" in str(error):
-                why = f"line {end + 1}: a quote is opened and not closed; {_QUOTE}"
-                raise ValueError(f"{self.path} is not a CSV file, {why}") from None
+    def _rows(self) -> Generator[tuple[int, list[str]]]:
+        """The line and the cells of each row; one of another width is an error."""
+        width = len(self.names)
+        for line, cells in self._lines(self._skip):
+            if len(cells) == width:
+                yield line, [cell.strip() for cell in cells]
+            elif any(cell.strip() for cell in cells):
+                quote = f"; {_QUOTE}" if any("\n" in cell for cell in cells) else ""
+                found = f"{len(cells)} column{'s' * (len(cells) != 1)}"
+                raise ValueError(f"{self.path}, line {line}: {found} where the first line has {width}{quote}")
 
     def _wrong_encoding(self) -> ValueError:
         """The error for the first line that is not in the encoding."""
         told, why = self._encoding.removesuffix("-sig").upper(), ""
         with io.BufferedReader(self._source()) as file:
             for number, line in enumerate(file, 1):
-                try:
-                    line.decode(self._encoding)
-                except UnicodeDecodeError as error:
-                    why = f": line {number} holds the byte 0x{error.object[error.start]:02x}"
+                wrong = re.search("[\udc80-\udcff]", line.decode(self._encoding, "surrogateescape"))
+                if wrong is not None:
+                    why = f": line {number} holds the byte 0x{ord(wrong[0]) - 0xDC00:02x}"
                     break
         remedy = "; if it comes from Windows or an old Excel, read it with "
         return ParameterError(f"{self.path} is not a CSV file in {told}{why}{remedy}", Option("encoding", "cp1252"))
 
     def spot(self, row: int, position: int, cell: str) -> Spot:
+        """The line of a row, and what is written there."""
         with closing(self._rows()) as rows:
             line, cells = next(islice(rows, row, None))
         return Spot(f"{self.path}, line {line}", cells[position])
 
     def blank(self, rows: Array) -> Array:
+        """Which of some rows have nothing written in them."""
         with closing(self._rows()) as every:
             numbers = {number for number, (_, cells) in enumerate(islice(every, rows.max() + 1)) if not any(cells)}
         return np.isin(rows, list(numbers))

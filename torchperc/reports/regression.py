@@ -81,7 +81,7 @@ def _weights(module: Learned, data: PreparedData) -> list[Block]:
     order = effect.abs().argsort(descending=True, stable=True)[:_LISTED].tolist()
     rows = [(data.names[k], number(weight[k]), short(float(effect[k]))) for k in order]
     rows.append(("bias", number(bias), ""))
-    more = f" The {_LISTED} largest of {data.width:,} are listed." if data.n_features > _LISTED else ""
+    more = f" The {_LISTED} largest of {data.width:,} are listed." if data.width > _LISTED else ""
     said = (
         f"The prediction is bias + Σ weight·value, in the units of the table. The effect is by how much "
         f"{_target(data)} changes if the feature grows by its standard deviation over the training set.{more}"

@@ -77,7 +77,7 @@ class Trained(NamedTuple):
 
 def linear_net(data: PreparedData) -> Perceptron | MulticlassPerceptron:
     """The linear net for a table, with zero weights."""
-    made = Perceptron(data.width) if data.classes is None else MulticlassPerceptron(data.n_features, data.classes)
+    made = Perceptron(data.width) if data.classes is None else MulticlassPerceptron(data.width, data.classes)
     return made.to(data.dtype)
 
 
