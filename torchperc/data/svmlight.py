@@ -78,7 +78,8 @@ class SvmlightFile:
                 rest = data[end:]
 
     def _parsed(self, data: bytes, line: int) -> SparseBatch:
-        rows = [(line + n, r) for n, raw in enumerate(data.split(b"\n")) if (r := raw.split(b"#")[0].strip())]
+        data = re.sub(rb"#[^\n]*", b"", data) if b"#" in data else data
+        rows = [(number, text) for number, text in enumerate(data.split(b"\n"), line) if text and not text.isspace()]
         lines, texts = np.array([n for n, _ in rows], np.int64), [text for _, text in rows]
         try:
             batch = SparseBatch(lines, *(_by_arrow(texts, self.labelled) or _by_hand(texts, self.labelled)))
