@@ -173,7 +173,7 @@ def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path,
     assert not (tmp_path / "run").exists()
     found = learn(tmp_path / "gaps.csv", folder=tmp_path / "run", missing="mean", max_epochs=3)
     train = tp.data.split(np.array(frame.bought), (0.6, 0.2, 0.2), 0)[0].numpy()
-    assert math.isclose(found.model.encoding.fills[1], frame.income[train].mean(), rel_tol=1e-12)
+    assert math.isclose(found.model.encoding.imputed_values[1], frame.income[train].mean(), rel_tol=1e-12)
     run("apply", found.folder, tmp_path / "gaps.csv", "-o", tmp_path / "out.csv")
     X = np.column_stack([frame.age, frame.income.fillna(frame.income[train].mean())])
     X = np.column_stack([X, *(frame.colour == level for level in ("blue", "green", "red"))]).astype(float)
@@ -288,7 +288,7 @@ def test_streaming_learns_the_same(learned, tmp_path, monkeypatch):
     _, path, _ = learned
     monkeypatch.setattr("torchperc.workflow.classes.MANY", 1)
     found = learn(path, folder=tmp_path / "held", max_epochs=10, report=False)
-    monkeypatch.setattr("torchperc.samples.parts.CHUNK", 4096)  # so that some of this file is too much to hold
+    monkeypatch.setattr("torchperc.samples.mapped.CHUNK", 4096)  # so that some of this file is too much to hold
     streamed = learn(path, folder=tmp_path / "run", max_epochs=10, stream=True, report=False)
     for name in ("perceptron", "lms", "logistic"):  # the rule's shuffled order of parts is another order
         a, b = (tp.FittedModel.load(each / name).net for each in (streamed.folder, found.folder))
@@ -336,7 +336,7 @@ def test_one_label_against_the_rest_is_counted_as_such(tmp_path, run, unpainted)
 def test_errors_of_the_library_are_told_in_options(tmp_path, run):
     people(tmp_path / "a.csv", gaps=2)
     _, err = run("learn", tmp_path / "a.csv", code=2)
-    assert "--missing drop leaves them out, --missing mean fills" in err
+    assert "--missing drop drops them, --missing mean imputes" in err
     _, err = run("learn", tmp_path / "a.csv", "--missing", "mean", "--epochs", "-1", code=2)
     assert "--epochs -1 must be at least 1" in err
     (tmp_path / "ids.csv").write_text("id,a,y\n" + "".join(f"n{i},{i},{i % 2}\n" for i in range(60)))

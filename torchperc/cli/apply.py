@@ -26,11 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Label the rows, write them, and say how many there were."""
+    from torchperc.data.file_formats import find_files
     from torchperc.model.places import model_file
-    from torchperc.samples.streams import found
 
     model_file(Path(arguments.run))  # what is not there is refused before torch is imported
-    found(arguments.data)
+    find_files(arguments.data)
     from torchperc.model.fitted import FittedModel
     from torchperc.reports.scores import Tally
     from torchperc.workflow.apply import apply
