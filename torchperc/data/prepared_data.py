@@ -289,9 +289,9 @@ class PreparedData:
 def _sample_bytes(X: Any, dtype: str) -> float:
     """Bytes of a sample in memory; on average over the first chunk if samples are sparse."""
     if not X.sparse:
-        return X.n_features * np.dtype(dtype).itemsize
+        return float(X.n_features * np.dtype(dtype).itemsize)
     first = next(X.all_parts()).raw()
-    return first.nnz * (first.data.itemsize + first.indices.itemsize) / first.shape[0]
+    return float(first.nnz * (first.data.itemsize + first.indices.itemsize) / first.shape[0])
 
 
 def _as_samples(X: Any) -> Any:
