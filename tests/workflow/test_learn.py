@@ -535,3 +535,19 @@ def test_apply_from_python(learned, tmp_path):
     with pytest.raises(ParameterError, match=r"^out=.*labels\.txt must end in") as caught:
         apply(found.model, path, tmp_path / "labels.txt")
     assert (caught.value.name, caught.value.value) == ("out", tmp_path / "labels.txt")
+
+
+def test_apply_can_ignore_a_level_that_training_did_not_have(learned, tmp_path, run):
+    model, new, words = learned[2].model, tmp_path / "new.csv", ("apply", learned[2].folder, tmp_path / "new.csv")
+    new.write_text("age,income,colour\n30,3000,red\n31,3000,pink\n")
+    assert "--unknown ignore" in run(*words, code=2)[1]
+    out, _ = run(*words, "--unknown", "ignore")
+    scores = [float(row["score"]) for row in csv.DictReader(out.splitlines())]
+    assert scores == pytest.approx(model.scores([[30, 3000, 0, 0, 1], [31, 3000, 0, 0, 0]]).tolist())
+    with pytest.raises(ParameterError, match="unknown='ignore'"):
+        apply(model, new, tmp_path / "out.csv")
+    assert apply(model, new, tmp_path / "out.csv", unknown="ignore").rows == 2
+    with pytest.raises(ValueError, match="unknown='no'"):
+        apply(model, new, tmp_path / "out.csv", unknown="no")
+    new.write_text("age,income,colour\nabc,3000,pink\n")  # what is no number stays an error
+    assert "abc" in run(*words, "--unknown", "ignore", code=2)[1]

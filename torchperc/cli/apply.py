@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}; several files or a pattern")
     parser.add_argument("-o", "--out", metavar="FILE", help=f"{', '.join(_SUFFIXES)} (default: CSV on standard output)")
+    kinds = "a category that training did not have: refuse it, or let it have no feature"
+    parser.add_argument("--unknown", choices=("error", "ignore"), default="error", help=f"{kinds} (default: error)")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -37,7 +39,7 @@ def run(arguments: argparse.Namespace) -> None:
 
     inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
-    applied = apply(model, arguments.data, arguments.out)
+    applied = apply(model, arguments.data, arguments.out, arguments.unknown)
     lines = []
     if arguments.out is not None:
         lines.append(f"{plural(applied.rows, 'prediction' if model.regression else 'label')} in {arguments.out}")

@@ -381,7 +381,8 @@ class TableEncoder:
             return ParameterError(f"{at}the value is missing; fill it in, or train with ", _MEAN, ", which imputes it")
         if column.levels is not None:
             said = f"{at}{spot.cell!r} did not occur in training; known are {listed(column.levels)}"
-            return ParameterError(said, ": correct it, or accept unknown levels with ", Option("unknown", "ignore"))
+            ignore = Option("unknown", "ignore")
+            return ParameterError(said, ": correct it, or accept unknown levels with ", ignore, " of apply")
         what = "a finite number" if is_number(spot.cell) else "a number" if column.date is None else "a date"
         return ValueError(f"{at}{spot.cell!r} is not {what}, as it was in training; correct it")
 

@@ -41,6 +41,7 @@ def apply(
     model: FittedModel,
     source: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
+    unknown: str = "error",
 ) -> Applied:
     """Write a label and its scores, or the predicted number, for every row of a file, in the order of the rows.
 
@@ -49,6 +50,7 @@ def apply(
         source: a file with the columns of training, found by name; with that of the target the error is counted, too.
             A pattern such as ``new/*.csv`` or a list of files: their rows one after the other.
         out: a file that ends in one of :data:`SUFFIXES`, written atomically; CSV on standard output by default.
+        unknown: ``"ignore"`` encodes a category that training did not have as zeros; ``"error"`` names its place.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -62,7 +64,7 @@ def apply(
     paths = find_files(source)
     out = None if out is None else _check_out(Path(out), paths)
     encoding = model.encoding or TableEncoder(tuple(map(Column, model.names)), None, model.labels)
-    streams = [Batches(path, encoding) for path in paths]
+    streams = [Batches(path, encoding, unknown=unknown) for path in paths]
     applied = Applied(ignored=tuple(dict.fromkeys(name for stream in streams for name in stream.extra)))
     first, known = "prediction" if model.regression else "label", list[tuple[Any, Any]]()
     with _writer(out, model.labels) as write:
