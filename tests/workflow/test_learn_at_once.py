@@ -97,7 +97,7 @@ PROGRAM = """
 import json, sys
 from torchperc.cli import main
 
-HEAVY = ("torch", "numba", "scipy", "matplotlib", "sklearn", "pytorch_lightning", "tensorboard")
+HEAVY = ("torch._C", "numba", "scipy", "matplotlib", "sklearn", "pytorch_lightning", "tensorboard")
 def outcome(*words):
     try:
         main(list(words))
