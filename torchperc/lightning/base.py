@@ -18,7 +18,6 @@ from torchperc.model.describe import as_head, as_net, described_head, described_
 from torchperc.nn import functional as tpf
 from torchperc.nn.heads import Head, RegressionHead
 from torchperc.nn.modules import scores_of
-from torchperc.rules.make_problem import sample_weights
 from torchperc.samples import convert
 from torchperc.sequences.layout import PaddedSequences
 
@@ -198,10 +197,15 @@ class LitNet(pl.LightningModule):
         if weight is None and self.class_weight is None:
             return None
         classes = None if scores.dim() == 1 else scores.shape[-1]
-        found = torch.from_numpy(sample_weights(y.cpu().numpy(), None, self.class_weight, classes)).to(y.device)
-        if weight is None:
-            return found
-        return found * check_sample_weight(weight, len(y), all_zero=True).to(y.device)  # 0 in a batch, not in all data
+        factors = torch.ones(len(y), dtype=torch.float64, device=y.device)
+        if weight is not None:
+            factors = check_sample_weight(weight, len(y), all_zero=True).to(y.device)  # 0 in a batch, not in all data
+        labels = (-1, 1) if classes is None else range(classes)
+        for label, factor in (self.class_weight or {}).items():
+            if label not in labels:
+                raise ValueError(f"class_weight names label {label!r}; the labels are {', '.join(map(str, labels))}")
+            factors = torch.where(y == label, factors * factor, factors)
+        return factors
 
     def _log(self, values: Mapping[str, Tensor | float], *, add_dataloader_idx: bool = True) -> None:
         for name, value in values.items():

@@ -258,7 +258,9 @@ def _as_at_start(net: Any, resume: dict[str, Any] | None) -> Any:
     """
     if resume is None or "start" not in resume:
         return net
-    begun, nonzero = deepcopy(net), any(bool(values.any()) for values in resume["start"].values())
+    start = resume["start"]  # by name, or the arrays of a chain
+    numbers = start.values() if isinstance(start, dict) else start
+    begun, nonzero = deepcopy(net), any(bool(values.any()) for values in numbers)
     with torch.no_grad():
         for values in begun.parameters():
             values.fill_(float(nonzero))
