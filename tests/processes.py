@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 _PRELOADED = ["torch", "numpy", "torchperc", "torchperc.rules.trainer", "torchperc.lightning.rule", "oracles"]
-_PRELOADED += ["pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "scipy.sparse", "torchperc.data.io.files"]
+_PRELOADED += ["pyarrow.csv", "pyarrow.parquet", "pyarrow.compute", "scipy.sparse", "torchperc.data.read"]
 
 
 def context() -> Any:

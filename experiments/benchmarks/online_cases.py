@@ -15,7 +15,7 @@ import torch
 from benchmarks import peers, samples
 from benchmarks.peers import Learned
 from benchmarks.timing import Comparison, Contender, Finding, Goal, with_folder
-from torchperc.data.io.files import read
+from torchperc.data.read import read
 from torchperc.nn.modules import Perceptron
 from torchperc.rules.trainer import RuleTrainer
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from torchperc.data.language import tagged_sentences
+from torchperc.data.example_data import tagged_sentences
 
 Sentence = list[tuple[str, str]]
 _DOCUMENT = re.compile(r"c[a-r]\d\d")

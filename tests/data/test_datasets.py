@@ -81,6 +81,13 @@ def in_some_order(X, y):
     return sorted((round(a, 9) + 0.0, round(b, 9) + 0.0, int(sign)) for (a, b), sign in zip(X.tolist(), y, strict=True))
 
 
+def test_wrong_labels_are_in_random_rows():
+    (_, clean), (_, noisy) = data.separable_blobs(400, seed=1), data.noisy_blobs(400, noise=0.1, seed=1)
+    wrong = (clean != noisy).nonzero().flatten()
+    assert len(wrong) == 40
+    assert 140 < wrong.double().mean() < 260  # the first forty would have about 20
+
+
 @pytest.mark.parametrize("samples", [2, 7, 30])
 def test_moons_and_circles_are_those_of_sklearn(samples):
     X, y = sklearn.datasets.make_moons(samples, shuffle=False)
@@ -196,8 +203,8 @@ def plain(**changes):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: load("irises"), ValueError, "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n, separable-blobs, noisy-blobs, moons, circles, iris, wine, breast-cancer, digits, diabetes, or the path of a .csv file"),
-        (lambda: load(3), TypeError, "source must be a name or a path, found int 3"),
+        (lambda: load("irises"), ValueError, "source='irises' is unknown; choose one of AND, OR, NAND, NOR, XOR, XNOR, parity-n, separable-blobs, noisy-blobs, moons, circles, iris, wine, breast-cancer, digits, diabetes, or the path of a file"),
+        (lambda: load(3), TypeError, "found int 3"),
         (lambda: load("AND", seed=1), ValueError, "seed=1 is not an option of source 'AND'; it takes none"),
         (lambda: load("moons", margin=1), ValueError, "margin=1 is not an option of source 'moons'; it takes samples, noise, seed"),
         (lambda: load("iris", target="x"), ValueError, "target='x' is not an option of source 'iris'; it takes positive"),

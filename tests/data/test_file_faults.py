@@ -1,5 +1,6 @@
 """Files under faults: changed while they are read, one cache for many, too wide."""
 
+import importlib
 import os
 import pickle
 import shutil
@@ -12,9 +13,9 @@ import pytest
 from scipy.sparse import csr_array
 from sklearn.linear_model import SGDClassifier
 
-from torchperc.cli import main
-from torchperc.data import Batches, CsrParts, MaxAbs, make_partition, read, split
-from torchperc.data.io import files, opening, svmlight, tables, text
+from torchperc.data import Batches, CsrParts, PreparedData, file_formats, read, svmlight, table_files
+
+reading = importlib.import_module("torchperc.data.read")
 
 ROWS = 40
 
@@ -36,9 +37,9 @@ def table(path, shift=0, rows=ROWS):
 
 @pytest.fixture(autouse=True)
 def in_pieces(monkeypatch):
-    monkeypatch.setattr(text, "PIECE", 64)
+    monkeypatch.setattr(table_files, "BLOCK", 64)
     monkeypatch.setattr(svmlight, "PIECE", 64)
-    monkeypatch.setattr(tables, "ROWS", 4)
+    monkeypatch.setattr(table_files, "ROWS", 4)
 
 
 def truncate(path):
@@ -65,7 +66,7 @@ SAID = "data.{} changed while it was read; read it again"
 def test_a_new_file_that_changes_while_it_is_read(tmp_path, kind, change):
     path = table(tmp_path / f"data.{kind}")
     old = read(path)
-    reader = iter(Batches(path, old.encoding))
+    reader = iter(Batches(path, old.encoder))
     seen = [next(reader)]
     CHANGES[change](path)
     with pytest.raises(ValueError, match=SAID.format(kind)):
@@ -79,7 +80,7 @@ def test_a_new_file_that_changes_while_it_is_read(tmp_path, kind, change):
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_training_file_that_changes_while_it_is_read(tmp_path, monkeypatch, kind, change, stream):
-    path, cache, stamp, looks = table(tmp_path / f"data.{kind}"), tmp_path / "cache", opening._stamp, []
+    path, cache, stamp, looks = table(tmp_path / f"data.{kind}"), tmp_path / "cache", file_formats._stamp, []
 
     def stamped(path):
         looks.append(path)
@@ -87,7 +88,7 @@ def test_a_training_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ki
             CHANGES[change](path)
         return stamp(path)
 
-    monkeypatch.setattr(opening, "_stamp", stamped)
+    monkeypatch.setattr(file_formats, "_stamp", stamped)
     with pytest.raises(ValueError, match=SAID.format(kind)):
         read(path, stream=stream, cache=cache)
     assert not cache.exists() or not list(cache.iterdir())
@@ -100,8 +101,8 @@ def test_a_training_file_that_changes_while_it_is_read(tmp_path, monkeypatch, ki
 def test_sparse_samples_have_indices_of_32_bits(tmp_path, stream):
     made = read(table(tmp_path / "data.svm"), stream=stream)
     whole = made.X.load(0) if stream else made.X
-    new = next(iter(Batches(tmp_path / "data.svm", made.encoding))).X
-    (train, _), *_ = make_partition(made, split(made.y), MaxAbs()).parts
+    new = next(iter(Batches(tmp_path / "data.svm", made.encoder))).X
+    (train, _), *_ = PreparedData(made, scale="maxabs").parts
     for X in (whole, new, train):
         assert {X.indices.dtype, X.indptr.dtype} == {np.dtype(np.int32)}
     SGDClassifier(max_iter=2, tol=None).fit(train, np.arange(train.shape[0]) % 2)
@@ -117,28 +118,16 @@ def said_by(call, kind=ValueError):
     return str(caught.value)
 
 
-def test_the_limit_of_features_is_an_option_of_the_commands(tmp_path, capsys):
-    wide = tmp_path / "wide.svm"
-    wide.write_text("x 1:1\ny 9:1\n")
-    with pytest.raises(SystemExit) as left:
-        main(["separable", str(wide), "--max-features", "8"])
-    out, err = capsys.readouterr()
-    assert (left.value.code, out, err.count("\n")) == (2, "", 1)
-    assert "has 9 features, more than --max-features 8; raise it" in err
-
-
 def test_an_enormous_width_is_refused_before_memory_is_gone(tmp_path, monkeypatch):
     path = tmp_path / "wide.svm"
     path.write_text("x 1:1\ny 2147483646:1\n")
     assert "has 2,147,483,646 features and 2 labels, whose names and weights take 171.8 GB" in said_by(
         lambda: read(path)
     )
-    assert "more than max_features=1000" in said_by(lambda: read(path, max_features=1000))
     path.write_text("".join(f"{k} {k + 1}:1\n" for k in range(3)) + "0 300000:1\n")
     assert read(path).X.shape == (4, 300_000)
-    monkeypatch.setattr(files, "free_memory", lambda: 2**25)
+    monkeypatch.setattr(reading, "free_memory", lambda: 2**25)
     assert "has 300,000 features and 3 labels" in said_by(lambda: read(path))
-    assert read(path, max_features=300_000).X.shape == (4, 300_000)
     X = csr_array((np.ones(2), np.array([0, 2**31 - 2]), np.array([0, 1, 2])), shape=(2, 2**31 - 1))
     np.savez(tmp_path / "wide.npz", data=X.data, indices=X.indices, indptr=X.indptr, shape=X.shape, y=["a", "b"])
     assert "has 2,147,483,647 features" in said_by(lambda: read(tmp_path / "wide.npz"))
@@ -156,9 +145,7 @@ def test_labels_of_svmlight_that_are_identifiers_are_refused(tmp_path):
 def test_what_takes_more_memory_than_the_first_lines_promise_is_streamed(tmp_path, monkeypatch, kind):
     path = table(tmp_path / f"data.{kind}")
     held = read(path)
-    monkeypatch.setattr(text.TextTable, "size", lambda self: 0)
-    monkeypatch.setattr(svmlight.SvmlightFile, "size", lambda self: 0)
-    monkeypatch.setattr(files, "free_memory", lambda: 2000)
+    monkeypatch.setattr(reading, "free_memory", lambda: 2000)
     found = read(path)
     assert isinstance(found.X, CsrParts if kind == "svm" else np.memmap)
     assert found.X.shape == held.X.shape

@@ -5,6 +5,7 @@ import csv
 import errno
 import gc
 import gzip
+import importlib
 import json
 import lzma
 import math
@@ -22,12 +23,13 @@ import sklearn.datasets
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.sparse import csc_array, csr_array, random_array, save_npz
+from scipy.sparse import csr_array, random_array, save_npz
 
-from torchperc.data import Batches, CsrParts, Encoding, load, read
-from torchperc.data.io import files, opening, svmlight, tables, text
+from torchperc.data import Batches, CsrParts, TableEncoder, load, read, svmlight, table_files
 
-WHOLE = text.PIECE, svmlight.PIECE, tables.ROWS, svmlight.WORTH_IT
+reading = importlib.import_module("torchperc.data.read")
+
+WHOLE = table_files.BLOCK, svmlight.PIECE, table_files.ROWS
 
 
 @pytest.fixture(params=["whole", "in pieces"])
@@ -39,9 +41,9 @@ def pieces(request, monkeypatch):
 
 
 def shrink(monkeypatch, size=64):
-    monkeypatch.setattr(text, "PIECE", size)
+    monkeypatch.setattr(table_files, "BLOCK", size)
     monkeypatch.setattr(svmlight, "PIECE", size)
-    monkeypatch.setattr(tables, "ROWS", 3)
+    monkeypatch.setattr(table_files, "ROWS", 3)
 
 
 def write(folder, content, name="data.csv"):
@@ -63,9 +65,9 @@ def same(a, b):
     assert X.shape == Z.shape
     assert np.array_equal(X.astype(np.float64).view(np.int64), Z.astype(np.float64).view(np.int64))
     assert torch.equal(a.y, b.y)
-    assert (a.labels, a.names, a.encoding, a.dropped) == (b.labels, b.names, b.encoding, b.dropped)
-    assert (a.gaps is None) == (b.gaps is None)
-    assert a.gaps is None or torch.equal(a.gaps, b.gaps)
+    assert (a.labels, a.names, a.encoder, a.dropped) == (b.labels, b.names, b.encoder, b.dropped)
+    assert (a.missing_positions is None) == (b.missing_positions is None)
+    assert a.missing_positions is None or torch.equal(a.missing_positions, b.missing_positions)
 
 
 # text against a plain loop
@@ -157,13 +159,18 @@ def save(path, table, quoting=csv.QUOTE_MINIMAL, delimiter=",", end="\n"):
 def test_tables_come_back_to_the_bit(tmp_path_factory, table, quoting, delimiter, end, size):
     path = save(tmp_path_factory.mktemp("t") / "data.csv", table, quoting, delimiter, end)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "PIECE", size)
+        patch.setattr(table_files, "BLOCK", size)
         made = read(path, delimiter=delimiter)
     X, y, names = by_hand(path, delimiter=delimiter)
     assert made.names == tuple(names)
     assert made.decode(made.y) == y
     assert np.array_equal(made.X.numpy(), np.array(X))
-    assert (made.gaps, made.dropped, made.encoding.names, made.encoding.labels) == (None, 0, made.names, made.labels)
+    assert (made.missing_positions, made.dropped, made.encoder.feature_names, made.encoder.labels) == (
+        None,
+        0,
+        made.names,
+        made.labels,
+    )
 
 
 @given(text_tables(gaps=GAPS), st.sampled_from(["drop", "mean"]), st.sampled_from([32, 2**25]))
@@ -171,7 +178,7 @@ def test_gaps_are_dropped_or_filled_as_by_hand(tmp_path_factory, table, missing,
     path = save(tmp_path_factory.mktemp("t") / "data.csv", table)
     X, y, names = by_hand(path, missing=missing)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "PIECE", size)
+        patch.setattr(table_files, "BLOCK", size)
         if len(set(y)) < 2:
             assert "one label only" in (said := message_of(lambda: read(path, missing=missing))) or "missing" in said
             return
@@ -183,7 +190,7 @@ def test_gaps_are_dropped_or_filled_as_by_hand(tmp_path_factory, table, missing,
     assert made.dropped == (len(table[0]) - len(y) if missing == "drop" else 0)
     same(streamed, made)
     if missing == "mean":
-        widths = [1 if column.levels is None else len(column.levels) for column in made.encoding.columns]
+        widths = [1 if column.levels is None else len(column.levels) for column in made.encoder.columns]
         begins = np.cumsum([0, *widths])
         holes = [
             [i, feature]
@@ -192,9 +199,9 @@ def test_gaps_are_dropped_or_filled_as_by_hand(tmp_path_factory, table, missing,
             if table[j][i] in GAPS
             for feature in range(begins[j], begins[j + 1])
         ]
-        assert made.gaps.tolist() == holes
+        assert made.missing_positions.tolist() == holes
         for i, feature in holes:
-            assert made.X[i, feature] == made.encoding.fills[feature]
+            assert made.X[i, feature] == made.encoder.imputed_values[feature]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -205,13 +212,11 @@ def test_delimiters_and_headers_are_found(tmp_path, delimiter, header):
     made = read(path)
     assert made.X.tolist() == [[1.5, 2], [3, -400], [5, 6]]
     assert made.names == (("wéight", "length") if header else ("1", "2"))
-    assert made.encoding.positions == (None if header else 3)
+    assert made.encoder.n_columns == (None if header else 3)
     assert made.decode(made.y) == ["apple", "pear", "apple"]
 
 
 def test_delimiters_of_difficult_files(tmp_path):
-    decimal = write(tmp_path, "1,5;2,5;x\n2,5;1,0;y\n", "a.csv")
-    assert "line 1, column '1': '1,5' is not a number; write a point for the comma" in message_of(lambda: read(decimal))
     piped = write(tmp_path, "1,a|b,x\n2,c|d,y\n1,a|b,y\n", "b.csv")
     assert read(piped).names == ("1", "2=a|b", "2=c|d")
     quoted = write(tmp_path, 'n,text,label\n1,"a;b;c",x\n2,"d;e;f",y\n', "c.csv")
@@ -272,14 +277,13 @@ def test_columns_by_name_and_position(tmp_path):
 
 
 def test_a_column_that_turns_out_to_be_words_is_read_again(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "HEAD", 64)
+    monkeypatch.setattr(table_files, "_HEAD", 64)
     shrink(monkeypatch)
-    cells = ["1", "2.0", *(["red", "green"] * 50), "2"]
+    cells = ["1", "2.0", *["1"] * 20, *(["red", "green"] * 50), "2"]
     path = write(tmp_path, "k,c\n" + "".join(f"{cell},{'xy'[i % 2]}\n" for i, cell in enumerate(cells)))
-    monkeypatch.setattr(text, "_mostly_words", lambda column: False)
     made = read(path)
     assert made.names == ("k=1", "k=2", "k=green", "k=red")
-    assert made.X.sum(0).tolist() == [1, 2, 50, 50]
+    assert made.X.sum(0).tolist() == [21, 2, 50, 50]
     same(read(path, stream=True), made)
 
 
@@ -305,31 +309,28 @@ BAD = {
     "missing after empty lines": ("a,c\n\n \n1,x\n\n,y\n", {}, "line 6, column 'a': the value is missing"),
     "missing label": ("a,c\n1,x\n2,\n3,y\n", {}, "line 3, column 'c': the label is missing"),
     "missing label cannot be filled": ("a,c\n1,x\n2,?\n3,y\n", {"missing": "mean"}, "line 3, column 'c': the label is missing"),
-    "infinite": ("a,c\n1,x\n-inf,y\n", {}, "line 3, column 'a': -inf is not a finite number"),
-    "too large": ("a,c\n1,x\n1e999,y\n", {}, "line 3, column 'a': 1e999 is not a finite number"),
+    "infinite": ("a,c\n1,x\n-inf,y\n", {}, "line 3, column 'a': '-inf' is not a finite number"),
+    "too large": ("a,c\n1,x\n1e999,y\n", {}, "line 3, column 'a': '1e999' is not a finite number"),
     "ragged": ("a,b,c\n1,2,x\n1,2\n", {}, "line 3: 2 columns where the first line has 3"),
     "ragged after quoted lines": ('t,c\n"p\nq",x\n"p\nq",x,y\n', {}, "line 4: 3 columns where the first line has 2"),
     "open quote": ('a,c\n1,x\n2,"y\n3,x\n4,y\n', {}, "line 3: a quote is opened and not closed"),
     "one label": ("a,c\n1,x\n2,x\n", {}, "column 'c' has one label only: 'x'; at least two classes are required"),
     "all dropped": ("a,b,c\n,1,x\n2,,y\n", {"missing": "drop"}, "a missing value in every one of its 2 rows"),
-    "empty column": ("a,b,c\n1,,x\n2,,y\n", {"missing": "mean"}, "column 'b' has no values at all; leave it out (ignore='b')"),
+    "empty column": ("a,b,c\n1,,x\n2,,y\n", {"missing": "mean"}, "column 'b' has no values at all; ignore it (ignore='b')"),
     "header only": ("a,b,c\n", {}, "has a header but no rows of data"),
     "one column": ("a\n1\n2\n", {}, "has one column; a feature and a label are needed, separated by commas, semicolons"),
     "blank": ("\n \n", {}, "is empty"),
-    "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is not a CSV file in UTF-8: line 3 holds the byte 0xe9; if it is in latin-1, save it as UTF-8"),
-    "UTF-16": ("a,c\n1,x\n".encode("utf-16"), {}, "but in UTF-16; save it as UTF-8"),
-    "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different values in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier or a date: leave it out (ignore='id')"),
+    "latin-1": ("a,c\n1,x\n2,caf\u00e9\n".encode("latin-1"), {}, "is not a CSV file in UTF-8: line 3 holds the byte 0xe9; if it comes from Windows or an old Excel, read it with encoding='cp1252'"),
+    "identifier": ("id,c\n" + "".join(f"n{i},{'xy'[i % 2]}\n" for i in range(60)), {}, "column 'id' has 60 different values in 60 rows, such as 'n0', 'n1', 'n2'; it looks like an identifier: ignore it (ignore='id')"),
     "identifier as label": ("a,y\n" + "".join(f"1,n{i}\n" for i in range(60)), {}, "column 'y' has 60 different labels in 60 rows; it looks like a quantity or an identifier"),
-    "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; leave it out with ignore=1"),
+    "index of pandas": (",a,c\n0,5,x\n1,6,y\n", {}, "column 1 has no name in the header, as an index that pandas wrote; name it, or ignore it with ignore=1"),
     "name twice": ("a,a,c\n1,2,x\n3,4,y\n", {}, "has the column 'a' twice, in positions 1 and 2"),
-    "no such target": ("a,c\n1,x\n", {"target": "label"}, "has no column 'label'; it has 'a', 'c'"),
-    "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore leaves out column 'c'"),
+    "no such target": ("a,c\n1,x\n", {"target": "label"}, "it has 'a', 'c'"),
+    "ignored target": ("a,b,c\n1,2,x\n", {"ignore": "c"}, "ignore names column 'c'"),
     "category of labels": ("a,c\n1,x\n", {"categories": "c"}, "categories names column 'c'"),
-    "no such column to ignore": ("a,c\n1,x\n", {"ignore": ["d"]}, "has no column 'd'"),
+    "no such column to ignore": ("a,c\n1,x\n", {"ignore": ["d"]}, "ignore='d' is no column"),
     "missing unknown": ("a,c\n1,x\n", {"missing": "zero"}, "missing='zero' is unknown; choose one of 'error', 'drop', 'mean'"),
-    "dtype of nothing": ("a,c\n1,x\n", {"dtype": "float32", "stream": False}, "dtype=float32 is that of a converted file"),
     "long delimiter": ("a,c\n1,x\n", {"delimiter": "::"}, "delimiter='::' must be one character"),
-    "too large for float32": ("a,c\n1e300,x\n2,y\n", {"dtype": "float32", "stream": True}, "1e+300 in 'a' is too large for float32; use dtype=float64"),
 }  # fmt: skip
 
 
@@ -361,7 +362,7 @@ def test_the_first_gap_is_named_wherever_it_is(tmp_path_factory, data):
     path = write(tmp_path_factory.mktemp("t"), "t,a,c\n" + "\n".join(rows) + "\n")
     line = 2 + sum(1 + row.count("\n") for row in rows[:at])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "PIECE", data.draw(st.integers(20, 80)))
+        patch.setattr(table_files, "BLOCK", data.draw(st.integers(20, 80)))
         assert f"line {line}, column 'a'" in message_of(lambda: read(path))
 
 
@@ -444,11 +445,11 @@ def test_parquet_with_gaps(tmp_path, pieces):
         b=["u", "v", None, "u", "u"],
         y=["p", "q", "p", "q", "q"],
     )
-    assert "row 2, column 'a': nan is not a finite number but a missing value" in message_of(lambda: read(path))
+    assert "row 2, column 'a': the value is missing" in message_of(lambda: read(path))
     assert (read(path, missing="drop").X.tolist(), read(path, missing="drop").dropped) == ([[1, 1], [2, 1]], 3)
     filled = read(path, missing="mean")
     assert filled.X.tolist() == [[1, 1, 0], [2, 0, 1], [3, 0.75, 0.25], [2, 1, 0], [2, 1, 0]]
-    assert filled.gaps.tolist() == [[1, 0], [2, 1], [2, 2], [3, 0]]
+    assert filled.missing_positions.tolist() == [[1, 0], [2, 1], [2, 2], [3, 0]]
     same(read(path, missing="mean", stream=True), filled)
 
 
@@ -461,12 +462,9 @@ def test_parquet_in_other_types(tmp_path):
         parquet(tmp_path / "a.parquet", a=a, b=pa.array(["1", "2"], pa.large_string()), y=pa.array([True, False]))
     )
     assert (made.X.tolist(), made.labels, made.y.tolist()) == ([[1.5, 1], [2.25, 2]], ("False", "True"), [1, -1])
-    days = parquet(tmp_path / "b.parquet", day=[datetime.date(2020, 1, 1)] * 2, a=[1, 2], y=["p", "q"])
-    said = message_of(lambda: read(days))
-    assert (
-        "column 'day' holds date32[day], neither numbers nor text; convert it, or leave it out (ignore='day')" in said
-    )
-    assert read(days, ignore="day").X.tolist() == [[1], [2]]
+    days = [datetime.date(2020, 1, 1), datetime.date(2020, 3, 2)]
+    days = parquet(tmp_path / "b.parquet", day=days, a=[1, 2], y=["p", "q"])
+    assert read(days).names == ("day (days)", "day (month)", "day (weekday)", "a")
     lists = parquet(tmp_path / "c.parquet", a=[[1], [2]], y=["p", "q"])
     assert "column 'a' holds list" in message_of(lambda: read(lists))
     nothing = parquet(tmp_path / "d.parquet", a=pa.nulls(2), b=[1, 2], y=["p", "q"])
@@ -503,7 +501,7 @@ def test_matrices(tmp_path, pieces):
     with_gap = np.column_stack([X, y])
     with_gap[4, 1] = math.nan
     np.save(path, with_gap)
-    assert "row 5, column '2': nan is not a finite number" in message_of(lambda: read(path))
+    assert "row 5, column '2': the value is missing" in message_of(lambda: read(path))
     assert read(path, missing="drop").dropped == 1
 
 
@@ -526,10 +524,7 @@ def test_archives(tmp_path):
         S.toarray().tolist(),
         ("0", "1"),
     )
-    assert (made.encoding.sparse, made.encoding.size) == (True, 3)
-    C = csc_array(S)
-    np.savez(path, data=C.data, indices=C.indices, indptr=C.indptr, shape=C.shape, format=b"csc", y=[1, 0])
-    assert read(path).X.toarray().tolist() == S.toarray().tolist()
+    assert made.encoder.indices == (1, 3)
 
 
 class Trap:
@@ -584,7 +579,8 @@ def test_bad_arrays(tmp_path, monkeypatch):
 @pytest.fixture(params=["plain", "compiled"])
 def parser(request, monkeypatch):
     """Small files once by the plain loop, and once by the compiled one."""
-    monkeypatch.setattr(svmlight, "WORTH_IT", 0 if request.param == "compiled" else 2**40)
+    if request.param == "plain":
+        monkeypatch.setattr(svmlight, "_by_arrow", lambda texts, labelled: None)
 
 
 @pytest.mark.parametrize("zero_based", [True, False])
@@ -616,6 +612,7 @@ def test_svmlight_is_read_as_by_sklearn(tmp_path, pieces, parser, zero_based):
 @given(
     st.lists(st.lists(st.tuples(st.integers(1, 50), shown), max_size=5), min_size=2, max_size=20), st.integers(8, 200)
 )
+@pytest.mark.filterwarnings("ignore:overflow encountered in reduce")
 def test_svmlight_numbers_come_back_to_the_bit(tmp_path_factory, rows, size):
     rows = [sorted(dict(row).items()) for row in [*rows, [(1, "1")]]]
     lines = [f"{'ab'[i % 2]} " + " ".join(f"{j}:{value}" for j, value in row) for i, row in enumerate(rows)]
@@ -626,7 +623,8 @@ def test_svmlight_numbers_come_back_to_the_bit(tmp_path_factory, rows, size):
             dense[i, j - 1] = float(value)
     for least in (0, 2**40):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(svmlight, "WORTH_IT", least)
+            if least:
+                patch.setattr(svmlight, "_by_arrow", lambda texts, labelled: None)
             patch.setattr(svmlight, "PIECE", size)
             made = read(path)
         assert np.array_equal(made.X.toarray(), dense)
@@ -702,31 +700,25 @@ def mixed_table(path, rows=300, seed=0):
 @pytest.mark.parametrize("size", [50, 1000, 2**25])
 def test_streaming_gives_what_memory_gives(tmp_path, monkeypatch, missing, size):
     path = mixed_table(tmp_path / "data.csv")
-    monkeypatch.setattr(text, "PIECE", size)
+    monkeypatch.setattr(table_files, "BLOCK", size)
     held, streamed = read(path, missing=missing, stream=False), read(path, missing=missing, stream=True)
     assert isinstance(held.X, torch.Tensor)
     assert isinstance(streamed.X, np.memmap)
     same(streamed, held)
-    small = read(path, missing=missing, stream=True, dtype="float32")
-    assert small.X.dtype == np.float32
-    assert np.array_equal(small.X, held.X.numpy().astype(np.float32))
     one_piece = mixed_table(tmp_path / "data.csv")
-    monkeypatch.setattr(text, "PIECE", 2**25)
+    monkeypatch.setattr(table_files, "BLOCK", 2**25)
     np.testing.assert_allclose(read(one_piece, missing=missing).X.numpy(), held.X.numpy(), rtol=1e-13)
 
 
 def test_streaming_is_chosen_by_free_memory(tmp_path, monkeypatch):
     path = mixed_table(tmp_path / "data.csv")
-    estimate = tables.open_table(path, opening.form(path)).size()
-    true = read(path, missing="mean").X.nbytes
-    assert true / 3 < estimate < true * 3
-    for free, kind in ((estimate * 8, torch.Tensor), (estimate * 2, np.memmap)):
-        monkeypatch.setattr(files, "free_memory", lambda free=free: free)
+    size = read(path, missing="mean").X.nbytes
+    for free, kind in ((size * 8, torch.Tensor), (size * 2, np.memmap)):
+        monkeypatch.setattr(reading, "free_memory", lambda free=free: free)
         assert isinstance(read(path, missing="mean").X, kind)
     svm = write(tmp_path, "1 1:1\n0 1:2\n", "data.svm")
-    monkeypatch.setattr(files, "free_memory", lambda: 1)
+    monkeypatch.setattr(reading, "free_memory", lambda: 1)
     assert isinstance(read(svm).X, CsrParts)
-    assert opening.free_memory() > 2**20
 
 
 def test_the_cache_is_whole_and_never_stale(tmp_path):
@@ -761,9 +753,6 @@ def test_temporary_caches_go_away(tmp_path, monkeypatch):
         del X
         gc.collect()
         assert not folder[0].exists()
-    bad = write(tmp_path, "a,c\n1e300,x\n2,y\n")
-    message_of(lambda: read(bad, stream=True, dtype="float32"))
-    assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_a_full_disk_is_one_line(tmp_path, monkeypatch):
@@ -795,23 +784,23 @@ TRAIN = "a,colour,b,label\n1,red,5,x\n2,green,6,y\n3.5,red,7,x\n"
 
 def encoding_of(tmp_path, content=TRAIN, name="train.csv", **options):
     made = read(write(tmp_path, content, name), **options)
-    return made, Encoding.from_state(json.loads(json.dumps(made.encoding.state())))
+    return made, TableEncoder.from_json(json.loads(json.dumps(made.encoder.to_json())))
 
 
 @pytest.mark.parametrize("rows", [1, 2, 65536])
 def test_the_training_file_goes_through_its_own_encoding(tmp_path, pieces, rows):
     path = mixed_table(tmp_path / "data.csv", rows=60)
     made = read(path, missing="mean")
-    X, labels = table_of(Batches(path, made.encoding, rows=rows))
+    X, labels = table_of(Batches(path, made.encoder, rows=rows))
     assert np.array_equal(X, made.X.numpy())
     assert labels == made.decode(made.y)
-    assert all(part.X.shape[0] <= rows for part in Batches(path, made.encoding, rows=rows))
+    assert all(part.X.shape[0] <= rows for part in Batches(path, made.encoder, rows=rows))
 
 
 def test_columns_are_found_by_name(tmp_path, pieces):
     made, encoding = encoding_of(tmp_path)
     new = Batches(write(tmp_path, "id;b;colour;a\nu;5;red;1\nv;6; green;2\n\nw;7;red;3.5\n"), encoding)
-    assert (new.names, new.extra, new.labelled) == (("id", "b", "colour", "a"), ("id",), False)
+    assert (new.extra, new.labelled) == (("id",), False)
     X, labels = table_of(new)
     assert np.array_equal(X, made.X.numpy())
     assert labels is None
@@ -831,7 +820,7 @@ def test_labels_of_new_files_may_be_unknown_or_absent(tmp_path):
 def test_columns_without_names_go_by_position(tmp_path):
     content = "u,1,red\nv,2,green\nu,3,red\n"
     made, encoding = encoding_of(tmp_path, content, target=1)
-    assert encoding.positions == 3
+    assert encoding.n_columns == 3
     for content in ("u,1,red\nv,2,green\nu,3,red\n", "1,red\n2,green\n3,red\n"):
         X, labels = table_of(Batches(write(tmp_path, content), encoding))
         assert np.array_equal(X, made.X.numpy())
@@ -847,7 +836,7 @@ def test_arrays_through_their_encoding(tmp_path):
     np.save(tmp_path / "new.npy", X)
     np.savez(tmp_path / "new.npz", X=X)
     for name in ("data.npz", "data.npy"):
-        encoding = read(tmp_path / name).encoding
+        encoding = read(tmp_path / name).encoder
         for new in ("data.npz", "new.npz", "new.npy", *(["data.npy"] if name == "data.npy" else [])):
             found, labels = table_of(Batches(tmp_path / new, encoding, rows=2))
             assert np.array_equal(found, X)
@@ -886,7 +875,7 @@ BAD_NEW = {
     "word": ("a,b,colour\n1,2,red\n1,two,red\n", "line 3, column 'b': 'two' is not a number, as it was in training"),
     "missing": ("a,b,colour\n1,2,red\n\n1,,red\n", "line 4, column 'b': the value is missing"),
     "missing word": ("a,b,colour\n1,2,red\n1,2,?\n", "line 3, column 'colour': the value is missing"),
-    "infinite": ("a,b,colour\n1,inf,red\n", "line 2, column 'b': inf is not a finite number"),
+    "infinite": ("a,b,colour\n1,inf,red\n", "line 2, column 'b': 'inf' is not a finite number"),
     "first of several": ("a,b,colour\n1,2,red\n1,2,mauve\n1,two,red\nx,2,red\n", "line 3, column 'colour'"),
     "ragged": ("a,b,colour\n1,2,red\n1,2\n", "line 3: 2 columns where the first line has 3"),
 }  # fmt: skip
@@ -906,7 +895,7 @@ def test_bad_new_files_are_one_line_that_names_the_place(tmp_path, pieces, name)
 
 def test_missing_values_of_new_files_become_the_means(tmp_path):
     _, encoding = encoding_of(tmp_path, missing="mean")
-    X, _ = table_of(Batches(write(tmp_path, "a,b,colour\n,?,\n1,2,red\n"), encoding.with_fills([1, 2, 3, 4])))
+    X, _ = table_of(Batches(write(tmp_path, "a,b,colour\n,?,\n1,2,red\n"), encoding.with_imputed_values([1, 2, 3, 4])))
     assert X.tolist() == [[1, 2, 3, 4], [1, 0, 1, 2]]
     # a line in which nothing is written is no row, though
     X, _ = table_of(Batches(write(tmp_path, "a,b,colour\n,,\n1,2,red\n"), encoding))

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 import torchperc as tp
-from torchperc.data import language
+from torchperc.data import example_data as language
 
 
 def test_sentences_follow_the_grammar():

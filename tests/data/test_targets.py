@@ -11,9 +11,8 @@ import torch
 from scipy.sparse import csr_array
 from sklearn.datasets import dump_svmlight_file, load_diabetes
 
-from torchperc.data import Batches, Dataset, Encoding, load, read
-from torchperc.data import task as tasks
-from torchperc.data.io import files, survey, svmlight, text
+from torchperc.data import Batches, Dataset, TableEncoder, load, read, svmlight, table_files
+from torchperc.data import table_encoder as tasks
 
 N = 60
 
@@ -64,10 +63,10 @@ def test_every_kind_of_file_gives_the_numbers_to_the_bit(tmp_path, kind, task):
     assert made.y.tolist() == y.tolist()
     dense = made.X.toarray() if kind == "svm" else made.X.numpy()
     assert np.array_equal(dense, X)
-    assert (made.task, made.labels, made.classes, made.encoding.labels) == ("regression", (), None, ())
+    assert (made.task, made.labels, made.classes, made.encoder.labels) == ("regression", (), None, ())
     assert made.target == {"npy": "3", "npz": "y", "svm": None}.get(kind, "price")
-    assert bool(made.guess) == (task is None)
-    assert Encoding.from_state(made.encoding.state()) == made.encoding
+    assert bool(made.inferred_task) == (task is None)
+    assert TableEncoder.from_json(made.encoder.to_json()) == made.encoder
 
 
 @pytest.mark.parametrize("task", [None, "regression"])
@@ -77,8 +76,8 @@ def test_streaming_gives_the_same_targets(tmp_path, kind, task):
     path = save(tmp_path, kind, X, y)
     whole, streamed = read(path, task=task), read(path, task=task, stream=True)
     assert torch.equal(whole.y, streamed.y)
-    assert whole.encoding == streamed.encoding
-    assert whole.guess == streamed.guess
+    assert whole.encoder == streamed.encoder
+    assert whole.inferred_task == streamed.inferred_task
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -134,41 +133,40 @@ def test_small_integers_stay_classes_whatever_the_file(tmp_path, kind):
     made = read(save(tmp_path, kind, X, y))
     assert made.labels == tuple(map(str, range(1, 11)))
     assert made.y.tolist() == (np.arange(N) % 10).tolist()
-    assert made.guess == ""
+    assert made.inferred_task == ""
 
 
 def test_the_guess_is_told_and_can_be_overruled(tmp_path):
     X, y = prices()
     path = save(tmp_path, "csv", X, y)
-    assert read(path).guess == "target 'price' has 60 different numbers: regression"
+    assert read(path).inferred_task == "target 'price' has 60 different numbers: regression"
     classes = read(path, task="classification")
     assert len(classes.labels) == N
-    assert classes.guess == ""
+    assert classes.inferred_task == ""
     few = save(tmp_path, "csv", X, np.arange(N) % 30 + 1.0)
-    assert read(few).guess == "target 'price' has 30 different numbers: classification"
+    assert read(few).inferred_task == "target 'price' has 30 different numbers: classification"
     assert read(few, task="regression").y.tolist() == (np.arange(N) % 30 + 1.0).tolist()
     assert read(few, positive="7").labels == ("not 7", "7")
 
 
 def test_more_numbers_than_are_counted_are_a_quantity(tmp_path, monkeypatch):
-    for module in (tasks, survey, files):
-        monkeypatch.setattr(module, "LABELS", 20)
-    for module in (text, svmlight):
-        monkeypatch.setattr(module, "PIECE", 256)
+    monkeypatch.setattr(tasks, "MAX_LABELS", 20)
+    monkeypatch.setattr(table_files, "BLOCK", 256)
+    monkeypatch.setattr(svmlight, "PIECE", 256)
     X, _ = prices(rows=400)
     y = np.arange(400.0) % 40
     for kind in ("csv", "svm"):
         made = read(save(tmp_path, kind, X, y))
         assert made.y.tolist() == y.tolist()
-        assert made.guess.endswith("has more than 20 different numbers: regression")
+        assert made.inferred_task.endswith("has more than 20 different numbers: regression")
 
 
 # --- what is wrong, and where ---
 
 BAD = {
     "word": ("a,price\n1,10.5\n2,cheap\n3,12\n", "line 3, column 'price': 'cheap' is not a number; correct it or drop the row, or learn the values as classes with task='classification'"),
-    "thousands": ('a,price\n1,10.5\n2,"358,186"\n', "'358,186' is not a number; write 358186 if the comma separates thousands, or write a point"),
-    "comma": ('a,price\n1,10.5\n2,"9,5"\n', "line 3, column 'price': '9,5' is not a number; write a point for the comma"),
+    "thousands": ('a,price\n1,10.5\n2,"358,186"\n', "'358,186' is not a number"),
+    "comma": ('a,price\n1,10.5\n2,"9,5"\n', "line 3, column 'price': '9,5' is not a number; correct it or drop the row, or say decimal=','"),
     "infinite": ("a,price\n1,10.5\n2,-inf\n", "line 3, column 'price': '-inf' is not a finite number"),
     "too large": ("a,price\n1,10.5\n2,1e999\n", "line 3, column 'price': '1e999' is not a finite number"),
     "missing": ("a,price\n1,10.5\n2,\n", "line 3, column 'price': the target is missing; fill it in, or drop such rows with missing='drop'"),
@@ -220,9 +218,9 @@ def test_bad_targets_of_other_files(tmp_path):
         (lambda path: read(path, task="regression", positive="1"), "positive='1' names a class, but there is none with task='regression'"),
         (lambda path: read(path).decode([1.0]), "the targets are real numbers, which need no decoding"),
         (lambda path: read(path).against_rest("1"), "positive='1' needs classes, but the target is a quantity"),
-        (lambda path: load("iris", task="regression"), "task='regression' is not possible with source 'iris', which has classes"),
+        (lambda path: load("iris", task="regression"), "task='regression' is not possible with source 'iris', which is for classification"),
         (lambda path: load("AND", task="regression"), "task='regression' is not possible with source 'AND'"),
-        (lambda path: load("diabetes", task="classification"), "which has a target of numbers"),
+        (lambda path: load("diabetes", task="classification"), "which is for regression"),
         (lambda path: Dataset.of([[1.0], [2.0]], ["1", "b"], task="regression"), "y[1] = "),
         (lambda path: Dataset.of([[1.0], [2.0]], [1.0, math.nan], task="regression"), "y[1] = nan is not a finite number"),
         (lambda path: Dataset.of([[1.0], [2.0]], [3, 3], task="regression"), "y is 3 for every sample"),
@@ -253,7 +251,7 @@ def test_sparse_files_as_scikit_learn_writes_them(tmp_path):
 
 def test_new_files_tell_their_targets_where_they_have_them(tmp_path):
     path = save(tmp_path, "csv", *prices())
-    encoding = read(path).encoding
+    encoding = read(path).encoder
     new = tmp_path / "new.csv"
     new.write_text("price,b,a\n10.50,1,2\n,3,4\nhigh,5,6\n")
     (batch,) = Batches(new, encoding)

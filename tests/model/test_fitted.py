@@ -208,11 +208,10 @@ def test_activations_come_back(tmp_path, activation):
 
 
 def test_an_encoding_comes_back(tmp_path):
-    encoding = pytest.importorskip("torchperc.data.encoding")
-    columns = (encoding.Column("age"), encoding.Column("colour", ("red", "green")))
-    given = encoding.Encoding(columns=columns, target="kind", labels=("no", "yes"))
+    columns = (tp.data.Column("age"), tp.data.Column("colour", ("red", "green")))
+    given = tp.data.TableEncoder(columns=columns, target="kind", labels=("no", "yes"))
     model = FittedModel.of(tp.Perceptron(3), encoding=given)
-    assert (model.names, model.labels) == (given.names, ("no", "yes"))
+    assert (model.names, model.labels) == (given.feature_names, ("no", "yes"))
     model.save(tmp_path / MODEL)
     assert FittedModel.load(tmp_path).encoding == given
     with pytest.raises(ValueError, match="encoding is for 3 features but the net takes 2"):

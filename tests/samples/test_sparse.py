@@ -4,7 +4,6 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,7 @@ from torch import nn
 
 import torchperc as tp
 from torchperc._checks import as_csr
-from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, Standard, make_partition, split
-from torchperc.data.partition import whole
+from torchperc.data import CsrParts, Dataset, Identity, MaxAbs, MinMax, PreparedData, Standard, split
 from torchperc.descent.sgd import descend
 from torchperc.samples import convert
 from torchperc.samples.mapped import Chunked
@@ -246,11 +244,6 @@ def test_what_a_data_set_refuses(tmp_path):
     bad[5, 2] = np.inf
     with pytest.raises(ValueError, match=r"X\[5, 2\] = inf"):
         dataset("csr", tmp_path, X=bad)
-    for gaps, message in (([[0, 9]], r"gaps names row and feature \[0, 9\]"), ([[0.0, 1.0]], "gaps must be int64")):
-        with pytest.raises(ValueError, match=message):
-            dataset("dense", tmp_path, gaps=torch.tensor(gaps))
-    with pytest.raises(ValueError, match="dropped"):
-        dataset("dense", tmp_path, dropped=-1)
     np.save(tmp_path / "whole.npy", X.astype(np.int32))
     with pytest.raises(TypeError, match="int32; float32 or float64 is needed"):
         Dataset.of(np.load(tmp_path / "whole.npy", mmap_mode="r"), y)
@@ -276,10 +269,6 @@ def test_scalers_have_the_statistics_of_memory(scaler, kind, tmp_path):
         there = scaler.fit(kept(kind, X, tmp_path), chosen)
         torch.testing.assert_close(there.shift, here.shift, rtol=1e-13, atol=1e-13)
         torch.testing.assert_close(there.scale, here.scale, rtol=1e-13, atol=1e-13)
-        pieces = list(there.transform_pieces(kept(kind, X, tmp_path), chosen))
-        assert len(pieces) > 1 or kind == "csr"
-        wanted = here.transform(X if chosen is None else X[chosen])
-        np.testing.assert_allclose(np.concatenate([array(p) for p in pieces]), wanted, rtol=1e-12, atol=1e-12)
 
 
 def test_the_largest_absolute_value_by_hand():
@@ -301,27 +290,15 @@ def test_a_number_that_is_not_finite_is_named_where_it_is_read(tmp_path):
     for kind in ("mapped", "pieces"):
         with pytest.raises(ValueError, match=r"X\[321, 4\] = nan"):
             MaxAbs().fit(kept(kind, X, tmp_path))
-    with pytest.raises(TypeError, match=r"use torchperc\.data\.make_partition"):
+    with pytest.raises(TypeError, match=r"use torchperc\.data\.PreparedData"):
         MaxAbs(torch.zeros(6), torch.ones(6)).transform(kept("mapped", X, tmp_path))
 
 
 # --- partitions ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Columns:
-    """An encoding as a partition sees it."""
-
-    fills: tuple[float, ...] | None = None
-    missing: str = "mean"
-    width: int = 6
-    names: tuple[str, ...] = tuple("abcdef")
-
-    def state(self):
-        return {"fills": None if self.fills is None else list(self.fills)}
-
-    def with_fills(self, means):
-        return replace(self, fills=tuple(means))
+def columns(imputed=None, missing="mean"):
+    return tp.data.TableEncoder(tuple(map(tp.data.Column, "abcdef")), "y", ("-1", "+1"), missing, imputed)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -329,10 +306,10 @@ class Columns:
 def test_partitions_are_those_of_memory(kind, dtype, tmp_path):
     for scaler in (MaxAbs(), Identity(), *((MinMax(), Standard()) if kind == "mapped" else ())):
         here, there = (
-            make_partition(table, split(table.y, (0.7, 0.3, 0.0)), scaler, dtype=dtype)
+            PreparedData(table, None, (0.7, 0.3, 0.0), scaler.kind, dtype=str(dtype)[6:])
             for table in (dataset(k, tmp_path) for k in ("dense", kind))
         )
-        assert there.encoding is None
+        assert there.encoder is None
         for (X, y), (Z, labels) in zip(here.parts, there.parts, strict=True):
             assert torch.equal(y, labels)
             assert array(Z).dtype == array(X).dtype
@@ -342,10 +319,7 @@ def test_partitions_are_those_of_memory(kind, dtype, tmp_path):
                 assert np.array_equal(array(Z), array(X))
         wanted = {"csr": sp.csr_array, "mapped": np.memmap, "pieces": CsrParts}[kind]
         assert isinstance(there.parts[0][0], wanted)
-        everything = whole(dataset(kind, tmp_path), there, dtype)
-        np.testing.assert_allclose(
-            array(everything), array(whole(dataset("dense", tmp_path), here, dtype)), rtol=1e-6, atol=1e-12
-        )
+        np.testing.assert_allclose(array(there.all_samples()), array(here.all_samples()), rtol=1e-6, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["dense", *KINDS])
@@ -360,43 +334,43 @@ def test_gaps_are_filled_with_the_means_of_the_training_part(kind, tmp_path):
     over_all = np.nanmean(known, axis=0)
     filled = np.where(holes, over_all, X)
     gaps = torch.tensor(np.argwhere(holes)[::-1].copy())
-    encoding = Columns(tuple(over_all))
-    table = dataset(kind, tmp_path, X=filled, y=y, gaps=gaps, encoding=encoding)
-    made = make_partition(table, (train, val, test), MaxAbs(), dtype=torch.float64)
+    encoder = columns(tuple(over_all))
+    table = dataset(kind, tmp_path, X=filled, y=y, missing_positions=gaps, encoder=encoder)
+    made = PreparedData(table, None, (0.7, 0.2, 0.1), "maxabs", dtype="float64")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         means = np.nanmean(known[train], axis=0)
     means[3] = over_all[3]
     wanted = np.where(holes, means, X)
-    np.testing.assert_allclose(made.encoding.fills, means, rtol=1e-13)
+    np.testing.assert_allclose(made.encoder.imputed_values, means, rtol=1e-13)
     scale = np.abs(wanted[train]).max(0)
     for (Z, _), index in zip(made.parts, (train, val, test), strict=True):
         np.testing.assert_allclose(array(Z), (wanted / scale)[index], rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(array(whole(table, made, torch.float64)), wanted / scale, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(array(made.all_samples()), wanted / scale, rtol=1e-12, atol=1e-13)
     assert np.array_equal(array(table.X), filled)  # the source is left as it is
 
 
 def test_an_encoding_has_training_means_even_where_nothing_is_missing(tmp_path):
     X, y = numbers()
-    table = dataset("dense", tmp_path, encoding=Columns())
-    indices = split(y)
-    assert make_partition(table, indices).encoding.fills == pytest.approx(X[indices[0]].mean(0))
-    strict = dataset("dense", tmp_path, encoding=Columns(missing="error"))
-    assert make_partition(strict, indices).encoding.fills is None
+    table = dataset("dense", tmp_path, encoder=columns())
+    assert PreparedData(table).encoder.imputed_values == pytest.approx(X[split(y)[0]].mean(0))
+    strict = dataset("dense", tmp_path, encoder=columns(missing="error"))
+    assert PreparedData(strict).encoder.imputed_values is None
 
 
-def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path):
+def test_parts_on_disk_go_away_with_the_last_who_needs_them(tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     cache.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(cache))
     for kind in ("mapped", "pieces"):
-        made = make_partition(dataset(kind, tmp_path), split(numbers()[1]), MaxAbs(), cache=cache)
-        X, want = made.parts[0][0], array(made.parts[0][0]).copy()
-        assert len(list(cache.iterdir())) == 1
+        table = dataset(kind, tmp_path)
+        made = PreparedData(table, scale="maxabs")
+        X, want = made.train[0], array(made.train[0]).copy()
+        assert list(cache.glob(".torchperc-cache-*"))
         del made
         assert np.array_equal(array(X), want)
-        assert len(list(cache.iterdir())) == 1
         del X
-        assert not list(cache.iterdir())
+        assert not list(cache.glob(".torchperc-cache-*"))
 
 
 @pytest.mark.slow
@@ -416,13 +390,12 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
         f"X = np.load({str(tmp_path / 'X.npy')!r}, mmap_mode='r')\n"
         "y = torch.ones(len(X), dtype=torch.int64); y[::2] = -1\n"
         "table = tp.data.Dataset(X, y, ('a', 'b'), tuple(map(str, range(100))))\n"
-        "indices = tp.data.split(y, (0.8, 0.2, 0.0))\n"
         "def resident(what):\n"
         "    return next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith(what)) / 1024\n"
         "open('/proc/self/clear_refs', 'w').write('5')\n"
         "before = resident('VmRSS')\n"
-        "made = tp.data.make_partition(table, indices, tp.data.Standard(), dtype=torch.float64)\n"
-        "rows = mapped.chunked(X); rows.hash(y)\n"
+        "made = tp.data.PreparedData(table, None, (0.8, 0.2, 0.0), 'standard', dtype='float64')\n"
+        "made.parts; rows = mapped.chunked(X); rows.hash(y)\n"
         "print(type(made.parts[1][0]).__name__, resident('VmHWM') - before)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -433,27 +406,14 @@ def test_what_is_cut_and_scaled_does_not_stay_in_memory(tmp_path):
 
 def test_a_mapped_file_that_stays_as_it_is_is_not_copied(tmp_path):
     table = dataset("mapped", tmp_path)
-    made = make_partition(table, split(table.y, (1, 0, 0)), dtype=torch.float64)
+    made = PreparedData(table, None, (1, 0, 0), dtype="float64")
     assert made.parts[0][0] is table.X
     assert [tuple(X.shape) for X, _ in made.parts] == [(400, 6), (0, 6), (0, 6)]
 
 
-def test_what_a_partition_refuses(tmp_path):
-    table = dataset("csr", tmp_path)
-    some = torch.arange(10)
-    for indices, message in (
-        ([some.flip(0)], "ascending"),
-        ([some + 395], "from 0 to 399"),
-        ([some[:0], some], "no sample for training"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            make_partition(table, indices)
-    with pytest.raises(TypeError, match=r"indices\[0\]"):
-        make_partition(table, [some.float()])
-    with pytest.raises(ValueError, match="dtype"):
-        make_partition(table, [some], dtype=torch.float16)
+def test_sparse_samples_are_not_shifted(tmp_path):
     with pytest.raises(ValueError, match="use scale='maxabs'"):
-        make_partition(table, [some], Standard())
+        PreparedData(dataset("csr", tmp_path), scale="standard").parts  # noqa: B018
 
 
 # --- loaders ------------------------------------------------------------------------------------------------------
@@ -590,7 +550,7 @@ def test_scale_by_itself(kind, tmp_path):
     data = module(dataset(kind, tmp_path), scale="auto")
     assert data.scaler.kind == ("maxabs" if kind in ("csr", "pieces") else "standard")
     assert data.hparams["scale"] == "auto"
-    assert (data.width, data.names, data.classes, data.encoding) == (6, tuple(f"f{j}" for j in range(6)), None, None)
+    assert (data.width, data.names, data.classes, data.encoder) == (6, tuple(f"f{j}" for j in range(6)), None, None)
     assert data.decode([1, -1]) == ["yes", "no"]
     if kind == "csr":
         with pytest.raises(ValueError, match="use scale='maxabs'"):
@@ -601,18 +561,18 @@ def test_scale_by_itself(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_data_module_knows_its_data_again(kind, tmp_path):
-    data = module(dataset(kind, tmp_path, encoding=Columns()))
+    data = module(dataset(kind, tmp_path, encoder=columns()))
     state = data.state_dict()
-    assert state["encoding"]["fills"] == list(data.encoding.fills)
-    module(dataset(kind, tmp_path, encoding=Columns())).load_state_dict(state)
+    assert state["encoding"]["imputed_values"] == data.encoder.imputed_values
+    module(dataset(kind, tmp_path, encoder=columns())).load_state_dict(state)
     X, y = numbers()
     X[399, 5] += 1
     for other in (
-        dataset(kind, tmp_path, X=X, encoding=Columns()),
-        dataset(kind, tmp_path, encoding=Columns(missing="error")),
-        dataset(kind, tmp_path, y=-y, encoding=Columns()),
+        dataset(kind, tmp_path, X=X, encoder=columns()),
+        dataset(kind, tmp_path, encoder=columns(missing="error")),
+        dataset(kind, tmp_path, y=-y, encoder=columns()),
     ):
         with pytest.raises(ValueError, match="not the data the checkpoint was made on"):
             module(other).load_state_dict(state)
     if kind == "mapped":  # the same numbers in memory are the same data
-        assert module(dataset("dense", tmp_path, encoding=Columns())).state_dict()["data"] == state["data"]
+        assert module(dataset("dense", tmp_path, encoder=columns())).state_dict()["data"] == state["data"]

@@ -173,7 +173,7 @@ def test_missing_values_are_filled_with_the_means_of_the_training_part(tmp_path,
     assert not (tmp_path / "run").exists()
     found = learn(tmp_path / "gaps.csv", folder=tmp_path / "run", missing="mean", max_epochs=3)
     train = tp.data.split(np.array(frame.bought), (0.6, 0.2, 0.2), 0)[0].numpy()
-    assert math.isclose(found.model.encoding.fills[1], frame.income[train].mean(), rel_tol=1e-12)
+    assert math.isclose(found.model.encoding.imputed_values[1], frame.income[train].mean(), rel_tol=1e-12)
     run("apply", found.folder, tmp_path / "gaps.csv", "-o", tmp_path / "out.csv")
     X = np.column_stack([frame.age, frame.income.fillna(frame.income[train].mean())])
     X = np.column_stack([X, *(frame.colour == level for level in ("blue", "green", "red"))]).astype(float)
@@ -336,7 +336,7 @@ def test_one_label_against_the_rest_is_counted_as_such(tmp_path, run, unpainted)
 def test_errors_of_the_library_are_told_in_options(tmp_path, run):
     people(tmp_path / "a.csv", gaps=2)
     _, err = run("learn", tmp_path / "a.csv", code=2)
-    assert "--missing drop leaves them out, --missing mean fills" in err
+    assert "--missing drop drops them, --missing mean imputes" in err
     _, err = run("learn", tmp_path / "a.csv", "--missing", "mean", "--epochs", "-1", code=2)
     assert "--epochs -1 must be at least 1" in err
     (tmp_path / "ids.csv").write_text("id,a,y\n" + "".join(f"n{i},{i},{i % 2}\n" for i in range(60)))
@@ -535,3 +535,19 @@ def test_apply_from_python(learned, tmp_path):
     with pytest.raises(ParameterError, match=r"^out=.*labels\.txt must end in") as caught:
         apply(found.model, path, tmp_path / "labels.txt")
     assert (caught.value.name, caught.value.value) == ("out", tmp_path / "labels.txt")
+
+
+def test_apply_can_ignore_a_level_that_training_did_not_have(learned, tmp_path, run):
+    model, new, words = learned[2].model, tmp_path / "new.csv", ("apply", learned[2].folder, tmp_path / "new.csv")
+    new.write_text("age,income,colour\n30,3000,red\n31,3000,pink\n")
+    assert "--unknown ignore" in run(*words, code=2)[1]
+    out, _ = run(*words, "--unknown", "ignore")
+    scores = [float(row["score"]) for row in csv.DictReader(out.splitlines())]
+    assert scores == pytest.approx(model.scores([[30, 3000, 0, 0, 1], [31, 3000, 0, 0, 0]]).tolist())
+    with pytest.raises(ParameterError, match="unknown='ignore'"):
+        apply(model, new, tmp_path / "out.csv")
+    assert apply(model, new, tmp_path / "out.csv", unknown="ignore").rows == 2
+    with pytest.raises(ValueError, match="unknown='no'"):
+        apply(model, new, tmp_path / "out.csv", unknown="no")
+    new.write_text("age,income,colour\nabc,3000,pink\n")  # what is no number stays an error
+    assert "abc" in run(*words, "--unknown", "ignore", code=2)[1]

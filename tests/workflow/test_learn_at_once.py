@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import torchperc as tp
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.workflow.learn import learn
 
 pytestmark = [
@@ -52,7 +52,7 @@ def test_the_rule_and_the_losses_are_trained_as_by_their_own_functions(tmp_path)
     """The same steps by RuleTrainer and by autograd with torch's SGD."""
     source = table(tmp_path / "a.csv", 3)
     found = learn(source, folder=tmp_path / "run", max_epochs=7, report=False, dtype="float64")
-    data = SplitTable(str(source), scale="auto", dtype="float64", split=(0.6, 0.2, 0.2))
+    data = PreparedData(str(source), scale="auto", dtype="float64", split=(0.6, 0.2, 0.2))
     X, y = data.parts[0]
     net = tp.MulticlassPerceptron(4, 3, dtype=torch.float64)
     tp.RuleTrainer(max_epochs=7, order="shuffled", select="averaged", seed=0).fit(net, X, y).write_to(net)

@@ -212,7 +212,7 @@ def test_the_command_prints_a_table_and_what_it_took(tmp_path, run, monkeypatch,
 
 def test_guessed_classes_are_told_too(tmp_path, capsys):
     (tmp_path / "grades.csv").write_text("a,grade\n" + "".join(f"{k % 7},{k % 30}\n" for k in range(180)))
-    _say_taken(inputs.console(), tp.data.read(tmp_path / "grades.csv").guess)
+    _say_taken(inputs.console(), tp.data.read(tmp_path / "grades.csv").inferred_task)
     said = "target 'grade' has 30 different numbers: classification (--task regression predicts numbers)\n"
     assert capsys.readouterr().out == said
 

@@ -38,8 +38,7 @@ def test_messages_are_learned_and_the_column_is_named(learned):
     assert found.best.validation.error < 0.2
     (note,) = found.notes
     width = found.model.width
-    said = f"column 'message' reads as free text, so its {width:,} words and pairs of words count; --ignore message"
-    assert note == f"{said} leaves it out, --categories message makes each value a feature"
+    assert note == f"column 'message' is free text; its {width:,} words and pairs of words are features"
     assert found.model.scaler.kind == "maxabs"
 
 
@@ -70,7 +69,9 @@ def test_apply_predict_and_sklearn_agree(learned, run, tmp_path):
 
 def test_rows_as_dicts_that_are_wrong(learned):
     model = learned[1].model
-    with pytest.raises(ValueError, match=r"X\[1\] must have each column of training; look at 'message', it has 'text'"):
+    with pytest.raises(
+        ValueError, match=r"X\[1\] must have each column of training; it lacks 'message' and has 'text'"
+    ):
         model.predict([{"message": "a"}, {"text": "b"}])
     with pytest.raises(TypeError, match=r"X\[1\] is str, but X\[0\] is a dict"):
         model.predict([{"message": "a"}, "b"])
@@ -139,10 +140,10 @@ def test_streamed_text_is_learned_alike(learned, tmp_path, monkeypatch, unpainte
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--text", "body"], "has no column 'body'; it has 'age', 'message', 'id', 'label'"),
-        (["--text", "age"], "column 'age' holds numbers, no text; leave out --text age"),
+        (["--text", "body"], "it has 'age', 'message', 'id', 'label'"),
+        (["--text", "age"], "column 'age' holds numbers, no text"),
         (["--text", "message", "--categories", "message"], "categories and text both name column 'message'"),
-        ([], "'id' has 60 different values .* leave it out (--ignore id), .* (--categories id), .* (--text id)"),
+        ([], "'id' has 60 different values .* ignore it (--ignore id), .* (--categories id), .* (--text id)"),
         (["--ignore", "id", "--scale", "standard"], "no zero of sparse X would stay zero; use --scale maxabs"),
     ],
 )
@@ -159,7 +160,7 @@ def test_the_command_line_names_the_column_and_what_to_do_next(tmp_path, run, un
     path = save(tmp_path / "m.csv", messages(60))
     out, _ = run("learn", path, "--target", "label", "--out", tmp_path / "run", "--epochs", "2")
     flat = " ".join(out.split())
-    assert "Note: column 'message' reads as free text" in flat
+    assert "Note: column 'message' is free text" in flat
     assert "--to safetensors" in flat
     out, _ = run("learn", path, "--text", "message", "--out", tmp_path / "other", "--epochs", "2")
     assert "Note" not in out

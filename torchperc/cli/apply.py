@@ -22,22 +22,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="the folder of a run, or its weights.safetensors")
     parser.add_argument("data", nargs="+", help=f"{inputs.FORMATS}; several files or a pattern")
     parser.add_argument("-o", "--out", metavar="FILE", help=f"{', '.join(_SUFFIXES)} (default: CSV on standard output)")
+    kinds = "a category that training did not have: refuse it, or let it have no feature"
+    parser.add_argument("--unknown", choices=("error", "ignore"), default="error", help=f"{kinds} (default: error)")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Label the rows, write them, and say how many there were."""
+    from torchperc.data.file_formats import find_files
     from torchperc.model.places import model_file
-    from torchperc.samples.streams import found
 
     model_file(Path(arguments.run))  # what is not there is refused before torch is imported
-    found(arguments.data)
+    find_files(arguments.data)
     from torchperc.model.fitted import FittedModel
     from torchperc.reports.scores import Tally
     from torchperc.workflow.apply import apply
 
     inputs.one_line_warnings()
     model = FittedModel.load(arguments.run)
-    applied = apply(model, arguments.data, arguments.out)
+    applied = apply(model, arguments.data, arguments.out, arguments.unknown)
     lines = []
     if arguments.out is not None:
         lines.append(f"{plural(applied.rows, 'prediction' if model.regression else 'label')} in {arguments.out}")

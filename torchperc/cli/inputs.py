@@ -35,14 +35,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", **columns, help=f"{words} different), {again}")
     parser.add_argument("--ignore", **columns, help=f"a column to ignore, {again}")
     parser.add_argument("--positive", metavar="LABEL", help="learn this label against all others together")
-    features = "features allowed (default: as many as fit into memory)"
-    parser.add_argument("--max-features", type=int, metavar="N", help=features)
+    parser.add_argument("--decimal", choices=(".", ","), help="decimal sign (default: found in the file)")
+    parser.add_argument("--encoding", help="of a text file, such as cp1252 (default: UTF-8)")
+    parser.add_argument("--na", action="append", metavar="SIGN", help="a further sign of a missing value, such as -")
 
 
 def options(arguments: argparse.Namespace) -> dict[str, Any]:
     """The options of :func:`torchperc.data.load` that were given on the command line."""
-    names = ("target", "missing", "header", "delimiter", "categories", "text", "ignore", "positive")
-    given = {name: getattr(arguments, name) for name in (*names, "max_features")}
+    names = ("target", "missing", "header", "delimiter", "decimal", "encoding", "na")
+    given = {name: getattr(arguments, name) for name in (*names, "categories", "text", "ignore", "positive")}
     given["missing"] = None if arguments.missing == "error" else arguments.missing
     given["header"] = {"auto": None, "yes": True, "no": False}[arguments.header]
     return {name: value for name, value in given.items() if value is not None}
@@ -68,7 +69,7 @@ def load(arguments: argparse.Namespace) -> Dataset:
     known = data.is_gate(arguments.data) or arguments.data in data.SOURCES
     table = data.load(arguments.data if known else Path(arguments.data), **given)
     if table.task == "regression":
-        has = table.guess.removesuffix(": regression") or f"the target of {arguments.data} is a quantity"
+        has = table.inferred_task.removesuffix(": regression") or f"the target of {arguments.data} is a quantity"
         why = f"{has}, and torchperc {arguments.command} needs classes; to predict numbers: torchperc learn "
         words = ([] if arguments.target is None else ["--target", arguments.target]) + ["--task", "regression"]
         raise ValueError(f"{why}{shlex.join([arguments.data, *words])}")

@@ -159,7 +159,7 @@ def _say_taken(console: Console, taken: str) -> None:
 
 def _say_next(console: Console, learned: LearnResult, data: list[str], what: str, out: str) -> None:
     folder, encoding = learned.folder, learned.model.encoding
-    kind = "safetensors" if encoding is not None and encoding.texts else "onnx"  # which takes numbers only
+    kind = "safetensors" if encoding is not None and encoding.text_columns else "onnx"  # which takes numbers only
     console.print(visible(f"The run is in {folder}. Next steps:"), soft_wrap=True)
     named = shlex.quote(str(folder))
     new = f"new{Path(data[0]).suffix or '.csv'}"

@@ -19,7 +19,7 @@ from torchperc.samples.mapped import Chunked, chunked, is_chunked
 
 _S = TypeVar("_S", bound="Scaler")
 _N = TypeVar("_N", bound=nn.Module)
-Pieces: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the first piece again with each call
+Chunks: TypeAlias = Callable[[], Iterator[Any]]  # samples in float64, from the first piece again with each call
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no single answer to ==
@@ -46,7 +46,7 @@ class Scaler(ABC):
                 :class:`~torchperc.data.CsrParts` are read a part at a time.
             rows: which samples of ``X`` are the training samples, in ascending order; all of them by default.
         """
-        return self.fit_pieces(pieces(X, rows))
+        return self.fit_chunks(in_chunks(X, rows))
 
     def fit_target(self: _S, y: Data) -> _S:
         """A new scaler of this kind with the statistics of real targets (N,), or (N, K) for K of them.
@@ -64,7 +64,7 @@ class Scaler(ABC):
         column = targets[:, None] if targets.dim() == 1 else targets
         return self.fit(convert.features(column, dtype=torch.float64, name="y", convert=True))
 
-    def fit_pieces(self: _S, given: Pieces) -> _S:
+    def fit_chunks(self: _S, given: Chunks) -> _S:
         """A new scaler of this kind with the statistics of samples that come in pieces, which are read up to thrice."""
         shift, scale = self._statistics(given)
         finite = torch.isfinite(shift) & torch.isfinite(scale)
@@ -83,7 +83,7 @@ class Scaler(ABC):
         if len(shift) == 1 and (line := _line(X, "X")) is not None:
             return self.transform(line[:, None])[:, 0]
         if is_chunked(X):
-            raise TypeError("X is larger than memory; use torchperc.data.make_partition, or smaller X")
+            raise TypeError("X is larger than memory; use torchperc.data.PreparedData, or smaller X")
         if is_sparse(X):
             if shift.any():
                 raise _shifted(type(self).__name__)
@@ -92,11 +92,6 @@ class Scaler(ABC):
             return made.astype(np.float32 if X.dtype in (np.float32, torch.float32) else np.float64, copy=False)
         dense = convert.features(X, dtype=torch.float64, width=len(shift), convert=True)
         return (dense - shift.to(dense.device)).div_(scale.to(dense.device)).to(_floating_type(X))
-
-    def transform_pieces(self, X: Data, rows: Tensor | None = None) -> Iterator[Any]:
-        """Scaled samples of float64 a piece at a time, for what is larger than memory; arguments as of :meth:`fit`."""
-        for piece in pieces(X, rows)():
-            yield self.transform(piece)
 
     def inverse(self, Z: Data) -> Tensor:
         """The samples (N, d) that :meth:`transform` scaled, up to rounding: x = z·scale + shift."""
@@ -182,7 +177,7 @@ class Scaler(ABC):
         return scaler(shift, scale)
 
     @abstractmethod
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
         """Shift and scale of each feature; a scale of 0 stands for a constant one."""
 
     def _fitted(self) -> tuple[Tensor, Tensor]:
@@ -204,7 +199,7 @@ class MinMax(Scaler):
 
     kind = "minmax"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
         low, high, _ = _overview(given, "MinMax")
         return low, high - low
 
@@ -222,7 +217,7 @@ class Standard(Scaler):
 
     kind = "standard"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
         low, high, count = _overview(given, "Standard")
         mean = sum(piece.sum(0) for piece in given()) / count
         mean = torch.where(low == high, low, mean)  # the mean of ten times 0.1 is not 0.1 to the last bit
@@ -248,7 +243,7 @@ class MaxAbs(Scaler):
 
     kind = "maxabs"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
         largest = torch.zeros((), dtype=torch.float64)
         for piece in given():
             dense = isinstance(piece, Tensor)
@@ -267,7 +262,7 @@ class Identity(Scaler):
 
     kind = "none"
 
-    def _statistics(self, given: Pieces) -> tuple[Tensor, Tensor]:
+    def _statistics(self, given: Chunks) -> tuple[Tensor, Tensor]:
         width = next(given()).shape[1]
         return torch.zeros(width, dtype=torch.float64), torch.ones(width, dtype=torch.float64)
 
@@ -335,7 +330,7 @@ def _line(values: Data, name: str) -> Tensor | None:
     return as_tensor(values, name)
 
 
-def pieces(X: Data, rows: Tensor | None = None) -> Pieces:
+def in_chunks(X: Data, rows: Tensor | None = None) -> Chunks:
     """Samples of any kind in float64, checked, as one piece or as many as memory asks for; arguments as of ``fit``."""
     if is_chunked(X) or isinstance(X, Chunked):
         parts = X if isinstance(X, Chunked) else chunked(X, torch.float64)
@@ -354,7 +349,7 @@ def _shifted(name: str) -> ValueError:
     return ParameterError(why, Option("scale", "maxabs"))
 
 
-def _overview(given: Pieces, name: str) -> tuple[Tensor, Tensor, int]:
+def _overview(given: Chunks, name: str) -> tuple[Tensor, Tensor, int]:
     """The smallest and the largest value of each feature of dense samples, and the number of samples."""
     low = high = torch.zeros((), dtype=torch.float64)
     count = 0

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import Option, ParameterError, check_choice, check_int, check_number
-from torchperc.data.gates import gate
+from torchperc.data.example_data import gate
 from torchperc.nn.heads import Head, LMSHead, LogisticHead, PerceptronHead
 from torchperc.nn.modules import ACTIVATIONS, MLP
 from torchperc.samples import parallel

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import check_choice
-from torchperc.data.gates import gate
+from torchperc.data.example_data import gate
 from torchperc.lab.xor import INPUTS, KINDS, LabResult
 from torchperc.nn.heads import Head, LogisticHead
 from torchperc.nn.modules import MLP

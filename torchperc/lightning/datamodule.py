@@ -8,13 +8,12 @@ from typing import Any
 from torch import Tensor
 
 from torchperc._checks import check_choice
-from torchperc.data.partition import whole
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning._pl import pl
 from torchperc.lightning.loader import LOADER_ORDERS, SliceLoader, check_batch_size, part_size
 
 
-class TabularDataModule(SplitTable, pl.LightningDataModule):
+class TabularDataModule(PreparedData, pl.LightningDataModule):
     """A table with train, validation and test splits.
 
     The split is stratified and seeded, missing values are filled and features scaled by the training set alone, and
@@ -83,8 +82,7 @@ class TabularDataModule(SplitTable, pl.LightningDataModule):
 
     def predict_dataloader(self) -> SliceLoader:
         """All samples in their order."""
-        X = whole(self.dataset, self.partition, self.dtype)
-        return self._evaluated(X, self._scaled(self.dataset.y))
+        return self._evaluated(self.all_samples(), self.scaled_target(self.dataset.y))
 
     @property
     def _sharding(self) -> str:
@@ -106,7 +104,7 @@ class TabularDataModule(SplitTable, pl.LightningDataModule):
         state = {"scaler": self.scaler.state(), "labels": labels, "data": self.digest, "seed": self.seed}
         if self.target_scaler is not None:
             state["target_scaler"] = self.target_scaler.state()
-        return state if self.encoding is None else {**state, "encoding": self.encoding.state()}
+        return state if self.encoder is None else {**state, "encoding": self.encoder.to_json()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Refuse to resume with other data."""

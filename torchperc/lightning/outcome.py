@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.loader import SliceLoader, part_size
 from torchperc.model.fitted import FittedModel
 from torchperc.nn.heads import Head
@@ -40,7 +40,7 @@ class Learned(Protocol):
         """Labels, or numbers."""
 
 
-def fitted_model(module: Learned, data: SplitTable, about: Mapping[str, str] | None = None) -> FittedModel:
+def fitted_model(module: Learned, data: PreparedData, about: Mapping[str, str] | None = None) -> FittedModel:
     """The trained module with the labels or the target, the encoding and the scaling of its data.
 
     Args:
@@ -61,7 +61,7 @@ def fitted_model(module: Learned, data: SplitTable, about: Mapping[str, str] | N
         scaler=data.scaler,
         labels=table.labels,
         names=table.names,
-        encoding=data.encoding,
+        encoding=data.encoder,
         about={"data": table.name, "seed": str(data.seed), **(about or {})},
         target=table.target,
         target_scaler=data.target_scaler,
@@ -84,7 +84,7 @@ def wrong_decisions(module: Learned, X: Any, y: Tensor) -> int:
 
 
 @torch.no_grad()
-def predictions(module: Learned, data: SplitTable, which: int) -> tuple[Tensor, Tensor]:
+def predictions(module: Learned, data: PreparedData, which: int) -> tuple[Tensor, Tensor]:
     """Predictions and targets of a set of the data, 0 for training, 1 for validation, 2 for test, in raw units.
 
     Shape:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import check_choice, check_int
-from torchperc.data.splits import split as split_numbers
-from torchperc.data.tabular import DTYPES
+from torchperc.data.prepared_data import DTYPES
+from torchperc.data.prepared_data import split as split_numbers
 from torchperc.lightning._pl import pl
 from torchperc.lightning.chains import WholeSequences
 from torchperc.lightning.checkpoints import plain

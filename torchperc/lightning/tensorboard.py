@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import check_int, is_sparse, require_packages
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning._pl import pl
 from torchperc.lightning.metrics import ONCE_PER_EPOCH
 from torchperc.nn.heads import Head, RegressionHead
@@ -138,7 +138,7 @@ class Board(pl.Callback):
 def _names(trainer: pl.Trainer) -> dict[str, Any]:
     """What features and classes are called, where the data are a table of ours."""
     data = getattr(trainer, "datamodule", None)
-    if not isinstance(data, SplitTable):
+    if not isinstance(data, PreparedData):
         return {}
     scaled = "" if data.scaler.kind == "none" else ", scaled"  # no longer in the units of the name
     return {"names": [f"{name}{scaled}" for name in data.names], "labels": data.dataset.labels}

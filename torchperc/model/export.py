@@ -93,8 +93,8 @@ def save_exported(model: FittedModel, path: str | Path) -> Checked:
 
 def refuse_text(model: FittedModel, what: str) -> None:
     """Refuse a model whose features are words, where a file takes numbers only."""
-    if model.encoding is not None and model.encoding.texts:
-        column = f"the model reads free text (column {model.encoding.texts[0]!r}), and {what} takes numbers only"
+    if model.encoding is not None and model.encoding.text_columns:
+        column = f"the model reads free text (column {model.encoding.text_columns[0]!r}), and {what} takes numbers only"
         raise ValueError(f"{column}; export it to safetensors, which FittedModel.load and torchperc apply read")
 
 

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from torchperc._checks import Data, check_choice, find_non_finite, is_sparse
-from torchperc.data.encoding import Encoding, shortest
 from torchperc.data.scaling import Scaler
+from torchperc.data.table_encoder import TableEncoder
+from torchperc.data.table_files import shortest
 from torchperc.model.describe import NETS, has_bias, why_not_described
 from torchperc.model.format import DESCRIPTION, FORMAT, WITHOUT_TEXT, net_state, read_model
 from torchperc.model.safetensors import save_safetensors
@@ -83,7 +84,7 @@ class FittedModel:
     labels: tuple[str, ...]
     names: tuple[str, ...]
     scaler: Scaler | None = None
-    encoding: Encoding | None = None
+    encoding: TableEncoder | None = None
     about: Mapping[str, str] = field(default_factory=dict)
     target: str | None = None
     target_scaler: Scaler | None = None
@@ -103,7 +104,7 @@ class FittedModel:
             raise ValueError(f"labels={self.labels!r} has one of them twice; give each a unique name")
         _check_texts("names", self.names, self.width, "feature of the net")
         widths = {"scaler": None if self.scaler is None else len(_statistics(self.scaler)[0])}
-        widths["encoding"] = None if self.encoding is None else self.encoding.width
+        widths["encoding"] = None if self.encoding is None else self.encoding.n_features
         for what, width in widths.items():
             if width not in (None, self.width):
                 raise ValueError(f"{what} is for {width} features but the net takes {self.width}; use those of one run")
@@ -137,7 +138,7 @@ class FittedModel:
         labels: Iterable[object] | None = None,
         names: Iterable[str] | None = None,
         scaler: Scaler | None = None,
-        encoding: Encoding | None = None,
+        encoding: TableEncoder | None = None,
         about: Mapping[str, str] | None = None,
         target: str | None = None,
         target_scaler: Scaler | None = None,
@@ -166,7 +167,7 @@ class FittedModel:
             many = range(_scores(net)) if _scores(net) > 1 else ("-1", "+1")
             labels = () if isinstance(head, RegressionHead) else many if encoding is None else encoding.labels
         if names is None:
-            names = _numbered(_width(net)) if encoding is None else encoding.names
+            names = _numbered(_width(net)) if encoding is None else encoding.feature_names
         target = encoding.target if target is None and encoding is not None else target
         texts = tuple(map(_text, labels)), tuple(map(str, names))
         return cls(net, head, *texts, scaler, encoding, about or {}, target, target_scaler)
@@ -225,10 +226,8 @@ class FittedModel:
         dicts = isinstance(X, list) and bool(X) and isinstance(X[0], Mapping)
         if not frame and not dicts:
             return X
-        if self.encoding is not None and self.encoding.positions is None:
-            from torchperc.data.io.batches import dict_features, frame_features
-
-            return dict_features(X, self.encoding) if dicts else frame_features(X, self.encoding)
+        if self.encoding is not None and self.encoding.n_columns is None:
+            return self.encoding.transform(X)
         if dicts:
             raise TypeError("X is a list of dicts, but the model was not learned from a table with names; pass numbers")
         names = [str(name) for name in X.columns]
@@ -348,14 +347,14 @@ class FittedModel:
         scaled = None if self.target_scaler is None else self.target_scaler.state()
         real = {"target": self.target, "target_scaler": scaled} if self.regression else {}
         return {
-            "format": FORMAT if real or (self.encoding is not None and self.encoding.texts) else WITHOUT_TEXT,
+            "format": FORMAT if real or (self.encoding is not None and self.encoding.text_columns) else WITHOUT_TEXT,
             "torchperc": version("torchperc"),
             "net": net_state(self.net, _scores(self.net)),
             "head": {"kind": kind, **asdict(self.head)},
             "labels": self.labels,
             "names": self.names,
             "scaler": None if self.scaler is None else self.scaler.state(),
-            "encoding": None if self.encoding is None else self.encoding.state(),
+            "encoding": None if self.encoding is None else self.encoding.to_json(),
             "about": dict(self.about),
             **real,
         }
@@ -364,7 +363,7 @@ class FittedModel:
     def _of_state(cls, net: nn.Module, state: dict[str, Any]) -> FittedModel:
         options = dict(state["head"])
         head = _HEADS[check_choice("head", options.pop("kind"), tuple(_HEADS))](**options)
-        encoding = None if state["encoding"] is None else Encoding.from_state(state["encoding"])
+        encoding = None if state["encoding"] is None else TableEncoder.from_json(state["encoding"])
         scaler = None if state["scaler"] is None else Scaler.from_state(state["scaler"])
         target = state.get("target") if encoding is None or encoding.target is None else encoding.target
         scaled = state.get("target_scaler")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from torchperc import plots
-from torchperc.data.scaling import pieces
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
+from torchperc.data.scaling import in_chunks
 from torchperc.lightning.outcome import Learned, fitted_model, predictions
 from torchperc.reports.page import Block, Picture, Section, Table, Text
 from torchperc.reports.report import Report
@@ -28,7 +28,7 @@ _NAMES = {"training": "rmse/train", "validation": "rmse/val"}
 def of_module(
     title: str,
     module: Learned,
-    data: SplitTable,
+    data: PreparedData,
     *,
     how: Rows,
     curves: Curves | None = None,
@@ -52,7 +52,7 @@ def of_module(
     return Report(title, lead, sections)
 
 
-def _logged(curves: Curves, data: SplitTable) -> list[Block]:
+def _logged(curves: Curves, data: PreparedData) -> list[Block]:
     shown = {name: curves[tag] for name, tag in _NAMES.items() if tag in curves}
     if shown and all(len(steps) == 1 for steps, _ in shown.values()):
         return [Text("None: the minimum was found in one step.")]
@@ -60,14 +60,14 @@ def _logged(curves: Curves, data: SplitTable) -> list[Block]:
     return [Text("None: nothing was logged while the model was trained.")] if picture is None else [picture]
 
 
-def _learned(module: Learned, data: SplitTable, how: Rows, fits: Mapping[str, Fit]) -> Section:
+def _learned(module: Learned, data: PreparedData, how: Rows, fits: Mapping[str, Fit]) -> Section:
     model = type(module.net).__name__
     rows = [("model", f"{model}: {plural(data.width, 'feature')}, predicts {_target(data)}"), *how]
     rows += [(f"{name} RMSE and R²", f"{short(fit.rmse)} and {share(fit.r2)}") for name, fit in fits.items()]
     return Section("What was learned", (Table(("what", "value"), rows), *_weights(module, data)))
 
 
-def _weights(module: Learned, data: SplitTable) -> list[Block]:
+def _weights(module: Learned, data: PreparedData) -> list[Block]:
     """Weights in the units of the table, those with the largest effect first."""
     try:
         raw = fitted_model(module, data).raw_weights()
@@ -89,21 +89,21 @@ def _weights(module: Learned, data: SplitTable) -> list[Block]:
     return [Table(("feature", "weight", "effect"), rows), Text(said)]
 
 
-def _spread(data: SplitTable) -> Tensor:
+def _spread(data: PreparedData) -> Tensor:
     """The standard deviation of each feature over the training set, in its own units (d,)."""
     X, scale = data.parts[0][0], data.scaler.scale
     assert scale is not None
     if isinstance(X, Tensor):
         return X.double().std(0, correction=0) * scale
     mean, squares, count = torch.zeros_like(scale), torch.zeros_like(scale), X.shape[0]
-    for piece in pieces(X)():
+    for piece in in_chunks(X)():
         square = piece.square() if isinstance(piece, Tensor) else piece.power(2)
         mean += torch.as_tensor(piece.sum(0)).reshape(-1) / count
         squares += torch.as_tensor(square.sum(0)).reshape(-1) / count
     return (squares - mean.square()).clamp(min=0).sqrt() * scale
 
 
-def _data(data: SplitTable) -> Section:
+def _data(data: PreparedData) -> Section:
     listed = f": {', '.join(data.names)}" if data.width <= _LISTED else ""
     rows = []
     for index, name in zip(data.indices, SETS, strict=True):
@@ -117,7 +117,7 @@ def _data(data: SplitTable) -> Section:
     return Section("Data", (about, Text(f"{plural(data.width, 'feature')}{listed}."), target, Table(heads, rows)))
 
 
-def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: SplitTable) -> Section:
+def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: PreparedData) -> Section:
     """Predicted against true and the residuals, of what the model has not seen if there is such a set."""
     blocks: list[Block] = []
     for name in [name for name in ("validation", "test") if name in sets] or ["training"]:
@@ -136,5 +136,5 @@ def _predicted(sets: Mapping[str, tuple[Tensor, Tensor]], data: SplitTable) -> S
     return Section("Predictions", blocks)
 
 
-def _target(data: SplitTable) -> str:
+def _target(data: PreparedData) -> str:
     return data.dataset.target or "the target"

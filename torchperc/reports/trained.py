@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from torchperc._checks import is_sparse
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.outcome import wrong_decisions
 from torchperc.reports.budget import ENTRIES
 from torchperc.reports.page import Block, Section
@@ -34,7 +34,7 @@ _COMPARED |= {"rmse/train": (1, "training RMSE"), "rmse/val": (1, "validation RM
 def of_model(
     title: str,
     module: Any,
-    data: SplitTable,
+    data: PreparedData,
     *,
     how: Rows,
     result: RuleResult | None = None,
@@ -74,7 +74,7 @@ def of_model(
     return Report.of_subject(title, subject)
 
 
-def about_data(data: SplitTable) -> list[tuple[str, str]]:
+def about_data(data: PreparedData) -> list[tuple[str, str]]:
     """Where data come from, and how they were split, scaled and cut into batches if they were."""
     batches = {name: getattr(data, name, usual) for name, usual in (("batch_size", "full"), ("order", "given"))}
     cut = batches if tuple(batches.values()) != ("full", "given") else {}

@@ -16,12 +16,11 @@ import numpy as np
 
 from torchperc._checks import Option, ParameterError, require_packages
 from torchperc._files import atomic_path
-from torchperc.data.encoding import Column, Encoding
-from torchperc.data.io.batches import Batches
-from torchperc.data.task import is_finite
+from torchperc.data.file_formats import find_files
+from torchperc.data.read import Batches
+from torchperc.data.table_encoder import Column, TableEncoder, is_finite
 from torchperc.model.fitted import FittedModel
 from torchperc.reports.scores import Fit
-from torchperc.samples.streams import found
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")  # of the files that are written
 
@@ -42,6 +41,7 @@ def apply(
     model: FittedModel,
     source: str | Path | Sequence[str | Path],
     out: str | Path | None = None,
+    unknown: str = "error",
 ) -> Applied:
     """Write a label and its scores, or the predicted number, for every row of a file, in the order of the rows.
 
@@ -50,6 +50,7 @@ def apply(
         source: a file with the columns of training, found by name; with that of the target the error is counted, too.
             A pattern such as ``new/*.csv`` or a list of files: their rows one after the other.
         out: a file that ends in one of :data:`SUFFIXES`, written atomically; CSV on standard output by default.
+        unknown: ``"ignore"`` encodes a category that training did not have as zeros; ``"error"`` names its place.
 
     Example:
         >>> import tempfile, torchperc as tp
@@ -60,10 +61,10 @@ def apply(
         >>> (folder / "labels.csv").read_text()
         'label,score\\n+1,0\\n'
     """
-    paths = found(source)
+    paths = find_files(source)
     out = None if out is None else _check_out(Path(out), paths)
-    encoding = model.encoding or Encoding(tuple(map(Column, model.names)), None, model.labels)
-    streams = [Batches(path, encoding) for path in paths]
+    encoding = model.encoding or TableEncoder(tuple(map(Column, model.names)), None, model.labels)
+    streams = [Batches(path, encoding, unknown=unknown) for path in paths]
     applied = Applied(ignored=tuple(dict.fromkeys(name for stream in streams for name in stream.extra)))
     first, known = "prediction" if model.regression else "label", list[tuple[Any, Any]]()
     with _writer(out, model.labels) as write:

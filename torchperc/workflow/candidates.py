@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchperc.data.scaling import pieces
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
+from torchperc.data.scaling import in_chunks
 from torchperc.descent.minimise import minimise
 from torchperc.descent.sgd import descend
 from torchperc.lightning.outcome import divergence
@@ -75,21 +75,21 @@ class Trained(NamedTuple):
     result: RuleResult | None = None
 
 
-def linear_net(data: SplitTable) -> Perceptron | MulticlassPerceptron:
+def linear_net(data: PreparedData) -> Perceptron | MulticlassPerceptron:
     """The linear net for a table, with zero weights."""
     made = Perceptron(data.width) if data.classes is None else MulticlassPerceptron(data.width, data.classes)
     return made.to(data.dtype)
 
 
-def safe_lr(data: SplitTable, head: Head, *, by_sample: bool) -> float:
+def safe_lr(data: PreparedData, head: Head, *, by_sample: bool) -> float:
     """A learning rate that is never too large, see :func:`torchperc.theory.auto_lr`."""
     X, classes = data.parts[0][0], data.classes
     if not by_sample:
         return auto_lr(head, X, num_classes=classes)
-    return min(auto_lr(head, piece, num_classes=classes, batch_size=1) for piece in pieces(X)())
+    return min(auto_lr(head, piece, num_classes=classes, batch_size=1) for piece in in_chunks(X)())
 
 
-def train_by_rule(data: SplitTable, epochs: int, options: Mapping[str, Any]) -> Trained:
+def train_by_rule(data: PreparedData, epochs: int, options: Mapping[str, Any]) -> Trained:
     """Train by the perceptron rule; ``options`` are those of :class:`~torchperc.RuleTrainer`."""
     net = linear_net(data)
     recorder = _Recorder(net, PerceptronHead(), data)
@@ -107,7 +107,7 @@ def train_by_rule(data: SplitTable, epochs: int, options: Mapping[str, Any]) -> 
 
 
 def train_by_descent(
-    data: SplitTable, head: Head, epochs: int, lr: float, *, by_sample: bool = False, anneal: bool = False
+    data: PreparedData, head: Head, epochs: int, lr: float, *, by_sample: bool = False, anneal: bool = False
 ) -> Trained:
     """Train by gradient descent: full-batch steps, or one step per sample.
 
@@ -163,7 +163,7 @@ def _step(recorder: _Recorder, rate: float) -> Tensor:
     return total
 
 
-def train_to_minimum(data: SplitTable, l2: float) -> Trained:
+def train_to_minimum(data: PreparedData, l2: float) -> Trained:
     """Find the minimum of mean ½(y − s)² + ½·l2·‖w‖²."""
     recorder = _Recorder(linear_net(data), RegressionHead(), data)
     minimise(recorder.net, recorder.head, *data.parts[0], l2=l2)
@@ -175,7 +175,7 @@ def train_to_minimum(data: SplitTable, l2: float) -> Trained:
 class _Recorder:
     """Measures a training after each epoch."""
 
-    def __init__(self, net: Perceptron | MulticlassPerceptron, head: Head, data: SplitTable) -> None:
+    def __init__(self, net: Perceptron | MulticlassPerceptron, head: Head, data: PreparedData) -> None:
         self._begun = time.perf_counter()
         self.net, self.head, self._unit = net, head, data.target_unit
         self._parts = [(_tensor(X), y) for X, y in data.parts[:2]]

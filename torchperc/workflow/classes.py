@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.outcome import wrong_decisions
 from torchperc.nn.heads import head as head_by_name
 from torchperc.reports.budget import moderate
@@ -31,7 +31,7 @@ class Classes:
 
     task, worse = "classification", "no model has a lower validation error than the majority-class baseline"
 
-    def __init__(self, data: SplitTable, max_epochs: int | None) -> None:
+    def __init__(self, data: PreparedData, max_epochs: int | None) -> None:
         X, y = data.parts[0]
         self.data, self._many = data, len(y) >= MANY or is_chunked(X)
         self._epochs = {name: max_epochs or (EPOCHS_OF_MANY if self._many else EPOCHS)[name] for name in EPOCHS}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from torchperc._checks import Option, ParameterError, check_bool, check_int, require_packages
 from torchperc._files import atomic_path
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.workflow.places import claimed_folder
 
 if TYPE_CHECKING:
@@ -136,7 +135,7 @@ def learn(
         require_packages("a report", "matplotlib")
     with contextlib.ExitStack() as stack:
         final = claimed_folder(source, folder, overwrite, stack)
-        data = SplitTable(named, options, split, scale, seed, dtype, task)
+        data = PreparedData(named, options, split, scale, seed, dtype, task)
         watch("reading")
         _check_sets(data)
         # what takes long to import comes after what may be refused
@@ -148,7 +147,7 @@ def learn(
             return _learned(_task(data, epochs), epochs, part, final, report, watch)
 
 
-def _task(data: SplitTable, max_epochs: int | None) -> Classes | Quantity:
+def _task(data: PreparedData, max_epochs: int | None) -> Classes | Quantity:
     from torchperc.workflow.classes import Classes
     from torchperc.workflow.regression import Quantity
 
@@ -194,7 +193,7 @@ def _learned(
     notes = (*_table_notes(data), *task.notes())
     if task.loss(best.validation) >= task.loss(baseline):
         notes += (task.worse,)
-    taken, penalties = data.dataset.guess, results.penalties
+    taken, penalties = data.dataset.inferred_task, results.penalties
     return LearnResult(final, compared, best, test, baseline, model, notes, taken, penalties)
 
 
@@ -207,7 +206,7 @@ def report_of(folder: Path) -> Report:
     from torchperc.workflow.threads import few_threads
 
     results, model = Results.load(folder), FittedModel.load(folder)
-    data = SplitTable(**results.data)
+    data = PreparedData(**results.data)
     if model.about.get("digest") != data.digest:
         raise ValueError(f"source={data.source!r} is not the data the run was made on, or its split differs")
     with few_threads(data):
@@ -258,7 +257,7 @@ def folder_of(name: str) -> str:
     return name.replace(" ", "-")
 
 
-def _check_sets(data: SplitTable) -> None:
+def _check_sets(data: PreparedData) -> None:
     count, given = len(data.dataset.y), Option("split", data.split)
     try:
         indices = data.indices
@@ -271,16 +270,10 @@ def _check_sets(data: SplitTable) -> None:
         raise ParameterError(given, " leaves no validation set, which selects the best; give it a fraction")
 
 
-def _table_notes(data: SplitTable) -> Iterator[str]:
+def _table_notes(data: PreparedData) -> Iterator[str]:
     """What a reader of the figures should know about the table."""
     from torchperc.reports.text import plural
 
     if data.dataset.dropped:
         yield f"{plural(data.dataset.dropped, 'row')} with missing values dropped"
-    encoding, text = data.encoding, data.options.get("text", [])
-    named = {str(text)} if isinstance(text, str | int) else set(map(str, text))
-    for position, column in enumerate(() if encoding is None else encoding.columns):
-        if column.vocabulary is not None and not {column.name, str(position + 1)} & named:
-            what = f"column {column.name!r} reads as free text, so its {column.width:,} words and pairs of words count"
-            other = shlex.quote(column.name)
-            yield f"{what}; --ignore {other} leaves it out, --categories {other} makes each value a feature"
+    yield from data.dataset.notes

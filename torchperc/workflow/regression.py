@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 from torchperc.lightning.outcome import predictions
 from torchperc.nn.heads import RegressionHead
 from torchperc.reports.scores import Fit
@@ -31,7 +31,7 @@ class Quantity:
 
     task, worse = "regression", "no model has a lower validation RMSE than the mean of the training targets"
 
-    def __init__(self, data: SplitTable, max_epochs: int | None) -> None:
+    def __init__(self, data: PreparedData, max_epochs: int | None) -> None:
         large = is_chunked(data.parts[0][0])
         self.data, self._many = data, large or len(data.indices[0]) >= MANY
         self._epochs = max_epochs or (EPOCHS_OF_MANY if self._many else EPOCHS)

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import torch
 
-from torchperc.data.tabular import SplitTable
+from torchperc.data.prepared_data import PreparedData
 
 SMALL = 2**24  # multiplications in a pass over the training set up to which one thread makes it: some milliseconds
 
 
 @contextmanager
-def few_threads(data: SplitTable) -> Iterator[None]:
+def few_threads(data: PreparedData) -> Iterator[None]:
     """One thread of torch within the block, if the training set is small.
 
     Waking others takes as long as they save, and thirty times as long while another program keeps a core busy. How sums

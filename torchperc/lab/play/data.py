@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from torchperc._checks import Data, Option, ParameterError, check_choice, check_int, is_sparse
-from torchperc.data.dataset import Dataset
+from torchperc.data.datasets import Dataset
 from torchperc.lab.play import page
 from torchperc.lab.play.page import HEIGHT, Play
 from torchperc.lab.play.recorded import ENDINGS, MAX_CLASSES, MAX_POINTS, ending_of, recording, two_features

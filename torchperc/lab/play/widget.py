@@ -13,7 +13,7 @@ import torch
 import traitlets
 
 from torchperc._checks import Data
-from torchperc.data.dataset import Dataset
+from torchperc.data.datasets import Dataset
 from torchperc.lab.play import page
 from torchperc.lab.play.page import HEIGHT, SANDBOX, Play
 

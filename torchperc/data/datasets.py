@@ -16,15 +16,13 @@ from torchperc._checks import (
     Option,
     ParameterError,
     check_choice,
-    check_int,
     check_labels,
     check_shape,
     check_targets,
     is_sparse,
 )
-from torchperc.data.encoding import Encoding, codes_of, in_order, is_number, shortest
-from torchperc.data.io.blocks import small_indices
-from torchperc.data.task import TASKS
+from torchperc.data.table_encoder import TASKS, TableEncoder, as_samples, codes_of, in_order
+from torchperc.data.table_files import is_number, shortest
 from torchperc.samples import convert
 from torchperc.samples.mapped import CsrParts as CsrParts
 
@@ -46,12 +44,13 @@ class Dataset:
         names: of the features.
         image_shape: rows and columns of the picture a sample is, if it is one.
         name: of the data set.
-        encoding: how the columns of a table became the features, if they come from one.
-        gaps: row and feature (M, 2) of the values that were missing in the source; X has the feature's mean there.
-            Whoever splits the data fills them again with the mean over the training set.
-        dropped: how many rows of the source were left out because values were missing.
-        target: the name of what is to be predicted, if it has one.
-        guess: if nobody said whether the target is one of classes or a quantity: what was taken, in words.
+        encoder: how the columns of a table became the features, if they come from one.
+        missing_positions: row and feature (M, 2) of the values that were missing in the source; X has the feature's
+            mean there. Whoever splits the data imputes them again with the mean over the training set.
+        dropped: how many rows of the source were dropped because values were missing.
+        target: the name of the target, if it has one.
+        inferred_task: classification or regression, in a sentence, where that was inferred and could be otherwise.
+        notes: sentences on what was recognised in a file, and what a reader of results should know about it.
 
     Example:
         >>> fruit = Dataset.of([[120, 7], [110, 19]], ["apple", "banana"], names=("weight", "length"))
@@ -69,11 +68,12 @@ class Dataset:
     names: tuple[str, ...]
     image_shape: tuple[int, int] | None = None
     name: str = ""
-    encoding: Encoding | None = None
-    gaps: Tensor | None = None
+    encoder: TableEncoder | None = None
+    missing_positions: Tensor | None = None
     dropped: int = 0
     target: str | None = None
-    guess: str = ""
+    inferred_task: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         X = samples(self.X)
@@ -83,10 +83,8 @@ class Dataset:
             raise ValueError(f"names has {len(self.names)} entries for {X.shape[1]} features; name every feature once")
         if self.image_shape is not None and math.prod(self.image_shape) != X.shape[1]:
             raise ValueError(f"image_shape={self.image_shape} does not hold {X.shape[1]} features")
-        if self.encoding is not None and self.encoding.width != X.shape[1]:
-            raise ValueError(f"encoding makes {self.encoding.width} features, but X has {X.shape[1]}")
-        check_int("dropped", self.dropped, at_least=0)
-        object.__setattr__(self, "gaps", _gaps(self.gaps, X.shape))
+        if self.encoder is not None and self.encoder.n_features != X.shape[1]:
+            raise ValueError(f"encoder makes {self.encoder.n_features} features, but X has {X.shape[1]}")
         y = self._codes(self.y, X.shape[0], "y") if self.labels else check_targets(self.y, X.shape[0])
         object.__setattr__(self, "y", y)
         object.__setattr__(self, "X", X)
@@ -175,19 +173,8 @@ def samples(X: Data) -> Any:
             raise TypeError(f"X is mapped from a file as {X.dtype}; float32 or float64 is needed, so convert the file")
         return X
     if is_sparse(X):
-        return small_indices(convert.sparse_features(X, dtype=torch.float64))
+        return as_samples(convert.sparse_features(X, dtype=torch.float64))
     return convert.features(X, dtype=torch.float64, convert=True)
-
-
-def _gaps(gaps: Data | None, shape: tuple[int, ...]) -> Tensor | None:
-    if gaps is None:
-        return None
-    pairs = torch.as_tensor(gaps)
-    if pairs.dtype != torch.int64 or pairs.dim() != 2 or pairs.shape[1] != 2:
-        raise ValueError(f"gaps must be int64 of shape (M, 2), found {pairs.dtype} of shape {tuple(pairs.shape)}")
-    if len(pairs) and (int(pairs.min()) < 0 or bool((pairs.amax(0) >= torch.tensor(shape)).any())):
-        raise ValueError(f"gaps names row and feature {pairs.amax(0).tolist()}, but X has shape {tuple(shape)}")
-    return pairs
 
 
 def _texts(y: Data) -> tuple[list[str], Tensor]:

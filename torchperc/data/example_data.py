@@ -1,0 +1,482 @@
+"""Data sets by name: gates, synthetic data, scikit-learn's five small classics, tagged sentences; and files."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
+import numpy as np
+
+from torchperc._checks import Option, ParameterError, check_choice, check_int, check_number, require_packages
+from torchperc.data.file_formats import TASKS, ReadOptions, format_by_name, is_pattern
+from torchperc.data.read import is_frame, read
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from torchperc.data.datasets import Dataset
+else:
+    torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
+
+# --- gates ---
+
+_GATES: dict[str, Callable[[int, int], bool]] = {
+    "AND": lambda a, b: a + b == 2,
+    "OR": lambda a, b: a + b > 0,
+    "NAND": lambda a, b: a + b < 2,
+    "NOR": lambda a, b: a + b == 0,
+    "XOR": lambda a, b: a != b,
+    "XNOR": lambda a, b: a == b,
+}
+
+GATES = (*_GATES, "parity-n")
+
+
+def gate(name: str, *, dtype: torch.dtype | None = None) -> tuple[Tensor, Tensor]:
+    """Inputs 0/1 (2ⁿ, n) in counting order and labels −1/+1 (2ⁿ,) of a Boolean function.
+
+    Args:
+        name: AND, OR, NAND, NOR, XOR or XNOR of two inputs, or ``parity-n`` (such as ``parity-3``) of n inputs, +1
+            where an odd number of them is 1. Upper or lower case.
+        dtype: of the inputs; torch's default type if ``None``.
+
+    Example:
+        >>> X, y = gate("AND")
+        >>> X.tolist(), y.tolist()
+        ([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], [-1, -1, -1, 1])
+        >>> gate("parity-3")[1].tolist()
+        [-1, 1, 1, -1, 1, -1, -1, 1]
+    """
+    rows, labels = truth_table(name)
+    return torch.tensor(rows, dtype=dtype or torch.get_default_dtype()), torch.tensor(labels)
+
+
+def truth_table(name: str) -> tuple[list[tuple[int, ...]], list[int]]:
+    """The same as lists, without torch: inputs 0/1 in counting order, and labels −1/+1.
+
+    Example:
+        >>> truth_table("OR")
+        ([(0, 0), (0, 1), (1, 0), (1, 1)], [-1, 1, 1, 1])
+    """
+    inputs = _parity_inputs(name)
+    rows = list(itertools.product((0, 1), repeat=inputs or 2))
+    truth = [sum(row) % 2 == 1 if inputs else _GATES[name.upper()](row[0], row[1]) for row in rows]
+    return rows, [1 if value else -1 for value in truth]
+
+
+def is_gate(name: str) -> bool:
+    """Whether :func:`gate` knows the name.
+
+    Example:
+        >>> is_gate("xor"), is_gate("data.csv")
+        (True, False)
+    """
+    try:
+        _parity_inputs(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _parity_inputs(name: str) -> int | None:
+    """n for a known ``parity-n``, ``None`` for a known gate of two inputs."""
+    if isinstance(name, str):
+        if name.upper() in _GATES:
+            return None
+        word, _, count = name.lower().partition("-")
+        if word == "parity" and count.isascii() and count.isdigit() and 1 <= int(count) <= 16:
+            return int(count)
+    raise ValueError(f"name={name!r} is not a gate; choose one of {', '.join(GATES)} with n from 1 to 16")
+
+
+# --- synthetic data ---
+
+
+def separator(features: int = 2, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """The hyperplane u·x + b = 0 that :func:`separable_blobs` of the same ``features`` and ``seed`` is built around.
+
+    u (d,) has ‖u‖ = 1; b is a scalar.
+
+    Example:
+        >>> u, b = separator(features=3, seed=1)
+        >>> X, y = separable_blobs(50, features=3, margin=0.25, seed=1)
+        >>> round((y * (X @ u + b)).min().item(), 12)
+        0.25
+    """
+    direction, foot = _plane(check_int("features", features, at_least=1), _generator(seed))
+    return direction, -direction @ foot
+
+
+def separable_blobs(samples: int = 200, features: int = 2, margin: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Two Gaussian blobs X (N, d) whose largest possible margin is known: ``margin``, up to rounding.
+
+    Around a random hyperplane (:func:`separator`) with unit normal u through p, each blob is moved until its point
+    nearest to the plane stands at p ± margin·u, so that
+
+        y·(u·x + b) ≥ margin for every sample, with equality for one sample of each class.
+
+    These two face each other 2·margin apart, so no other hyperplane separates by more.
+
+    Half of the ``samples`` are in each class, the odd one in +1.
+
+    Example:
+        >>> X, y = separable_blobs(101, margin=2.0)
+        >>> X.shape, y.sum().item()
+        (torch.Size([101, 2]), 1)
+    """
+    y = _labels(samples)
+    features = check_int("features", features, at_least=1)
+    margin = check_number("margin", margin, above=0)
+    generator = _generator(seed)
+    direction, foot = _plane(features, generator)
+    X = torch.randn(len(y), features, generator=generator, dtype=torch.float64)
+    for sign in (-1, 1):
+        blob = X[y == sign]
+        nearest = blob[(sign * blob @ direction).argmin()]
+        X[y == sign] = blob - nearest + (foot + sign * margin * direction)
+    return _shuffled(X, y, generator)
+
+
+def noisy_blobs(samples: int = 200, features: int = 2, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """The samples of :func:`separable_blobs` with margin 0.5, a known number of them with the wrong label.
+
+    In each class round(noise·N/2) labels, drawn at random, are turned round. So the classes keep their sizes, and
+    the :func:`separator` of the same seed is wrong on exactly 2·round(noise·N/2) samples.
+
+    Args:
+        samples: N, half of them in each class, the odd one in +1.
+        features: d.
+        noise: the fraction of wrong labels, from 0 to 0.5, where the labels say nothing any more.
+        seed: of the generator.
+
+    Example:
+        >>> X, y = noisy_blobs(200, noise=0.1, seed=3)
+        >>> u, b = separator(seed=3)
+        >>> (y * (X @ u + b) < 0).sum().item()
+        20
+    """
+    noise = check_number("noise", noise, at_least=0)
+    if noise > 0.5:
+        raise ValueError(f"noise={noise} must be at most 0.5, the fraction at which labels say nothing any more")
+    X, y = separable_blobs(samples, features, seed=seed)
+    order = torch.rand(len(y), generator=_generator(seed)).argsort()
+    turned = torch.cat([order[y[order] == sign][: round(noise * len(y) / 2)] for sign in (-1, 1)])
+    y[turned] = -y[turned]
+    return X, y
+
+
+def moons(samples: int = 200, noise: float = 0.1, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Two half circles that reach into each other: no line separates them, a small net does.
+
+    For t from 0 to π, (cos t, sin t) is −1 and (1 − cos t, ½ − sin t) is +1, each with Gaussian noise of the standard
+    deviation ``noise``.
+
+    Example:
+        >>> X, y = moons(4, noise=0)
+        >>> sorted(zip(X.round(decimals=6).abs().tolist(), y.tolist()))
+        [([0.0, 0.5], 1), ([1.0, 0.0], -1), ([1.0, 0.0], -1), ([2.0, 0.5], 1)]
+    """
+    y = _labels(samples)
+    below = (y == 1).sum().item()
+    outer, inner = (torch.linspace(0, math.pi, int(n), dtype=torch.float64) for n in (len(y) - below, below))
+    upper = torch.stack([outer.cos(), outer.sin()], dim=1)
+    lower = torch.stack([1 - inner.cos(), 0.5 - inner.sin()], dim=1)
+    return _blurred(torch.cat([upper, lower]), y, noise, seed)
+
+
+def circles(samples: int = 200, noise: float = 0.05, factor: float = 0.5, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """A circle of radius 1 (−1) around one of radius ``factor`` (+1): separable by x₁² + x₂², by no line.
+
+    Gaussian noise of the standard deviation ``noise`` is added to each feature.
+
+    Example:
+        >>> X, y = circles(100, noise=0, factor=0.3)
+        >>> X[y == -1].norm(dim=1).mean().item(), round(X[y == 1].norm(dim=1).mean().item(), 12)
+        (1.0, 0.3)
+    """
+    y = _labels(samples)
+    factor = check_number("factor", factor, above=0)
+    if factor >= 1:
+        raise ValueError(f"factor={factor} must be below 1, the radius of the outer circle")
+    rings = []
+    for sign, radius in ((-1, 1.0), (1, factor)):
+        count = int((y == sign).sum())
+        angle = torch.arange(count, dtype=torch.float64) * (2 * math.pi / count)
+        rings.append(radius * torch.stack([angle.cos(), angle.sin()], dim=1))
+    return _blurred(torch.cat(rings), y, noise, seed)
+
+
+def _labels(samples: int) -> Tensor:
+    """The −1 first, then the +1, one more of them if N is odd."""
+    samples = check_int("samples", samples, at_least=2)
+    return torch.where(torch.arange(samples) < samples // 2, -1, 1)
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
+
+
+def _plane(features: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """The first draws of a generator: a unit normal and a point of the hyperplane."""
+    normal, foot = torch.randn(2, features, generator=generator, dtype=torch.float64)
+    return normal / normal.norm(), foot
+
+
+def _blurred(X: Tensor, y: Tensor, noise: float, seed: int) -> tuple[Tensor, Tensor]:
+    noise, generator = check_number("noise", noise, at_least=0), _generator(seed)
+    return _shuffled(X + noise * torch.randn(X.shape, generator=generator, dtype=X.dtype), y, generator)
+
+
+def _shuffled(X: Tensor, y: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    order = torch.randperm(len(y), generator=generator)
+    return X[order], y[order]
+
+
+# --- classics ---
+
+_NUCLEUS = (
+    "radius", "texture", "perimeter", "area", "smoothness", "compactness", "concavity", "concave points", "symmetry",
+    "fractal dimension",
+)  # fmt: skip
+_WINE = "alcohol malic_acid ash alcalinity_of_ash magnesium total_phenols flavanoids nonflavanoid_phenols "
+_WINE += "proanthocyanins color_intensity hue od280/od315_of_diluted_wines proline"
+_NAMES: dict[str, tuple[str, ...]] = {
+    "iris": tuple(f"{part} {what} (cm)" for part, what in itertools.product(("sepal", "petal"), ("length", "width"))),
+    "wine": tuple(_WINE.split()),
+    "breast-cancer": tuple(form.format(name) for form in ("mean {}", "{} error", "worst {}") for name in _NUCLEUS),
+    "digits": tuple(f"pixel_{row}_{column}" for row, column in itertools.product(range(8), repeat=2)),
+    "diabetes": ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6"),
+}
+_FILES = {"iris": "iris.csv", "wine": "wine_data.csv", "breast-cancer": "breast_cancer.csv", "digits": "digits.csv.gz"}
+
+
+def _classic(name: str) -> Dataset:
+    """A data set from the files that scikit-learn brings, which is not imported: that takes a second.
+
+    Diabetes has its features as they were measured, not scaled by all samples.
+    """
+    from torchperc.data.datasets import Dataset
+
+    names = _NAMES[name]
+    if name == "diabetes":
+        X, y = _file(name, "diabetes_data_raw.csv.gz", None), _file(name, "diabetes_target.csv.gz", None)
+        return Dataset.of(X, y, names=names, name=name, task="regression", target="progression")
+    if name == "digits":
+        table = _file(name, _FILES[name])
+        return Dataset.of(table[:, :-1], table[:, -1].astype(int), names=names, image_shape=(8, 8), name=name)
+    table = _file(name, _FILES[name], skiprows=1)
+    with _path(name, _FILES[name]).open() as lines:
+        labels = np.array(next(lines).strip().split(",")[2:])
+    return Dataset.of(table[:, :-1], labels[table[:, -1].astype(int)], names=names, name=name)
+
+
+def _file(name: str, file: str, delimiter: str | None = ",", **options: Any) -> np.ndarray[Any, Any]:
+    return np.loadtxt(_path(name, file), delimiter=delimiter, **options)
+
+
+def _path(name: str, file: str) -> Path:
+    require_packages(f"the data set {name!r}", "sklearn")
+    found = find_spec("sklearn")
+    assert found is not None
+    assert found.origin is not None
+    path = Path(found.origin).parent / "datasets" / "data" / file
+    if not path.is_file():
+        raise ValueError(f"the data set {name!r} is not where scikit-learn 1.6 and later keep it, {path}; update it")
+    return path
+
+
+# --- by name ---
+
+_SYNTHETIC: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+    "separable-blobs": separable_blobs,
+    "noisy-blobs": noisy_blobs,
+    "moons": moons,
+    "circles": circles,
+}
+SOURCES = (*GATES, *_SYNTHETIC, *_NAMES)
+
+
+def load(source: Any, **options: Any) -> Dataset:
+    """Return a data set by name, or from files.
+
+    Args:
+        source: one of ``SOURCES`` (with a number for the n of ``parity-n``), or the path of a file: any ``Path``, or a
+            string that is no such name; a pattern such as ``data/part-*.parquet``, a list of files, or a pandas
+            ``DataFrame``. A :class:`~torchperc.data.Dataset` is returned as it is.
+        options: of the source: the arguments of the function that makes synthetic data (``samples``, ``seed``, …) or of
+            :func:`~torchperc.data.read`; scikit-learn's sets accept ``positive``, a label to be +1 against the rest.
+            Each accepts ``task``: ``"regression"`` is that of ``"diabetes"`` and of files with a target of numbers.
+
+    Example:
+        >>> load("AND").y.tolist()
+        [-1, -1, -1, 1]
+        >>> load("moons", samples=10, noise=0).X.shape
+        torch.Size([10, 2])
+        >>> iris = load("iris")
+        >>> iris.classes, iris.decode(iris.y[[0, 149]])
+        (3, ['setosa', 'virginica'])
+        >>> load("iris", positive="setosa").labels
+        ('not setosa', 'setosa')
+        >>> load("diabetes").task, load("diabetes").y[:3].tolist()
+        ('regression', [151.0, 75.0, 141.0])
+    """
+    known = isinstance(source, str) and (source in SOURCES or is_gate(source))
+    if hasattr(source, "labels") and hasattr(source, "against_rest"):
+        _check_options("data set", options, ())
+        return source  # type: ignore[no-any-return]
+    if not isinstance(source, str | Path | list | tuple) and not is_frame(source):
+        raise TypeError(f"source must be a name, a path or a data frame, found {type(source).__name__} {source!r}")
+    if not known and (not isinstance(source, str) or _is_file(source)):
+        _check_options("data frame" if is_frame(source) else source, options, ["target", *_arguments(ReadOptions)])
+        return read(source, **options)
+    if not known:
+        what = (
+            "is a folder; name a table in it"
+            if Path(source).is_dir()
+            else f"is unknown; choose one of {', '.join(SOURCES)}"
+        )
+        raise ValueError(f"source={source!r} {what}, or the path of a file (.csv, .tsv, .parquet, .svm, .npy, .npz, …)")
+    task, own = options.pop("task", None), TASKS[source == "diabetes"]
+    if task is not None and check_choice("task", task, TASKS) != own:
+        why = f" is not possible with source {source!r}, which is for {own}; leave it out"
+        raise ParameterError(Option("task", task), why)
+    if source in _SYNTHETIC:
+        _check_options(source, options, _arguments(_SYNTHETIC[source]))
+        return _two_signs(*_SYNTHETIC[source](**options), source)
+    if source in _NAMES:
+        _check_options(source, options, () if source == "diabetes" else ("positive",))
+        made = _classic(source)
+        return made.against_rest(options["positive"]) if options.get("positive") is not None else made
+    _check_options(source, options, ())
+    name = source.upper() if source.upper() in GATES else source.lower()
+    return _two_signs(*gate(source, dtype=torch.float64), name)
+
+
+def _is_file(source: str) -> bool:
+    return any(format_by_name(source)) or is_pattern(source) or Path(source).is_file()
+
+
+def _arguments(function: Callable[..., Any]) -> tuple[str, ...]:
+    return tuple(inspect.signature(function).parameters)
+
+
+def _check_options(source: object, options: dict[str, Any], known: Sequence[str]) -> None:
+    for option, value in options.items():
+        if option not in known:
+            remedy = f"it takes {', '.join(known)}" if known else "it takes none"
+            why = f" is not an option of source {str(source)!r}; {remedy}"
+            raise ParameterError(Option(option, value), why)
+
+
+def _two_signs(X: Tensor, y: Tensor, name: str) -> Dataset:
+    from torchperc.data.datasets import Dataset
+
+    return Dataset(X, y, ("-1", "+1"), tuple(f"x{j + 1}" for j in range(X.shape[1])), name=name)
+
+
+# --- sentences ---
+
+TAGS = ("ADJ", "ADV", "DET", "NOUN", "PREP", "PRON", "PUNCT", "VERB")
+"""Of :func:`tagged_sentences`."""
+
+_START = "start"
+_NEXT: Mapping[str, Mapping[str, float]] = {  # in percent; a sentence ends after PUNCT
+    _START: {"DET": 55, "PRON": 20, "ADJ": 8, "NOUN": 7, "VERB": 5, "ADV": 5},
+    "DET": {"NOUN": 65, "ADJ": 35},
+    "ADJ": {"NOUN": 88, "ADJ": 12},
+    "NOUN": {"VERB": 45, "PUNCT": 30, "PREP": 18, "ADV": 7},
+    "VERB": {"DET": 40, "PREP": 16, "PUNCT": 12, "ADV": 12, "PRON": 10, "NOUN": 5, "ADJ": 5},
+    "ADV": {"PUNCT": 30, "VERB": 25, "DET": 20, "PREP": 15, "ADJ": 10},
+    "PREP": {"DET": 70, "PRON": 10, "ADJ": 10, "NOUN": 10},
+    "PRON": {"VERB": 70, "ADV": 15, "PUNCT": 10, "PREP": 5},
+}
+_WORDS = {
+    "NOUN VERB": "play walk watch run dance cook paint drink plant park ring hand face book name order report visit",
+    "NOUN": "dog tree river house child teacher window letter garden city bread",
+    "VERB": "see find keep bring know eat say make",
+    "ADJ": "old quiet happy small tall red",
+    "ADJ NOUN": "cold sweet square novel",
+    "ADJ VERB": "clean open dry warm",
+    "ADJ NOUN VERB": "light",
+    "ADJ ADV": "fast hard late early",
+    "ADV": "often never here soon",
+    "ADV PREP": "over near down",
+    "PREP": "in on with under",
+    "DET": "the a every",
+    "DET PRON": "that this her",
+    "PRON": "she he it they",
+    "PUNCT": ".",
+}
+_SUFFIXES: Mapping[str, Mapping[str, float]] = {  # of coined words, in percent
+    "NOUN": {"ness": 25, "tion": 25, "er": 20, "s": 20, "ing": 10},
+    "VERB": {"ize": 30, "ed": 30, "s": 20, "ing": 20},
+    "ADJ": {"ous": 35, "ful": 25, "ed": 20, "er": 20},
+    "ADV": {"ly": 80, "er": 20},
+}
+_CONSONANTS, _VOWELS = "bdfgklmnprtv", "aeiou"
+
+
+@cache
+def _vocabulary() -> dict[str, dict[str, float]]:
+    """The words of each tag with their probabilities: the n-th of K words is 1/n as frequent as the first."""
+    found: dict[str, dict[str, float]] = {tag: {} for tag in TAGS}
+    for tags, words in _WORDS.items():
+        for tag in tags.split():
+            found[tag] |= dict.fromkeys(words.split(), 0.0)
+    for words_of in found.values():
+        total = sum(1 / n for n in range(1, len(words_of) + 1))
+        words_of |= {word: 1 / n / total for n, word in enumerate(words_of, 1)}
+    return found
+
+
+def tagged_sentences(sentences: int = 1000, new_words: float = 0.1, seed: int = 0) -> list[list[tuple[str, str]]]:
+    """Sentences of a small grammar, each a list of (word, tag).
+
+    Tags follow one another as a Markov chain, and each tag draws a word of its own list. Many words are on several
+    lists: *play* is a noun or a verb, *light* an adjective, too, *near* an adverb or a preposition, so that the tags
+    around them decide. Of adjectives, adverbs, nouns and verbs, a fraction ``new_words`` is coined: three consonants
+    around two vowels and a suffix such as *-ness* or *-ed*, which says which tags are possible. Few coined words are
+    ever met twice, so nearly all of them are unknown in a test set. Sentences of another seed are of the same grammar.
+
+    Args:
+        sentences: how many.
+        new_words: the fraction of coined words, from 0 to 1.
+        seed: of the draws.
+
+    Example:
+        >>> for sentence in tagged_sentences(2, seed=1):
+        ...     print(" ".join(f"{word}/{tag}" for word, tag in sentence))
+        that/DET happy/ADJ book/NOUN moraved/VERB near/ADV bubotous/ADJ gonugtion/NOUN ./PUNCT
+        hard/ADV old/ADJ walk/NOUN ./PUNCT
+    """
+    count = check_int("sentences", sentences, at_least=1)
+    new = check_number("new_words", new_words, at_least=0)
+    if new > 1:
+        raise ValueError(f"new_words={new_words} must be at most 1; it is a fraction")
+    random = Random(check_int("seed", seed, at_least=0))
+    vocabulary, found = _vocabulary(), []
+
+    def draw(weights: Mapping[str, float]) -> str:
+        return random.choices(list(weights), list(weights.values()))[0]
+
+    for _ in range(count):
+        sentence, tag = [], _START
+        while tag != "PUNCT":
+            tag = draw(_NEXT[tag])
+            coined = tag in _SUFFIXES and random.random() < new
+            sentence.append((_stem(random) + draw(_SUFFIXES[tag]) if coined else draw(vocabulary[tag]), tag))
+        found.append(sentence)
+    return found
+
+
+def _stem(random: Random) -> str:
+    return "".join(random.choice(letters) for letters in (_CONSONANTS, _VOWELS, _CONSONANTS, _VOWELS, _CONSONANTS))

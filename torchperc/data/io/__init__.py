@@ -1,1 +1,0 @@
-"""Files of samples: text, Parquet, svmlight and NumPy, read in blocks."""

@@ -1,0 +1,134 @@
+"""Samples larger than memory: written once, a chunk at a time, to files that are mapped or read in pieces."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from torchperc._files import hidden_folder, hidden_path, remove
+
+if TYPE_CHECKING:
+    from torchperc.samples.mapped import CsrParts
+
+
+class ArrayFolder:
+    """A folder of arrays, each in files whose name has a digest of their content.
+
+    So two tables, or two processes, never write to the same name unless they write the same. Arrays are written
+    atomically and stay until the user removes them. A temporary folder is removed along with the arrays read from it,
+    with the process, or if its block is left by an error.
+
+    Args:
+        folder: where; the system's temporary folder by default.
+        temporary: make a temporary folder inside it.
+    """
+
+    def __init__(self, folder: str | Path | None, temporary: bool = False) -> None:
+        self.temporary = temporary or folder is None
+        with _one_line("make a folder for the converted table"):
+            if folder is not None:
+                Path(folder).mkdir(parents=True, exist_ok=True)
+            self.folder = hidden_folder("cache", folder) if self.temporary else Path(folder or "")
+
+    def __enter__(self) -> ArrayFolder:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self.temporary and error is not None:
+            remove(self.folder)
+
+    def dense(self, rows: Iterable[Any], shape: tuple[int, int], dtype: str = "float64") -> Any:
+        """Write matrices, one below the other, of this shape together, and map the file."""
+        digest, part = hashlib.sha256(repr((shape, np.dtype(dtype).str)).encode()), hidden_path(self.folder)
+        try:
+            with _one_line(f"write the converted table to {self.folder}"):
+                size, free = shape[0] * shape[1] * np.dtype(dtype).itemsize, shutil.disk_usage(self.folder).free
+                if size > free:
+                    raise OSError(f"it takes {size / 1e9:,.1f} GB, and {free / 1e9:,.1f} GB are free")
+                with part.open("wb") as file:
+                    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+                    np.lib.format.write_array_header_1_0(file, header)
+                    for some in rows:
+                        data = np.ascontiguousarray(some, dtype).data
+                        digest.update(data)
+                        file.write(data)
+            complete = self.folder / f"X-{digest.hexdigest()[:32]}.npy"
+            os.replace(part, complete)
+        finally:
+            remove(part)
+        X = np.load(complete, mmap_mode="r")
+        if self.temporary:
+            remove_with(X._mmap, self.folder)
+        return X
+
+    def sparse(self, pieces: Iterable[Any]) -> CsrParts:
+        """Write CSR arrays, one per file, and read them in parts."""
+        from scipy.sparse import save_npz
+
+        from torchperc.samples.mapped import CsrParts
+
+        digest, parts = hashlib.sha256(), list[Path]()
+        try:
+            with _one_line(f"write the converted table to {self.folder}"):
+                for piece in pieces:
+                    parts.append(hidden_path(self.folder))
+                    with parts[-1].open("wb") as file:
+                        save_npz(file, piece, compressed=False)
+                    for array in (np.array(piece.shape), piece.indptr, piece.indices, piece.data):
+                        digest.update(np.ascontiguousarray(array).data)
+                stem = f"X-{digest.hexdigest()[:32]}"
+                complete = [self.folder / f"{stem}-{number:05}.npz" for number in range(len(parts))]
+                for part, path in zip(parts, complete, strict=True):
+                    os.replace(part, path)
+        finally:
+            for part in parts:
+                remove(part)
+        X = CsrParts(complete)
+        if self.temporary:
+            remove_with(X, self.folder)
+        return X
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping, within what this process is given."""
+    try:
+        words = Path("/proc/meminfo").read_text().split()
+        free = 1024 * int(words[words.index("MemAvailable:") + 1])
+    except (OSError, ValueError):
+        try:
+            free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        except (AttributeError, OSError, ValueError):
+            free = 2**32  # nothing is known; a small machine of today
+    try:
+        limit, used = (int(Path(f"/sys/fs/cgroup/memory.{what}").read_text()) for what in ("max", "current"))
+        return max(0, min(free, limit - used))
+    except (OSError, ValueError):  # no limit
+        return free
+
+
+def remove_with(owner: object, folder: Path) -> None:
+    """Remove a folder as soon as its owner is gone, in the process that made it."""
+    weakref.finalize(owner, _remove, folder, os.getpid())
+
+
+def _remove(folder: Path, process: int) -> None:
+    if os.getpid() == process:  # a forked child that ends leaves it alone
+        remove(folder)
+
+
+@contextmanager
+def _one_line(doing: str) -> Iterator[None]:
+    """Say in one line what could not be done when the disk is full or forbidden."""
+    try:
+        yield
+    except OSError as error:
+        said = f"cannot {doing}: {error.strerror or error}; choose another folder with cache"
+        raise (OSError(said) if error.errno is None else OSError(error.errno, said)) from None

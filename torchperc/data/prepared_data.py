@@ -1,0 +1,409 @@
+"""Samples ready to learn from: split, missing values imputed and features scaled by the training set alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lazy_loader
+import numpy as np
+
+from torchperc._checks import (
+    Data,
+    Option,
+    ParameterError,
+    check_bool,
+    check_choice,
+    check_int,
+    check_number,
+    is_sparse,
+    tensor_view,
+)
+from torchperc.data.example_data import is_gate, load
+from torchperc.data.file_formats import TASKS
+from torchperc.data.on_disk import ArrayFolder
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from torchperc.data.datasets import Dataset
+    from torchperc.data.scaling import Scaler
+    from torchperc.data.table_encoder import TableEncoder
+else:
+    torch = lazy_loader.load("torch")  # a bad file is refused before torch is imported
+
+DTYPES = ("float32", "float64")
+SCALES = ("none", "minmax", "standard", "maxabs", "auto")
+_SETS = ("train", "validation", "test")
+
+
+class PreparedData:
+    """A data set with scaled train, validation and test sets.
+
+    What was missing becomes the mean of its feature over the training samples that have it; a feature that none of
+    them has keeps the mean over the source. Then the scaler is fitted on the training set. Data larger than memory are
+    read and written in chunks.
+
+    Args:
+        source: what :func:`~torchperc.data.load` accepts: a name, files, a data frame, or a Dataset.
+        options: of the source; splits larger than memory are written to its ``cache``, too.
+        split: fractions of train, validation and test; by default 0.6, 0.2 and 0.2, and for gates 1, 0 and 0.
+        scale: ``"none"``, ``"minmax"``, ``"standard"``, ``"maxabs"``, or ``"auto"``: ``"standard"`` for dense samples,
+            ``"maxabs"`` for sparse ones.
+        seed: of the split.
+        dtype: of the scaled samples, ``"float32"`` or ``"float64"``.
+        task: ``"classification"`` or ``"regression"``; inferred from the target by default.
+        scale_target: of a regression: the same as ``scale``; ``"auto"`` is ``"standard"``.
+
+    Example:
+        >>> data = PreparedData("iris", {"positive": "setosa"}, scale="standard")
+        >>> data.width, data.classes, [len(y) for _, y in data.parts]
+        (4, None, [90, 30, 30])
+    """
+
+    def __init__(
+        self,
+        source: Any = "AND",
+        options: dict[str, Any] | None = None,
+        split: tuple[float, float, float] | None = None,
+        scale: str = "none",
+        seed: int = 0,
+        dtype: str = "float32",
+        task: str | None = None,
+        scale_target: str = "auto",
+    ) -> None:
+        super().__init__()
+        self.source, self.options, self.split = source, dict(options or {}), split
+        self.seed = check_int("seed", seed, at_least=0)
+        check_choice("dtype", dtype, DTYPES)
+        self.scale = check_choice("scale", scale, SCALES)
+        if task is not None:
+            check_choice("task", task, TASKS)
+            if "task" in self.options:
+                raise ValueError(f"task={task!r} and options['task']={self.options['task']!r} say it twice; drop one")
+            self.options["task"] = task
+        self.scale_target = check_choice("scale_target", scale_target, SCALES)
+        named = [str(each) for each in source] if isinstance(source, list | tuple) else source
+        self.settings: dict[str, Any] = {
+            "source": named if isinstance(named, str | list) else str(source) if isinstance(source, Path) else None,
+            "options": dict(options or {}),
+            "split": None if split is None else list(split),
+            "scale": scale,
+            "seed": seed,
+            "dtype": dtype,
+            "task": task,
+            "scale_target": scale_target,
+        }
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the scaled samples."""
+        made: torch.dtype = getattr(torch, self.settings["dtype"])
+        return made
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The whole source, unscaled."""
+        made = load(self.source, **self.options)
+        if made.labels and self.scale_target != "auto":
+            why = f" needs real targets, but {made.name or 'the source'} has labels; leave it out"
+            raise ParameterError(Option("scale_target", self.scale_target), why)
+        return made
+
+    @property
+    def task(self) -> str:
+        """``"classification"``, or ``"regression"`` if the targets are real numbers."""
+        return self.dataset.task
+
+    @property
+    def width(self) -> int:
+        """The number of features."""
+        return int(self.dataset.X.shape[1])
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the features."""
+        return self.dataset.names
+
+    @property
+    def classes(self) -> int | None:
+        """``None`` for two labels and for real targets, else the number of labels."""
+        return self.dataset.classes
+
+    @property
+    def sparse(self) -> bool:
+        """Whether samples are sparse."""
+        return is_sparse(self.dataset.X) or hasattr(self.dataset.X, "pieces")
+
+    @cached_property
+    def indices(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Which samples are in the train, validation and test set."""
+        fractions = self.split or ((1.0, 0.0, 0.0) if is_gate(self.source) else (0.6, 0.2, 0.2))
+        return split(self.dataset.y, fractions, self.seed, stratify=self.task == "classification")
+
+    @cached_property
+    def _means(self) -> Tensor | None:
+        """The mean of each feature over the training samples that have it, NaN where none has."""
+        from torchperc.data.scaling import in_chunks
+
+        encoder, missing, train = self.dataset.encoder, self.dataset.missing_positions, self.indices[0]
+        missing = torch.zeros(0, 2, dtype=torch.int64) if missing is None else missing
+        if not len(missing) and (encoder is None or encoder.missing != "mean"):
+            return None
+        zeros = torch.zeros(self.width, dtype=torch.float64)
+        absent = torch.bincount(missing[torch.isin(missing[:, 0], train), 1], minlength=len(zeros))
+        chunks = in_chunks(self._imputed(zeros), train)()
+        total = sum(torch.as_tensor(chunk.sum(0)).reshape(-1) for chunk in chunks)
+        return total / (len(train) - absent)
+
+    def _imputed(self, means: Tensor | None) -> Any:
+        """All samples, unscaled, with missing values replaced; rows that are read in parts if they are many."""
+        from torchperc.samples.mapped import chunked, is_chunked
+
+        X, missing = self.dataset.X, self.dataset.missing_positions
+        if isinstance(X, np.memmap) and not is_chunked(X):
+            X = torch.from_numpy(np.array(X)).double()
+        if missing is not None and means is not None:
+            missing = missing[~means[missing[:, 1]].isnan()]
+        if is_chunked(X):
+            rows = chunked(X, torch.float64)
+            return rows.mapped(
+                lambda some, first: _as_samples(_replaced(some.raw(), missing, means, first)), torch.float64
+            )
+        return _replaced(X, missing, means, 0)
+
+    @cached_property
+    def scaler(self) -> Scaler:
+        """The scaling, fitted on the training set."""
+        from torchperc.data.scaling import in_chunks, make_scaler
+
+        kind = ("maxabs" if self.sparse else "standard") if self.scale == "auto" else self.scale
+        return make_scaler(kind).fit_chunks(in_chunks(self._imputed(self._means), self.indices[0]))
+
+    @cached_property
+    def encoder(self) -> TableEncoder | None:
+        """How the columns of the file became features, missing values imputed as in the training set."""
+        encoder, means = self.dataset.encoder, self._means
+        if encoder is None or means is None:
+            return encoder
+        known = torch.tensor(encoder.imputed_values or [0.0] * len(means), dtype=torch.float64)
+        return encoder.with_imputed_values(torch.where(means.isnan(), known, means).tolist())
+
+    @cached_property
+    def parts(self) -> tuple[tuple[Any, Tensor], ...]:
+        """Scaled samples and labels or targets of the three sets: tensors, CSR arrays, or data larger than memory."""
+        from torchperc.samples.mapped import Chunked
+
+        X, ys = self.all_samples(), [self.scaled_target(self.dataset.y[index]) for index in self.indices]
+        if isinstance(X, Chunked):
+            return tuple((self._on_disk(X, index), y) for index, y in zip(self.indices, ys, strict=True))
+        return tuple((X[index.numpy()], y) for index, y in zip(self.indices, ys, strict=True))
+
+    @property
+    def train(self) -> tuple[Any, Tensor]:
+        """Scaled samples and labels or targets of the training set."""
+        return self.parts[0]
+
+    @property
+    def validation(self) -> tuple[Any, Tensor]:
+        """The validation set likewise."""
+        return self.parts[1]
+
+    @property
+    def test(self) -> tuple[Any, Tensor]:
+        """The test set likewise."""
+        return self.parts[2]
+
+    def all_samples(self) -> Any:
+        """All samples in their order, imputed and scaled: a tensor, a CSR array, or rows that are read in parts."""
+        from torchperc.samples.mapped import Chunked
+
+        X = self._imputed(self._means)
+        if isinstance(X, Chunked):
+            return X.mapped(lambda some, _: _as_samples(self._scaled(some.raw())), self.dtype)
+        return self._scaled(X)
+
+    def _scaled(self, X: Any) -> Any:
+        Z = self.scaler.transform(X)
+        return Z.astype(self.settings["dtype"], copy=False) if is_sparse(Z) else Z.to(self.dtype)
+
+    def _on_disk(self, X: Any, index: Tensor) -> Any:
+        """Some rows in files of their own; in memory if they are few."""
+        from torchperc.samples.mapped import CHUNK
+
+        shape, dtype, whole = (len(index), X.n_features), self.settings["dtype"], self.dataset.X
+        same = len(index) == len(X) and self.scaler.kind == "none" and self.dataset.missing_positions is None
+        if same and isinstance(whole, np.memmap) and whole.dtype == dtype:
+            return whole
+        if len(index) * _sample_bytes(X, dtype) <= CHUNK:
+            return X.take(index).raw()
+        chunks = (some.raw() for some in X.blocks(index))
+        with ArrayFolder(self.options.get("cache"), temporary=True) as folder:
+            return folder.sparse(chunks) if X.sparse else folder.dense(chunks, shape, dtype)
+
+    @cached_property
+    def target_scaler(self) -> Scaler | None:
+        """The scaling of real targets, as one column, fitted on the training set; ``None`` for labels."""
+        if self.task == "classification":
+            return None
+        from torchperc.data.scaling import make_scaler
+
+        kind = "standard" if self.scale_target == "auto" else self.scale_target
+        return make_scaler(kind).fit_target(self.dataset.y[self.indices[0]])
+
+    @property
+    def target_unit(self) -> float:
+        """What an error of 1 in the scaled target is in the target's own units; 1 for labels."""
+        scale = None if self.target_scaler is None else self.target_scaler.scale
+        return 1.0 if scale is None else float(scale)
+
+    def scaled_target(self, y: Tensor) -> Tensor:
+        """Targets as ``parts`` has them; labels as they are."""
+        scaled: Tensor = y if self.target_scaler is None or not len(y) else self.target_scaler.transform(y)
+        return scaled
+
+    def unscaled(self, y: Tensor) -> Tensor:
+        """Predictions, or targets as ``parts`` has them, in the target's own units (N,)."""
+        if self.target_scaler is None:
+            raise ValueError("the data have labels, which are not scaled; decode gives their names")
+        return self.target_scaler.inverse(y.double()) if len(y) else y
+
+    def decode(self, codes: Tensor) -> list[str]:
+        """Labels by the names the source gives them."""
+        return self.dataset.decode(codes)
+
+    @cached_property
+    def digest(self) -> str:
+        """Of samples, labels and split."""
+        from torchperc.samples.mapped import chunked, is_chunked
+
+        X = self.dataset.X
+        rows = chunked(X) if is_chunked(X) else _as_samples(tensor_view(X) if isinstance(X, np.memmap) else X)
+        return rows.hash(torch.cat([self.dataset.y, *self.indices]))
+
+
+def _sample_bytes(X: Any, dtype: str) -> float:
+    """Bytes of a sample in memory; on average over the first chunk if samples are sparse."""
+    if not X.sparse:
+        return float(X.n_features * np.dtype(dtype).itemsize)
+    first = next(X.all_parts()).raw()
+    return float(first.nnz * (first.data.itemsize + first.indices.itemsize) / first.shape[0])
+
+
+def _as_samples(X: Any) -> Any:
+    from torchperc.samples.dense import Dense
+    from torchperc.samples.sparse import Sparse
+
+    return Sparse(X) if is_sparse(X) else Dense(X)
+
+
+def _replaced(X: Any, missing: Tensor | None, values: Tensor | None, first: int) -> Any:
+    """Samples from number ``first`` on with the values of features where they are missing."""
+    if missing is None or values is None:
+        return X
+    here = missing[(missing[:, 0] >= first) & (missing[:, 0] < first + X.shape[0])]
+    if not len(here):
+        return X
+    rows, columns = here[:, 0] - first, here[:, 1]
+    if not is_sparse(X):
+        made = X.clone()
+        made[rows, columns] = values[columns]
+        return made
+    from scipy.sparse import csr_array
+
+    old, where = X.tocoo(), (rows.numpy(), columns.numpy())
+    keep = ~np.isin(old.row.astype(np.int64) * X.shape[1] + old.col, where[0] * X.shape[1] + where[1])
+    both = np.append(old.row[keep], where[0]), np.append(old.col[keep], where[1])
+    put = csr_array((np.append(old.data[keep], values[columns].numpy()), both), shape=X.shape)
+    put.sort_indices()
+    return put
+
+
+# --- splits -------------------------------------------------------------------------------------------------------
+
+
+def split(
+    y: Data, fractions: Sequence[float] = (0.6, 0.2, 0.2), seed: int = 0, stratify: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sample numbers (int64) of a training, a validation and a test set, each in ascending order.
+
+    The sets have no sample in common and hold all of them. Of a class with n samples a set with fraction f gets
+    ⌊n·f⌋ or ⌈n·f⌉, and the training set at least one.
+
+    Args:
+        y: the labels (N,), of any kind.
+        fractions: of train, validation and test, adding up to 1; the last two may be 0.
+        seed: of the generator.
+        stratify: split each class by itself; if not, all samples together.
+
+    Example:
+        >>> train, validation, test = split([-1] * 6 + [1] * 4, fractions=(0.5, 0.5, 0))
+        >>> len(train), len(validation), len(test), (train < 6).sum().item()
+        (5, 5, 0, 3)
+    """
+    classes = _classes(y, check_bool("stratify", stratify))
+    exact = _exact_fractions(fractions)
+    counts = _counts(torch.bincount(classes).tolist(), exact)
+    for part, name in enumerate(_SETS):
+        if fractions[part] > 0 and not any(count[part] for count in counts):
+            why = f" leaves no sample for the {name} set of {len(classes)}; give more samples, or 0 for {name}"
+            raise ParameterError(Option("fractions", tuple(fractions)), why)
+    generator = torch.Generator().manual_seed(check_int("seed", seed, at_least=0))
+    order = torch.randperm(len(classes), generator=generator)
+    by_class = order[classes[order].argsort(stable=True)]
+    chunks = by_class.split([size for count in counts for size in count])
+    train, validation, test = (torch.cat(chunks[part::3]).sort().values for part in range(3))
+    return train, validation, test
+
+
+def _classes(y: Data, stratify: bool) -> Tensor:
+    """Class numbers from 0, all 0 without stratification."""
+    array = y.detach().cpu().numpy() if hasattr(y, "detach") else np.asarray(y)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"y must be one label per sample, found shape {array.shape}; give at least one sample")
+    if array.dtype == object:
+        other = [value for value in array if not isinstance(value, str)]
+        if other:
+            raise TypeError(f"y must hold numbers or strings, found {type(other[0]).__name__} {other[0]!r}")
+        array = array.astype(str)
+    if not stratify:
+        return torch.zeros(len(array), dtype=torch.int64)
+    return torch.from_numpy(np.unique(array, return_inverse=True)[1])
+
+
+def _exact_fractions(fractions: Sequence[float]) -> list[Fraction]:
+    """The fractions as they were meant: 0.29 of 100 samples is 29 of them, which it is not in binary."""
+    if not hasattr(fractions, "__len__") or len(fractions) != 3:
+        raise ParameterError(Option("fractions", fractions), " must be three numbers: of train, validation and test")
+    values = [check_number(f"fractions[{i}]", value, at_least=0) for i, value in enumerate(fractions)]
+    given = Option("fractions", tuple(fractions))
+    if abs(sum(values) - 1) > 1e-6:
+        raise ParameterError(given, f" must add up to 1, found {sum(values):g}")
+    if not values[0]:
+        raise ParameterError(given, " leaves nothing to train on; the first must be above 0")
+    exact = [Fraction(value).limit_denominator(10**6) for value in values]
+    return [value / sum(exact) for value in exact]
+
+
+def _counts(sizes: list[int], fractions: list[Fraction]) -> list[list[int]]:
+    """How many of each class go to each set.
+
+    What rounding down leaves over goes to the sets that are furthest behind so far, so that the sets as a whole come
+    near their fractions too; small classes first, because they have the least choice.
+    """
+    counts = [[int(size * fraction) for fraction in fractions] for size in sizes]
+    due = [Fraction(0)] * len(fractions)
+    for number in sorted(range(len(sizes)), key=lambda number: sizes[number]):
+        count, size = counts[number], sizes[number]
+        due = [d + size * fraction - n for d, fraction, n in zip(due, fractions, count, strict=True)]
+        rounded = [part for part, fraction in enumerate(fractions) if (size * fraction).denominator > 1]
+        untrained = count[0] == 0
+        rounded.sort(key=lambda part: (not (untrained and part == 0), -due[part]))
+        for part in rounded[: size - sum(count)]:
+            count[part] += 1
+            due[part] -= 1
+    return counts

@@ -1,0 +1,145 @@
+"""Free text as sparse features: L2-normalised TF–IDF of unigrams and bigrams."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+from unicodedata import normalize
+
+import numpy as np
+
+from torchperc._checks import check_int
+
+MOST = 2**17  # n-grams that a vocabulary has at most: those in the most rows
+FEWEST = 2  # rows that an n-gram must be in, unless none is in so many
+PROSE = 5  # words per value, on average, from which on a column reads as text
+_COUNTED = 2**22  # n-grams above which those met once are forgotten
+_TOKEN = re.compile(r"\w+(?:['’]\w+)*|[^\w\s]+")
+_LETTERS = re.compile(r"[^\W\d_]{2,}")
+
+
+def ngrams(text: str) -> list[str]:
+    """The words of a text in small letters, then its pairs of neighbours; signs that touch are one word.
+
+    Example:
+        >>> ngrams("Don't CALL now!!")
+        ["don't", 'call', 'now', '!!', "don't call", 'call now', 'now !!']
+    """
+    words = _TOKEN.findall(normalize("NFC", text).lower())
+    return [*words, *(f"{one} {two}" for one, two in pairwise(words))]
+
+
+def word_count(text: str) -> int:
+    """How many words of two letters or more a text has, by which prose differs from codes, dates and names.
+
+    Example:
+        >>> word_count("See you at 8, I hope"), word_count("A-17/2024")
+        (4, 0)
+    """
+    return len(_LETTERS.findall(text))
+
+
+class Counts:
+    """Counts the rows that have each n-gram.
+
+    Example:
+        >>> counts = Counts()
+        >>> counts.add({"free prize": 2, "free now": 1})
+        >>> counts.rows, counts.vocabulary().words, counts.vocabulary().counts
+        (3, ('free', 'free prize', 'prize'), (3, 2, 2))
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._found: dict[str, int] = {}
+
+    def add(self, texts: Mapping[str, int]) -> None:
+        """Count the n-grams of texts, each with the number of its rows."""
+        for text, rows in texts.items():
+            self.rows += rows
+            for each in set(ngrams(text)):
+                self._found[each] = self._found.get(each, 0) + rows
+        if len(self._found) > _COUNTED:
+            self._found = {each: rows for each, rows in self._found.items() if rows >= FEWEST}
+
+    def vocabulary(self) -> Vocabulary:
+        """The n-grams in two rows or more (all, if none is), and of those the ones in the most rows."""
+        kept = [each for each, rows in self._found.items() if rows >= FEWEST] or list(self._found)
+        words = tuple(sorted(sorted(kept, key=lambda each: (-self._found[each], each))[:MOST]))
+        return Vocabulary(words, tuple(self._found[each] for each in words), max(1, self.rows))
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words and pairs of words, of which each is a feature of a text.
+
+    With tf the number of times that a word is in a text, df the number of the N training rows that have it:
+
+        x = (1 + ln tf)·(1 + ln((1 + N)/(1 + df))), then x/‖x‖
+
+    This is scikit-learn's ``TfidfVectorizer(sublinear_tf=True)``. A text without any known word is a row of zeros.
+
+    Args:
+        words: in the order of their features.
+        counts: of rows that have each.
+        rows: N.
+
+    Example:
+        >>> Vocabulary(("free", "now"), (1, 1), 1).features(["Free, free NOW", "never"]).toarray().round(3)
+        array([[0.861, 0.509],
+               [0.   , 0.   ]])
+    """
+
+    words: tuple[str, ...]
+    counts: tuple[int, ...]
+    rows: int
+
+    def __post_init__(self) -> None:
+        if not self.words or len(set(self.words)) < len(self.words):
+            raise ValueError(f"a vocabulary must have different words, found {len(self.words)} with some twice or none")
+        rows = check_int("rows", self.rows, at_least=1)
+        wrong = [count for count in self.counts if type(count) is not int or not 0 < count <= rows]
+        if wrong or len(self.counts) != len(self.words):
+            raise ValueError(f"counts must be {len(self.words)} integers from 1 to rows={rows}, found {wrong[:1]}")
+
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {each: number for number, each in enumerate(self.words)}
+
+    @cached_property
+    def _idf(self) -> Any:
+        return 1 + np.log((1 + self.rows) / (1 + np.array(self.counts)))
+
+    def features(self, texts: Iterable[str]) -> Any:
+        """The rows of texts as a CSR array (N, words)."""
+        from scipy.sparse import csr_array
+
+        index, found, lengths = self._index, list[int](), list[int]()
+        for text in texts:
+            known = [index[each] for each in ngrams(text) if each in index]
+            found += known
+            lengths.append(len(known))
+        count, width = len(lengths), len(self.words)
+        cells = np.repeat(np.arange(count), lengths) * width + np.array(found, np.int64)
+        cells, times = np.unique(cells, return_counts=True)
+        rows, columns = np.divmod(cells, width)
+        values = (1 + np.log(times)) * self._idf[columns]
+        norms = np.sqrt(np.bincount(rows, values * values, minlength=count))
+        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=count))])
+        return csr_array((values / norms[rows], columns, starts), shape=(count, width))
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain types."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, state: Mapping[str, Any]) -> Vocabulary:
+        """The inverse of :meth:`to_json`; anything else is a ``ValueError``."""
+        try:
+            return cls(tuple(state["words"]), tuple(state["counts"]), state["rows"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"a vocabulary must be what to_json() returned: {error!r}") from None
