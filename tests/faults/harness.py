@@ -9,9 +9,11 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import sklearn
@@ -64,6 +66,7 @@ class Tally:
 
 
 TALLY = Tally()
+_EXIT_CODES = threading.Lock()  # starting a process reads the exit codes of others, and each can be read once
 
 
 def _enter(out, threads, target, arguments):
@@ -83,20 +86,26 @@ class Child:
     def __init__(self, out, target, *arguments, threads=1):
         self.out = str(out)
         self.process = _CONTEXT.Process(target=_enter, args=(self.out, threads, target, arguments))
-        self.process.start()
+        with _EXIT_CODES:
+            self.process.start()
+
+    def ended(self, seconds):
+        """The exit code, or None if it has not ended by then."""
+        wait([self.process.sentinel], seconds)  # which reads no exit code
+        with _EXIT_CODES:
+            return self.process.exitcode
 
     def wait(self, seconds=PATIENCE):
         """The exit code (negative: a signal), or None if it does not end; then it is killed."""
-        self.process.join(seconds)
-        code = self.process.exitcode
+        code = self.ended(seconds)
         if code is None:
             self.process.kill()
-            self.process.join()
+            self.ended(PATIENCE)
         return code
 
     def stop(self, after, how):
         """Send SIGKILL or SIGTERM after so many seconds, unless it has ended by then; its exit code."""
-        self.process.join(after)
+        self.ended(after)
         (self.process.kill if how == signal.SIGKILL else self.process.terminate)()
         return self.wait()
 
@@ -178,7 +187,7 @@ def judge_all(chapter, judged, cases, folder, size=40, tally=TALLY, patience=PAT
                 child.process.kill()
             except EOFError:
                 code = child.wait()
-            child.process.join()
+            child.ended(PATIENCE)
             results += done
             if len(done) == len(rest):
                 break
