@@ -217,6 +217,12 @@ class LitModel(pl.LightningModule):
         self.counted = here
         return True
 
+    def on_train_start(self) -> None:
+        """Refuse processes with different numbers of batches, which would wait for each other forever."""
+        counts = gather(self.trainer.num_training_batches)
+        if len(set(counts)) > 1:
+            raise ValueError(f"the number of batches per epoch differs between processes: {counts}; use a SliceLoader")
+
     def on_validation_epoch_start(self) -> None:
         """Forget an evaluation that was interrupted."""
         self.metrics["val"].clear()

@@ -1,7 +1,4 @@
-"""A loader whose batches are slices of samples in memory, memory-mapped or in parts; it can resume within an epoch.
-
-In several processes each reads a part of every batch; what a ``DataLoader`` gives each of them is found out here, too.
-"""
+"""A loader whose batches are slices of samples in memory, memory-mapped or in parts; it can resume within an epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DistributedSampler
 
 from torchperc._checks import as_csr, check_choice, check_int, is_sparse, tensor_view
 from torchperc.rules.orders import Order
@@ -149,33 +145,6 @@ class SliceLoader:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Resume from there."""
         self._epoch, self._position, self._resumed = int(state["epoch"]), int(state["position"]), True
-
-
-def repeated(loader: Any, batch_idx: int) -> int:
-    """How many samples at the end of a batch a ``DistributedSampler`` gave before, to have as many in each process.
-
-    Example:
-        >>> from torch.utils.data import DataLoader
-        >>> five = DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
-        >>> loader = DataLoader(range(5), batch_size=2, sampler=five)
-        >>> [(batch.tolist(), repeated(loader, number)) for number, batch in enumerate(loader)]
-        [([1, 3], 0), ([0], 1)]
-    """
-    sampler = _sampler(loader)
-    if not isinstance(sampler, DistributedSampler) or batch_idx + 1 != len(loader):
-        return 0
-    batches = getattr(loader, "batch_sampler", None)
-    if getattr(batches, "drop_last", False) and sampler.num_samples % getattr(batches, "batch_size", 1):
-        return 0  # the last samples are in no batch
-    return max(0, sampler.num_samples - len(range(sampler.rank, _count(sampler), sampler.num_replicas)))
-
-
-def _sampler(loader: Any) -> Any:
-    return getattr(getattr(loader, "batch_sampler", None), "sampler", getattr(loader, "sampler", None))
-
-
-def _count(sampler: DistributedSampler[Any]) -> int:
-    return len(sampler.dataset)  # type: ignore[arg-type]  # a dataset without length has no such sampler
 
 
 def part_size(X: Any) -> int | str:

@@ -210,7 +210,8 @@ class LitRule(LitModel):
             self.run = self.started_run(x, y, weight)
         if not all(map(_same, (x, y, weight), self.samples)):
             raise ValueError(
-                "the batch differs from that of the last epoch; use shuffle=False, and LitRule(order='shuffled')"
+                "the batch differs from that of the last epoch; use shuffle=False and LitRule(order='shuffled'), and "
+                "in several processes a SliceLoader, or Trainer(use_distributed_sampler=False)"
             )
         self.run.epoch()
         self.run.write_to(uncompiled(self.net))
