@@ -253,17 +253,22 @@ class LitModel(pl.LightningModule):
         for number in sorted(self.metrics[stage]) if dataloader_idx is None else [dataloader_idx]:
             metric = self.metrics[stage].pop(number)
             suffix = f"/dataloader_idx_{number}" if dataloader_idx is None and number else ""  # else Lightning's own
-            values = metric.compute()
+            computed = metric.compute()
+            if stage == "train":
+                squares = [each.detach().to(metric.exact).square().sum() for each in self.net.parameters()]
+                computed["norm"] = torch.stack(squares).sum().sqrt()
+            numbers = torch.stack(list(computed.values())).tolist()  # one wait for a device
+            values = dict(zip(computed, numbers, strict=True))
             found = {f"{name}/{stage}{suffix}": values.pop(name) for name in self.logged}
             self.log_once(found, prog_bar=True, add_dataloader_idx=dataloader_idx is not None)
             if stage == "train":
-                squares = [each.detach().to(metric.exact).square().sum() for each in self.net.parameters()]
-                self.log_once({**values, "norm": torch.stack(squares).sum().sqrt()})
+                self.log_once(values)
 
-    def log_once(self, values: Mapping[str, Tensor | float], **options: Any) -> None:
+    def log_once(self, values: Mapping[str, float], **options: Any) -> None:
         """Log values of an epoch, which are the same in all processes."""
+        device = self.device if self.trainer.world_size > 1 else torch.device("cpu")  # where processes send from
         for name, value in values.items():
-            number = torch.as_tensor(value, dtype=exact_dtype(self.device), device=self.device)
+            number = torch.tensor(value, dtype=exact_dtype(device), device=device)
             self.log(name, number, on_step=False, on_epoch=True, batch_size=1, sync_dist=True, **options)
 
     # --- checkpoints ---

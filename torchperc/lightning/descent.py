@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from torchperc._checks import check_choice
+from torchperc._checks import check_choice, is_sparse
 from torchperc.descent.sgd import check_linear, descend
 from torchperc.lightning.base import LitModel
 from torchperc.model.describe import described_factory, uncompiled
@@ -56,6 +56,8 @@ class LitDescent(LitModel):
                 self.warn_of_a_large_lr(batch)
             return super().training_step(batch, batch_idx)
         x, y, weight = self.unpack(batch)
+        if is_sparse(x) and x.device.type != "cpu":
+            raise ValueError("update='sample' needs sparse samples on the CPU; use Trainer(accelerator='cpu')")
         norm, net = self.weight_norm(), check_linear(uncompiled(self.net))
         weight = self.weights(y, weight, None if len(net.weight) == 1 else len(net.weight))
         if weight is None or bool(weight.any()):
